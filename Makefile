@@ -1,0 +1,37 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Everything they need is set up here.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test lint types wheel check bench clean
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,lint]" build
+	touch $(READY)
+
+demo: $(READY)        ## Answer the question on a real model and GPU
+	$(BIN)/roofline recommend llama-3.1-8b --gpu h100-sxm --batch 32 --context 8k
+
+test: $(READY)        ## Unit tests, property tests and doctests
+	$(BIN)/python -m pytest -q
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+wheel: $(READY)       ## Build, install into a fresh environment, run from outside the tree
+	$(BIN)/python tests/check_wheel.py
+
+check: lint types wheel ## Everything a change must pass
+	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
+
+bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
+	$(BIN)/python benchmarks/cold_start.py
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
