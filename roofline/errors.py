@@ -1,0 +1,39 @@
+"""Expected failures; everything else is a bug and keeps its traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["DoesNotFitError", "InputError", "RooflineError", "did_you_mean"]
+
+
+class RooflineError(Exception):
+    """An expected failure: the message is one line that says what, where, expected and remedy."""
+
+    exit_code = 2
+
+
+class InputError(RooflineError):
+    """What the user gave cannot be used."""
+
+
+class DoesNotFitError(RooflineError):
+    """The request is understood but the accelerator's memory is too small for it."""
+
+    exit_code = 3
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a remedy for a misspelt name: the closest known ones, else all of them if few.
+
+    >>> did_you_mean("h100sxm", ["h100-sxm", "a100-sxm-80gb"])
+    "did you mean 'h100-sxm'?"
+    """
+    names = sorted(set(known))
+    close = difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(f"'{name}'" for name in close) + "?"
+    if len(names) <= 12:
+        return "known: " + ", ".join(names)
+    return f"{len(names)} names are known"

@@ -1,0 +1,130 @@
+"""The base of every YAML schema: frozen, strict, no unknown keys, and one-line errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from roofline.errors import InputError, did_you_mean
+from roofline.units import parse_quantity
+from roofline.yamlio import Readable, load_yaml
+
+__all__ = [
+    "Bandwidth",
+    "Bytes",
+    "Confidence",
+    "Document",
+    "Duration",
+    "Figure",
+    "Frequency",
+    "PositiveInt",
+    "Power",
+    "Rate",
+    "Schema",
+    "Source",
+]
+
+PositiveInt = Annotated[int, Field(gt=0, le=2**50)]
+Value = TypeVar("Value")
+Confidence = Literal["datasheet-seen", "second-hand-seen", "derived", "from-memory"]
+
+
+def _quantity(unit: str) -> BeforeValidator:
+    def parse(value: object) -> float:
+        try:
+            number = parse_quantity(value, unit)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return number
+
+    return BeforeValidator(parse)
+
+
+Bytes = Annotated[float, Field(gt=0), _quantity("B")]
+Bandwidth = Annotated[float, Field(gt=0), _quantity("B/s")]
+Rate = Annotated[float, Field(gt=0), _quantity("FLOP/s")]
+Duration = Annotated[float, Field(ge=0), _quantity("s")]
+Frequency = Annotated[float, Field(gt=0), _quantity("Hz")]
+Power = Annotated[float, Field(gt=0), _quantity("W")]
+
+
+class Schema(BaseModel):
+    """A part of a YAML file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Document(Schema):
+    """A whole YAML file. ``schema: 1`` is its format version."""
+
+    version: Literal[1] = Field(alias="schema")
+
+    @classmethod
+    def load(cls, file: Readable) -> Self:
+        """Read and validate ``file``; the error names file, field, expectation and remedy."""
+        data = load_yaml(file)
+        if data.get("schema") != 1:
+            raise InputError(
+                f"{file.name}: schema: expected 1 (this is roofline's only format version), "
+                f"got {data.get('schema')!r}; add 'schema: 1' or upgrade roofline"
+            )
+        return cls.check(data, file.name)
+
+    @classmethod
+    def check(cls, data: dict[str, Any], name: str) -> Self:
+        """Validate plain data as if it had been read from the file ``name``."""
+        try:
+            # JSON mode keeps strictness (a bool is no int) yet takes lists for tuples.
+            return cls.model_validate_json(json.dumps(data))
+        except ValidationError as error:
+            raise InputError(_one_line(error, name, cls)) from None
+
+
+class Figure(Schema, Generic[Value]):
+    """A number together with where it comes from (``source`` is a key of the file's sources)."""
+
+    value: Value
+    source: str
+    confidence: Confidence | None = None
+    note: str | None = None
+
+
+class Source(Schema):
+    """A citation, and how far the people who wrote the file have seen it themselves."""
+
+    cite: str
+    confidence: Confidence
+
+
+def _one_line(error: ValidationError, name: str, model: type[BaseModel]) -> str:
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
+        message = f"unknown key '{key}'; {did_you_mean(key, _all_fields(model))}"
+    elif first["type"] == "missing":
+        message = "is missing; add it"
+    else:
+        message = first["msg"].removeprefix("Value error, ")
+        message = message[0].lower() + message[1:]
+        if "got" not in message and not isinstance(first["input"], dict | list):
+            message += f", got {first['input']!r}"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{name}: {where}: {message}{more}" if where else f"{name}: {message}{more}"
+
+
+def _all_fields(model: type[BaseModel]) -> set[str]:
+    """Return every key that the schema knows at any depth, for a suggestion."""
+    names = {field.alias or name for name, field in model.model_fields.items()}
+    for field in model.model_fields.values():
+        names.update(*(_all_fields(nested) for nested in _models_in(field.annotation)))
+    return names
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for argument in getattr(annotation, "__args__", ()) for m in _models_in(argument)]

@@ -1,0 +1,109 @@
+"""Quantities with units at the edges (YAML, flags, print); plain SI floats everywhere inside.
+
+Inside: seconds, bytes, FLOP, byte/s, FLOP/s. GB = 1e9 bytes, GiB = 2**30 bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from roofline.errors import InputError
+
+__all__ = ["format_bytes", "format_seconds", "format_size", "parse_quantity", "parse_size"]
+
+_PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_SCALES: dict[str, dict[str, float]] = {
+    "B": {f"{p}B": s for p, s in (_PREFIX | _BINARY).items()},
+    "B/s": {f"{p}B/s": s for p, s in _PREFIX.items()},
+    "FLOP/s": {f"{p}{word}/s": s for p, s in _PREFIX.items() for word in ("FLOP", "OP")},
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
+    "Hz": {f"{p}Hz": s for p, s in _PREFIX.items()},
+    "W": {"W": 1.0, "kW": 1e3},
+}
+_EXAMPLE = {
+    "B": "80 GB",
+    "B/s": "4.8 TB/s",
+    "FLOP/s": "989.4 TFLOP/s",
+    "s": "0.5 ms",
+    "Hz": "1830 MHz",
+    "W": "700 W",
+}
+_QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ/]+)\s*")
+_SIZE = re.compile(r"\s*([0-9]+)\s*([kKmM]?)\s*")
+
+
+def parse_quantity(text: object, unit: str) -> float:
+    """Read ``"4.8 TB/s"`` as a float in ``unit`` (one of B, B/s, FLOP/s, s, Hz, W).
+
+    >>> parse_quantity("4.8 TB/s", "B/s")
+    4800000000000.0
+    >>> parse_quantity("178.4 GiB", "B") / 2**30
+    178.4
+    """
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    scale = _SCALES[unit].get(match[2]) if match else None
+    if match is None or scale is None:
+        raise InputError(f"expected a quantity such as '{_EXAMPLE[unit]}', got {text!r}")
+    value = float(match[1]) * scale
+    if not math.isfinite(value):
+        raise InputError(f"expected a finite quantity such as '{_EXAMPLE[unit]}', got {text!r}")
+    return value
+
+
+def parse_size(text: str) -> int:
+    """Read a count of tokens or sequences; ``k`` is 1024 and ``m`` is 1024**2.
+
+    >>> parse_size("8k")
+    8192
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None or len(match[1]) > 12:
+        raise InputError(f"expected a whole number such as '4096' or '8k', got {text!r}")
+    return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2}[match[2].lower()]
+
+
+def format_size(count: int) -> str:
+    """Print a count the way it is typed.
+
+    >>> format_size(8192), format_size(1000)
+    ('8k', '1000')
+    """
+    return f"{count // 1024}k" if count >= 1024 and count % 1024 == 0 else str(count)
+
+
+def format_bytes(count: float) -> str:
+    """Print bytes with a decimal prefix.
+
+    >>> format_bytes(15.01e9), format_bytes(131072)
+    ('15.0 GB', '131 kB')
+    """
+    return _scaled(count, "B", 1e3)
+
+
+def format_seconds(seconds: float) -> str:
+    """Print a time with the prefix that fits.
+
+    >>> format_seconds(4.2e-6), format_seconds(0.0123)
+    ('4.20 µs', '12.3 ms')
+    """
+    for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= scale:
+            return f"{_three(seconds / scale)} {name}"
+    return f"{_three(seconds / 1e-9)} ns"
+
+
+def _scaled(value: float, unit: str, step: float) -> str:
+    prefixes = ("", "k", "M", "G", "T", "P")
+    power = 0
+    while value >= step and power < len(prefixes) - 1:
+        value, power = value / step, power + 1
+    return f"{_three(value)} {prefixes[power]}{unit}"
+
+
+def _three(value: float) -> str:
+    """Three significant digits without an exponent."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
