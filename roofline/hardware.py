@@ -1,0 +1,122 @@
+"""Accelerator profiles: sourced datasheet figures, one YAML file each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from roofline import resources
+from roofline.schema import (
+    Bandwidth,
+    Bytes,
+    Document,
+    Figure,
+    Frequency,
+    PositiveInt,
+    Power,
+    Rate,
+    Schema,
+    Source,
+)
+
+__all__ = ["SHELF", "HardwareProfile", "load_hardware"]
+
+SHELF = "hardware_profiles"
+RateName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4"]
+
+
+class Memory(Schema):
+    """Main memory of one accelerator."""
+
+    kind: str
+    capacity: Figure[Bytes]
+    visible: Figure[Bytes] | None = None
+    bandwidth: Figure[Bandwidth]
+
+
+class Compute(Schema):
+    """Dense peaks with FP32 accumulation, and what they are made of."""
+
+    units: Figure[PositiveInt] | None = None
+    clock: Figure[Frequency] | None = None
+    l2: Figure[Bytes] | None = None
+    last_level_cache: Figure[Bytes] | None = None
+    peaks: dict[RateName, Figure[Rate]]
+    peak_basis: str
+
+
+class Interconnect(Schema):
+    """The links between the accelerators of one domain."""
+
+    kind: str
+    per_direction: Figure[Bandwidth]
+    domain_size: PositiveInt
+
+
+class HardwareProfile(Document):
+    """One accelerator."""
+
+    id: str
+    name: str
+    vendor: str
+    architecture: str
+    generation: str
+    compute_capability: str | None = None
+    release_year: int
+    form_factor: str
+    status: Literal["released", "pre-release"] = "released"
+    memory: Memory
+    compute: Compute
+    interconnect: Interconnect
+    tdp: Figure[Power] | None = None
+    sources: dict[str, Source] = Field(min_length=1)
+    disagreements: str | None = None
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> HardwareProfile:
+        for where, figure in self.figures().items():
+            if figure.source not in self.sources:
+                raise ValueError(f"{where}.source: '{figure.source}' is not listed under sources")
+        return self
+
+    def figures(self) -> dict[str, Figure[float] | Figure[int]]:
+        """Return every sourced figure by its dotted place in the file."""
+        memory, compute = self.memory, self.compute
+        optional = {
+            "memory.capacity": memory.capacity,
+            "memory.visible": memory.visible,
+            "memory.bandwidth": memory.bandwidth,
+            "compute.units": compute.units,
+            "compute.clock": compute.clock,
+            "compute.l2": compute.l2,
+            "compute.last_level_cache": compute.last_level_cache,
+            "interconnect.per_direction": self.interconnect.per_direction,
+            "tdp": self.tdp,
+        }
+        peaks = {f"compute.peaks.{name}": figure for name, figure in compute.peaks.items()}
+        return {name: figure for name, figure in optional.items() if figure is not None} | peaks
+
+    @property
+    def memory_bytes(self) -> float:
+        """Bytes a process can use: what the driver shows where that is known [B]."""
+        return (self.memory.visible or self.memory.capacity).value
+
+    @property
+    def bandwidth(self) -> float:
+        """Datasheet memory bandwidth [B/s]."""
+        return self.memory.bandwidth.value
+
+    def peak(self, rate: str) -> float:
+        """Return the dense datasheet peak called ``rate`` [FLOP/s]."""
+        return self.compute.peaks[rate].value  # type: ignore[index]
+
+    @property
+    def rates(self) -> list[str]:
+        """Names of the rates this accelerator has."""
+        return list(self.compute.peaks)
+
+
+def load_hardware(reference: str) -> HardwareProfile:
+    """Load a bundled profile by id, or a YAML file by path."""
+    return HardwareProfile.load(resources.find(reference, SHELF, "GPU"))
