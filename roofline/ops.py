@@ -1,0 +1,165 @@
+"""The arithmetic and the traffic of single kernels, as small pure functions.
+
+Every function takes keyword-only arguments, broadcasts like NumPy, and returns floats: FLOP (one
+multiply-add is 2) or bytes of main-memory traffic of one launch on one accelerator.
+
+Symbols: M rows, N outputs, K reduction; B batch; q = 1 + D rows per sequence; A query heads,
+H_kv KV heads, G = A / H_kv; d head size; L tokens attended to; b bytes per element.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Array",
+    "VerifyAttention",
+    "all_gather_bytes",
+    "all_reduce_bytes",
+    "attention_bytes",
+    "attention_flops",
+    "attention_intensity",
+    "causal_pairs",
+    "gemm_bytes",
+    "gemm_flops",
+    "gemm_knee_rows",
+    "padded_rows",
+]
+
+Array: TypeAlias = float | NDArray[np.float64]
+
+
+class VerifyAttention(StrEnum):
+    """How a verify pass reads the KV cache for its q rows per sequence."""
+
+    KV_ONCE = "kv_once"  # once for all rows
+    TILE = "tile"  # once, but arithmetic comes in whole tiles of query rows
+    KV_PER_QUERY = "kv_per_query"  # once for every row: the draft tokens share nothing
+
+
+def gemm_flops(*, m: Array, n: Array, k: Array) -> Array:
+    """Return the FLOPs of an M x K by K x N product: 2 M N K [FLOP].
+
+    >>> gemm_flops(m=1, n=4096, k=4096)
+    33554432
+    """
+    return 2 * m * n * k
+
+
+def gemm_bytes(
+    *, m: Array, n: Array, k: Array, weight: float, activation: float, output: float
+) -> Array:
+    """Return the traffic of a GEMM: weights once, inputs once, outputs once [B].
+
+    N K b_w + M K b_a + M N b_o, with ``weight``, ``activation`` and ``output`` in bytes per
+    element [B].
+
+    >>> gemm_bytes(m=1, n=4096, k=4096, weight=2, activation=2, output=2)
+    33570816
+    """
+    return n * k * weight + m * k * activation + m * n * output
+
+
+def gemm_knee_rows(*, peak: float, bandwidth: float, weight: float) -> float:
+    """Return the rows at which an ideal large GEMM turns compute-bound: P b_w / (2 BW).
+
+    ``peak`` [FLOP/s], ``bandwidth`` [B/s], ``weight`` bytes per element [B]. From
+    2 M N K / P = N K b_w / BW.
+
+    >>> round(gemm_knee_rows(peak=989.4e12, bandwidth=3.35e12, weight=2))  # H100, bf16
+    295
+    """
+    return peak * weight / (2 * bandwidth)
+
+
+def attention_flops(
+    *, batch: Array, rows: Array, heads: int, head_dim: int, length: Array
+) -> Array:
+    """Return the FLOPs of decode or verify attention: 4 B q A d L [FLOP].
+
+    Scores and values are a multiply-add each per head, element and token. Every row is charged the
+    same L; the few draft tokens that see each other are not.
+
+    >>> attention_flops(batch=1, rows=1, heads=64, head_dim=128, length=1)  # 32,768 L
+    32768
+    """
+    return 4 * batch * rows * heads * head_dim * length
+
+
+def attention_bytes(
+    *,
+    batch: Array,
+    rows: Array,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    length: Array,
+    kv: float,
+    activation: float,
+    kv_reads: Array = 1,
+) -> Array:
+    """Return the traffic of decode or verify attention [B].
+
+    KV read ``kv_reads`` times, 2 B H_kv d L b_kv each, plus the queries in and the outputs out,
+    2 B q A d b_a. ``kv`` and ``activation`` in bytes per element [B].
+
+    >>> attention_bytes(batch=1, rows=1, heads=32, kv_heads=8, head_dim=128, length=8192,
+    ...                 kv=2, activation=2) / 32  # Llama-3.1-8B at 8k: bytes per query head
+    1049088.0
+    """
+    cache = 2 * batch * kv_heads * head_dim * length * kv * kv_reads
+    return cache + 2 * batch * rows * heads * head_dim * activation
+
+
+def attention_intensity(*, group_size: Array, draft_length: Array, kv: Array) -> Array:
+    """Return the FLOPs per KV byte of verify attention read once: 2 G (1 + D) / b_kv [FLOP/B].
+
+    ``kv`` in bytes per element [B]. With D' = 1 + D rows and G' = 1 / G KV heads per query head
+    this is 2 D' / G' at one byte per element: `docs/intensity.md` shows the identity.
+
+    >>> attention_intensity(group_size=8, draft_length=3, kv=1)
+    64.0
+    """
+    return 2 * group_size * (1 + draft_length) / kv
+
+
+def padded_rows(*, rows: Array, tile: int) -> Array:
+    """Return ``rows`` rounded up to whole tiles.
+
+    >>> float(padded_rows(rows=129, tile=128))
+    256.0
+    """
+    return np.ceil(np.asarray(rows) / tile) * tile
+
+
+def causal_pairs(*, tokens: Array) -> Array:
+    """Return the query-key pairs of causal attention over a prompt: n (n + 1) / 2.
+
+    >>> causal_pairs(tokens=3)
+    6.0
+    """
+    return tokens * (tokens + 1) / 2
+
+
+def all_reduce_bytes(*, payload: Array, ranks: int) -> Array:
+    """Return the bytes each rank sends in a bandwidth-optimal all-reduce: 2 (n - 1) / n S [B].
+
+    ``payload`` S is the tensor's size [B]. Source: Patarasu and Yuan 2009 (the ring bound).
+
+    >>> all_reduce_bytes(payload=1e6, ranks=4)
+    1500000.0
+    """
+    return 2 * (ranks - 1) / ranks * payload
+
+
+def all_gather_bytes(*, payload: Array, ranks: int) -> Array:
+    """Return the bytes each rank receives when everyone ends up with all of S: (n - 1) / n S [B].
+
+    >>> all_gather_bytes(payload=1e6, ranks=4)
+    750000.0
+    """
+    return (ranks - 1) / ranks * payload

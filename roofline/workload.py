@@ -1,0 +1,57 @@
+"""What is asked of the model: batch, context and draft lengths, and how it is spread over GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.ops import VerifyAttention
+
+__all__ = ["Grid", "Placement"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """How one network is laid over accelerators."""
+
+    tp: int = 1
+    verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    #: Query rows per attention tile, used by ``tile``.
+    tile_rows: int = 128
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grid:
+    """Batches, contexts and draft lengths, each along an axis of its own.
+
+    Shapes: batch (nB, 1, 1), context (1, nL, 1), draft_length (1, 1, nD); whatever depends on two
+    of them is left at that shape until the end.
+    """
+
+    batch: NDArray[np.float64]
+    context: NDArray[np.float64]
+    draft_length: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, batches: Sequence[int], contexts: Sequence[int], draft_lengths: Sequence[int]
+    ) -> Grid:
+        """Lay three lists out along their axes."""
+        return cls(
+            batch=np.asarray(batches, dtype=np.float64)[:, None, None],
+            context=np.asarray(contexts, dtype=np.float64)[None, :, None],
+            draft_length=np.asarray(draft_lengths, dtype=np.float64)[None, None, :],
+        )
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """Rows per sequence in the verify pass, q = 1 + D. Shape (1, 1, nD)."""
+        return 1 + self.draft_length
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(batches, contexts, draft lengths)."""
+        return self.batch.shape[0], self.context.shape[1], self.draft_length.shape[2]
