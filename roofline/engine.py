@@ -1,0 +1,57 @@
+"""Serving engines as data: what they cost around the kernels, and the flags they take."""
+
+from __future__ import annotations
+
+import shlex
+from string import Template
+
+from roofline import resources
+from roofline.errors import InputError
+from roofline.schema import Document, Duration, Schema
+
+__all__ = ["SHELF", "EngineProfile", "load_engine"]
+
+SHELF = "engines"
+
+
+class Overhead(Schema):
+    """Time that no kernel accounts for."""
+
+    per_step: Duration  # scheduling and launching one target pass [s]
+    per_spec_round: Duration  # verification and bookkeeping once drafts are in play [s]
+    per_draft_pass: Duration  # launching one pass of the drafter [s]
+    source: str
+    note: str | None = None
+
+
+class EngineProfile(Document):
+    """One serving engine."""
+
+    id: str
+    name: str
+    overhead: Overhead
+    draft_length_name: str
+    #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights and $draft_tp.
+    flags: dict[str, str]
+    flags_source: str
+
+    def flag(
+        self, drafter_kind: str, *, draft_length: int, draft_weights: str, draft_tp: int
+    ) -> str:
+        """Return the text to paste for this drafter at this draft length."""
+        kind = "none" if draft_length == 0 else drafter_kind
+        if kind not in self.flags:
+            return f"({self.name} has no {kind} drafter)"
+        return Template(self.flags[kind]).substitute(
+            draft_length=draft_length,
+            verify_rows=draft_length + 1,
+            draft_weights=shlex.quote(draft_weights).strip("'"),
+            draft_tp=draft_tp,
+        )
+
+
+def load_engine(name: str) -> EngineProfile:
+    """Load a bundled engine by id, or a YAML file by path."""
+    if not name:
+        raise InputError("--engine: expected an engine's name, got an empty string")
+    return EngineProfile.load(resources.find(name, SHELF, "engine"))
