@@ -1,0 +1,45 @@
+"""The command line: it parses, calls, renders and exits. stdout is the answer, stderr the talk."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit; an expected failure is one line on stderr."""
+    import typer  # keeps `import roofline.cli` free
+
+    from roofline.cli.app import app
+    from roofline.errors import RooflineError
+
+    # Typer's own copy of click is private; its public BadParameter leads to the base class.
+    usage_error: type[Exception] = typer.BadParameter.__mro__[2]
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except RooflineError as error:
+        _stop(str(error), error.exit_code)
+    except usage_error as error:
+        message = getattr(error, "format_message", error.__str__)()
+        _stop(f"{message} Try 'roofline --help'.", 2)
+    except typer.Abort:
+        _stop("stopped", 130)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except BrokenPipeError:
+        # whoever read stdout has gone; keep Python from complaining about it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt:
+        _stop("stopped", 130)
+    except OSError as error:
+        _stop(f"{error.strerror or error}: {error.filename or 'input or output'}", 2)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(message: str, code: int) -> None:
+    sys.stderr.write("roofline: " + " ".join(message.split()) + "\n")
+    sys.exit(code)

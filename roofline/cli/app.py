@@ -1,0 +1,39 @@
+"""The commands, as one Typer application. Nothing numeric is imported until a command runs."""
+
+from __future__ import annotations
+
+import typer
+
+from roofline.cli import hardware, models
+from roofline.cli.recommend import recommend
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="roofline",
+    help="Which draft length should I run, and what will it buy me?",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command()(recommend)
+app.add_typer(hardware.app, name="hardware")
+app.add_typer(models.app, name="models")
+
+
+def _version(show: bool) -> None:
+    if show:
+        from roofline import __version__
+
+        typer.echo(f"roofline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and stop."
+    ),
+) -> None:
+    """Which draft length should I run, and what will it buy me?"""  # noqa: D400

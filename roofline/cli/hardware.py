@@ -1,0 +1,87 @@
+"""``roofline hardware``: the accelerators that are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roofline.cli.listing import FORMAT, emit, emit_rows
+
+if TYPE_CHECKING:
+    from roofline.hardware import HardwareProfile
+
+app = typer.Typer(help="List, show and check accelerator profiles.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(form: Annotated[str, FORMAT] = "table") -> None:
+    """List the bundled accelerators."""
+    from roofline.hardware import SHELF, load_hardware
+    from roofline.resources import bundled_names
+
+    profiles = [load_hardware(name) for name in bundled_names(SHELF)]
+    emit_rows([_summary(profile) for profile in profiles], form)
+
+
+@app.command()
+def show(
+    gpu: Annotated[str, typer.Argument(help="A bundled id, or a path to a profile.")],
+    form: Annotated[str, FORMAT] = "table",
+) -> None:
+    """Show every figure of one accelerator, with its source."""
+    from roofline.hardware import load_hardware
+
+    emit(_details(load_hardware(gpu)), form)
+
+
+@app.command()
+def check(
+    gpu: Annotated[str, typer.Argument(help="A bundled id, or a path to a profile.")],
+    form: Annotated[str, FORMAT] = "table",
+) -> None:
+    """Check that a profile can be used."""
+    from roofline.hardware import load_hardware
+
+    profile = load_hardware(gpu)
+    emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
+
+
+def _summary(profile: HardwareProfile) -> dict[str, Any]:
+    peaks = profile.compute.peaks
+    return {
+        "id": profile.id,
+        "memory_GB": round(profile.memory_bytes / 1e9, 1),
+        "bandwidth_GB/s": round(profile.bandwidth / 1e9),
+        **{
+            f"{rate}_TFLOP/s": round(peaks[rate].value / 1e12, 1) if rate in peaks else None
+            for rate in ("bf16", "fp8", "fp4")
+        },
+        "domain": profile.interconnect.domain_size,
+    }
+
+
+def _details(profile: HardwareProfile) -> dict[str, Any]:
+    figures = {
+        where: {
+            "value": figure.value,
+            "confidence": figure.confidence or profile.sources[figure.source].confidence,
+            "source": figure.source,
+        }
+        for where, figure in profile.figures().items()
+    }
+    used = "memory.visible" if profile.memory.visible else "memory.capacity"
+    return {
+        "id": profile.id,
+        "name": profile.name,
+        "architecture": profile.architecture,
+        "status": profile.status,
+        "memory_used": used,
+        "peak_basis": profile.compute.peak_basis,
+        "interconnect": profile.interconnect.kind,
+        "domain_size": profile.interconnect.domain_size,
+        "units": "B, B/s, FLOP/s, Hz, W",
+        "figures": figures,
+        "sources": {key: source.cite for key, source in profile.sources.items()},
+        "disagreements": profile.disagreements,
+    }

@@ -1,0 +1,64 @@
+"""How ``list``, ``show`` and ``check`` print: JSON for programs, plain text for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+from roofline.errors import InputError
+
+__all__ = ["FORMAT", "emit", "emit_rows"]
+
+FORMAT = typer.Option("--format", help="table or json.")
+
+
+def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
+    """Print equal rows."""
+    if _is_json(form):
+        typer.echo(json.dumps(list(rows), indent=2))
+        return
+    from roofline.report.columns import text_table
+
+    headers = [name.replace("_", "\n", 1) for name in rows[0]]
+    cells = [[_cell(value) for value in row.values()] for row in rows]
+    typer.echo(text_table(headers, cells, names_first=True))
+
+
+def emit(data: Mapping[str, Any], form: str) -> None:
+    """Print one thing in detail."""
+    typer.echo(json.dumps(data, indent=2) if _is_json(form) else _indented(data).rstrip())
+
+
+def _is_json(form: str) -> bool:
+    if form not in ("table", "json"):
+        raise InputError(f"--format: expected table or json, got '{form}'")
+    return form == "json"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _indented(data: Mapping[str, Any], level: int = 0) -> str:
+    lines = []
+    for key, value in data.items():
+        space = "  " * level
+        if isinstance(value, Mapping) and not any(isinstance(v, dict) for v in value.values()):
+            inner = ", ".join(f"{k} {_number(v)}" for k, v in value.items())
+            lines.append(f"{space}{key}: {inner}")
+        elif isinstance(value, Mapping):
+            lines.append(f"{space}{key}:\n{_indented(value, level + 1).rstrip()}")
+        elif value is not None:
+            lines.append(f"{space}{key}: {_number(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

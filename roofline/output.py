@@ -1,0 +1,35 @@
+"""Writing an answer to a file: the whole of it, or the old file untouched."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from roofline.errors import InputError
+
+__all__ = ["write_atomically"]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write ``text`` beside ``path`` and move it into place in one step."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(
+            f"-o {path}: cannot be written ({error.strerror}); give a path in a folder that exists "
+            "and can be written to"
+        ) from None

@@ -1,0 +1,237 @@
+"""From names and numbers to checked parts: everything that can be wrong with a question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from roofline import acceptance as accept
+from roofline import drafters
+from roofline.acceptance import Acceptance
+from roofline.drafters import Drafter
+from roofline.engine import EngineProfile, load_engine
+from roofline.errors import InputError
+from roofline.hardware import HardwareProfile, load_hardware
+from roofline.layers import check_tensor_parallel
+from roofline.model import DrafterSpec, ModelSpec, NetworkSpec, load_model
+from roofline.ops import VerifyAttention
+from roofline.quantization import DType, Precision, resolve
+from roofline.step import Target
+from roofline.workload import Placement
+
+__all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
+
+MAX_DRAFT_LENGTH = 8
+#: No engine drafts deeper, and no acceptance has been measured there.
+DEEPEST = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What the user asks, as names and numbers; None means a default that is then stated."""
+
+    model: str
+    gpu: str = "h100-sxm"
+    tp: int = 1
+    batches: tuple[int, ...] = (1,)
+    contexts: tuple[int, ...] = (4096,)
+    drafter: str | None = None
+    acceptance: str | None = None
+    max_draft_length: int = MAX_DRAFT_LENGTH
+    extrapolate: bool = False
+    weights: DType | None = None
+    activations: DType | None = None
+    kv: DType | None = None
+    draft_tp: int | None = None
+    draft_weights: DType | None = None
+    verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    engine: str = "vllm"
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the answer must say about itself, gathered while the parts are put together."""
+
+    assumed: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """Everything the names stand for, checked against each other."""
+
+    request: Request
+    gpu: HardwareProfile
+    target: Target
+    drafter: Drafter
+    acceptance: Acceptance
+    engine: EngineProfile
+    draft_lengths: tuple[int, ...]
+    notes: Notes
+
+
+def prepare(request: Request) -> Setup:
+    """Load everything that ``request`` names and check that it belongs together."""
+    _check_numbers(request)
+    notes = Notes()
+    gpu, model = load_hardware(request.gpu), load_model(request.model)
+    engine = load_engine(request.engine)
+    _check_placement(request, gpu, model)
+    if gpu.status == "pre-release":
+        notes.warnings.append(f"{gpu.id} is a pre-release part: its figures may change")
+    target = Target(
+        model=model,
+        precision=_precision(
+            model, gpu, notes, weights=request.weights, activations=request.activations,
+            kv=request.kv,
+        ),
+        placement=Placement(tp=request.tp, verify_attention=request.verify_attention),
+    )  # fmt: skip
+    drafter = _drafter(request, target, gpu, notes)
+    curve = _acceptance(request, model, drafter, notes)
+    return Setup(
+        request=request,
+        gpu=gpu,
+        target=target,
+        drafter=drafter,
+        acceptance=curve,
+        engine=engine,
+        draft_lengths=_draft_lengths(request, drafter, curve),
+        notes=notes,
+    )
+
+
+def _check_numbers(request: Request) -> None:
+    for flag, values in (("--batch", request.batches), ("--context", request.contexts)):
+        if not values:
+            raise InputError(f"{flag}: expected at least one number")
+        for value in values:
+            if not 1 <= value <= 2**40:
+                raise InputError(f"{flag} {value}: expected a whole number of at least 1")
+        if len(set(values)) != len(values):
+            raise InputError(f"{flag}: a value is given twice; list each once")
+    if not 0 <= request.max_draft_length <= DEEPEST:
+        raise InputError(f"--max-draft-length {request.max_draft_length}: expected 0 to {DEEPEST}")
+    for flag, tp in (("--tp", request.tp), ("--draft-tp", request.draft_tp)):
+        if tp is not None and tp < 1:
+            raise InputError(f"{flag} {tp}: expected at least 1")
+
+
+def _check_placement(request: Request, gpu: HardwareProfile, model: ModelSpec) -> None:
+    domain = gpu.interconnect.domain_size
+    if request.tp > domain:
+        raise InputError(
+            f"--tp {request.tp}: {gpu.id} links {domain} GPUs in one domain; use --tp {domain} "
+            "or less"
+        )
+    if request.draft_tp is not None and request.draft_tp > request.tp:
+        raise InputError(f"--draft-tp {request.draft_tp}: expected at most --tp {request.tp}")
+    check_tensor_parallel(model, request.tp)
+    longest = max(request.contexts)
+    if longest > model.max_context:
+        raise InputError(
+            f"--context {longest}: {model.id} handles at most {model.max_context} tokens; "
+            "give a shorter context"
+        )
+
+
+def _precision(
+    network: NetworkSpec,
+    gpu: HardwareProfile,
+    notes: Notes,
+    *,
+    weights: DType | None,
+    activations: DType | None,
+    kv: DType | None,
+) -> Precision:
+    precision, warnings = resolve(
+        stored=network.stored(),
+        base=network.dtype,
+        kv_stored=network.kv_dtype,
+        available=gpu.rates,
+        gpu=gpu.id,
+        weights=weights,
+        activations=activations,
+        kv=kv,
+    )
+    notes.warnings += warnings
+    return precision
+
+
+def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Notes) -> Drafter:
+    reference = request.drafter
+    if reference is None:
+        reference = "eagle3"
+        heads = drafters.heads_for(target.model.id)
+        if reference not in heads:
+            raise InputError(
+                f"no drafter is bundled for {target.model.id}: give --drafter (none, ngram, a "
+                "model id, or a YAML file) and --acceptance"
+            )
+        notes.assumed.append(f"the bundled EAGLE-3 head {target.model.id}-eagle3 as drafter")
+    kind, network = drafters.load(reference, target.model)
+    if network is None:
+        return Drafter(kind=kind, name=kind)
+    tp = request.draft_tp or target.placement.tp
+    check_tensor_parallel(network, tp, "--draft-tp")
+    base = target.precision.base
+    precision = _precision(
+        network.model_copy(update={"dtype": base}) if network.dtype != base else network,
+        gpu,
+        notes,
+        weights=request.draft_weights,
+        activations=None,
+        kv=target.precision.kv,
+    )
+    longest = max(request.contexts)
+    trained = network.trained_context if isinstance(network, DrafterSpec) else None
+    if trained is not None and longest > trained:
+        notes.warnings.append(
+            f"{network.id}: its config has {trained} positions, the context is {longest}; "
+            "acceptance may be lower there, so measure it"
+        )
+    return Drafter(
+        kind=kind,
+        name=network.id,
+        network=network,
+        precision=precision,
+        placement=Placement(tp=tp, verify_attention=target.placement.verify_attention),
+    )
+
+
+def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Notes) -> Acceptance:
+    if drafter.kind == "none":
+        return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition")
+    if request.acceptance is not None:
+        return accept.parse_acceptance(request.acceptance)
+    found = accept.default_curve(drafter.kind, model.id)
+    if found is None:
+        raise InputError(
+            f"--acceptance: no acceptance is known for {drafter.name} on {model.id}; give a rate "
+            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4) or a YAML file"
+        )
+    standing, curve_id = found
+    curve = accept.load_acceptance(curve_id)
+    text = f"acceptance of {curve.label} ({curve.source})"
+    if standing == "own":
+        notes.assumed.append(text)
+    else:
+        notes.warnings.append(
+            f"no acceptance is bundled for {drafter.name}: {text}, measured on another model, "
+            "stands in; give --acceptance"
+        )
+    return curve
+
+
+def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
+    """Return 0 and every draft length up to the limit whose acceptance is known."""
+    candidates = range(request.max_draft_length + 1) if drafter.kind != "none" else range(1)
+    known = curve.tokens_per_step(candidates, extrapolate=request.extrapolate)
+    lengths = tuple(d for d, al in zip(candidates, known, strict=True) if np.isfinite(al))
+    if len(lengths) == 1 and len(candidates) > 1:
+        raise InputError(
+            f"--acceptance: {curve.label} says nothing about draft lengths 1 to "
+            f"{request.max_draft_length}; raise --max-draft-length or give more of the curve"
+        )
+    return lengths

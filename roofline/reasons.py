@@ -1,0 +1,129 @@
+"""Why: the sentence behind each answer, made of the numbers that decided it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from roofline.advise import Confidence
+from roofline.recommend import Point, Recommendation
+from roofline.timing import OpTime
+from roofline.units import format_bytes
+
+__all__ = ["bound_shares", "headline", "reason", "value_at"]
+
+
+def value_at(array: object, at: tuple[int, ...]) -> float:
+    """Return one value of an array that keeps length 1 along axes it does not depend on."""
+    values = np.asarray(array, dtype=float)
+    if values.ndim == 0:
+        return float(values)
+    index = tuple(min(i, n - 1) for i, n in zip(at[-values.ndim :], values.shape, strict=True))
+    return float(values[index])
+
+
+def bound(time: OpTime, at: tuple[int, ...]) -> str:
+    """Return what one kernel waits for: ``memory``, ``compute``, ``link`` or ``latency``."""
+    fixed, memory = value_at(time.fixed, at), value_at(time.memory, at)
+    compute = value_at(time.compute, at)
+    if fixed >= max(memory, compute):
+        return "latency"
+    if compute > memory:
+        return "compute"
+    return "link" if time.op.ranks > 1 else "memory"
+
+
+def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[str, float]:
+    """Return the share of a pass that its kernels spend waiting for each bound."""
+    shares: dict[str, float] = {}
+    for time in times:
+        name = bound(time, at)
+        shares[name] = shares.get(name, 0.0) + value_at(time.total, at)
+    total = sum(shares.values())
+    return {name: share / total for name, share in shares.items()}
+
+
+def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tuple[int, int, int]:
+    """Return where a point and a draft length lie in the answer's grid."""
+    request = answer.setup.request
+    return (
+        request.batches.index(point.batch),
+        request.contexts.index(point.context),
+        point.draft_lengths.index(draft_length),
+    )
+
+
+def headline(answer: Recommendation, point: Point) -> str:
+    """Return the answer in one sentence."""
+    best, engine = point.best, answer.setup.engine
+    plain, fast = (1 / point.time_per_token[i] for i in (0, best))
+    if best == 0:
+        if len(point.draft_lengths) == 1:
+            return f"Plain decoding: {plain:.0f} tokens/s per user."
+        closest = int(np.nanargmax(np.where(point.feasible[1:], point.speedup[1:], np.nan))) + 1
+        verdict = (
+            "the difference is inside the model's error"
+            if point.confidence is Confidence.INSIDE_ERROR
+            else "it is slower"
+        )
+        return (
+            f"Do not speculate: plain decoding gives {plain:.0f} tokens/s per user; the best draft "
+            f"length, {point.draft_lengths[closest]}, would give {point.speedup[closest]:.2f}x "
+            f"({verdict})."
+        )
+    sure = (
+        f"model error {point.low[best]:.2f}x to {point.high[best]:.2f}x"
+        if point.confidence is Confidence.WIN
+        else f"a gain inside the model's error, {point.low[best]:.2f}x to {point.high[best]:.2f}x"
+    )
+    return (
+        f"Run draft length {point.draft_length} ({engine.draft_length_name}): "
+        f"{point.speedup[best]:.2f}x plain decoding, {plain:.0f} -> {fast:.0f} tokens/s per user "
+        f"({sure})."
+    )
+
+
+def reason(answer: Recommendation, point: Point) -> str:
+    """Return why: what a plain step waits for, what drafts add, what they must yield."""
+    looked_at = _deciding_draft_length(point)
+    if looked_at is None:
+        return "Nothing is drafted, so there is nothing to decide."
+    position = point.draft_lengths.index(looked_at)
+    plain = grid_position(answer, point, 0)
+    shares = bound_shares(answer.times.verify_ops, plain)
+    main = max(shares, key=lambda name: shares[name])
+    growth = point.verify[position] / point.verify[0]
+    extra_draft = point.draft[position] / point.step[0]
+    extra_overhead = (point.overhead[position] - point.overhead[0]) / point.step[0]
+    return (
+        f"{_what_it_waits_for(answer, point, main, shares[main])} "
+        f"Verifying {looked_at + 1} rows per sequence costs {growth:.2f}x a plain pass, drafting "
+        f"adds {extra_draft:.0%} and the engine {extra_overhead:.0%} of a plain step: draft length "
+        f"{looked_at} must yield {point.cost_ratio[position]:.2f} tokens per step to break even, "
+        f"and this acceptance yields {point.tokens_per_step[position]:.2f}."
+    )
+
+
+def _deciding_draft_length(point: Point) -> int | None:
+    """Return the recommended D, or the best one that lost."""
+    if point.best:
+        return point.draft_length
+    drafts = np.where(point.feasible, point.speedup, np.nan)
+    drafts[0] = np.nan
+    return None if np.isnan(drafts).all() else point.draft_lengths[int(np.nanargmax(drafts))]
+
+
+def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: float) -> str:
+    memory = answer.memory
+    cache = format_bytes(point.batch * memory.kv_per_token * point.context)
+    if main == "memory":
+        return (
+            f"A plain pass spends {share:.0%} of its time reading {format_bytes(memory.weights_read)} "
+            f"of weights and {cache} of KV, which all rows of a verify pass share."
+        )
+    if main == "compute":
+        return (
+            f"A plain pass computes for {share:.0%} of its time ({point.batch} rows), "
+            "so every further row is paid for in full."
+        )
+    waits = "for kernel launches" if main == "latency" else "on the links between the GPUs"
+    return f"A plain pass waits {waits} for {share:.0%} of its time, whatever the rows."

@@ -1,0 +1,163 @@
+"""The whole question, from a request to an answer for every batch and context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.advise import Confidence, Decision, confidence, decide
+from roofline.errors import DoesNotFitError
+from roofline.memory import Memory, memory_needed
+from roofline.prepare import Request, Setup, prepare
+from roofline.step import StepTimes, step_times
+from roofline.timing import Machine, priors
+from roofline.uncertainty import perturbed
+from roofline.workload import Grid
+
+__all__ = ["Point", "Recommendation", "recommend"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """The answer at one batch and context; arrays run over ``draft_lengths``. Times in s."""
+
+    batch: int
+    context: int
+    draft_lengths: tuple[int, ...]
+    feasible: NDArray[np.bool_]
+    tokens_per_step: Array
+    step: Array
+    verify: Array
+    draft: Array
+    overhead: Array
+    parts: dict[str, Array]
+    speedup: Array
+    low: Array
+    high: Array
+    tie: NDArray[np.bool_]
+    best: int  # position in draft_lengths
+    confidence: Confidence
+
+    @property
+    def draft_length(self) -> int:
+        """The recommended D."""
+        return self.draft_lengths[self.best]
+
+    @property
+    def tie_band(self) -> list[int]:
+        """Every D within 1 % of the best."""
+        return [d for d, tied in zip(self.draft_lengths, self.tie, strict=True) if tied]
+
+    @property
+    def cost_ratio(self) -> Array:
+        """R(D), which is also the tokens per step at which D breaks even."""
+        return np.asarray(self.step / self.step[0])
+
+    @property
+    def time_per_token(self) -> Array:
+        """Seconds between the tokens of one sequence [s]."""
+        return self.step / self.tokens_per_step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recommendation:
+    """The answers, what was refused, and what the reader must know about them."""
+
+    setup: Setup
+    points: tuple[Point, ...]
+    times: StepTimes
+    memory: Memory
+    warnings: tuple[str, ...]
+
+
+def recommend(request: Request) -> Recommendation:
+    """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
+    setup = prepare(request)
+    grid = Grid.of(request.batches, request.contexts, setup.draft_lengths)
+    memory = memory_needed(setup.target, setup.drafter, grid, setup.gpu)
+    fits = memory.fits
+    refused = [
+        memory.explain(batch=batch, context=context, tp=request.tp)
+        for i, batch in enumerate(request.batches)
+        for j, context in enumerate(request.contexts)
+        if not fits[i, j, 0]
+    ]
+    if not fits[..., 0].any():
+        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}")
+    machine, overhead = Machine(setup.gpu), setup.engine.overhead
+    times = step_times(setup.target, setup.drafter, grid, machine, overhead)
+    shaken, scale = perturbed(machine, priors().spread)
+    drawn = step_times(
+        setup.target, setup.drafter, grid, shaken, overhead, overhead_scale=scale
+    ).total
+    yields = setup.acceptance.tokens_per_step(setup.draft_lengths, extrapolate=request.extrapolate)
+    decision = decide(times, drawn, yields, fits)
+    points = tuple(
+        _point(setup, times, decision, yields, fits[i, j], at=(i, j))
+        for i in range(grid.shape[0])
+        for j in range(grid.shape[1])
+        if fits[i, j, 0]
+    )
+    return Recommendation(
+        setup=setup,
+        points=points,
+        times=times,
+        memory=memory,
+        warnings=(*setup.notes.warnings, *_edges(setup, points), *refused),
+    )
+
+
+def _point(
+    setup: Setup,
+    times: StepTimes,
+    decision: Decision,
+    yields: Array,
+    fits: NDArray[np.bool_],
+    *,
+    at: tuple[int, int],
+) -> Point:
+    best = int(decision.best[at])
+    low, high = decision.low[at], decision.high[at]
+    return Point(
+        batch=setup.request.batches[at[0]],
+        context=setup.request.contexts[at[1]],
+        draft_lengths=setup.draft_lengths,
+        feasible=fits,
+        tokens_per_step=yields,
+        step=times.total[at],
+        verify=times.verify[at],
+        draft=times.draft[at],
+        overhead=times.overhead[at],
+        parts={name: part[at] for name, part in times.parts.items()},
+        speedup=decision.speedup[at],
+        low=low,
+        high=high,
+        tie=decision.tie[at],
+        best=best,
+        confidence=confidence(low, high, best, fits),
+    )
+
+
+def _edges(setup: Setup, points: tuple[Point, ...]) -> list[str]:
+    """Say where the answer lies at the edge of what was looked at, or what memory ruled out."""
+    found = []
+    longest = setup.draft_lengths[-1]
+    if longest and any(point.draft_length == longest for point in points):
+        why = (
+            "the acceptance given ends there"
+            if longest < setup.request.max_draft_length
+            else "raise --max-draft-length to look further"
+        )
+        found.append(f"the best draft length found is the longest one tried ({longest}): {why}")
+    for point in points:
+        lost = [d for d, ok in zip(point.draft_lengths, point.feasible, strict=True) if not ok]
+        if lost:
+            found.append(
+                f"batch {point.batch}, context {point.context}: draft lengths "
+                f"{', '.join(map(str, lost))} do not fit beside the drafter and are left out"
+            )
+    return found

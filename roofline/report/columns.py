@@ -1,0 +1,65 @@
+"""Plain columns for the terminal, and the same cells as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["markdown_table", "text_table", "wrap"]
+
+
+def text_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, names_first: bool = False
+) -> str:
+    r"""Return right-aligned columns; a header may have two lines, split at a newline.
+
+    ``names_first`` aligns the first column to the left.
+
+    >>> print(text_table(["D", "step\nms"], [["0", "6.80"], ["10", "7.1"]]))
+     D  step
+          ms
+     0  6.80
+    10   7.1
+    >>> print(text_table(["id", "GB"], [["a", "80"], ["long", "8"]], names_first=True))
+    id    GB
+    a     80
+    long   8
+    """
+    split = [header.split("\n") for header in headers]
+    height = max(len(lines) for lines in split)
+    head = [[*lines, *[""] * (height - len(lines))] for lines in split]
+    lines = [[column[i] for column in head] for i in range(height)] + [list(r) for r in rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
+
+    def cell(text: str, column: int) -> str:
+        left = names_first and column == 0
+        return text.ljust(widths[column]) if left else text.rjust(widths[column])
+
+    return "\n".join(
+        "  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines
+    )
+
+
+def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a pipe table.
+
+    >>> print(markdown_table(["D", "ms"], [["0", "6.8"]]))
+    | D | ms |
+    |---:|---:|
+    | 0 | 6.8 |
+    """
+    head = [header.replace("\n", " ") for header in headers]
+    lines = [head, *rows]
+    text = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join([text[0], "|" + "---:|" * len(headers), *text[1:]])
+
+
+def wrap(text: str, width: int = 80) -> str:
+    """Break a paragraph at ``width`` columns, leaving long words whole.
+
+    >>> print(wrap("one two three", width=8))
+    one two
+    three
+    """
+    import textwrap  # only text output needs it
+
+    return textwrap.fill(text, width=width, break_long_words=False, break_on_hyphens=False)

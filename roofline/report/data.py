@@ -1,0 +1,188 @@
+"""An answer as plain data: what every format is made from, and what JSON prints as it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from roofline.forward import Part
+from roofline.prepare import Setup
+from roofline.reasons import bound, grid_position, headline, reason, value_at
+from roofline.recommend import Point, Recommendation
+from roofline.timing import OpTime
+
+__all__ = ["SCHEMA", "as_data", "explain_rows"]
+
+SCHEMA = "roofline.recommend/1"
+
+
+def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
+    """Return the whole answer as JSON-ready data."""
+    setup = answer.setup
+    data = {
+        "schema": SCHEMA,
+        "inputs": _inputs(setup),
+        "points": [_point(answer, point) for point in answer.points],
+        "engine": _engine(setup),
+        "warnings": list(answer.warnings),
+        "provenance": provenance(answer),
+    }
+    if explain:
+        data["explain"] = [
+            {"batch": point.batch, "context": point.context, "ops": explain_rows(answer, point)}
+            for point in answer.points
+        ]
+    return data
+
+
+def _inputs(setup: Setup) -> dict[str, Any]:
+    request, precision = setup.request, setup.target.precision
+    placement = setup.drafter.placement
+    return {
+        "model": setup.target.model.id,
+        "gpu": setup.gpu.id,
+        "tp": request.tp,
+        "batch": list(request.batches),
+        "context": list(request.contexts),
+        "drafter": setup.drafter.name,
+        "drafter_kind": setup.drafter.kind,
+        "draft_tp": placement.tp if setup.drafter.network else None,
+        "acceptance": setup.acceptance.label,
+        "acceptance_source": setup.acceptance.source,
+        "max_draft_length": request.max_draft_length,
+        "extrapolate": request.extrapolate,
+        "weights": {c.value: d.value for c, d in precision.weights.items()},
+        "activations": precision.base.value,
+        "kv": precision.kv.value,
+        "verify_attention": request.verify_attention.value,
+        "engine": setup.engine.id,
+    }
+
+
+def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
+    best = point.best
+    return {
+        "batch": point.batch,
+        "context": point.context,
+        "draft_length": point.draft_length,
+        "speculate": point.draft_length > 0,
+        "confidence": point.confidence.value,
+        "tie_band": point.tie_band,
+        "speedup": float(point.speedup[best]),
+        "speedup_low": float(point.low[best]),
+        "speedup_high": float(point.high[best]),
+        "headline": headline(answer, point),
+        "reason": reason(answer, point),
+        "flag": flag(answer.setup, point.draft_length),
+        "by_draft_length": [_draft_length(point, i) for i, ok in enumerate(point.feasible) if ok],
+    }
+
+
+def _draft_length(point: Point, i: int) -> dict[str, Any]:
+    per_token = point.time_per_token[i]
+    return {
+        "draft_length": point.draft_lengths[i],
+        "tokens_per_step": float(point.tokens_per_step[i]),
+        "step_ms": 1e3 * float(point.step[i]),
+        "verify_ms": 1e3 * float(point.verify[i]),
+        "draft_ms": 1e3 * float(point.draft[i]),
+        "overhead_ms": 1e3 * float(point.overhead[i]),
+        "cost_ratio": float(point.cost_ratio[i]),
+        "break_even_tokens_per_step": float(point.cost_ratio[i]),
+        "speedup": float(point.speedup[i]),
+        "speedup_low": float(point.low[i]),
+        "speedup_high": float(point.high[i]),
+        "tpot_ms": 1e3 * float(per_token),
+        "tokens_per_s": float(point.batch / per_token),
+        "breakdown_ms": {part.value: 1e3 * float(point.parts[part][i]) for part in Part},
+    }
+
+
+def flag(setup: Setup, draft_length: int) -> str:
+    """Return what to paste into the engine for this draft length."""
+    network = setup.drafter.network
+    weights = getattr(network, "weights", None) or (network.id if network else "")
+    return setup.engine.flag(
+        setup.drafter.kind,
+        draft_length=draft_length,
+        draft_weights=weights,
+        draft_tp=setup.drafter.placement.tp,
+    )
+
+
+def _engine(setup: Setup) -> dict[str, Any]:
+    overhead = setup.engine.overhead
+    return {
+        "id": setup.engine.id,
+        "name": setup.engine.name,
+        "per_step_ms": 1e3 * overhead.per_step,
+        "per_spec_round_ms": 1e3 * overhead.per_spec_round,
+        "per_draft_pass_ms": 1e3 * overhead.per_draft_pass,
+        "source": overhead.source,
+        "note": overhead.note,
+        "flags_source": setup.engine.flags_source,
+    }
+
+
+def provenance(answer: Recommendation) -> list[dict[str, str]]:
+    """Return where each group of numbers comes from."""
+    setup = answer.setup
+    gpu, model = setup.gpu, setup.target.model
+    bandwidth = gpu.sources[gpu.memory.bandwidth.source]
+    sources = sorted({time.source for time in answer.times.verify_ops})
+    entries = [
+        ("bandwidth, peaks, memory", "datasheet", f"{gpu.id}.yaml: {bandwidth.confidence}"),
+        ("memory size", "datasheet", f"what the {_memory_basis(setup)} says"),
+        ("model shape", "config", model.source),
+        ("kernel laws", ", ".join(sources), f"priors for the {gpu.generation} generation"),
+        ("engine overhead", setup.engine.overhead.source, f"{setup.engine.id}.yaml"),
+        ("acceptance", _acceptance_kind(setup), setup.acceptance.source),
+    ]
+    if setup.drafter.network:
+        entries.insert(3, ("drafter shape", "config", setup.drafter.network.source))
+    entries += [("default", "assumed", text) for text in setup.notes.assumed]
+    return [{"what": what, "kind": kind, "source": source} for what, kind, source in entries]
+
+
+def _memory_basis(setup: Setup) -> str:
+    return "driver shows" if setup.gpu.memory.visible else "datasheet"
+
+
+def _acceptance_kind(setup: Setup) -> str:
+    return "given" if setup.acceptance.source == "given" else "measured elsewhere"
+
+
+def explain_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
+    """Return every kernel of the recommended step: work, time, bound and share of the step."""
+    at = grid_position(answer, point, point.draft_length)
+    step = float(point.step[point.best])
+    rows = [_op_row("verify", time, at, 1, step) for time in answer.times.verify_ops]
+    if point.draft_length > 0:
+        rows += [_op_row("draft", t, at, 1, step) for t in answer.times.first_pass_ops]
+    if point.draft_length > 1:
+        repeats = point.draft_length - 1
+        rows += [
+            _op_row("draft, further", t, at, repeats, step) for t in answer.times.further_pass_ops
+        ]
+    return rows
+
+
+def _op_row(
+    phase: str, time: OpTime, at: tuple[int, ...], repeats: int, step: float
+) -> dict[str, Any]:
+    flops, moved = value_at(time.op.flops, at), value_at(time.op.bytes, at)
+    total = repeats * value_at(time.total, at)
+    return {
+        "pass": phase,
+        "op": time.op.name,
+        "count": repeats * time.op.count,
+        "rows": value_at(time.op.rows, at),
+        "flops": flops,
+        "bytes": moved,
+        "intensity": flops / moved if moved else math.inf,
+        "time_us": 1e6 * value_at(time.each, at),
+        "total_ms": 1e3 * total,
+        "bound": bound(time, at),
+        "share": total / step,
+        "source": time.source,
+    }

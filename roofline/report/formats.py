@@ -1,0 +1,227 @@
+"""The four ways an answer is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from enum import StrEnum
+from typing import Any, assert_never
+
+from roofline.layers import local_heads
+from roofline.ops import attention_intensity, gemm_knee_rows
+from roofline.quantization import Component, bytes_per_element, rate_name
+from roofline.reasons import headline, reason
+from roofline.recommend import Point, Recommendation
+from roofline.report.columns import markdown_table, text_table, wrap
+from roofline.report.data import as_data, explain_rows, flag
+from roofline.units import format_bytes, format_size
+
+__all__ = ["OutputFormat", "render"]
+
+
+class OutputFormat(StrEnum):
+    """How to write the answer."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+_COLUMNS = (
+    ("D", "draft_length", "{:d}"),
+    ("tokens\nper step", "tokens_per_step", "{:.2f}"),
+    ("step\nms", "step_ms", "{:.2f}"),
+    ("verify\nms", "verify_ms", "{:.2f}"),
+    ("draft\nms", "draft_ms", "{:.2f}"),
+    ("overhead\nms", "overhead_ms", "{:.2f}"),
+    ("cost ratio =\nbreak-even", "cost_ratio", "{:.3f}"),
+    ("speedup", "speedup", "{:.2f}x"),
+    ("tokens/s\nbatch", "tokens_per_s", "{:.0f}"),
+)
+
+
+def render(answer: Recommendation, how: OutputFormat, *, explain: bool = False) -> str:
+    """Return the answer in the format asked for, ending in a newline."""
+    match how:
+        case OutputFormat.TABLE:
+            return _text(answer, explain=explain)
+        case OutputFormat.JSON:
+            data = as_data(answer, explain=explain)
+            return json.dumps(data, indent=2, allow_nan=False) + "\n"
+        case OutputFormat.CSV:
+            return _csv(answer)
+        case OutputFormat.MARKDOWN:
+            return _markdown(answer, explain=explain)
+        case _:
+            assert_never(how)
+
+
+def _cells(point: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for entry in point["by_draft_length"]:
+        cells = [form.format(entry[key]) for _, key, form in _COLUMNS]
+        length = entry["draft_length"]
+        mark = "*" if length == point["draft_length"] else " "
+        cells[0] = f"{mark} {cells[0]}"
+        rows.append(cells)
+    return rows
+
+
+def _text(answer: Recommendation, *, explain: bool) -> str:
+    data = as_data(answer, explain=False)
+    blocks = []
+    for point, entry in zip(answer.points, data["points"], strict=True):
+        blocks += [
+            wrap(headline(answer, point)),
+            wrap(_setting(answer, point)),
+            text_table([name for name, _, _ in _COLUMNS], _cells(entry)),
+            wrap(f"Why: {reason(answer, point)}"),
+            f"{answer.setup.engine.name}:\n  {entry['flag']}",
+        ]
+        if len(point.tie_band) > 1:
+            ties = ", ".join(map(str, point.tie_band))
+            blocks.insert(-1, wrap(f"Within 1 % of the best: draft lengths {ties}."))
+        if explain:
+            blocks.append(_explain_text(answer, point))
+    blocks.append(_footer(answer))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _setting(answer: Recommendation, point: Point) -> str:
+    setup = answer.setup
+    precision = setup.target.precision
+    return (
+        f"{setup.target.model.name} ({precision.weights[Component.MLP]} weights, {precision.kv} "
+        f"KV) on {setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
+        f"{format_size(point.context)}; drafter {setup.drafter.name}; acceptance: "
+        f"{setup.acceptance.label}."
+    )
+
+
+def _footer(answer: Recommendation) -> str:
+    lines = [f"Assumed: {text}" for text in answer.setup.notes.assumed]
+    kinds = sorted({time.source for time in answer.times.verify_ops})
+    lines.append(
+        f"Constants: kernel laws {', '.join(kinds)}, engine overhead "
+        f"{answer.setup.engine.overhead.source} ({answer.setup.engine.name})."
+    )
+    return "\n".join(wrap(line) for line in lines)
+
+
+_EXPLAIN_HEADERS = ("op", "count", "rows", "GFLOP", "MB", "FLOP/B", "ms", "bound", "share")
+_PASSES = {
+    "verify": "Verify pass",
+    "draft": "First draft pass",
+    "draft, further": "Further draft passes, all together",
+}
+
+
+def _explain_cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["op"],
+        f"{row['count']}",
+        f"{row['rows']:.0f}" if row["rows"] < 1e6 else f"{row['rows']:.1e}",
+        f"{row['flops'] / 1e9:.3g}",
+        f"{row['bytes'] / 1e6:.4g}",
+        f"{row['intensity']:.1f}",
+        f"{row['total_ms']:.3f}",
+        row["bound"],
+        f"{row['share']:.1%}",
+    ]
+
+
+def _explain_tables(answer: Recommendation, point: Point) -> dict[str, list[list[str]]]:
+    """Return the kernels of the recommended step by pass."""
+    tables: dict[str, list[list[str]]] = {}
+    for row in explain_rows(answer, point):
+        tables.setdefault(_PASSES[row["pass"]], []).append(_explain_cells(row))
+    return tables
+
+
+def _explain_text(answer: Recommendation, point: Point) -> str:
+    blocks = [
+        f"{title} (GFLOP and MB of one launch, ms of all, share of the step):\n"
+        + text_table(_EXPLAIN_HEADERS, rows, names_first=True)
+        for title, rows in _explain_tables(answer, point).items()
+    ]
+    return "\n\n".join([*blocks, *(wrap(line) for line in _formulas(answer, point))])
+
+
+def _formulas(answer: Recommendation, point: Point) -> list[str]:
+    """Return the rows and intensity formulas with this point's numbers in them."""
+    setup = answer.setup
+    gpu, precision, length = setup.gpu, setup.target.precision, point.draft_length
+    rows = point.batch * (1 + length)
+    weight = precision.weights[Component.MLP]
+    rate = rate_name(precision.activations[Component.MLP])
+    knee = gemm_knee_rows(
+        peak=gpu.peak(rate), bandwidth=gpu.bandwidth, weight=bytes_per_element(weight)
+    )
+    attention = setup.target.model.layers[0].attention
+    heads, kv_heads = local_heads(attention, setup.request.tp)
+    group, size = heads // kv_heads, bytes_per_element(precision.kv)
+    intensity = attention_intensity(group_size=group, draft_length=length, kv=size)
+    ridge = gpu.peak(rate_name(precision.base)) / gpu.bandwidth
+    rows_text = (
+        f"GEMM rows: M = B (1 + D) = {point.batch} x {1 + length} = {rows}; an ideal {weight} GEMM "
+        f"turns compute-bound at P b_w / (2 BW) = {knee:.0f} rows."
+    )
+    intensity_text = (
+        f"Attention: 2 G (1 + D) / b_kv = 2 x {group} x {1 + length} / {size:g} = {intensity:.0f} "
+        f"FLOP per byte of KV; the GPU balances at P / BW = {ridge:.0f}."
+    )
+    memory = answer.memory
+    memory_text = (
+        f"Memory: {format_bytes(memory.weights)} of weights, "
+        f"{format_bytes(memory.draft_weights)} of drafter, "
+        f"{format_bytes(memory.kv_per_token + memory.draft_kv_per_token)} of KV per token and GPU, "
+        f"of {format_bytes(memory.available)}."
+    )
+    return [rows_text, intensity_text, memory_text]
+
+
+def _csv(answer: Recommendation) -> str:
+    data = as_data(answer, explain=False)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    first = True
+    for point in data["points"]:
+        for entry in point["by_draft_length"]:
+            parts = {f"{k}_ms": v for k, v in entry["breakdown_ms"].items()}
+            row = {
+                "model": data["inputs"]["model"],
+                "gpu": data["inputs"]["gpu"],
+                "tp": data["inputs"]["tp"],
+                "batch": point["batch"],
+                "context": point["context"],
+                **{k: v for k, v in entry.items() if k != "breakdown_ms"},
+                **parts,
+                "recommended": int(entry["draft_length"] == point["draft_length"]),
+            }
+            if first:
+                writer.writerow(row)
+                first = False
+            writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in row.values())
+    return out.getvalue()
+
+
+def _markdown(answer: Recommendation, *, explain: bool) -> str:
+    data = as_data(answer, explain=False)
+    blocks = []
+    for point, entry in zip(answer.points, data["points"], strict=True):
+        headers = [name for name, _, _ in _COLUMNS]
+        blocks += [
+            f"**{headline(answer, point)}**",
+            _setting(answer, point),
+            markdown_table(headers, _cells(entry)),
+            f"Why: {reason(answer, point)}",
+            f"```\n{flag(answer.setup, point.draft_length)}\n```",
+        ]
+        if explain:
+            for title, rows in _explain_tables(answer, point).items():
+                blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
+            blocks += _formulas(answer, point)
+    blocks.append(_footer(answer).replace("\n", "  \n"))
+    return "\n\n".join(blocks) + "\n"

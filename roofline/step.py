@@ -1,0 +1,141 @@
+"""One decoding step: verify + draft + overhead for every batch, context and draft length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.drafters import Drafter, draft_passes
+from roofline.engine import Overhead
+from roofline.forward import Part, decode
+from roofline.model import ModelSpec
+from roofline.quantization import Precision
+from roofline.timing import Machine, OpTime, by_part, time_ops
+from roofline.workload import Grid, Placement
+
+__all__ = ["StepTimes", "Target", "step_times"]
+
+Times = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The model that serves, in its formats and on its ranks."""
+
+    model: ModelSpec
+    precision: Precision
+    placement: Placement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepTimes:
+    """Seconds of one step; arrays of shape (..., batches, contexts, draft lengths) [s].
+
+    ``parts`` splits the same total by what it is spent on; the engine's overhead is in ``other``.
+    """
+
+    verify: Times
+    draft: Times
+    overhead: Times
+    parts: Mapping[str, Times]
+    verify_ops: list[OpTime]
+    first_pass_ops: list[OpTime]
+    further_pass_ops: list[OpTime]
+
+    @property
+    def total(self) -> Times:
+        """Verify, draft and overhead together [s]."""
+        return self.verify + self.draft + self.overhead
+
+
+def overhead_seconds(
+    overhead: Overhead, *, draft_length: Times, has_draft_passes: bool, scale: Times | float = 1.0
+) -> Times:
+    """Return the engine's time around the kernels for each draft length [s].
+
+    per_step, plus per_spec_round and D per_draft_pass as soon as D > 0.
+
+    >>> from roofline.engine import Overhead
+    >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
+    ...                                        ' "per_draft_pass": "0.15 ms", "source": "assumed"}')
+    >>> 1e3 * overhead_seconds(generic, draft_length=np.array([0, 2]), has_draft_passes=True)
+    array([0.5, 1.5])
+    """
+    passes = draft_length * overhead.per_draft_pass if has_draft_passes else 0.0
+    round_time = np.where(draft_length > 0, overhead.per_spec_round + passes, 0.0)
+    return (overhead.per_step + round_time) * scale
+
+
+def step_times(
+    target: Target,
+    drafter: Drafter,
+    grid: Grid,
+    machine: Machine,
+    overhead: Overhead,
+    *,
+    overhead_scale: Times | float = 1.0,
+) -> StepTimes:
+    """Return the time of one step over the whole grid.
+
+    The verify pass runs 1 + D rows per sequence and makes logits for each; the drafter makes D
+    passes before it, the first over the rows of the last verify pass.
+    """
+    drafts = grid.draft_length
+    verify_ops = time_ops(
+        decode(
+            target.model,
+            target.precision,
+            target.placement,
+            batch=grid.batch,
+            context=grid.context,
+            rows=grid.rows,
+        ),
+        machine,
+    )
+    first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
+    verify_parts = by_part(verify_ops)
+    draft_parts = _draft_parts(first, further, drafts)
+    around = overhead_seconds(
+        overhead,
+        draft_length=drafts,
+        has_draft_passes=drafter.network is not None,
+        scale=overhead_scale,
+    )
+    parts = {
+        part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
+        for part in Part
+    }
+    parts[Part.OTHER.value] = _sum(parts[Part.OTHER.value], around, shape=grid.shape)
+    return StepTimes(
+        verify=_sum(*verify_parts.values(), shape=grid.shape),
+        draft=_sum(*draft_parts.values(), shape=grid.shape),
+        overhead=_sum(around, shape=grid.shape),
+        parts=parts,
+        verify_ops=verify_ops,
+        first_pass_ops=first,
+        further_pass_ops=further,
+    )
+
+
+def _draft_parts(
+    first: list[OpTime], further: list[OpTime], draft_length: Times
+) -> Mapping[str, Times]:
+    """Return first pass + (D - 1) further passes by part, zero at D = 0 [s]."""
+    drafting = draft_length > 0
+    repeats = np.maximum(draft_length - 1, 0)
+    once, again = by_part(first), by_part(further)
+    return {
+        part: np.where(drafting, once.get(part, 0.0) + repeats * again.get(part, 0.0), 0.0)
+        for part in once
+    }
+
+
+def _sum(*terms: Times | float, shape: tuple[int, ...]) -> Times:
+    """Add arrays of their natural shapes and widen the result to the grid's."""
+    total: Times | float = 0.0
+    for term in terms:
+        total = total + term
+    return np.asarray(total + np.zeros(shape))
