@@ -1,0 +1,41 @@
+"""Time cold starts of the command line, as medians and as ratios to a bare Python.
+
+Run with ``make bench``. Timings vary with the machine: compare the ratios.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+
+COMMANDS = {
+    "python -c pass": ["-c", "pass"],
+    "roofline --help": ["-m", "roofline", "--help"],
+    "roofline recommend llama-3.1-8b": ["-m", "roofline", "recommend", "llama-3.1-8b"],
+}
+REPEATS = 15
+
+
+def seconds(arguments: list[str]) -> float:
+    """Return the wall time of one fresh interpreter."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Print the median of each command, all interleaved in one run."""
+    times: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    for _ in range(REPEATS):
+        for name, arguments in COMMANDS.items():
+            times[name].append(seconds(arguments))
+    bare = statistics.median(times["python -c pass"])
+    for name, values in times.items():
+        median = statistics.median(values)
+        sys.stdout.write(f"{name:35s} {median:6.3f} s  {median / bare:5.1f} x bare Python\n")
+
+
+if __name__ == "__main__":
+    main()
