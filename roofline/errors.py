@@ -27,8 +27,8 @@ class DoesNotFitError(RooflineError):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a remedy for a misspelt name: the closest known ones, else all of them if few.
 
-    >>> did_you_mean("h100sxm", ["h100-sxm", "a100-sxm-80gb"])
-    "did you mean 'h100-sxm'?"
+    >>> did_you_mean("llama3", ["llama-3.1", "qwen3-8b"])
+    "did you mean 'llama-3.1'?"
     """
     names = sorted(set(known))
     close = difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.6)

@@ -114,11 +114,12 @@ def _deciding_draft_length(point: Point) -> int | None:
 
 def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: float) -> str:
     memory = answer.memory
+    weights = format_bytes(memory.weights_read)
     cache = format_bytes(point.batch * memory.kv_per_token * point.context)
     if main == "memory":
         return (
-            f"A plain pass spends {share:.0%} of its time reading {format_bytes(memory.weights_read)} "
-            f"of weights and {cache} of KV, which all rows of a verify pass share."
+            f"A plain pass spends {share:.0%} of its time reading {weights} of weights "
+            f"and {cache} of KV, which all rows of a verify pass share."
         )
     if main == "compute":
         return (
