@@ -13,10 +13,10 @@ import numpy as np
 from roofline import resources
 from roofline.errors import InputError, did_you_mean
 from roofline.forward import Op, decode, fusion
-from roofline.layers import kv_bytes_per_token, weight_bytes
 from roofline.model import (
     SHELF,
     DrafterSpec,
+    FeatureFusion,
     ModelSpec,
     NetworkSpec,
     load_drafter,
@@ -26,9 +26,10 @@ from roofline.quantization import Precision
 from roofline.workload import Grid, Placement
 from roofline.yamlio import load_yaml
 
-__all__ = ["HOST_DRAFTERS", "Drafter", "draft_passes", "heads_for", "load", "resident_bytes"]
+__all__ = ["HOST_DRAFTERS", "Drafter", "draft_passes", "heads_for", "load"]
 
 HOST_DRAFTERS = ("none", "ngram")
+HEAD_KINDS = ("eagle3",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,27 +49,27 @@ def heads_for(target: str) -> list[str]:
     >>> heads_for("llama-3.1-8b")
     ['eagle3']
     """
-    start = f"{target}-"
-    kinds = {"eagle3"}
-    names = resources.bundled_names(SHELF)
-    return [
-        n.removeprefix(start) for n in names if n.startswith(start) and n[len(start) :] in kinds
-    ]
+    start, names = f"{target}-", resources.bundled_names(SHELF)
+    kinds = (name.removeprefix(start) for name in names if name.startswith(start))
+    return [kind for kind in kinds if kind in HEAD_KINDS]
 
 
 def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     """Return (kind, network) of the drafter called ``reference``, checked against its target.
 
-    ``reference`` is ``none``, ``ngram``, a kind that has a bundled head for the target
-    (``eagle3``), the id of a bundled drafter or model, or a path to a YAML file.
+    ``reference`` is ``none``, ``ngram``, ``mtp`` (the target's own layer), a kind that has a
+    bundled head for the target (``eagle3``), the id of a bundled drafter or model, or a path to a
+    YAML file.
     """
     if reference in HOST_DRAFTERS:
         return reference, None
+    if reference == "mtp":
+        return reference, mtp_head(target)
     names, heads = resources.bundled_names(SHELF), heads_for(target.id)
     wanted = f"{target.id}-{reference}" if reference in heads else reference
     bundled = wanted.lower().rsplit("/", 1)[-1]
     if bundled not in names and not wanted.endswith((".yaml", ".yml")):
-        known = [*HOST_DRAFTERS, *names, *heads]
+        known = [*HOST_DRAFTERS, "mtp", *names, *heads]
         raise InputError(
             f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
         )
@@ -76,6 +77,37 @@ def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     network = load_model(wanted, "drafter") if kind == "model" else load_drafter(wanted)
     _check_pair(network, target)
     return str(kind), network
+
+
+def mtp_head(target: ModelSpec) -> DrafterSpec:
+    """Return the target's multi-token-prediction layer as a drafter.
+
+    Each pass norms and joins the embedding of the last token and the last hidden state, projects
+    them back to the hidden size, runs one layer like the target's, and uses the target's head.
+    """
+    if target.mtp is None:
+        raise InputError(
+            f"--drafter mtp: {target.id} was not published with a multi-token-prediction layer; "
+            "use eagle3, ngram or a draft model"
+        )
+    return DrafterSpec(
+        schema=1,
+        kind="mtp",
+        id=f"{target.id}-mtp",
+        name=f"MTP layer of {target.name}",
+        source=target.source,
+        target=target.id,
+        hidden_size=target.hidden_size,
+        vocab_size=target.vocab_size,
+        draft_vocab_size=target.vocab_size,
+        dtype=target.dtype,
+        dtypes=target.dtypes,
+        kv_dtype=target.kv_dtype,
+        layers=(target.mtp,),
+        fusion=FeatureFusion(taps=2, target_hidden_size=target.hidden_size, every_pass=True),
+        shares_head=True,
+        extra_norms=2,
+    )
 
 
 def _check_pair(drafter: NetworkSpec, target: ModelSpec) -> None:
@@ -112,9 +144,6 @@ def draft_passes(drafter: Drafter, grid: Grid) -> tuple[list[Op], list[Op]]:
         rows=grid.rows,
         head_rows=1.0,
     )
-    if isinstance(network, DrafterSpec):
-        tokens = grid.batch * grid.rows
-        first.insert(0, fusion(network, precision, drafter.placement, tokens=tokens))
     further = decode(
         network,
         precision,
@@ -123,13 +152,9 @@ def draft_passes(drafter: Drafter, grid: Grid) -> tuple[list[Op], list[Op]]:
         context=grid.context,
         rows=np.ones((1, 1, 1)),
     )
+    if isinstance(network, DrafterSpec):
+        tokens = grid.batch * grid.rows
+        first.insert(0, fusion(network, precision, drafter.placement, tokens=tokens))
+        if network.fusion.every_pass:
+            further.insert(0, fusion(network, precision, drafter.placement, tokens=grid.batch))
     return first, further
-
-
-def resident_bytes(drafter: Drafter) -> tuple[float, float]:
-    """Return (weights, KV per token) that the drafter keeps on its most loaded rank [B]."""
-    if drafter.network is None or drafter.precision is None:
-        return 0.0, 0.0
-    tp = drafter.placement.tp
-    weights = sum(weight_bytes(drafter.network, drafter.precision, tp=tp).values())
-    return weights, kv_bytes_per_token(drafter.network, drafter.precision.kv, tp=tp)

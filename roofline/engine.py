@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from string import Template
 
+from pydantic import Field
+
 from roofline import resources
 from roofline.errors import InputError
-from roofline.schema import Document, Duration, Schema
+from roofline.schema import Bytes, Document, Duration, PositiveInt, Schema
 
-__all__ = ["SHELF", "EngineProfile", "load_engine"]
+__all__ = ["SHELF", "EngineProfile", "MemoryRules", "Overhead", "load_engine"]
 
 SHELF = "engines"
 
@@ -24,12 +26,25 @@ class Overhead(Schema):
     note: str | None = None
 
 
+class MemoryRules(Schema):
+    """How an engine divides an accelerator's memory."""
+
+    fraction: float = Field(gt=0, le=1)  # of the memory that the engine takes
+    reserve: Bytes  # runtime context, captured graphs, workspaces [B]
+    kv_block: PositiveInt  # tokens of a cache block
+    #: Layers with a window get only the blocks that their window spans.
+    caps_windows: bool
+    prefill_chunk: PositiveInt  # tokens of the largest pass that activations are sized for
+    source: str
+
+
 class EngineProfile(Document):
     """One serving engine."""
 
     id: str
     name: str
     overhead: Overhead
+    memory: MemoryRules
     draft_length_name: str
     #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights and $draft_tp.
     flags: dict[str, str]

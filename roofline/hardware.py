@@ -42,6 +42,10 @@ class Compute(Schema):
     clock: Figure[Frequency] | None = None
     l2: Figure[Bytes] | None = None
     last_level_cache: Figure[Bytes] | None = None
+    #: Dense 16-bit FLOP per clock and unit, FP32 accumulation.
+    flop_per_clock: Figure[PositiveInt] | None = None
+    #: Why units x FLOP per clock x clock does not give the 16-bit peak, where it does not.
+    clock_note: str | None = None
     peaks: dict[RateName, Figure[Rate]]
     peak_basis: str
 
@@ -89,6 +93,7 @@ class HardwareProfile(Document):
             "memory.bandwidth": memory.bandwidth,
             "compute.units": compute.units,
             "compute.clock": compute.clock,
+            "compute.flop_per_clock": compute.flop_per_clock,
             "compute.l2": compute.l2,
             "compute.last_level_cache": compute.last_level_cache,
             "interconnect.per_direction": self.interconnect.per_direction,

@@ -1,6 +1,6 @@
-"""What a layer is made of: its matrices and vectors, whole or as one tensor-parallel rank has them.
+"""What a layer is made of: its matrices, whole or as one tensor-parallel rank has them.
 
-Parameter counts, weight bytes and GEMM shapes all come from the one list made here.
+Parameter counts, weight bytes and GEMM shapes all come from the lists made here.
 """
 
 from __future__ import annotations
@@ -9,53 +9,69 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from roofline.errors import InputError
-from roofline.model import Attention, DrafterSpec, LayerRun, Mlp, ModelSpec, NetworkSpec
-from roofline.quantization import Component, DType, Precision, bytes_per_element
+from roofline.model import (
+    Attention,
+    DenseMlp,
+    DrafterSpec,
+    LatentAttention,
+    LayerRun,
+    Mlp,
+    MoeMlp,
+    NetworkSpec,
+)
+from roofline.quantization import Component
+from roofline.workload import Placement
 
 __all__ = [
     "Linear",
     "attention_linears",
-    "check_tensor_parallel",
+    "check_parallel",
+    "expert_linears",
     "fusion_linear",
     "head_linear",
-    "kv_bytes_per_token",
+    "layer_linears",
     "local_heads",
     "mlp_linears",
-    "parameters_decode_read",
-    "parameters_total",
-    "weight_bytes",
+    "router_linear",
 ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Linear:
-    """A matrix of ``outputs`` x ``inputs``; fused projections that run as one GEMM are one."""
+    """A matrix of ``outputs`` x ``inputs``; fused projections that run as one GEMM are one.
+
+    ``copies`` of it exist on the rank (experts), ``used`` of them by one token.
+    """
 
     name: str
     component: Component
     inputs: int
     outputs: int
     biases: int = 0
+    copies: int = 1
+    used: int = 1
 
     @property
     def parameters(self) -> int:
-        """Weights and biases."""
+        """Weights and biases of one copy."""
         return self.inputs * self.outputs + self.biases
 
 
 def local_heads(attention: Attention, tp: int) -> tuple[int, int]:
     """Return the query and KV heads on one rank; KV heads are copied once TP exceeds them."""
+    if isinstance(attention, LatentAttention):
+        return attention.num_heads // tp, 1
     return attention.num_heads // tp, max(attention.num_kv_heads // tp, 1)
 
 
-def attention_linears(
-    attention: Attention, *, hidden_size: int, tp: int = 1
-) -> tuple[Linear, Linear]:
-    """Return the fused QKV and the output projection of one rank."""
+def attention_linears(attention: Attention, *, hidden_size: int, tp: int = 1) -> list[Linear]:
+    """Return the projections of one rank, those into attention first and the output last."""
+    if isinstance(attention, LatentAttention):
+        return _latent_linears(attention, hidden_size=hidden_size, tp=tp)
     heads, kv_heads = local_heads(attention, tp)
     width = heads * attention.head_dim
     fused = (heads + 2 * kv_heads) * attention.head_dim
-    return (
+    return [
         Linear(
             name="qkv_proj",
             component=Component.ATTENTION,
@@ -70,21 +86,92 @@ def attention_linears(
             outputs=hidden_size,
             biases=hidden_size if attention.output_bias else 0,
         ),
-    )
+    ]
 
 
-def mlp_linears(mlp: Mlp, *, hidden_size: int, tp: int = 1) -> tuple[Linear, Linear]:
-    """Return the fused gate and up projection and the down projection of one rank."""
-    width = mlp.intermediate_size // tp
-    return (
-        Linear(
-            name="gate_up_proj" if mlp.gated else "up_proj",
-            component=Component.MLP,
-            inputs=hidden_size,
-            outputs=width * (2 if mlp.gated else 1),
+def _latent_linears(attention: LatentAttention, *, hidden_size: int, tp: int) -> list[Linear]:
+    """Return MLA's projections; the compressions are copied to every rank, heads are divided."""
+    heads = attention.num_heads // tp
+    query_width = heads * (attention.qk_nope_head_dim + attention.qk_rope_head_dim)
+    compressed = (attention.q_lora_rank or 0) + attention.key_width
+    shapes = [
+        ("kv_a_proj", hidden_size, compressed),
+        ("q_b_proj", attention.q_lora_rank or hidden_size, query_width),
+        (
+            "kv_b_proj",
+            attention.kv_lora_rank,
+            heads * (attention.qk_nope_head_dim + attention.v_head_dim),
         ),
-        Linear(name="down_proj", component=Component.MLP, inputs=width, outputs=hidden_size),
+        ("o_proj", heads * attention.v_head_dim, hidden_size),
+    ]
+    return [
+        Linear(name=name, component=Component.ATTENTION, inputs=inputs, outputs=outputs)
+        for name, inputs, outputs in shapes
+    ]
+
+
+def mlp_linears(mlp: Mlp, *, hidden_size: int, placement: Placement) -> list[Linear]:
+    """Return the matrices of one rank's MLP, experts and router included."""
+    if isinstance(mlp, DenseMlp):
+        width = mlp.intermediate_size // placement.tp
+        return _gated_pair("", Component.MLP, hidden_size, width, gated=mlp.gated)
+    linears = [router_linear(mlp, hidden_size=hidden_size)]
+    linears += expert_linears(mlp, hidden_size=hidden_size, placement=placement)
+    return linears + shared_linears(mlp, hidden_size=hidden_size, tp=placement.tp)
+
+
+def router_linear(mlp: MoeMlp, *, hidden_size: int) -> Linear:
+    """Return the router, which every rank has whole."""
+    return Linear(
+        name="router",
+        component=Component.ROUTER,
+        inputs=hidden_size,
+        outputs=mlp.num_experts,
+        biases=mlp.num_experts if mlp.biases else 0,
     )
+
+
+def expert_linears(mlp: MoeMlp, *, hidden_size: int, placement: Placement) -> list[Linear]:
+    """Return the two matrices of one routed expert with how many experts the rank holds.
+
+    EP places whole experts on ``ep`` groups of ranks; inside a group TP divides each expert.
+    """
+    width = mlp.expert_intermediate_size // (placement.tp // placement.ep)
+    pair = _gated_pair("expert_", Component.EXPERTS, hidden_size, width, gated=mlp.gated)
+    return [
+        Linear(
+            name=linear.name,
+            component=linear.component,
+            inputs=linear.inputs,
+            outputs=linear.outputs,
+            biases=linear.outputs if mlp.biases else 0,
+            copies=mlp.num_experts // placement.ep,
+            used=mlp.top_k,
+        )
+        for linear in pair
+    ]
+
+
+def shared_linears(mlp: MoeMlp, *, hidden_size: int, tp: int) -> list[Linear]:
+    """Return the matrices of the shared experts, as one MLP of their joint width."""
+    if not mlp.shared_intermediate_size:
+        return []
+    width = mlp.shared_intermediate_size // tp
+    return _gated_pair("shared_", Component.SHARED_EXPERTS, hidden_size, width, gated=mlp.gated)
+
+
+def _gated_pair(
+    prefix: str, component: Component, hidden_size: int, width: int, *, gated: bool
+) -> list[Linear]:
+    return [
+        Linear(
+            name=f"{prefix}gate_up_proj" if gated else f"{prefix}up_proj",
+            component=component,
+            inputs=hidden_size,
+            outputs=width * (2 if gated else 1),
+        ),
+        Linear(name=f"{prefix}down_proj", component=component, inputs=width, outputs=hidden_size),
+    ]
 
 
 def head_linear(network: NetworkSpec, *, tp: int = 1) -> Linear:
@@ -108,92 +195,46 @@ def fusion_linear(drafter: DrafterSpec, *, tp: int = 1) -> Linear:
     )
 
 
-def layer_linears(run: LayerRun, *, hidden_size: int, tp: int = 1) -> Iterator[Linear]:
+def layer_linears(run: LayerRun, *, hidden_size: int, placement: Placement) -> Iterator[Linear]:
     """Yield every matrix of one layer of ``run`` on one rank."""
-    yield from attention_linears(run.attention, hidden_size=hidden_size, tp=tp)
-    yield from mlp_linears(run.mlp, hidden_size=hidden_size, tp=tp)
+    yield from attention_linears(run.attention, hidden_size=hidden_size, tp=placement.tp)
+    yield from mlp_linears(run.mlp, hidden_size=hidden_size, placement=placement)
 
 
-def check_tensor_parallel(network: NetworkSpec, tp: int, flag: str = "--tp") -> None:
-    """Refuse a TP size that would split a head or a matrix unevenly."""
-    for run in network.layers:
-        attention, mlp = run.attention, run.mlp
-        kv_heads = attention.num_kv_heads
-        if attention.num_heads % tp:
-            expected = f"a divisor of its {attention.num_heads} query heads"
-        elif kv_heads % tp and tp % kv_heads:
-            expected = f"a divisor or a multiple of its {kv_heads} KV heads"
-        elif mlp.intermediate_size % tp:
-            expected = f"a divisor of its MLP width {mlp.intermediate_size}"
-        else:
-            continue
-        raise InputError(f"{flag} {tp}: {network.id} needs {expected}")
-
-
-def _network_linears(network: NetworkSpec, tp: int) -> Iterator[tuple[int, Linear]]:
-    """Yield every matrix that a decode step reads, with how often it occurs."""
-    for run in network.layers:
-        for linear in layer_linears(run, hidden_size=network.hidden_size, tp=tp):
-            yield run.repeat, linear
-    if isinstance(network, DrafterSpec):
-        yield 1, fusion_linear(network, tp=tp)
-    yield 1, head_linear(network, tp=tp)
-
-
-def _vector_parameters(network: NetworkSpec) -> int:
-    """Norm weights, the final norm included."""
-    in_layers = sum(
-        run.repeat
-        * (
-            run.norms * network.hidden_size
-            + (2 * run.attention.head_dim if run.attention.qk_norm else 0)
+def check_parallel(network: NetworkSpec, placement: Placement, flag: str = "--tp") -> None:
+    """Refuse TP and EP sizes that would split a head, an expert or a matrix unevenly."""
+    tp, ep = placement.tp, placement.ep
+    if tp % ep:
+        raise InputError(
+            f"--ep {ep}: expected a divisor of {flag} {tp} (EP only places experts on TP's GPUs)"
         )
-        for run in network.layers
-    )
-    return in_layers + network.hidden_size
+    for run in network.layers:
+        problem = _attention_split(run.attention, tp) or _mlp_split(run.mlp, placement)
+        if problem is not None:
+            name = "--ep" if problem.startswith("experts") else flag
+            value = ep if problem.startswith("experts") else tp
+            raise InputError(f"{name} {value}: {network.id} needs {problem.split(': ')[-1]}")
 
 
-def _embedding_parameters(network: NetworkSpec) -> int:
-    """Return the embedding's own parameters; a drafter looks its tokens up in the target's."""
-    return network.vocab_size * network.hidden_size if isinstance(network, ModelSpec) else 0
+def _attention_split(attention: Attention, tp: int) -> str | None:
+    if attention.num_heads % tp:
+        return f"a divisor of its {attention.num_heads} query heads"
+    if isinstance(attention, LatentAttention):
+        return None
+    kv_heads = attention.num_kv_heads
+    if kv_heads % tp and tp % kv_heads:
+        return f"a divisor or a multiple of its {kv_heads} KV heads"
+    return None
 
 
-def parameters_decode_read(network: NetworkSpec) -> int:
-    """Return the parameters that one decode step reads.
-
-    The embedding is a row gather and does not count; the head does, tied or not.
-    """
-    matrices = sum(n * linear.parameters for n, linear in _network_linears(network, 1))
-    return matrices + _vector_parameters(network)
-
-
-def parameters_total(network: NetworkSpec) -> int:
-    """Return the parameters of the network (a tied head shares the embedding's)."""
-    total = parameters_decode_read(network) + _embedding_parameters(network)
-    if isinstance(network, ModelSpec) and network.tie_embeddings:
-        total -= head_linear(network).parameters
-    return total
-
-
-def weight_bytes(network: NetworkSpec, precision: Precision, *, tp: int) -> dict[Component, float]:
-    """Return the bytes of weights on one rank, by component [B]."""
-    stored = precision.weights
-    sizes = dict.fromkeys(Component, 0.0)
-    for count, linear in _network_linears(network, tp):
-        size = bytes_per_element(stored[linear.component])
-        sizes[linear.component] += count * linear.parameters * size
-    sizes[Component.NORM] += _vector_parameters(network) * bytes_per_element(stored[Component.NORM])
-    tied = isinstance(network, ModelSpec) and network.tie_embeddings
-    if not tied:
-        per_rank = _embedding_parameters(network) / tp
-        sizes[Component.EMBEDDING] += per_rank * bytes_per_element(stored[Component.EMBEDDING])
-    return {component: size for component, size in sizes.items() if size}
-
-
-def kv_bytes_per_token(network: NetworkSpec, kv: DType, *, tp: int = 1) -> float:
-    """Return the bytes that one token adds to the KV cache of one rank [B]."""
-    size = bytes_per_element(kv)
-    return sum(
-        run.repeat * 2 * local_heads(run.attention, tp)[1] * run.attention.head_dim * size
-        for run in network.layers
-    )
+def _mlp_split(mlp: Mlp, placement: Placement) -> str | None:
+    if isinstance(mlp, DenseMlp):
+        bad = mlp.intermediate_size % placement.tp
+        return f"a divisor of its MLP width {mlp.intermediate_size}" if bad else None
+    if mlp.num_experts % placement.ep:
+        return f"experts: a divisor of its {mlp.num_experts} experts"
+    if mlp.expert_intermediate_size % (placement.tp // placement.ep):
+        return f"a divisor of its expert width {mlp.expert_intermediate_size} (or a larger --ep)"
+    if mlp.shared_intermediate_size % placement.tp:
+        return f"a divisor of its shared experts' width {mlp.shared_intermediate_size}"
+    return None

@@ -1,86 +1,158 @@
-"""Whether it fits: weights, drafter and KV cache against the bytes of one accelerator."""
+"""Whether it fits: weights, drafter, KV blocks, logits and activations against one accelerator."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from roofline.drafters import Drafter, resident_bytes
+from roofline.drafters import Drafter
+from roofline.engine import MemoryRules
+from roofline.footprint import kv_bytes_reserved, weight_bytes
 from roofline.hardware import HardwareProfile
-from roofline.layers import kv_bytes_per_token, weight_bytes
-from roofline.quantization import Component
-from roofline.step import Target, Times
+from roofline.model import DenseMlp, NetworkSpec
+from roofline.ops import Array
+from roofline.quantization import Component, Precision, bytes_per_element
+from roofline.step import Target
 from roofline.units import format_bytes
 from roofline.workload import Grid
 
-__all__ = ["Memory", "memory_needed"]
+__all__ = ["Memory", "activation_bytes", "logits_bytes", "memory_for"]
+
+
+def logits_bytes(*, batch: Array, rows: Array, vocabulary: int, base: float) -> Array:
+    """Return the bytes of the logits of a pass: B q V in the base format and again in fp32 [B].
+
+    >>> logits_bytes(batch=64, rows=17, vocabulary=151936, base=2) / 1e6
+    991.838208
+    """
+    return batch * rows * vocabulary * (base + 4.0)
+
+
+def activation_bytes(network: NetworkSpec, *, tokens: Array, tp: int, base: float) -> Array:
+    """Return the bytes alive at the widest place of a pass over ``tokens`` rows [B].
+
+    Residual and normed input, 2 H, beside the widest MLP's gate, up and product, 3 I (of every
+    chosen expert in a mixture).
+    """
+    widths = [
+        run.mlp.intermediate_size
+        if isinstance(run.mlp, DenseMlp)
+        else run.mlp.top_k * run.mlp.expert_intermediate_size + run.mlp.shared_intermediate_size
+        for run in network.layers
+    ]
+    return tokens * (2 * network.hidden_size + 3 * max(widths) / tp) * base
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Bytes on one accelerator. ``needed`` has the grid's shape [B]."""
+    """Where the bytes of one accelerator go. Scalars but where noted [B]."""
 
-    available: float
+    target: Target
+    drafter: Drafter
+    rules: MemoryRules
+    total: float  # what the accelerator has
     weights: float
-    weights_read: float  # by one pass: all but the embedding
+    weights_read: float  # by one pass, every expert counted: all but the embedding
     draft_weights: float
-    kv_per_token: float
-    draft_kv_per_token: float
-    needed: Times
 
     @property
-    def fits(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """True where the step fits."""
-        return self.needed <= self.available
+    def available(self) -> float:
+        """What the engine takes of the accelerator, less its own reserve."""
+        return self.total * self.rules.fraction - self.rules.reserve
 
-    def largest_batch(self, *, context: float, draft_length: int) -> int:
+    def kv_per_sequence(self, context: Array, draft_length: Array) -> Array:
+        """Return the cache bytes reserved for a sequence of context + D + 1 slots."""
+        tokens = np.asarray(context + draft_length + 1)
+        placement = self.target.placement
+        total = self._reserved(self.target.model, self.target.precision, tokens, placement.tp)
+        network, precision = self.drafter.network, self.drafter.precision
+        if network is None or precision is None:
+            return total
+        drafted = self._reserved(network, precision, tokens, self.drafter.placement.tp)
+        return total + np.where(np.asarray(draft_length) > 0, drafted, 0.0)
+
+    def _reserved(
+        self, network: NetworkSpec, precision: Precision, tokens: Array, tp: int
+    ) -> Array:
+        return kv_bytes_reserved(
+            network,
+            precision.kv,
+            tokens=tokens,
+            block=self.rules.kv_block,
+            caps_windows=self.rules.caps_windows,
+            tp=tp,
+        )
+
+    def working(self, batch: Array, draft_length: Array) -> Array:
+        """Return the bytes of logits and activations while a step runs."""
+        model, base = self.target.model, bytes_per_element(self.target.precision.base)
+        rows = 1 + np.asarray(draft_length)
+        tokens = np.maximum(batch * rows, self.rules.prefill_chunk)
+        return logits_bytes(
+            batch=batch, rows=rows, vocabulary=model.vocab_size, base=base
+        ) + activation_bytes(model, tokens=tokens, tp=self.target.placement.tp, base=base)
+
+    def needed(self, batch: Array, context: Array, draft_length: Array) -> Array:
+        """Return everything: weights, the drafter's where D > 0, cache, logits, activations."""
+        drafting = np.asarray(draft_length) > 0
+        resident = self.weights + np.where(drafting, self.draft_weights, 0.0)
+        cache = batch * self.kv_per_sequence(context, draft_length)
+        return resident + cache + self.working(batch, draft_length)
+
+    def fits(self, grid: Grid) -> NDArray[np.bool_]:
+        """Return where on the grid the step fits."""
+        needed = self.needed(grid.batch, grid.context, grid.draft_length)
+        return np.broadcast_to(np.asarray(needed) <= self.available, grid.shape)
+
+    def largest_batch(self, *, context: int, draft_length: int) -> int:
         """Return the largest batch that fits, drafter included where D > 0; 0 if none does."""
-        drafting = draft_length > 0
-        spare = self.available - self.weights - (self.draft_weights if drafting else 0.0)
-        per_token = self.kv_per_token + (self.draft_kv_per_token if drafting else 0.0)
-        return max(math.floor(spare / (per_token * (context + draft_length + 1))), 0)
+        low, high = 0, 1
+        while self.needed(high, context, draft_length) <= self.available and high < 2**40:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self.needed(middle, context, draft_length) <= self.available
+            low, high = (middle, high) if fits else (low, middle)
+        return low
 
-    def explain(self, *, batch: int, context: int, tp: int) -> str:
+    def explain(self, *, batch: int, context: int) -> str:
         """Say in one line what plain decoding needs, what there is, and what would fit."""
-        weights, kv = format_bytes(self.weights), format_bytes(self.kv_per_token * (context + 1))
-        need = self.weights + batch * self.kv_per_token * (context + 1)
+        each = format_bytes(float(self.kv_per_sequence(context, 0)))
+        need = format_bytes(float(self.needed(batch, context, 0)))
         largest = self.largest_batch(context=context, draft_length=0)
+        tp = self.target.placement.tp
         remedy = (
             f"the largest batch that fits is {largest}"
             if largest
             else "not even one sequence fits: use more GPUs (--tp), narrower --weights or --kv"
         )
-        each = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
+        owner = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
         return (
-            f"batch {batch} at {context} tokens needs {format_bytes(need)} "
-            f"({weights} of weights and {batch} x {kv} of KV) but {each} "
-            f"{format_bytes(self.available)}; {remedy}"
+            f"batch {batch} at {context} tokens needs {need} ({format_bytes(self.weights)} of "
+            f"weights, {batch} x {each} of KV, {format_bytes(float(self.working(batch, 0)))} of "
+            f"activations and logits) but {owner} {format_bytes(self.available)} usable of "
+            f"{format_bytes(self.total)}; {remedy}"
         )
 
 
-def memory_needed(target: Target, drafter: Drafter, grid: Grid, gpu: HardwareProfile) -> Memory:
-    """Return the bytes that every point of the grid needs on its fullest accelerator.
-
-    Weights, and the drafter's where D > 0, and for each sequence a KV slot for every token of the
-    context, each draft token and the bonus token: context + D + 1.
-    """
-    model, precision, tp = target.model, target.precision, target.placement.tp
-    by_component = weight_bytes(model, precision, tp=tp)
-    weights = sum(by_component.values())
-    per_token = kv_bytes_per_token(model, precision.kv, tp=tp)
-    draft_weights, draft_per_token = resident_bytes(drafter)
-    drafting = grid.draft_length > 0
-    slots = grid.batch * (grid.context + grid.draft_length + 1)
-    needed = weights + np.where(drafting, draft_weights, 0.0)
-    needed = needed + slots * (per_token + np.where(drafting, draft_per_token, 0.0))
+def memory_for(
+    target: Target, drafter: Drafter, gpu: HardwareProfile, rules: MemoryRules
+) -> Memory:
+    """Return the account of one accelerator (the fullest: every rank holds the same)."""
+    held = weight_bytes(target.model, target.precision, target.placement)
+    draft_weights = 0.0
+    if drafter.network is not None and drafter.precision is not None:
+        placement = drafter.placement
+        draft_weights = sum(weight_bytes(drafter.network, drafter.precision, placement).values())
+    weights = sum(held.values())
     return Memory(
-        available=gpu.memory_bytes,
+        target=target,
+        drafter=drafter,
+        rules=rules,
+        total=gpu.memory_bytes,
         weights=weights,
-        weights_read=weights - by_component.get(Component.EMBEDDING, 0.0),
+        weights_read=weights - held.get(Component.EMBEDDING, 0.0),
         draft_weights=draft_weights,
-        kv_per_token=per_token,
-        draft_kv_per_token=draft_per_token,
-        needed=np.broadcast_to(needed, grid.shape),
     )

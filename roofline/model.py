@@ -24,9 +24,11 @@ __all__ = [
     "DenseMlp",
     "DrafterSpec",
     "GroupedQueryAttention",
+    "LatentAttention",
     "LayerRun",
     "Mlp",
     "ModelSpec",
+    "MoeMlp",
     "NetworkSpec",
     "load_drafter",
     "load_model",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 SHELF = "model_specs"
+WindowKind = Literal["sliding", "chunked"]
 
 
 class GroupedQueryAttention(Schema):
@@ -45,9 +48,14 @@ class GroupedQueryAttention(Schema):
     head_dim: PositiveInt
     #: Width of what the Q, K and V projections read; None is the model's hidden size.
     input_size: PositiveInt | None = None
+    #: Tokens a row attends to; None is the whole context.
+    window: PositiveInt | None = None
+    window_kind: WindowKind = "sliding"
     qk_norm: bool = False
     qkv_bias: bool = False
     output_bias: bool = False
+    #: One learned logit per query head.
+    sinks: bool = False
 
     @model_validator(mode="after")
     def _heads_share_kv(self) -> GroupedQueryAttention:
@@ -63,6 +71,34 @@ class GroupedQueryAttention(Schema):
         return self.num_heads // self.num_kv_heads
 
 
+class LatentAttention(Schema):
+    """Multi-head latent attention (MLA): one compressed KV vector per token for all heads."""
+
+    kind: Literal["mla"] = "mla"
+    num_heads: PositiveInt
+    #: Rank of the query compression; None is none.
+    q_lora_rank: PositiveInt | None = None
+    kv_lora_rank: PositiveInt
+    qk_nope_head_dim: PositiveInt
+    qk_rope_head_dim: PositiveInt
+    v_head_dim: PositiveInt
+
+    @property
+    def key_width(self) -> int:
+        """Elements of the cached vector that a query is compared with (512 + 64 in DeepSeek)."""
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Elements of the cached vector that are summed up (512 in DeepSeek)."""
+        return self.kv_lora_rank
+
+    @property
+    def window(self) -> None:
+        """Latent attention always reads the whole context."""
+        return
+
+
 class DenseMlp(Schema):
     """Two matrices around an activation, or three when the activation is gated."""
 
@@ -71,16 +107,38 @@ class DenseMlp(Schema):
     gated: bool = True
 
 
-Attention = GroupedQueryAttention
-Mlp = DenseMlp
+class MoeMlp(Schema):
+    """Experts of which each token uses ``top_k``, and shared experts that every token uses."""
+
+    kind: Literal["moe"] = "moe"
+    num_experts: PositiveInt
+    top_k: PositiveInt
+    expert_intermediate_size: PositiveInt
+    #: Width of all shared experts together; 0 is none.
+    shared_intermediate_size: Annotated[int, Field(ge=0)] = 0
+    gated: bool = True
+    #: The shared expert's output is scaled by a learned gate.
+    shared_gate: bool = False
+    #: Biases on the router and on every expert.
+    biases: bool = False
+
+    @model_validator(mode="after")
+    def _top_k_of_experts(self) -> MoeMlp:
+        if self.top_k > self.num_experts:
+            raise ValueError(f"top_k {self.top_k} exceeds num_experts {self.num_experts}")
+        return self
+
+
+Attention = GroupedQueryAttention | LatentAttention
+Mlp = DenseMlp | MoeMlp
 
 
 class LayerRun(Schema):
-    """``repeat`` equal decoder layers in a row."""
+    """``repeat`` equal decoder layers. The order of runs carries no meaning."""
 
     repeat: PositiveInt
-    attention: Attention
-    mlp: Mlp
+    attention: Annotated[Attention, Field(discriminator="kind")]
+    mlp: Annotated[Mlp, Field(discriminator="kind")]
     #: Norm vectors of hidden size in each layer.
     norms: Annotated[int, Field(ge=0, le=8)] = 2
 
@@ -116,23 +174,31 @@ class ModelSpec(NetworkSpec):
     kind: Literal["model"] = "model"
     max_context: PositiveInt
     tie_embeddings: bool = False
+    #: The multi-token-prediction layer that was trained with the model.
+    mtp: LayerRun | None = None
 
 
 class FeatureFusion(Schema):
-    """The projection by which a drafter reads the target: ``taps`` hidden states, concatenated."""
+    """The projection by which a drafter reads the target: ``taps`` vectors, concatenated."""
 
     taps: PositiveInt
     target_hidden_size: PositiveInt
+    #: Run in every draft pass (MTP) instead of once for each verified token (EAGLE-3).
+    every_pass: bool = False
 
 
 class DrafterSpec(NetworkSpec):
     """A drafter that lives on its target's hidden states and shares the target's embedding."""
 
-    kind: Literal["eagle3"]
+    kind: Literal["eagle3", "mtp"]
     target: str
     fusion: FeatureFusion
     #: Rows of the drafter's own head (a reduced vocabulary is usual).
     draft_vocab_size: PositiveInt
+    #: The head is the target's own.
+    shares_head: bool = False
+    #: Norm vectors besides those of the layers and the final one.
+    extra_norms: Annotated[int, Field(ge=0)] = 0
     #: Positions in the drafter's own config; beyond them its acceptance is unknown.
     trained_context: PositiveInt | None = None
     #: Name of the published weights, for the flag to paste.

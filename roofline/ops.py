@@ -20,14 +20,21 @@ __all__ = [
     "VerifyAttention",
     "all_gather_bytes",
     "all_reduce_bytes",
+    "all_to_all_bytes",
     "attention_bytes",
     "attention_flops",
     "attention_intensity",
     "causal_pairs",
+    "distinct_experts",
     "gemm_bytes",
     "gemm_flops",
     "gemm_knee_rows",
+    "inclusion_probabilities",
+    "independent_tokens",
+    "latent_attention_bytes",
+    "latent_attention_flops",
     "padded_rows",
+    "windowed_pairs",
 ]
 
 Array: TypeAlias = float | NDArray[np.float64]
@@ -127,6 +134,93 @@ def attention_intensity(*, group_size: Array, draft_length: Array, kv: Array) ->
     return 2 * group_size * (1 + draft_length) / kv
 
 
+def latent_attention_flops(
+    *, batch: Array, rows: Array, heads: int, key_width: int, value_width: int, length: Array
+) -> Array:
+    """Return the FLOPs of absorbed MLA: 2 B q h L (d_k + d_v) [FLOP].
+
+    Each head compares with the whole cached vector (d_k = 576 in DeepSeek) and sums its latent
+    part (d_v = 512). Source: FlashMLA, docs/20250422-new-kernel-deep-dive.md.
+
+    >>> latent_attention_flops(batch=1, rows=1, heads=1, key_width=576, value_width=512, length=1)
+    2176
+    """
+    return 2 * batch * rows * heads * length * (key_width + value_width)
+
+
+def latent_attention_bytes(
+    *,
+    batch: Array,
+    rows: Array,
+    heads: int,
+    key_width: int,
+    value_width: int,
+    length: Array,
+    kv: float,
+    activation: float,
+    kv_reads: Array = 1,
+) -> Array:
+    """Return the traffic of absorbed MLA: one latent vector per token, queries in, sums out [B].
+
+    B L d_k b_kv ``kv_reads`` times, plus B q h (d_k + d_v) b_a. Per row and head at bf16 that is
+    2 (576 + 512) / (576 x 2) = 1.889 FLOP per cached byte.
+
+    >>> latent_attention_bytes(batch=1, rows=1, heads=0, key_width=576, value_width=512, length=1,
+    ...                        kv=2, activation=2)
+    1152
+    """
+    cache = batch * length * key_width * kv * kv_reads
+    return cache + batch * rows * heads * (key_width + value_width) * activation
+
+
+def independent_tokens(*, batch: Array, rows: Array, correlation: Array) -> Array:
+    """Return how many independent choices of experts B q tokens make: B (1 + (q - 1) (1 - c)).
+
+    ``correlation`` c is the chance that a draft token goes where the one before it went.
+
+    >>> independent_tokens(batch=4, rows=4, correlation=0.0)
+    16.0
+    """
+    return batch * (1 + (rows - 1) * (1 - correlation))
+
+
+def distinct_experts(*, experts: int, top_k: int, tokens: Array, skew: float = 0.0) -> Array:
+    """Return the expected number of distinct experts that T tokens choose.
+
+    Uniform: E (1 - (1 - k / E)^T), the k of one token drawn without replacement (MoESD,
+    arXiv 2505.19645). With ``skew`` s > 0 expert r is chosen with probability pi_r proportional to
+    r^-s (capped at 1, summing to k), and the sum of 1 - (1 - pi_r)^T is taken.
+
+    >>> round(float(distinct_experts(experts=512, top_k=10, tokens=4)), 2)
+    38.84
+    """
+    if skew == 0.0:
+        return experts * (1 - (1 - top_k / experts) ** np.asarray(tokens, dtype=float))
+    chance = inclusion_probabilities(experts=experts, top_k=top_k, skew=skew)
+    missed = (1 - chance) ** np.asarray(tokens, dtype=float)[..., None]
+    return np.asarray((1 - missed).sum(axis=-1))
+
+
+def inclusion_probabilities(*, experts: int, top_k: int, skew: float) -> NDArray[np.float64]:
+    """Return each expert's chance to be among a token's k, popularity proportional to rank^-s.
+
+    Experts that would exceed certainty are capped at 1 and the rest scaled up, so the sum stays k.
+
+    >>> chance = inclusion_probabilities(experts=8, top_k=2, skew=1.0)
+    >>> round(float(chance.sum()), 6), round(float(chance[0] / chance[1]), 6)
+    (2.0, 2.0)
+    """
+    weight = np.arange(1, experts + 1, dtype=float) ** -skew
+    capped = 0
+    while True:
+        rest = weight[capped:]
+        scale = (top_k - capped) / rest.sum()
+        if scale * rest[0] <= 1 or capped == top_k:
+            break
+        capped += 1
+    return np.concatenate([np.ones(capped), np.minimum(scale * weight[capped:], 1.0)])
+
+
 def padded_rows(*, rows: Array, tile: int) -> Array:
     """Return ``rows`` rounded up to whole tiles.
 
@@ -145,6 +239,18 @@ def causal_pairs(*, tokens: Array) -> Array:
     return tokens * (tokens + 1) / 2
 
 
+def windowed_pairs(*, tokens: Array, window: Array) -> Array:
+    """Return the query-key pairs of a causal sliding window over a prompt.
+
+    The first w rows see 1 ... w tokens, every later one w: w (w + 1) / 2 + (n - w) w.
+
+    >>> float(windowed_pairs(tokens=5, window=2)), float(windowed_pairs(tokens=3, window=8))
+    (9.0, 6.0)
+    """
+    seen = np.minimum(tokens, window)
+    return causal_pairs(tokens=seen) + (np.asarray(tokens) - seen) * seen
+
+
 def all_reduce_bytes(*, payload: Array, ranks: int) -> Array:
     """Return the bytes each rank sends in a bandwidth-optimal all-reduce: 2 (n - 1) / n S [B].
 
@@ -154,6 +260,15 @@ def all_reduce_bytes(*, payload: Array, ranks: int) -> Array:
     1500000.0
     """
     return 2 * (ranks - 1) / ranks * payload
+
+
+def all_to_all_bytes(*, payload: Array, groups: int) -> Array:
+    """Return the bytes a rank sends when its S is spread evenly: (n - 1) / n S leave it [B].
+
+    >>> all_to_all_bytes(payload=1e6, groups=8)
+    875000.0
+    """
+    return (groups - 1) / groups * payload
 
 
 def all_gather_bytes(*, payload: Array, ranks: int) -> Array:

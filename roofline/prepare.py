@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from roofline.drafters import Drafter
 from roofline.engine import EngineProfile, load_engine
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware
-from roofline.layers import check_tensor_parallel
+from roofline.layers import check_parallel
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec, load_model
 from roofline.ops import VerifyAttention
 from roofline.quantization import DType, Precision, resolve
 from roofline.step import Target
-from roofline.workload import Placement
+from roofline.workload import Placement, Routing
 
 __all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
 
@@ -34,6 +34,8 @@ class Request:
     model: str
     gpu: str = "h100-sxm"
     tp: int = 1
+    ep: int = 1
+    routing: Routing = field(default_factory=Routing)
     batches: tuple[int, ...] = (1,)
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
@@ -77,7 +79,13 @@ def prepare(request: Request) -> Setup:
     notes = Notes()
     gpu, model = load_hardware(request.gpu), load_model(request.model)
     engine = load_engine(request.engine)
-    _check_placement(request, gpu, model)
+    placement = Placement(
+        tp=request.tp,
+        ep=request.ep,
+        routing=request.routing,
+        verify_attention=request.verify_attention,
+    )
+    _check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
         notes.warnings.append(f"{gpu.id} is a pre-release part: its figures may change")
     target = Target(
@@ -86,7 +94,7 @@ def prepare(request: Request) -> Setup:
             model, gpu, notes, weights=request.weights, activations=request.activations,
             kv=request.kv,
         ),
-        placement=Placement(tp=request.tp, verify_attention=request.verify_attention),
+        placement=placement,
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     curve = _acceptance(request, model, drafter, notes)
@@ -113,12 +121,19 @@ def _check_numbers(request: Request) -> None:
             raise InputError(f"{flag}: a value is given twice; list each once")
     if not 0 <= request.max_draft_length <= DEEPEST:
         raise InputError(f"--max-draft-length {request.max_draft_length}: expected 0 to {DEEPEST}")
-    for flag, tp in (("--tp", request.tp), ("--draft-tp", request.draft_tp)):
-        if tp is not None and tp < 1:
-            raise InputError(f"{flag} {tp}: expected at least 1")
+    sizes = (("--tp", request.tp), ("--ep", request.ep), ("--draft-tp", request.draft_tp))
+    for flag, size in sizes:
+        if size is not None and size < 1:
+            raise InputError(f"{flag} {size}: expected at least 1")
+    if not 0 <= request.routing.skew <= 4:
+        raise InputError(f"--routing-skew {request.routing.skew:g}: expected 0 (uniform) to 4")
+    if not 0 <= request.routing.correlation <= 1:
+        raise InputError(f"--routing-correlation {request.routing.correlation:g}: expected 0 to 1")
 
 
-def _check_placement(request: Request, gpu: HardwareProfile, model: ModelSpec) -> None:
+def _check_placement(
+    request: Request, placement: Placement, gpu: HardwareProfile, model: ModelSpec
+) -> None:
     domain = gpu.interconnect.domain_size
     if request.tp > domain:
         raise InputError(
@@ -127,7 +142,7 @@ def _check_placement(request: Request, gpu: HardwareProfile, model: ModelSpec) -
         )
     if request.draft_tp is not None and request.draft_tp > request.tp:
         raise InputError(f"--draft-tp {request.draft_tp}: expected at most --tp {request.tp}")
-    check_tensor_parallel(model, request.tp)
+    check_parallel(model, placement)
     longest = max(request.contexts)
     if longest > model.max_context:
         raise InputError(
@@ -173,8 +188,12 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
     kind, network = drafters.load(reference, target.model)
     if network is None:
         return Drafter(kind=kind, name=kind)
-    tp = request.draft_tp or target.placement.tp
-    check_tensor_parallel(network, tp, "--draft-tp")
+    placement = target.placement
+    if request.draft_tp not in (None, placement.tp):
+        placement = replace(placement, tp=request.draft_tp or 1, ep=1)
+    elif isinstance(network, ModelSpec):
+        placement = replace(placement, ep=1)
+    check_parallel(network, placement, "--draft-tp")
     base = target.precision.base
     precision = _precision(
         network.model_copy(update={"dtype": base}) if network.dtype != base else network,
@@ -196,7 +215,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         name=network.id,
         network=network,
         precision=precision,
-        placement=Placement(tp=tp, verify_attention=target.placement.verify_attention),
+        placement=placement,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from roofline.advise import Confidence
+from roofline.kernels import Kind
 from roofline.recommend import Point, Recommendation
-from roofline.timing import OpTime
+from roofline.timing import OVER_LINK, OpTime
 from roofline.units import format_bytes
 
 __all__ = ["bound_shares", "headline", "reason", "value_at"]
@@ -29,7 +30,7 @@ def bound(time: OpTime, at: tuple[int, ...]) -> str:
         return "latency"
     if compute > memory:
         return "compute"
-    return "link" if time.op.ranks > 1 else "memory"
+    return "link" if time.op.kind in OVER_LINK else "memory"
 
 
 def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[str, float]:
@@ -95,7 +96,8 @@ def reason(answer: Recommendation, point: Point) -> str:
     extra_draft = point.draft[position] / point.step[0]
     extra_overhead = (point.overhead[position] - point.overhead[0]) / point.step[0]
     return (
-        f"{_what_it_waits_for(answer, point, main, shares[main])} "
+        f"{_what_it_waits_for(answer, point, main, shares[main])}"
+        f"{_waking(answer, point, looked_at)} "
         f"Verifying {looked_at + 1} rows per sequence costs {growth:.2f}x a plain pass, drafting "
         f"adds {extra_draft:.0%} and the engine {extra_overhead:.0%} of a plain step: draft length "
         f"{looked_at} must yield {point.cost_ratio[position]:.2f} tokens per step to break even, "
@@ -112,14 +114,21 @@ def _deciding_draft_length(point: Point) -> int | None:
     return None if np.isnan(drafts).all() else point.draft_lengths[int(np.nanargmax(drafts))]
 
 
+def bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...]) -> float:
+    """Return the bytes that the kernels of these kinds move in one pass [B]."""
+    chosen = (time.op for time in times if time.op.kind in kinds)
+    return sum(op.count * value_at(op.bytes, at) for op in chosen)
+
+
 def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: float) -> str:
-    memory = answer.memory
-    weights = format_bytes(memory.weights_read)
-    cache = format_bytes(point.batch * memory.kv_per_token * point.context)
+    times, at = answer.times.verify_ops, grid_position(answer, point, 0)
+    weights = format_bytes(bytes_moved(times, (Kind.GEMM, Kind.MOE), at))
+    cache = format_bytes(bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at))
     if main == "memory":
+        shared = "" if _experts(answer) else ", which all rows of a verify pass share"
         return (
             f"A plain pass spends {share:.0%} of its time reading {weights} of weights "
-            f"and {cache} of KV, which all rows of a verify pass share."
+            f"and {cache} of KV{shared}."
         )
     if main == "compute":
         return (
@@ -128,3 +137,25 @@ def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: f
         )
     waits = "for kernel launches" if main == "latency" else "on the links between the GPUs"
     return f"A plain pass waits {waits} for {share:.0%} of its time, whatever the rows."
+
+
+def _experts(answer: Recommendation) -> OpTime | None:
+    """Return the largest group of expert kernels, if the model has experts."""
+    found = [time for time in answer.times.verify_ops if time.op.kind is Kind.MOE]
+    return max(found, key=lambda time: time.op.count, default=None)
+
+
+def _waking(answer: Recommendation, point: Point, draft_length: int) -> str:
+    """Say how many more experts the draft tokens wake."""
+    experts = _experts(answer)
+    if experts is None:
+        return ""
+    ranks = experts.op.ranks
+    plain, verify = (
+        ranks * value_at(experts.op.groups, grid_position(answer, point, length))
+        for length in (0, draft_length)
+    )
+    return (
+        f" A plain pass wakes {plain:.1f} experts in each layer, the verify pass {verify:.1f}, "
+        "and reads the weights of all of them."
+    )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from roofline.advise import Confidence, Decision, confidence, decide
 from roofline.errors import DoesNotFitError
-from roofline.memory import Memory, memory_needed
+from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine, priors
@@ -78,10 +78,10 @@ def recommend(request: Request) -> Recommendation:
     """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
     setup = prepare(request)
     grid = Grid.of(request.batches, request.contexts, setup.draft_lengths)
-    memory = memory_needed(setup.target, setup.drafter, grid, setup.gpu)
-    fits = memory.fits
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    fits = memory.fits(grid)
     refused = [
-        memory.explain(batch=batch, context=context, tp=request.tp)
+        memory.explain(batch=batch, context=context)
         for i, batch in enumerate(request.batches)
         for j, context in enumerate(request.contexts)
         if not fits[i, j, 0]

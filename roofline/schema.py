@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from roofline.errors import InputError, did_you_mean
 from roofline.units import parse_quantity
@@ -82,13 +89,30 @@ class Document(Schema):
             raise InputError(_one_line(error, name, cls)) from None
 
 
+class Disputed(Schema):
+    """A figure that another source gives instead."""
+
+    value: str
+    by: str
+
+
 class Figure(Schema, Generic[Value]):
-    """A number together with where it comes from (``source`` is a key of the file's sources)."""
+    """A number together with where it comes from (``source`` is a key of the file's sources).
+
+    Where sources disagree, ``disputed`` keeps what others say and ``note`` why this one is used.
+    """
 
     value: Value
     source: str
     confidence: Confidence | None = None
     note: str | None = None
+    disputed: tuple[Disputed, ...] = ()
+
+    @model_validator(mode="after")
+    def _disputes_are_decided(self) -> Self:
+        if self.disputed and not self.note:
+            raise ValueError("note: a disputed figure must say why this value is used")
+        return self
 
 
 class Source(Schema):

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from roofline.drafters import Drafter, draft_passes
 from roofline.engine import Overhead
-from roofline.forward import Part, decode
+from roofline.forward import decode
+from roofline.kernels import Part
 from roofline.model import ModelSpec
 from roofline.quantization import Precision
 from roofline.timing import Machine, OpTime, by_part, time_ops

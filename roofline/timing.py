@@ -11,13 +11,16 @@ import numpy as np
 from pydantic import Field
 
 from roofline import resources
-from roofline.forward import Kind, Op
 from roofline.hardware import HardwareProfile
+from roofline.kernels import Kind, Op
 from roofline.ops import Array
 from roofline.quantization import rate_name
 from roofline.schema import Document, Duration, Schema
 
 __all__ = ["KernelLaw", "Machine", "OpTime", "Spread", "kernel_time", "time_op"]
+
+
+OVER_LINK = (Kind.ALL_REDUCE, Kind.ALL_TO_ALL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +120,7 @@ class Priors(Document):
     """Constants for what nobody has measured."""
 
     spread: Spread
-    generic: dict[Literal["gemm", "attention", "elementwise"], LawPrior]
+    generic: dict[Literal["gemm", "moe", "attention", "mla", "elementwise"], LawPrior]
     generations: dict[str, GenerationPrior]
     links: dict[Literal["direct", "pcie"], LawPrior]
 
@@ -138,13 +141,13 @@ class Machine:
     def law(self, kind: Kind, rate: str) -> KernelLaw:
         """Return the law for ``kind`` at the datasheet rate called ``rate``."""
         prior = priors()
-        if kind is Kind.ALL_REDUCE:
+        if kind in OVER_LINK:
             link = "pcie" if self.gpu.interconnect.kind.startswith("PCIe") else "direct"
             law = prior.links[link].law()  # type: ignore[index]
         else:
             law = prior.generic[kind.value].law()  # type: ignore[index]
             generation = prior.generations.get(self.gpu.generation)
-            if generation is not None and kind is Kind.GEMM:
+            if generation is not None and kind in (Kind.GEMM, Kind.MOE):
                 default = generation.compute_eff["default"]
                 compute_eff = generation.compute_eff.get(rate, default)
                 law = replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
@@ -156,7 +159,7 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     rate = rate_name(op.compute)
     law = machine.law(op.kind, rate)
     gpu = machine.gpu
-    over_link = op.kind is Kind.ALL_REDUCE
+    over_link = op.kind in OVER_LINK
     fixed, memory, compute, each = kernel_time(
         flops=op.flops,
         bytes=op.bytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,23 @@ __all__ = ["Grid", "Placement"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Routing:
+    """How tokens choose experts. Both default to the textbook case: independent and uniform."""
+
+    #: Exponent s of expert popularity, proportional to rank^-s; 0 is uniform.
+    skew: float = 0.0
+    #: Chance that a draft token goes where the token before it in its sequence went.
+    correlation: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """How one network is laid over accelerators."""
 
     tp: int = 1
+    #: Groups of ranks that experts are placed on; a divisor of ``tp``.
+    ep: int = 1
+    routing: Routing = field(default_factory=Routing)
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
     #: Query rows per attention tile, used by ``tile``.
     tile_rows: int = 128

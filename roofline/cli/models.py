@@ -43,7 +43,7 @@ def check(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table")
 
 
 def _summary(network: NetworkSpec) -> dict[str, Any]:
-    from roofline.layers import (
+    from roofline.footprint import (
         kv_bytes_per_token,
         parameters_decode_read,
         parameters_total,

@@ -25,11 +25,14 @@ def recommend(
     model: Annotated[str, typer.Argument(help="A bundled id, or a path to a YAML spec.")],
     gpu: Annotated[str, typer.Option(help="A bundled id, or a path to a profile.")] = "h100-sxm",
     tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
+    ep: Annotated[int, typer.Option(help="Groups of those GPUs that experts are placed on.")] = 1,
     batch: Annotated[str, typer.Option(help="Sequences decoded together: 1 or 1,8,32.")] = "1",
     context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
     drafter: Annotated[
         str | None,
-        typer.Option(help="none, ngram, eagle3, a model id or a YAML file. [bundled eagle3 head]"),
+        typer.Option(
+            help="none, ngram, eagle3, mtp, a model id or a YAML file. [bundled eagle3 head]"
+        ),
     ] = None,
     acceptance: Annotated[
         str | None,
@@ -50,6 +53,12 @@ def recommend(
     verify_attention: Annotated[
         str, typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.")
     ] = "kv_once",
+    routing_skew: Annotated[
+        float, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.")
+    ] = 0.0,
+    routing_correlation: Annotated[
+        float, typer.Option(help="Chance that a draft token reuses the last token's experts.")
+    ] = 0.0,
     engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm, llamacpp.")] = "vllm",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every kernel of the step.")
@@ -67,12 +76,15 @@ def recommend(
     from roofline.prepare import Request
     from roofline.recommend import recommend as answer_for
     from roofline.report import render
+    from roofline.workload import Routing
 
     how = _format(form, output)
     request = Request(
         model=model,
         gpu=gpu,
         tp=tp,
+        ep=ep,
+        routing=Routing(skew=routing_skew, correlation=routing_correlation),
         batches=_sizes("--batch", batch),
         contexts=_sizes("--context", context),
         drafter=drafter,

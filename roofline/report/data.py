@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from roofline.forward import Part
+from roofline.kernels import Part
 from roofline.prepare import Setup
 from roofline.reasons import bound, grid_position, headline, reason, value_at
 from roofline.recommend import Point, Recommendation
@@ -42,6 +42,8 @@ def _inputs(setup: Setup) -> dict[str, Any]:
         "model": setup.target.model.id,
         "gpu": setup.gpu.id,
         "tp": request.tp,
+        "ep": request.ep,
+        "routing": {"skew": request.routing.skew, "correlation": request.routing.correlation},
         "batch": list(request.batches),
         "context": list(request.contexts),
         "drafter": setup.drafter.name,

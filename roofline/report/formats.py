@@ -8,14 +8,13 @@ import json
 from enum import StrEnum
 from typing import Any, assert_never
 
-from roofline.layers import local_heads
-from roofline.ops import attention_intensity, gemm_knee_rows
-from roofline.quantization import Component, bytes_per_element, rate_name
+from roofline.quantization import Component
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import as_data, explain_rows, flag
-from roofline.units import format_bytes, format_size
+from roofline.report.formulas import formulas
+from roofline.units import format_size
 
 __all__ = ["OutputFormat", "render"]
 
@@ -114,7 +113,7 @@ _EXPLAIN_HEADERS = ("op", "count", "rows", "GFLOP", "MB", "FLOP/B", "ms", "bound
 _PASSES = {
     "verify": "Verify pass",
     "draft": "First draft pass",
-    "draft, further": "Further draft passes, all together",
+    "draft, further": "Further draft passes",
 }
 
 
@@ -142,44 +141,11 @@ def _explain_tables(answer: Recommendation, point: Point) -> dict[str, list[list
 
 def _explain_text(answer: Recommendation, point: Point) -> str:
     blocks = [
-        f"{title} (GFLOP and MB of one launch, ms of all, share of the step):\n"
+        f"{title} (GFLOP and MB of one launch, ms of all):\n"
         + text_table(_EXPLAIN_HEADERS, rows, names_first=True)
         for title, rows in _explain_tables(answer, point).items()
     ]
-    return "\n\n".join([*blocks, *(wrap(line) for line in _formulas(answer, point))])
-
-
-def _formulas(answer: Recommendation, point: Point) -> list[str]:
-    """Return the rows and intensity formulas with this point's numbers in them."""
-    setup = answer.setup
-    gpu, precision, length = setup.gpu, setup.target.precision, point.draft_length
-    rows = point.batch * (1 + length)
-    weight = precision.weights[Component.MLP]
-    rate = rate_name(precision.activations[Component.MLP])
-    knee = gemm_knee_rows(
-        peak=gpu.peak(rate), bandwidth=gpu.bandwidth, weight=bytes_per_element(weight)
-    )
-    attention = setup.target.model.layers[0].attention
-    heads, kv_heads = local_heads(attention, setup.request.tp)
-    group, size = heads // kv_heads, bytes_per_element(precision.kv)
-    intensity = attention_intensity(group_size=group, draft_length=length, kv=size)
-    ridge = gpu.peak(rate_name(precision.base)) / gpu.bandwidth
-    rows_text = (
-        f"GEMM rows: M = B (1 + D) = {point.batch} x {1 + length} = {rows}; an ideal {weight} GEMM "
-        f"turns compute-bound at P b_w / (2 BW) = {knee:.0f} rows."
-    )
-    intensity_text = (
-        f"Attention: 2 G (1 + D) / b_kv = 2 x {group} x {1 + length} / {size:g} = {intensity:.0f} "
-        f"FLOP per byte of KV; the GPU balances at P / BW = {ridge:.0f}."
-    )
-    memory = answer.memory
-    memory_text = (
-        f"Memory: {format_bytes(memory.weights)} of weights, "
-        f"{format_bytes(memory.draft_weights)} of drafter, "
-        f"{format_bytes(memory.kv_per_token + memory.draft_kv_per_token)} of KV per token and GPU, "
-        f"of {format_bytes(memory.available)}."
-    )
-    return [rows_text, intensity_text, memory_text]
+    return "\n\n".join([*blocks, *(wrap(line) for line in formulas(answer, point))])
 
 
 def _csv(answer: Recommendation) -> str:
@@ -222,6 +188,6 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
         if explain:
             for title, rows in _explain_tables(answer, point).items():
                 blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
-            blocks += _formulas(answer, point)
+            blocks += formulas(answer, point)
     blocks.append(_footer(answer).replace("\n", "  \n"))
     return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,210 @@
+"""The attention half of a layer as kernels: grouped-query and latent (MLA)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from roofline import ops
+from roofline.footprint import attended_tokens
+from roofline.kernels import Kind, Op, Part, Pass, all_reduce, elementwise, gemm
+from roofline.layers import Linear, attention_linears, local_heads
+from roofline.model import GroupedQueryAttention, LatentAttention, LayerRun
+from roofline.ops import Array, VerifyAttention
+from roofline.quantization import bytes_per_element
+
+__all__ = ["attention_block"]
+
+
+def attention_block(state: Pass, run: LayerRun) -> list[Op]:
+    """Return the kernels from the norm before attention to the all-reduce after it."""
+    attention, hidden = run.attention, state.network.hidden_size
+    linears = attention_linears(attention, hidden_size=hidden, tp=state.placement.tp)
+    inner = (
+        _latent(state, attention, linears)
+        if isinstance(attention, LatentAttention)
+        else _grouped(state, attention, linears)
+    )
+    return [
+        elementwise(state, "attention_norm", 4 * hidden, state.tokens),
+        *inner,
+        gemm(state, linears[-1], Part.LINEAR, state.tokens),
+        *all_reduce(state, "attention_all_reduce"),
+    ]
+
+
+def _grouped(state: Pass, attention: GroupedQueryAttention, linears: list[Linear]) -> list[Op]:
+    heads, kv_heads = local_heads(attention, state.placement.tp)
+    moved = 2 * (heads + 2 * kv_heads) * attention.head_dim
+    kernels = [gemm(state, linears[0], Part.LINEAR, state.tokens)]
+    if attention.qk_norm:
+        normed = 2 * (heads + kv_heads) * attention.head_dim
+        kernels.append(elementwise(state, "qk_norm", normed, state.tokens))
+    return [
+        *kernels,
+        elementwise(state, "rope_kv_write", moved, state.tokens),
+        _grouped_attention(state, attention),
+    ]
+
+
+def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
+    heads, kv_heads = local_heads(attention, state.placement.tp)
+    group, rows = heads // kv_heads, state.rows
+    flops = ops.attention_flops(
+        batch=state.batch,
+        rows=_work_rows(state, group),
+        heads=heads,
+        head_dim=attention.head_dim,
+        length=attended_tokens(attention, state.context),
+    )
+    moved = ops.attention_bytes(
+        batch=state.batch,
+        rows=rows,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=attention.head_dim,
+        length=attended_tokens(attention, state.context, 1.0 if state.prefill else rows),
+        kv=bytes_per_element(state.precision.kv),
+        activation=state.base_bytes,
+        kv_reads=_kv_reads(state),
+    )
+    name = "attention" if attention.window is None else f"{attention.window_kind}_attention"
+    return Op(
+        name=name,
+        kind=Kind.ATTENTION,
+        part=Part.ATTENTION,
+        compute=state.precision.base,
+        storage=state.precision.kv,
+        flops=flops * _causal_share(state, attention.window),
+        bytes=moved,
+        rows=group * rows,
+    )
+
+
+def _work_rows(state: Pass, group: int) -> Array:
+    """Return the rows per sequence that are computed: whole tiles of G q rows in ``tile``."""
+    placement = state.placement
+    if placement.verify_attention != VerifyAttention.TILE or state.prefill:
+        return state.rows
+    return ops.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / group
+
+
+def _kv_reads(state: Pass) -> Array:
+    per_query = state.placement.verify_attention == VerifyAttention.KV_PER_QUERY
+    return state.rows if per_query and not state.prefill else 1.0
+
+
+def _causal_share(state: Pass, window: int | None) -> Array:
+    """Return the share of rows x attended tokens that a prompt's causal rows really see."""
+    if not state.prefill:
+        return 1.0
+    tokens = np.asarray(state.context)
+    width = tokens if window is None else np.minimum(tokens, window)
+    share = ops.windowed_pairs(tokens=tokens, window=width) / (tokens * width)
+    return np.asarray(share)
+
+
+def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> list[Op]:
+    """Return MLA: absorbed in decode and verify, expanded in prefill.
+
+    Absorbed, each head's key projection is folded into its query (``absorb_k``) and its value
+    projection applied after the sum (``absorb_v``), so all heads read the one latent vector.
+    """
+    compress, query, expand, _ = linears
+    hidden_norms = (attention.q_lora_rank or 0) + attention.kv_lora_rank
+    rotated = attention.num_heads // state.placement.tp * attention.qk_rope_head_dim
+    kernels = [
+        gemm(state, compress, Part.LINEAR, state.tokens),
+        elementwise(state, "latent_norm", 2 * hidden_norms, state.tokens),
+        gemm(state, query, Part.LINEAR, state.tokens),
+        elementwise(state, "rope_kv_write", 2 * (rotated + attention.key_width), state.tokens),
+    ]
+    if state.prefill:
+        return [
+            *kernels,
+            gemm(state, expand, Part.LINEAR, state.tokens),
+            _expanded_attention(state, attention),
+        ]
+    return [
+        *kernels,
+        _absorb(state, attention, "absorb_k", attention.qk_nope_head_dim),
+        _latent_attention(state, attention),
+        _absorb(state, attention, "absorb_v", attention.v_head_dim),
+    ]
+
+
+def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int) -> Op:
+    """Return one batched product per head with its share of the KV up-projection.
+
+    Engines keep these matrices unquantised, so they are read at the base format.
+    """
+    heads = attention.num_heads // state.placement.tp
+    rank = attention.kv_lora_rank
+    base = state.precision.base
+    return Op(
+        name=name,
+        kind=Kind.GEMM,
+        part=Part.LINEAR,
+        compute=base,
+        storage=base,
+        flops=heads * ops.gemm_flops(m=state.tokens, n=rank, k=head_width),
+        bytes=heads
+        * ops.gemm_bytes(
+            m=state.tokens,
+            n=rank,
+            k=head_width,
+            weight=state.base_bytes,
+            activation=state.base_bytes,
+            output=state.base_bytes,
+        ),
+        rows=state.tokens,
+        width=heads * rank,
+        reduction=head_width,
+    )
+
+
+def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
+    heads = attention.num_heads // state.placement.tp
+    return Op(
+        name="latent_attention",
+        kind=Kind.MLA,
+        part=Part.ATTENTION,
+        compute=state.precision.base,
+        storage=state.precision.kv,
+        flops=ops.latent_attention_flops(
+            batch=state.batch,
+            rows=_work_rows(state, heads),
+            heads=heads,
+            key_width=attention.key_width,
+            value_width=attention.value_width,
+            length=state.context,
+        ),
+        bytes=ops.latent_attention_bytes(
+            batch=state.batch,
+            rows=state.rows,
+            heads=heads,
+            key_width=attention.key_width,
+            value_width=attention.value_width,
+            length=state.context,
+            kv=bytes_per_element(state.precision.kv),
+            activation=state.base_bytes,
+            kv_reads=_kv_reads(state),
+        ),
+        rows=heads * state.rows,
+    )
+
+
+def _expanded_attention(state: Pass, attention: LatentAttention) -> Op:
+    heads = attention.num_heads // state.placement.tp
+    key = attention.qk_nope_head_dim + attention.qk_rope_head_dim
+    width = heads * (key + attention.v_head_dim)
+    pairs = state.batch * ops.causal_pairs(tokens=state.context)
+    return Op(
+        name="attention",
+        kind=Kind.ATTENTION,
+        part=Part.ATTENTION,
+        compute=state.precision.base,
+        storage=state.precision.base,
+        flops=2 * pairs * width,
+        bytes=2 * state.tokens * width * state.base_bytes,
+        rows=state.rows,
+    )

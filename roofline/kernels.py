@@ -1,0 +1,151 @@
+"""One kernel and how to make the common ones: GEMM, element-wise, communication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from roofline import ops
+from roofline.layers import Linear
+from roofline.model import NetworkSpec
+from roofline.ops import Array
+from roofline.quantization import DType, Precision, bytes_per_element
+from roofline.workload import Placement
+
+__all__ = ["Kind", "Op", "Part", "Pass", "all_reduce", "communication", "elementwise", "gemm"]
+
+
+class Kind(StrEnum):
+    """A family of kernels that share one law."""
+
+    GEMM = "gemm"
+    ATTENTION = "attention"
+    MLA = "mla"
+    MOE = "moe"
+    ELEMENTWISE = "elementwise"
+    ALL_REDUCE = "allreduce"
+    ALL_TO_ALL = "alltoall"
+
+
+class Part(StrEnum):
+    """A share of the step, as `breakdown_ms` reports it."""
+
+    LINEAR = "linear"
+    ATTENTION = "attention"
+    MOE = "moe"
+    LM_HEAD = "lm_head"
+    COMMUNICATION = "communication"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Op:
+    """One kernel of a pass, launched ``count`` times.
+
+    ``flops`` and ``bytes`` are those of one launch on one accelerator (bytes over the link for
+    communication). ``rows`` is M of a GEMM, the rows of one expert, or G q of attention;
+    ``groups`` is how many experts are awake; ``width`` is N and ``reduction`` is K.
+    """
+
+    name: str
+    kind: Kind
+    part: Part
+    compute: DType
+    storage: DType
+    flops: Array
+    bytes: Array
+    rows: Array
+    count: int = 1
+    groups: Array = 1.0
+    width: int = 1
+    reduction: int = 0
+    ranks: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pass:
+    """What every kernel of one pass has in common. ``rows`` are per sequence."""
+
+    network: NetworkSpec
+    precision: Precision
+    placement: Placement
+    batch: Array
+    rows: Array
+    context: Array
+    prefill: bool = False
+
+    @property
+    def tokens(self) -> Array:
+        """Rows of all sequences together, T = B q."""
+        return self.batch * self.rows
+
+    @property
+    def base_bytes(self) -> float:
+        """Bytes of one value between the products [B]."""
+        return bytes_per_element(self.precision.base)
+
+
+def gemm(state: Pass, linear: Linear, part: Part, rows: Array) -> Op:
+    """Return the product of ``rows`` rows with a matrix."""
+    weight = state.precision.weights[linear.component]
+    compute = state.precision.activations[linear.component]
+    return Op(
+        name=linear.name,
+        kind=Kind.GEMM,
+        part=part,
+        compute=compute,
+        storage=weight,
+        flops=ops.gemm_flops(m=rows, n=linear.outputs, k=linear.inputs),
+        bytes=ops.gemm_bytes(
+            m=rows,
+            n=linear.outputs,
+            k=linear.inputs,
+            weight=bytes_per_element(weight),
+            activation=bytes_per_element(compute),
+            output=state.base_bytes,
+        ),
+        rows=rows,
+        width=linear.outputs,
+        reduction=linear.inputs,
+    )
+
+
+def elementwise(state: Pass, name: str, values_per_row: float, rows: Array) -> Op:
+    """Return a kernel that streams ``values_per_row`` base-format values for each row."""
+    return Op(
+        name=name,
+        kind=Kind.ELEMENTWISE,
+        part=Part.OTHER,
+        compute=state.precision.base,
+        storage=state.precision.base,
+        flops=0.0,
+        bytes=rows * values_per_row * state.base_bytes,
+        rows=rows,
+    )
+
+
+def communication(
+    state: Pass, name: str, *, sent: Array, payload: Array, kind: Kind = Kind.ALL_REDUCE
+) -> Op:
+    """Return a collective in which each rank moves ``sent`` bytes of a ``payload`` in all."""
+    return Op(
+        name=name,
+        kind=kind,
+        part=Part.COMMUNICATION,
+        compute=state.precision.base,
+        storage=state.precision.base,
+        flops=0.0,
+        bytes=sent,
+        rows=payload,
+        ranks=state.placement.tp,
+    )
+
+
+def all_reduce(state: Pass, name: str) -> list[Op]:
+    """Return the all-reduce of one hidden state per row, if there is more than one rank."""
+    ranks = state.placement.tp
+    if ranks == 1:
+        return []
+    payload = state.tokens * state.network.hidden_size * state.base_bytes
+    sent = ops.all_reduce_bytes(payload=payload, ranks=ranks)
+    return [communication(state, name, sent=sent, payload=payload)]

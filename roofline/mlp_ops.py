@@ -1,0 +1,107 @@
+"""The MLP half of a layer as kernels: dense, and mixtures of experts."""
+
+from __future__ import annotations
+
+from roofline import ops
+from roofline.kernels import Kind, Op, Part, Pass, all_reduce, communication, elementwise, gemm
+from roofline.layers import Linear, expert_linears, mlp_linears, router_linear, shared_linears
+from roofline.model import DenseMlp, Mlp, MoeMlp
+from roofline.ops import Array
+from roofline.quantization import Component, bytes_per_element
+
+__all__ = ["experts_awake", "mlp_block"]
+
+
+def mlp_block(state: Pass, mlp: Mlp) -> list[Op]:
+    """Return the kernels from the norm before the MLP to the communication after it."""
+    norm = elementwise(state, "mlp_norm", 4 * state.network.hidden_size, state.tokens)
+    if isinstance(mlp, DenseMlp):
+        linears = mlp_linears(mlp, hidden_size=state.network.hidden_size, placement=state.placement)
+        return [norm, *_dense(state, linears, Part.LINEAR), *all_reduce(state, "mlp_all_reduce")]
+    return [norm, *_mixture(state, mlp)]
+
+
+def _dense(state: Pass, linears: list[Linear], part: Part) -> list[Op]:
+    up, down = linears
+    prefix = up.name.removesuffix("gate_up_proj").removesuffix("up_proj")
+    return [
+        gemm(state, up, part, state.tokens),
+        elementwise(state, f"{prefix}activation", up.outputs + down.inputs, state.tokens),
+        gemm(state, down, part, state.tokens),
+    ]
+
+
+def _mixture(state: Pass, mlp: MoeMlp) -> list[Op]:
+    """Return router, experts, shared experts and what brings the tokens to the experts and back."""
+    hidden, placement = state.network.hidden_size, state.placement
+    router = router_linear(mlp, hidden_size=hidden)
+    shared = shared_linears(mlp, hidden_size=hidden, tp=placement.tp)
+    kernels = [
+        gemm(state, router, Part.MOE, state.tokens),
+        elementwise(state, "top_k", 2 * mlp.num_experts, state.tokens),
+        *_exchange(state, mlp, "dispatch"),
+        _experts(state, mlp),
+        *_exchange(state, mlp, "combine"),
+    ]
+    if shared:
+        kernels += _dense(state, shared, Part.MOE)
+    return kernels + all_reduce(state, "moe_all_reduce")
+
+
+def experts_awake(state: Pass, mlp: MoeMlp) -> Array:
+    """Return the distinct experts that the tokens of a pass choose, over all ranks."""
+    routing = state.placement.routing
+    tokens = ops.independent_tokens(
+        batch=state.batch, rows=state.rows, correlation=routing.correlation
+    )
+    return ops.distinct_experts(
+        experts=mlp.num_experts, top_k=mlp.top_k, tokens=tokens, skew=routing.skew
+    )
+
+
+def _experts(state: Pass, mlp: MoeMlp) -> Op:
+    """Return the routed experts of one rank as one grouped kernel.
+
+    Every awake expert's weights are read once; of the T k token-expert pairs a rank computes its
+    EP group's share, on its TP slice of each expert.
+    """
+    placement, hidden = state.placement, state.network.hidden_size
+    awake = experts_awake(state, mlp) / placement.ep
+    pairs = state.tokens * mlp.top_k / placement.ep
+    linears = expert_linears(mlp, hidden_size=hidden, placement=placement)
+    weight = state.precision.weights[Component.EXPERTS]
+    compute = state.precision.activations[Component.EXPERTS]
+    per_pair = sum(
+        linear.inputs * bytes_per_element(compute) + linear.outputs * state.base_bytes
+        for linear in linears
+    )
+    return Op(
+        name="experts",
+        kind=Kind.MOE,
+        part=Part.MOE,
+        compute=compute,
+        storage=weight,
+        flops=sum(ops.gemm_flops(m=pairs, n=x.outputs, k=x.inputs) for x in linears),
+        bytes=awake * sum(x.parameters for x in linears) * bytes_per_element(weight)
+        + pairs * per_pair,
+        rows=pairs / awake,
+        groups=awake,
+        width=linears[0].outputs,
+        reduction=hidden,
+        ranks=placement.ep,
+    )
+
+
+def _exchange(state: Pass, mlp: MoeMlp, name: str) -> list[Op]:
+    """Return the all-to-all that takes tokens to the ranks of their experts, or brings them back.
+
+    Each rank starts with its share of the tokens and sends one copy for each chosen expert that
+    lives on another EP group.
+    """
+    placement = state.placement
+    if placement.ep == 1:
+        return []
+    each = state.network.hidden_size * state.base_bytes
+    payload = state.tokens * mlp.top_k * each
+    sent = ops.all_to_all_bytes(payload=payload / placement.tp, groups=placement.ep)
+    return [communication(state, name, sent=sent, payload=payload, kind=Kind.ALL_TO_ALL)]

@@ -1,0 +1,121 @@
+"""The formulas behind an answer, with the answer's numbers in them."""
+
+from __future__ import annotations
+
+from roofline.footprint import attended_tokens, kv_bytes_per_token, kv_bytes_read
+from roofline.kernels import Pass
+from roofline.layers import local_heads
+from roofline.mlp_ops import experts_awake
+from roofline.model import Attention, LatentAttention, LayerRun, MoeMlp
+from roofline.ops import attention_intensity, gemm_knee_rows
+from roofline.quantization import Component, bytes_per_element, rate_name
+from roofline.recommend import Point, Recommendation
+from roofline.units import format_bytes
+
+__all__ = ["formulas"]
+
+
+def formulas(answer: Recommendation, point: Point) -> list[str]:
+    """Return one line for each formula that decides this point."""
+    model = answer.setup.target.model
+    lines = [_gemm_rows(answer, point)]
+    seen: set[str] = set()
+    for run in model.layers:
+        for line in (_attention(answer, point, run.attention), _experts(answer, point, run)):
+            if line and line not in seen:
+                seen.add(line)
+                lines.append(line)
+    return [*lines, _memory(answer, point)]
+
+
+def _gemm_rows(answer: Recommendation, point: Point) -> str:
+    gpu, precision = answer.setup.gpu, answer.setup.target.precision
+    rows = 1 + point.draft_length
+    weight = precision.weights[Component.ATTENTION]
+    knee = gemm_knee_rows(
+        peak=gpu.peak(rate_name(precision.activations[Component.ATTENTION])),
+        bandwidth=gpu.bandwidth,
+        weight=bytes_per_element(weight),
+    )
+    return (
+        f"GEMM rows: M = B (1 + D) = {point.batch} x {rows} = {point.batch * rows}; an ideal "
+        f"{weight} GEMM turns compute-bound at P b_w / (2 BW) = {knee:.0f} rows."
+    )
+
+
+def _attention(answer: Recommendation, point: Point, attention: Attention) -> str:
+    setup = answer.setup
+    precision, rows = setup.target.precision, 1 + point.draft_length
+    heads, kv_heads = local_heads(attention, setup.request.tp)
+    size = bytes_per_element(precision.kv)
+    ridge = setup.gpu.peak(rate_name(precision.base)) / setup.gpu.bandwidth
+    balance = f"the GPU balances at P / BW = {ridge:.0f}"
+    if isinstance(attention, LatentAttention):
+        key, value = attention.key_width, attention.value_width
+        intensity = 2 * heads * rows * (key + value) / (key * size)
+        return (
+            f"MLA: 2 h (1 + D) (d_k + d_v) / (d_k b_kv) = 2 x {heads} x {rows} x "
+            f"({key} + {value}) / ({key} x {size:g}) = {intensity:.0f} FLOP per byte of latent; "
+            f"{balance}."
+        )
+    group = heads // kv_heads
+    intensity = float(
+        attention_intensity(group_size=group, draft_length=point.draft_length, kv=size)
+    )
+    window = ""
+    if attention.window is not None:
+        tokens = float(attended_tokens(attention, float(point.context), float(rows)))
+        window = f" ({attention.window_kind} window: {tokens:.0f} of {point.context} tokens read)"
+    return (
+        f"Attention: 2 G (1 + D) / b_kv = 2 x {group} x {rows} / {size:g} = {intensity:.0f} "
+        f"FLOP per byte of KV{window}; {balance}."
+    )
+
+
+def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
+    mlp = run.mlp
+    if not isinstance(mlp, MoeMlp):
+        return ""
+    target = answer.setup.target
+    state = Pass(
+        network=target.model,
+        precision=target.precision,
+        placement=target.placement,
+        batch=float(point.batch),
+        rows=1.0 + point.draft_length,
+        context=float(point.context),
+    )
+    tokens = point.batch * (1 + point.draft_length)
+    awake = float(experts_awake(state, mlp))
+    routing = target.placement.routing
+    how = (
+        "independent uniform routing"
+        if routing.skew == routing.correlation == 0
+        else f"skew {routing.skew:g}, correlation {routing.correlation:g}"
+    )
+    return (
+        f"Experts: E (1 - (1 - k/E)^T) with E = {mlp.num_experts}, k = {mlp.top_k}, T = B (1 + D) "
+        f"= {tokens}: {awake:.1f} awake, {tokens * mlp.top_k / awake:.1f} rows each ({how})."
+    )
+
+
+def _memory(answer: Recommendation, point: Point) -> str:
+    memory, target = answer.memory, answer.setup.target
+    kv, tp = target.precision.kv, target.placement.tp
+    reserved = float(memory.kv_per_sequence(point.context, point.draft_length))
+    read = float(
+        kv_bytes_read(
+            target.model,
+            kv,
+            context=float(point.context),
+            rows=1.0 + point.draft_length,
+            tp=tp,
+        )
+    )
+    return (
+        f"Memory of one GPU: {format_bytes(memory.weights)} of weights, "
+        f"{format_bytes(memory.draft_weights)} of drafter; for each sequence "
+        f"{format_bytes(reserved)} of cache reserved and {format_bytes(read)} read by a pass "
+        f"({format_bytes(kv_bytes_per_token(target.model, kv, tp=tp))} per token); "
+        f"{format_bytes(memory.available)} usable of {format_bytes(memory.total)}."
+    )
