@@ -166,7 +166,8 @@ def parse_acceptance(text: str) -> Acceptance:
             _check_curve({str(d): al for d, al in curve.items()}, "--acceptance")
         except ValueError as error:
             raise InputError(str(error)) from None
-        return from_curve(curve, label=f"tokens per step {text[3:]}", source="given")
+        points = ", ".join(f"{al:g} at D={d}" for d, al in sorted(curve.items()))
+        return from_curve(curve, label=f"tokens per step {points}", source="given")
     rates = [_number(item) for item in text.split(",")]
     for rate in rates:
         if not 0 <= rate <= 1:
@@ -210,8 +211,9 @@ def load_acceptance(reference: str) -> Acceptance:
     """Load a bundled curve by id, or a YAML file by path."""
     file = resources.find(reference, SHELF, "acceptance curve")
     content = AcceptanceFile.load(file)
-    label = " ".join(x for x in (content.drafter, "on", content.dataset) if x)
-    return content.acceptance(label if content.dataset else file.name)
+    words = [content.drafter, content.target and f"of {content.target}"]
+    words.append(content.dataset and f"on {content.dataset}")
+    return content.acceptance(" ".join(word for word in words if word) or file.name)
 
 
 def default_curve(kind: str, target: str) -> tuple[Literal["own", "stand-in"], str] | None:

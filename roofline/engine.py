@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from string import Template
 
 from pydantic import Field
@@ -50,17 +49,23 @@ class EngineProfile(Document):
     flags: dict[str, str]
     flags_source: str
 
+    def check_drafter(self, kind: str) -> None:
+        """Refuse a kind of drafter that the engine does not have."""
+        if kind not in self.flags:
+            known = ", ".join(name for name in self.flags if name != "none")
+            raise InputError(
+                f"--engine {self.id}: {self.name} has no {kind} drafter; it has {known}"
+            )
+
     def flag(
         self, drafter_kind: str, *, draft_length: int, draft_weights: str, draft_tp: int
     ) -> str:
         """Return the text to paste for this drafter at this draft length."""
         kind = "none" if draft_length == 0 else drafter_kind
-        if kind not in self.flags:
-            return f"({self.name} has no {kind} drafter)"
         return Template(self.flags[kind]).substitute(
             draft_length=draft_length,
             verify_rows=draft_length + 1,
-            draft_weights=shlex.quote(draft_weights).strip("'"),
+            draft_weights=draft_weights,
             draft_tp=draft_tp,
         )
 

@@ -31,7 +31,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     "did you mean 'llama-3.1'?"
     """
     names = sorted(set(known))
-    close = difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.6)
+    close = [name for name in names if len(word) > 1 and name.startswith(word.lower())][:3]
+    close = close or difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.6)
     if close:
         return "did you mean " + " or ".join(f"'{name}'" for name in close) + "?"
     if len(names) <= 12:

@@ -150,6 +150,8 @@ class NetworkSpec(Document):
     name: str
     source: str
     license: str | None = None
+    #: Name of the published weights, for the flag to paste.
+    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
     hidden_size: PositiveInt
     vocab_size: PositiveInt
     dtype: DType = DType.BF16
@@ -201,8 +203,6 @@ class DrafterSpec(NetworkSpec):
     extra_norms: Annotated[int, Field(ge=0)] = 0
     #: Positions in the drafter's own config; beyond them its acceptance is unknown.
     trained_context: PositiveInt | None = None
-    #: Name of the published weights, for the flag to paste.
-    weights: str | None = None
 
     @model_validator(mode="after")
     def _vocabulary_is_a_subset(self) -> DrafterSpec:

@@ -97,6 +97,7 @@ def prepare(request: Request) -> Setup:
         placement=placement,
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
+    engine.check_drafter(drafter.kind)
     curve = _acceptance(request, model, drafter, notes)
     return Setup(
         request=request,
@@ -232,15 +233,14 @@ def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Not
         )
     standing, curve_id = found
     curve = accept.load_acceptance(curve_id)
-    text = f"acceptance of {curve.label} ({curve.source})"
     if standing == "own":
-        notes.assumed.append(text)
-    else:
-        notes.warnings.append(
-            f"no acceptance is bundled for {drafter.name}: {text}, measured on another model, "
-            "stands in; give --acceptance"
-        )
-    return curve
+        notes.assumed.append(f"acceptance of {curve.label} ({curve.source})")
+        return curve
+    notes.warnings.append(
+        f"no acceptance is bundled for {drafter.name}: that of {curve.label} stands in; "
+        "give --acceptance"
+    )
+    return replace(curve, label=f"{curve.label}, standing in for {drafter.name}")
 
 
 def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
@@ -250,7 +250,7 @@ def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tup
     lengths = tuple(d for d, al in zip(candidates, known, strict=True) if np.isfinite(al))
     if len(lengths) == 1 and len(candidates) > 1:
         raise InputError(
-            f"--acceptance: {curve.label} says nothing about draft lengths 1 to "
+            f"--acceptance: {curve.label} says nothing about any draft length up to "
             f"{request.max_draft_length}; raise --max-draft-length or give more of the curve"
         )
     return lengths

@@ -159,7 +159,8 @@ def resolve(
 
 def _require(dtype: DType, rates: set[str], gpu: str) -> None:
     if rate_name(dtype) not in rates:
+        usable = [other for other in DType if rate_name(other) in rates]
         raise InputError(
             f"{gpu} has no {rate_name(dtype)} rate, so {dtype} activations are refused; "
-            f"use --activations with one of: {', '.join(sorted(rates))}"
+            f"use --activations with one of: {', '.join(usable)}"
         )

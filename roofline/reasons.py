@@ -6,6 +6,7 @@ import numpy as np
 
 from roofline.advise import Confidence
 from roofline.kernels import Kind
+from roofline.ops import VerifyAttention
 from roofline.recommend import Point, Recommendation
 from roofline.timing import OVER_LINK, OpTime
 from roofline.units import format_bytes
@@ -125,7 +126,13 @@ def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: f
     weights = format_bytes(bytes_moved(times, (Kind.GEMM, Kind.MOE), at))
     cache = format_bytes(bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at))
     if main == "memory":
-        shared = "" if _experts(answer) else ", which all rows of a verify pass share"
+        mode = answer.setup.request.verify_attention
+        each = mode is VerifyAttention.KV_PER_QUERY
+        shared = ", which all rows of a verify pass share"
+        if _experts(answer):
+            shared = ""
+        elif each:
+            shared = "; the rows of a verify pass share the weights, but each reads the KV again"
         return (
             f"A plain pass spends {share:.0%} of its time reading {weights} of weights "
             f"and {cache} of KV{shared}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from roofline.cli import hardware, models
+from roofline.cli.listing import help_if_bare
 from roofline.cli.recommend import recommend
 
 __all__ = ["app"]
@@ -12,7 +13,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="roofline",
     help="Which draft length should I run, and what will it buy me?",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -32,8 +33,9 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(
+    context: typer.Context,
+    version: bool = typer.Option(  # noqa: ARG001
         False, "--version", callback=_version, is_eager=True, help="Print the version and stop."
     ),
 ) -> None:
-    """Which draft length should I run, and what will it buy me?"""  # noqa: D400
+    help_if_bare(context)

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.cli.listing import FORMAT, emit, emit_rows
+from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
 
 if TYPE_CHECKING:
     from roofline.hardware import HardwareProfile
 
-app = typer.Typer(help="List, show and check accelerator profiles.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, show and check accelerator profiles.",
+    callback=help_if_bare,
+    invoke_without_command=True,
+)
 
 
 @app.command("list")

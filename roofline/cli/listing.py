@@ -10,9 +10,15 @@ import typer
 
 from roofline.errors import InputError
 
-__all__ = ["FORMAT", "emit", "emit_rows"]
+__all__ = ["FORMAT", "emit", "emit_rows", "help_if_bare"]
 
 FORMAT = typer.Option("--format", help="table or json.")
+
+
+def help_if_bare(context: typer.Context) -> None:
+    """Print the help of a group that was called without a command."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
@@ -41,7 +47,9 @@ def _is_json(form: str) -> bool:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value / 1e9:.3f} B" if value >= 10**7 else f"{value:,}"
+    return str(value)
 
 
 def _indented(data: Mapping[str, Any], level: int = 0) -> str:

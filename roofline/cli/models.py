@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.cli.listing import FORMAT, emit, emit_rows
+from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
 
 if TYPE_CHECKING:
     from roofline.model import NetworkSpec
 
-app = typer.Typer(help="List, show and check model and drafter specs.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, show and check model and drafter specs.",
+    callback=help_if_bare,
+    invoke_without_command=True,
+)
 
 _MODEL = typer.Argument(help="A bundled id, or a path to a YAML spec.")
 

@@ -46,9 +46,13 @@ def recommend(
         bool, typer.Option("--extrapolate", help="Go beyond the acceptance that was measured.")
     ] = False,
     weights: Annotated[str | None, typer.Option(help=f"Layer weights: {_DTYPES}.")] = None,
-    activations: Annotated[str | None, typer.Option(help="Format products run in.")] = None,
+    activations: Annotated[
+        str | None, typer.Option(help="Format that products run in, where the GPU has a rate.")
+    ] = None,
     kv: Annotated[str | None, typer.Option(help="KV cache format (storage only).")] = None,
-    draft_tp: Annotated[int | None, typer.Option(help="The drafter's GPUs.  [--tp]")] = None,
+    draft_tp: Annotated[
+        int | None, typer.Option(help="GPUs the drafter runs on.  [as --tp]")
+    ] = None,
     draft_weights: Annotated[str | None, typer.Option(help="The drafter's weights.")] = None,
     verify_attention: Annotated[
         str, typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.")
@@ -79,6 +83,8 @@ def recommend(
     from roofline.workload import Routing
 
     how = _format(form, output)
+    if explain and how == "csv":
+        raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
     request = Request(
         model=model,
         gpu=gpu,

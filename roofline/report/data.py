@@ -103,7 +103,7 @@ def _draft_length(point: Point, i: int) -> dict[str, Any]:
 def flag(setup: Setup, draft_length: int) -> str:
     """Return what to paste into the engine for this draft length."""
     network = setup.drafter.network
-    weights = getattr(network, "weights", None) or (network.id if network else "")
+    weights = "" if network is None else network.repository or f"PATH-TO-{network.id}"
     return setup.engine.flag(
         setup.drafter.kind,
         draft_length=draft_length,

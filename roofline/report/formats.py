@@ -84,7 +84,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
             blocks.insert(-1, wrap(f"Within 1 % of the best: draft lengths {ties}."))
         if explain:
             blocks.append(_explain_text(answer, point))
-    blocks.append(_footer(answer))
+    blocks.append("\n".join(wrap(line) for line in _footer(answer)))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -99,14 +99,14 @@ def _setting(answer: Recommendation, point: Point) -> str:
     )
 
 
-def _footer(answer: Recommendation) -> str:
+def _footer(answer: Recommendation) -> list[str]:
     lines = [f"Assumed: {text}" for text in answer.setup.notes.assumed]
     kinds = sorted({time.source for time in answer.times.verify_ops})
     lines.append(
         f"Constants: kernel laws {', '.join(kinds)}, engine overhead "
         f"{answer.setup.engine.overhead.source} ({answer.setup.engine.name})."
     )
-    return "\n".join(wrap(line) for line in lines)
+    return lines
 
 
 _EXPLAIN_HEADERS = ("op", "count", "rows", "GFLOP", "MB", "FLOP/B", "ms", "bound", "share")
@@ -164,6 +164,7 @@ def _csv(answer: Recommendation) -> str:
                 "context": point["context"],
                 **{k: v for k, v in entry.items() if k != "breakdown_ms"},
                 **parts,
+                "confidence": point["confidence"],
                 "recommended": int(entry["draft_length"] == point["draft_length"]),
             }
             if first:
@@ -189,5 +190,5 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
             for title, rows in _explain_tables(answer, point).items():
                 blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
             blocks += formulas(answer, point)
-    blocks.append(_footer(answer).replace("\n", "  \n"))
+    blocks.append("  \n".join(_footer(answer)))
     return "\n\n".join(blocks) + "\n"
