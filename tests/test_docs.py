@@ -1,0 +1,246 @@
+"""The documents cannot drift from the program: commands, outputs, fields, links, identities.
+
+Outputs in the pages are the program's own. ``python -m tests.test_docs`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import json
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import typer
+
+from roofline import ops
+from roofline.cli import main
+from roofline.cli.app import app
+from roofline.forward import Kind, decode
+from roofline.model import load_model
+from roofline.quantization import resolve
+from roofline.workload import Placement
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+CLI_PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
+
+# A fenced block with its info string; `console exit=3` says what the commands in it return.
+_BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ (?P<command>[^\n]*)\n(?P<output>(?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?://|mailto:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """A command of a page, and the output printed under it (empty where none is shown)."""
+
+    page: str
+    command: str
+    output: str
+    exit_code: int
+
+
+def examples(name: str, text: str) -> Iterator[Example]:
+    """Yield every ``$ roofline`` command in the console blocks of a page."""
+    for block in _BLOCK.finditer(text):
+        kind, _, rest = block["info"].partition(" ")
+        if kind != "console":
+            continue
+        code = int(rest.removeprefix("exit=") or 0)
+        for match in _COMMAND.finditer(block["body"]):
+            if match["command"].startswith("roofline"):
+                yield Example(
+                    page=name, command=match["command"], output=match["output"], exit_code=code
+                )
+
+
+EXAMPLES = [
+    e for name, page in zip(NAMES, PAGES, strict=True) for e in examples(name, page.read_text())
+]
+
+
+def run(command: str) -> tuple[int, str, str]:
+    """Return (exit code, stdout, stderr) of one command line, run in this process."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        patch.object(sys, "argv", shlex.split(command)),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as done:
+            code = done.code if isinstance(done.code, int) else 0
+    return code, out.getvalue(), err.getvalue()
+
+
+def write_files(text: str, folder: Path) -> None:
+    """Write every YAML block that opens with ``# name.yaml`` into ``folder``."""
+    for block in _BLOCK.finditer(text):
+        first = block["body"].partition("\n")[0]
+        if block["info"] == "yaml" and re.fullmatch(r"# [\w.-]+\.yaml", first):
+            (folder / first.removeprefix("# ")).write_text(block["body"], encoding="utf-8")
+
+
+def shown(example: Example) -> tuple[int, str]:
+    """Return the exit code and what a page shows of a command: stdout, or the error's line."""
+    code, out, err = run(example.command)
+    return code, out if example.exit_code == 0 else err
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[f"{e.page}: {e.command}" for e in EXAMPLES])
+def test_commands_in_the_pages_print_what_the_pages_show(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files((ROOT / example.page).read_text("utf-8"), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, text = shown(example)
+    assert code == example.exit_code
+    if example.output.strip():
+        assert text.rstrip("\n") == example.output.rstrip("\n")
+
+
+def test_the_readme_opens_with_a_real_answer() -> None:
+    of_readme = [e for e in EXAMPLES if e.page == "README.md"]
+    assert of_readme[0].output.startswith(("Run draft length", "Do not speculate"))
+    assert {e.exit_code for e in of_readme} == {0}
+
+
+def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield (full name, command) for a command and all below it."""
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, f"{path} {name}")
+
+
+COMMANDS = dict(commands(typer.main.get_command(app), "roofline"))
+
+
+def section(path: str) -> str:
+    """Return what docs/cli.md says about one command."""
+    match = re.search(rf"^##+ `{re.escape(path)}`\n(.*?)(?=^##|\Z)", CLI_PAGE, re.M | re.S)
+    assert match, f"docs/cli.md has no section '{path}'"
+    return match[1]
+
+
+def long_options(command: Any) -> set[str]:
+    """Return the long options of one command."""
+    return {o for p in command.params for o in p.opts if o.startswith("--")}
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_and_option_has_help_and_is_documented(path: str) -> None:
+    command = COMMANDS[path]
+    assert command.help
+    assert all(parameter.help for parameter in command.params)
+    listed = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", section(path), re.M))
+    assert listed == long_options(command)  # nothing missing, nothing that is gone
+
+
+def keys(value: Any) -> set[str]:
+    """Return every key at any depth."""
+    if isinstance(value, dict):
+        return set(value) | {key for inner in value.values() for key in keys(inner)}
+    return {key for inner in value for key in keys(inner)} if isinstance(value, list) else set()
+
+
+def test_every_json_field_is_documented() -> None:
+    _, out, _ = run("roofline recommend llama-3.1-8b --format json --explain")
+    documented = set(re.findall(r"`([\w]+)(?:\[\])?`", CLI_PAGE))
+    assert keys(json.loads(out)) - documented == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_relative_links_resolve(page: Path) -> None:
+    for link in _LINK.finditer(page.read_text("utf-8")):
+        target = page.parent / link["path"] if link["path"] else page
+        assert target.exists(), link[0]
+        if link["anchor"]:
+            headings = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.M)
+            slugs = [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings]
+            assert link["anchor"] in slugs, link[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_python_examples_hold(page: Path) -> None:
+    results = doctest.testfile(
+        str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert results.failed == 0
+
+
+def test_make_words_are_real_and_explained() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for page in PAGES:
+        used = set(re.findall(r"(?:`|\$ |^)make (\w+)", page.read_text("utf-8"), re.M))
+        assert used <= targets
+        if page.name == "CONTRIBUTING.md":
+            assert used == targets
+
+
+@pytest.mark.parametrize("group_size", [1, 4, 5, 8, 16, 64, 128])
+@pytest.mark.parametrize("draft_length", [0, 1, 3, 5, 7, 31])
+def test_attention_intensity_is_the_two_d_over_g_of_the_short_notation(
+    group_size: int, draft_length: int
+) -> None:
+    # docs/intensity.md: D' = 1 + D rows, G' = KV heads per query head, one byte per KV element
+    rows, kv_per_query_head = Fraction(1 + draft_length), Fraction(1, group_size)
+    short = 2 * rows / kv_per_query_head
+    ours = ops.attention_intensity(group_size=group_size, draft_length=draft_length, kv=1)
+    assert Fraction(float(ours)) == short
+    assert short == 2 * group_size * (1 + draft_length)  # as the source article has it
+    # and the same from the work itself: FLOPs of the kernel over the bytes of its cache
+    flops = ops.attention_flops(
+        batch=3, rows=1 + draft_length, heads=2 * group_size, head_dim=128, length=1000
+    )
+    cache = ops.attention_bytes(
+        batch=3, rows=1 + draft_length, heads=2 * group_size, kv_heads=2, head_dim=128,
+        length=1000, kv=1, activation=0,
+    )  # fmt: skip
+    assert Fraction(float(flops)) / Fraction(float(cache)) == short
+
+
+@pytest.mark.parametrize(("batch", "draft_length"), [(1, 0), (32, 3), (32, 7), (7, 5)])
+def test_linear_layers_run_on_b_times_d_rows_of_the_short_notation(
+    batch: int, draft_length: int
+) -> None:
+    model = load_model("llama-3.1-8b")
+    precision, _ = resolve(
+        stored=model.stored(), base=model.dtype, kv_stored=None, available=["bf16"], gpu="any"
+    )
+    kernels = decode(
+        model, precision, Placement(), batch=batch, context=1024, rows=1 + draft_length
+    )
+    assert {op.rows for op in kernels if op.kind is Kind.GEMM} == {batch * (1 + draft_length)}
+
+
+def refreshed(name: str, text: str) -> str:
+    """Return a page with the outputs that its commands print now."""
+    for example in examples(name, text):
+        if example.output.strip():
+            old = f"$ {example.command}\n{example.output}"
+            text = text.replace(old, f"$ {example.command}\n{shown(example)[1].rstrip()}\n", 1)
+    return text
+
+
+if __name__ == "__main__":
+    for _page, _name in zip(PAGES, NAMES, strict=True):
+        _text = _page.read_text("utf-8")
+        with tempfile.TemporaryDirectory() as _folder:
+            write_files(_text, Path(_folder))
+            os.chdir(_folder)
+            _page.write_text(refreshed(_name, _text), encoding="utf-8")
+            os.chdir(ROOT)
