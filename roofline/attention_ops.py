@@ -11,6 +11,7 @@ from roofline.layers import Linear, attention_linears, local_heads
 from roofline.model import GroupedQueryAttention, LatentAttention, LayerRun
 from roofline.ops import Array, VerifyAttention
 from roofline.quantization import bytes_per_element
+from roofline.shapes import AttentionShape
 
 __all__ = ["attention_block"]
 
@@ -48,7 +49,7 @@ def _grouped(state: Pass, attention: GroupedQueryAttention, linears: list[Linear
 
 def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
     heads, kv_heads = local_heads(attention, state.placement.tp)
-    group, rows = heads // kv_heads, state.rows
+    group, rows, reads = heads // kv_heads, state.rows, _kv_reads(state)
     flops = ops.attention_flops(
         batch=state.batch,
         rows=_work_rows(state, group),
@@ -65,7 +66,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         length=attended_tokens(attention, state.context, 1.0 if state.prefill else rows),
         kv=bytes_per_element(state.precision.kv),
         activation=state.base_bytes,
-        kv_reads=_kv_reads(state),
+        kv_reads=reads,
     )
     name = "attention" if attention.window is None else f"{attention.window_kind}_attention"
     return Op(
@@ -77,6 +78,16 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         flops=flops * _causal_share(state, attention.window),
         bytes=moved,
         rows=group * rows,
+        shape=AttentionShape(
+            pairs=state.batch * kv_heads * reads,
+            rows=group * _work_rows(state, group) / reads,
+            length=attended_tokens(attention, state.context),
+            context=state.context,
+            kv_width=2 * attention.head_dim,
+            mac_width=2 * attention.head_dim,
+            kv=bytes_per_element(state.precision.kv),
+        ),
+        head_dim=attention.head_dim,
     )
 
 
@@ -142,7 +153,7 @@ def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int)
     base = state.precision.base
     return Op(
         name=name,
-        kind=Kind.GEMM,
+        kind=Kind.BATCHED_GEMM,
         part=Part.LINEAR,
         compute=base,
         storage=base,
@@ -157,8 +168,6 @@ def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int)
             output=state.base_bytes,
         ),
         rows=state.tokens,
-        width=heads * rank,
-        reduction=head_width,
     )
 
 
@@ -190,6 +199,16 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
             kv_reads=_kv_reads(state),
         ),
         rows=heads * state.rows,
+        shape=AttentionShape(
+            pairs=state.batch * _kv_reads(state),
+            rows=heads * _work_rows(state, heads) / _kv_reads(state),
+            length=state.context,
+            context=state.context,
+            kv_width=attention.key_width,
+            mac_width=attention.key_width + attention.value_width,
+            kv=bytes_per_element(state.precision.kv),
+        ),
+        head_dim=attention.key_width,
     )
 
 

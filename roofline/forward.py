@@ -114,7 +114,11 @@ def _head(state: Pass, head_rows: Array) -> list[Op]:
     ]
     if ranks > 1:
         received = ops.all_gather_bytes(payload=logits, ranks=ranks)
-        kernels.append(communication(state, "logits_gather", sent=received, payload=logits))
+        kernels.append(
+            communication(
+                state, "logits_gather", sent=received, payload=logits, kind=Kind.ALL_GATHER
+            )
+        )
     # read, write as fp32, read again to sample or compare
     per_row = vocabulary * (1 + 2 * LOGIT_BYTES / state.base_bytes)
     return [*kernels, elementwise(state, "sampling", per_row, tokens)]

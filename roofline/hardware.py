@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from roofline import resources
+from roofline.calibrated import Block
 from roofline.schema import (
     Bandwidth,
     Bytes,
@@ -20,7 +21,7 @@ from roofline.schema import (
     Source,
 )
 
-__all__ = ["SHELF", "HardwareProfile", "load_hardware"]
+__all__ = ["SHELF", "HardwareProfile", "Overlay", "load_hardware", "load_overlay"]
 
 SHELF = "hardware_profiles"
 RateName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4"]
@@ -76,6 +77,8 @@ class HardwareProfile(Document):
     tdp: Figure[Power] | None = None
     sources: dict[str, Source] = Field(min_length=1)
     disagreements: str | None = None
+    #: Laws measured on this very machine; bundled ones lie in overlay files by engine.
+    calibration: tuple[Block, ...] = ()
 
     @model_validator(mode="after")
     def _sources_exist(self) -> HardwareProfile:
@@ -120,6 +123,20 @@ class HardwareProfile(Document):
     def rates(self) -> list[str]:
         """Names of the rates this accelerator has."""
         return list(self.compute.peaks)
+
+
+class Overlay(Document):
+    """The laws of one accelerator as one engine's kernels obey them: ``<gpu>.<engine>.yaml``."""
+
+    gpu: str
+    engine: str
+    calibration: tuple[Block, ...]
+
+
+def load_overlay(gpu: str, engine: str) -> Overlay | None:
+    """Load the bundled calibration of an accelerator for an engine, if there is one."""
+    file = resources.shelf(SHELF) / f"{gpu}.{engine}.yaml"
+    return Overlay.load(file) if file.is_file() else None
 
 
 def load_hardware(reference: str) -> HardwareProfile:

@@ -10,6 +10,7 @@ from roofline.layers import Linear
 from roofline.model import NetworkSpec
 from roofline.ops import Array
 from roofline.quantization import DType, Precision, bytes_per_element
+from roofline.shapes import CollectiveShape, GemmShape, Shape
 from roofline.workload import Placement
 
 __all__ = ["Kind", "Op", "Part", "Pass", "all_reduce", "communication", "elementwise", "gemm"]
@@ -19,11 +20,13 @@ class Kind(StrEnum):
     """A family of kernels that share one law."""
 
     GEMM = "gemm"
+    BATCHED_GEMM = "batched-gemm"
     ATTENTION = "attention"
     MLA = "mla"
     MOE = "moe"
     ELEMENTWISE = "elementwise"
     ALL_REDUCE = "allreduce"
+    ALL_GATHER = "allgather"
     ALL_TO_ALL = "alltoall"
 
 
@@ -43,8 +46,8 @@ class Op:
     """One kernel of a pass, launched ``count`` times.
 
     ``flops`` and ``bytes`` are those of one launch on one accelerator (bytes over the link for
-    communication). ``rows`` is M of a GEMM, the rows of one expert, or G q of attention;
-    ``groups`` is how many experts are awake; ``width`` is N and ``reduction`` is K.
+    communication). ``rows`` is M of a GEMM, the mean rows of an awake expert, G q of attention.
+    ``shape`` is what the kernel's own law needs, where it has one.
     """
 
     name: str
@@ -56,10 +59,8 @@ class Op:
     bytes: Array
     rows: Array
     count: int = 1
-    groups: Array = 1.0
-    width: int = 1
-    reduction: int = 0
-    ranks: int = 1
+    shape: Shape | None = None
+    head_dim: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,8 +106,13 @@ def gemm(state: Pass, linear: Linear, part: Part, rows: Array) -> Op:
             output=state.base_bytes,
         ),
         rows=rows,
-        width=linear.outputs,
-        reduction=linear.inputs,
+        shape=GemmShape(
+            m=rows,
+            n=linear.outputs,
+            k=linear.inputs,
+            weight=bytes_per_element(weight),
+            activation=bytes_per_element(compute),
+        ),
     )
 
 
@@ -136,8 +142,8 @@ def communication(
         storage=state.precision.base,
         flops=0.0,
         bytes=sent,
-        rows=payload,
-        ranks=state.placement.tp,
+        rows=state.tokens,
+        shape=CollectiveShape(payload=payload, ranks=state.placement.tp),
     )
 
 

@@ -6,10 +6,11 @@ from roofline import ops
 from roofline.kernels import Kind, Op, Part, Pass, all_reduce, communication, elementwise, gemm
 from roofline.layers import Linear, expert_linears, mlp_linears, router_linear, shared_linears
 from roofline.model import DenseMlp, Mlp, MoeMlp
-from roofline.ops import Array
+from roofline.ops import ExpertRows
 from roofline.quantization import Component, bytes_per_element
+from roofline.shapes import MoeShape
 
-__all__ = ["experts_awake", "mlp_block"]
+__all__ = ["expert_rows", "mlp_block"]
 
 
 def mlp_block(state: Pass, mlp: Mlp) -> list[Op]:
@@ -48,14 +49,19 @@ def _mixture(state: Pass, mlp: MoeMlp) -> list[Op]:
     return kernels + all_reduce(state, "moe_all_reduce")
 
 
-def experts_awake(state: Pass, mlp: MoeMlp) -> Array:
-    """Return the distinct experts that the tokens of a pass choose, over all ranks."""
+def expert_rows(state: Pass, mlp: MoeMlp) -> ExpertRows:
+    """Return how the rows of a pass fall on the experts of all ranks."""
     routing = state.placement.routing
     tokens = ops.independent_tokens(
         batch=state.batch, rows=state.rows, correlation=routing.correlation
     )
-    return ops.distinct_experts(
+    found = ops.expert_rows(
         experts=mlp.num_experts, top_k=mlp.top_k, tokens=tokens, skew=routing.skew
+    )
+    # correlated tokens wake fewer experts but still bring all their rows
+    extra = state.tokens / tokens
+    return ops.ExpertRows(
+        distinct=found.distinct, hottest=found.hottest * extra, padded=found.padded * extra
     )
 
 
@@ -66,10 +72,11 @@ def _experts(state: Pass, mlp: MoeMlp) -> Op:
     EP group's share, on its TP slice of each expert.
     """
     placement, hidden = state.placement, state.network.hidden_size
-    awake = experts_awake(state, mlp) / placement.ep
+    load = expert_rows(state, mlp)
+    awake = load.distinct / placement.ep
     pairs = state.tokens * mlp.top_k / placement.ep
     linears = expert_linears(mlp, hidden_size=hidden, placement=placement)
-    weight = state.precision.weights[Component.EXPERTS]
+    weight = bytes_per_element(state.precision.weights[Component.EXPERTS])
     compute = state.precision.activations[Component.EXPERTS]
     per_pair = sum(
         linear.inputs * bytes_per_element(compute) + linear.outputs * state.base_bytes
@@ -80,15 +87,25 @@ def _experts(state: Pass, mlp: MoeMlp) -> Op:
         kind=Kind.MOE,
         part=Part.MOE,
         compute=compute,
-        storage=weight,
+        storage=state.precision.weights[Component.EXPERTS],
         flops=sum(ops.gemm_flops(m=pairs, n=x.outputs, k=x.inputs) for x in linears),
-        bytes=awake * sum(x.parameters for x in linears) * bytes_per_element(weight)
-        + pairs * per_pair,
+        bytes=awake * sum(x.parameters for x in linears) * weight + pairs * per_pair,
         rows=pairs / awake,
-        groups=awake,
-        width=linears[0].outputs,
-        reduction=hidden,
-        ranks=placement.ep,
+        shape=MoeShape(
+            tokens=state.tokens,
+            top_k=mlp.top_k,
+            experts=mlp.num_experts,
+            ranks=placement.ep,
+            hidden=hidden,
+            width=linears[-1].inputs,
+            matrices=3 if mlp.gated else 2,
+            weight=weight,
+            distinct=awake,
+            awake=load.distinct,
+            rows=pairs,
+            hottest=load.hottest,
+            padded=load.padded / placement.ep,
+        ),
     )
 
 

@@ -9,6 +9,7 @@ H_kv KV heads, G = A / H_kv; d head size; L tokens attended to; b bytes per elem
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Array",
+    "ExpertRows",
     "VerifyAttention",
     "all_gather_bytes",
     "all_reduce_bytes",
@@ -26,6 +28,7 @@ __all__ = [
     "attention_intensity",
     "causal_pairs",
     "distinct_experts",
+    "expert_rows",
     "gemm_bytes",
     "gemm_flops",
     "gemm_knee_rows",
@@ -38,6 +41,19 @@ __all__ = [
 ]
 
 Array: TypeAlias = float | NDArray[np.float64]
+
+
+#: Rows that an expert's kernel tile is padded to.
+ROW_TILE = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpertRows:
+    """How rows fall on experts: how many are awake, the busiest one's rows, and padded rows."""
+
+    distinct: Array
+    hottest: Array
+    padded: Array
 
 
 class VerifyAttention(StrEnum):
@@ -182,6 +198,27 @@ def independent_tokens(*, batch: Array, rows: Array, correlation: Array) -> Arra
     16.0
     """
     return batch * (1 + (rows - 1) * (1 - correlation))
+
+
+def expert_rows(*, experts: int, top_k: int, tokens: Array, skew: float = 0.0) -> ExpertRows:
+    """Return how the T k rows of T independent tokens fall on the experts, expected over tokens.
+
+    With pi_e the chance that a token picks expert e: distinct = sum 1 - (1 - pi_e)^T, hottest =
+    max(T max pi_e, 1), and padded to tiles of 16 = sum max(16 (1 - (1 - pi_e)^T), T pi_e + 7.5 [T
+    pi_e > 16]).
+
+    >>> float(expert_rows(experts=8, top_k=2, tokens=1.0).padded)
+    32.0
+    """
+    t = np.asarray(tokens, dtype=float)[..., None]
+    chance = inclusion_probabilities(experts=experts, top_k=top_k, skew=skew)
+    awake, mean = 1 - (1 - chance) ** t, t * chance
+    tiles = np.maximum(ROW_TILE * awake, mean + (ROW_TILE - 1) / 2 * (mean > ROW_TILE))
+    return ExpertRows(
+        distinct=np.asarray(awake.sum(axis=-1)),
+        hottest=np.maximum(mean.max(axis=-1), 1.0),
+        padded=np.asarray(tiles.sum(axis=-1)),
+    )
 
 
 def distinct_experts(*, experts: int, top_k: int, tokens: Array, skew: float = 0.0) -> Array:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from roofline.advise import Confidence
 from roofline.kernels import Kind
 from roofline.ops import VerifyAttention
 from roofline.recommend import Point, Recommendation
+from roofline.shapes import MoeShape
 from roofline.timing import OVER_LINK, OpTime
 from roofline.units import format_bytes
 
@@ -25,9 +28,9 @@ def value_at(array: object, at: tuple[int, ...]) -> float:
 
 def bound(time: OpTime, at: tuple[int, ...]) -> str:
     """Return what one kernel waits for: ``memory``, ``compute``, ``link`` or ``latency``."""
-    fixed, memory = value_at(time.fixed, at), value_at(time.memory, at)
-    compute = value_at(time.compute, at)
-    if fixed >= max(memory, compute):
+    parts = time.time
+    memory, compute = value_at(parts.memory, at), value_at(parts.compute, at)
+    if value_at(parts.latency, at) >= max(memory, compute):
         return "latency"
     if compute > memory:
         return "compute"
@@ -157,10 +160,9 @@ def _waking(answer: Recommendation, point: Point, draft_length: int) -> str:
     experts = _experts(answer)
     if experts is None:
         return ""
-    ranks = experts.op.ranks
+    shape = cast("MoeShape", experts.op.shape)
     plain, verify = (
-        ranks * value_at(experts.op.groups, grid_position(answer, point, length))
-        for length in (0, draft_length)
+        value_at(shape.awake, grid_position(answer, point, length)) for length in (0, draft_length)
     )
     return (
         f" A plain pass wakes {plain:.1f} experts in each layer, the verify pass {verify:.1f}, "

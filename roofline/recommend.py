@@ -11,9 +11,10 @@ from roofline.advise import Confidence, Decision, confidence, decide
 from roofline.errors import DoesNotFitError
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
+from roofline.priors import priors
 from roofline.step import StepTimes, step_times
-from roofline.timing import Machine, priors
-from roofline.uncertainty import perturbed
+from roofline.timing import Machine
+from roofline.uncertainty import drawn_steps
 from roofline.workload import Grid
 
 __all__ = ["Point", "Recommendation", "recommend"]
@@ -88,12 +89,9 @@ def recommend(request: Request) -> Recommendation:
     ]
     if not fits[..., 0].any():
         raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}")
-    machine, overhead = Machine(setup.gpu), setup.engine.overhead
-    times = step_times(setup.target, setup.drafter, grid, machine, overhead)
-    shaken, scale = perturbed(machine, priors().spread)
-    drawn = step_times(
-        setup.target, setup.drafter, grid, shaken, overhead, overhead_scale=scale
-    ).total
+    machine = Machine(setup.gpu, setup.engine.id)
+    times = step_times(setup.target, setup.drafter, grid, machine, setup.engine.overhead)
+    drawn = drawn_steps(times, grid, priors().spread)
     yields = setup.acceptance.tokens_per_step(setup.draft_lengths, extrapolate=request.extrapolate)
     decision = decide(times, drawn, yields, fits)
     points = tuple(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from roofline.errors import InputError, did_you_mean
+
+#: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
+OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
 
 __all__ = ["bundled_names", "data_file", "find", "shelf"]
 
@@ -32,7 +36,8 @@ def data_file(name: str) -> Traversable:
 def bundled_names(name: str) -> list[str]:
     """Return the ids on a shelf, sorted (file names only; nothing is opened)."""
     entries = (entry.name for entry in shelf(name).iterdir())
-    return sorted(entry.removesuffix(".yaml") for entry in entries if entry.endswith(".yaml"))
+    names = (entry.removesuffix(".yaml") for entry in entries if entry.endswith(".yaml"))
+    return sorted(name for name in names if not OVERLAY.search(name))
 
 
 def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:

@@ -60,7 +60,9 @@ Power = Annotated[float, Field(gt=0), _quantity("W")]
 class Schema(BaseModel):
     """A part of a YAML file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True
+    )
 
 
 class Document(Schema):

@@ -52,9 +52,7 @@ class StepTimes:
         return self.verify + self.draft + self.overhead
 
 
-def overhead_seconds(
-    overhead: Overhead, *, draft_length: Times, has_draft_passes: bool, scale: Times | float = 1.0
-) -> Times:
+def overhead_seconds(overhead: Overhead, *, draft_length: Times, has_draft_passes: bool) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
     per_step, plus per_spec_round and D per_draft_pass as soon as D > 0.
@@ -67,7 +65,7 @@ def overhead_seconds(
     """
     passes = draft_length * overhead.per_draft_pass if has_draft_passes else 0.0
     round_time = np.where(draft_length > 0, overhead.per_spec_round + passes, 0.0)
-    return (overhead.per_step + round_time) * scale
+    return overhead.per_step + round_time
 
 
 def step_times(
@@ -76,8 +74,6 @@ def step_times(
     grid: Grid,
     machine: Machine,
     overhead: Overhead,
-    *,
-    overhead_scale: Times | float = 1.0,
 ) -> StepTimes:
     """Return the time of one step over the whole grid.
 
@@ -103,7 +99,6 @@ def step_times(
         overhead,
         draft_length=drafts,
         has_draft_passes=drafter.network is not None,
-        scale=overhead_scale,
     )
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)

@@ -1,53 +1,35 @@
-"""The kernel law: from FLOPs and bytes to seconds, with the constants and where they come from."""
+"""From kernels to seconds: each kernel priced by its law on its machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from pydantic import Field
 
-from roofline import resources
 from roofline.hardware import HardwareProfile
 from roofline.kernels import Kind, Op
+from roofline.lawbook import OVER_LINK, Chosen, LawBook
+from roofline.laws.attention import AttentionLaw, attention_time
+from roofline.laws.base import Device, KernelTime, SimpleLaw, simple_time
+from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
+from roofline.laws.gemm import GemmLaw, gemm_time
+from roofline.laws.moe import MoeLaw, moe_time
 from roofline.ops import Array
 from roofline.quantization import rate_name
-from roofline.schema import Document, Duration, Schema
+from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
 
-__all__ = ["KernelLaw", "Machine", "OpTime", "Spread", "kernel_time", "time_op"]
-
-
-OVER_LINK = (Kind.ALL_REDUCE, Kind.ALL_TO_ALL)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KernelLaw:
-    """Five numbers with a physical meaning, for one kind of kernel at one rate.
-
-    Each may be an array (draws along a leading axis) wherever a float may stand.
-    """
-
-    floor: Array  # launch and tail [s]
-    serial: Array  # latency per 64 of the reduction dimension [s]
-    mem_eff: Array  # share of the datasheet bandwidth reached
-    compute_eff: Array  # share of the datasheet peak reached
-    overlap: Array  # exponent p: 1 no overlap, infinity the textbook roofline
-    source: str = "assumed"
+__all__ = ["OVER_LINK", "Machine", "OpTime", "by_part", "time_op", "time_ops"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpTime:
-    """How long one launch of a kernel takes and what it waits for [s]."""
+    """How long one launch of a kernel takes [s], and by which law."""
 
     op: Op
-    fixed: Array
-    memory: Array
-    compute: Array
-    each: Array
-    source: str
+    time: KernelTime
+    each: Array  # after the engine's floor scale
+    chosen: Chosen
 
     @property
     def total(self) -> Array:
@@ -55,120 +37,77 @@ class OpTime:
         return self.op.count * self.each
 
 
-def kernel_time(
-    *,
-    flops: Array,
-    bytes: Array,
-    reduction: Array,
-    peak: float,
-    bandwidth: float,
-    law: KernelLaw,
-) -> tuple[Array, Array, Array, Array]:
-    """Return (fixed, memory, compute, total) seconds of one launch.
-
-    t = floor + serial K / 64 + (t_mem^p + t_comp^p)^(1/p), with t_mem = bytes / (bandwidth mem_eff)
-    and t_comp = FLOP / (peak compute_eff). ``peak`` [FLOP/s] and ``bandwidth`` [B/s] are datasheet
-    figures. Arguments broadcast. Time never falls when FLOPs or bytes grow.
-
-    >>> law = KernelLaw(floor=2e-6, serial=0.0, mem_eff=0.5, compute_eff=0.5, overlap=1.0)
-    >>> fixed, memory, compute, total = kernel_time(flops=1e9, bytes=1e6, reduction=0, peak=1e15,
-    ...                                             bandwidth=1e12, law=law)
-    >>> round(1e6 * float(total), 3)  # 2 + 2 + 2 microseconds
-    6.0
-    """
-    memory = np.asarray(bytes) / (bandwidth * law.mem_eff)
-    compute = np.asarray(flops) / (peak * law.compute_eff)
-    fixed = law.floor + law.serial * np.asarray(reduction) / 64
-    longer, shorter = np.maximum(memory, compute), np.minimum(memory, compute)
-    share = np.divide(shorter, longer, out=np.zeros_like(longer + shorter), where=longer > 0)
-    body = longer * (1 + share**law.overlap) ** (1 / np.asarray(law.overlap))
-    return fixed, memory, compute, fixed + body
-
-
-class LawPrior(Schema):
-    """A law as the priors file writes it."""
-
-    floor: Duration
-    serial: Duration
-    mem_eff: float = Field(ge=0.3, le=1.05)
-    compute_eff: float = Field(gt=0, le=1.05)
-    overlap: float = Field(ge=1, le=8)
-
-    def law(self) -> KernelLaw:
-        """Return the law with these constants, labelled assumed."""
-        return KernelLaw(**self.model_dump())
-
-
-class GenerationPrior(Schema):
-    """What one generation of accelerators changes in the generic laws."""
-
-    mem_eff: float = Field(ge=0.3, le=1.05)
-    compute_eff: dict[str, float]
-
-
-class Spread(Schema):
-    """One standard deviation of the logarithm of each kind of constant."""
-
-    floor: float
-    serial: float
-    mem_eff: float
-    compute_eff: float
-    overhead: float
-
-
-class Priors(Document):
-    """Constants for what nobody has measured."""
-
-    spread: Spread
-    generic: dict[Literal["gemm", "moe", "attention", "mla", "elementwise"], LawPrior]
-    generations: dict[str, GenerationPrior]
-    links: dict[Literal["direct", "pcie"], LawPrior]
-
-
-@cache
-def priors() -> Priors:
-    """Return the shipped priors."""
-    return Priors.load(resources.data_file("priors.yaml"))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Machine:
-    """An accelerator together with a law for every kind of kernel."""
+    """An accelerator as one engine runs it.
+
+    ``floor_scale`` is the part of a kernel's launch floor that the engine's graphs leave visible;
+    ``staircase`` off prices every kernel without tile steps (monotone in its rows).
+    """
 
     gpu: HardwareProfile
-    vary: Callable[[str, KernelLaw], KernelLaw] | None = None
+    engine: str = "vllm"
+    floor_scale: float = 1.0
+    staircase: bool = True
+    book: LawBook = field(init=False)
 
-    def law(self, kind: Kind, rate: str) -> KernelLaw:
-        """Return the law for ``kind`` at the datasheet rate called ``rate``."""
-        prior = priors()
-        if kind in OVER_LINK:
-            link = "pcie" if self.gpu.interconnect.kind.startswith("PCIe") else "direct"
-            law = prior.links[link].law()  # type: ignore[index]
-        else:
-            law = prior.generic[kind.value].law()  # type: ignore[index]
-            generation = prior.generations.get(self.gpu.generation)
-            if generation is not None and kind in (Kind.GEMM, Kind.MOE):
-                default = generation.compute_eff["default"]
-                compute_eff = generation.compute_eff.get(rate, default)
-                law = replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
-        return self.vary(f"{kind.value}/{rate}", law) if self.vary else law
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "book", LawBook(self.gpu, self.engine))
+
+    def device(self, rate: str) -> Device:
+        """Return the datasheet figures that the laws need, at one compute rate."""
+        gpu = self.gpu
+        return Device(
+            bandwidth=gpu.bandwidth,
+            peak=gpu.peak(rate),
+            units=gpu.compute.units.value if gpu.compute.units else 0,
+            l2=gpu.compute.l2.value if gpu.compute.l2 else 0.0,
+            link=gpu.interconnect.per_direction.value,
+        )
 
 
 def time_op(op: Op, machine: Machine) -> OpTime:
     """Return how long ``op`` takes on ``machine``."""
-    rate = rate_name(op.compute)
-    law = machine.law(op.kind, rate)
-    gpu = machine.gpu
-    over_link = op.kind in OVER_LINK
-    fixed, memory, compute, each = kernel_time(
-        flops=op.flops,
-        bytes=op.bytes,
-        reduction=op.reduction,
-        peak=gpu.peak(rate),
-        bandwidth=gpu.interconnect.per_direction.value if over_link else gpu.bandwidth,
-        law=law,
-    )
-    return OpTime(op=op, fixed=fixed, memory=memory, compute=compute, each=each, source=law.source)
+    chosen = machine.book.choose(op)
+    time = _by_law(op, chosen.law, machine)
+    each = time.total + (machine.floor_scale - 1) * time.floor
+    return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
+
+
+def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
+    """Price a kernel by whichever law was chosen for it."""
+    device = machine.device(rate_name(op.compute))
+    match law, op.shape:
+        case GemmLaw(), GemmShape() as shape:
+            return gemm_time(shape, device, law, staircase=machine.staircase)
+        case AttentionLaw(), AttentionShape() as shape:
+            return _attention(shape, law, machine, device)
+        case MoeLaw(), MoeShape() as shape:
+            return moe_time(shape, device, law, staircase=machine.staircase)
+        case CollectiveLaw(), CollectiveShape() as shape:
+            if op.kind is Kind.ALL_REDUCE:
+                return collective_time(shape, device, law)
+            return exchange_time(sent=op.bytes, ranks=shape.ranks, device=device, law=law)
+        case SimpleLaw(), shape:
+            return simple_time(
+                flops=op.flops,
+                bytes=op.bytes,
+                reduction=shape.k if isinstance(shape, GemmShape) else 0,
+                peak=device.peak,
+                bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
+                law=law,
+            )
+    raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")
+
+
+def _attention(
+    shape: AttentionShape, law: AttentionLaw, machine: Machine, device: Device
+) -> KernelTime:
+    if not machine.staircase:
+        law = replace(law, row_costs=(1.0,))
+    if law.fp8_math and "fp8" in machine.gpu.rates and shape.kv < 1.5:
+        device = machine.device("fp8")
+    return attention_time(shape, device, law)
 
 
 def time_ops(kernels: list[Op], machine: Machine) -> list[OpTime]:

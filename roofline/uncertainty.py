@@ -1,37 +1,42 @@
 """How far the step times may be off, drawn jointly for all draft lengths.
 
-Each draw moves a constant of the laws (or the engine's overhead) for the whole grid at once, so an
-error that D = 0 and D = 3 share cancels in their ratio, as it does in reality.
+A draw moves every launch of a kernel by one factor for the whole grid, so what D = 0 and D = 3
+share cancels in their ratio, as it does in reality. A second factor grows with the rows beyond one
+per sequence: it stands for what the law may get wrong about more rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.timing import KernelLaw, Machine, Spread
+from roofline.priors import Spread
+from roofline.step import StepTimes
+from roofline.timing import OpTime
+from roofline.workload import Grid
 
-__all__ = ["DRAWS", "perturbed"]
+__all__ = ["DRAWS", "drawn_steps"]
 
 DRAWS = 64
-_CONSTANTS = ("floor", "serial", "mem_eff", "compute_eff")
+NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
+Draws = NDArray[np.float64]
 
 
 @cache
-def _normal_draws(stream: int) -> NDArray[np.float64]:
+def _normal_draws(stream: int) -> Draws:
     """Return DRAWS standard normal numbers, the same ones every time.
 
     Stream j takes the fractional parts of the multiples of sqrt(p_j), p_j the j-th prime: an
     evenly spread (Kronecker) sequence, so few draws are enough and no random seed is involved.
     """
-    root = np.sqrt(_prime(stream))
-    uniform = (0.5 + root * np.arange(1, DRAWS + 1)) % 1
+    uniform = (0.5 + np.sqrt(_prime(stream)) * np.arange(1, DRAWS + 1)) % 1
     inverse = NormalDist().inv_cdf
-    return np.array([inverse(min(max(u, 1e-6), 1 - 1e-6)) for u in uniform])
+    drawn = [inverse(min(max(u, 1e-6), 1 - 1e-6)) for u in uniform]
+    return np.array(drawn).reshape(-1, 1, 1, 1)
 
 
 @cache
@@ -44,24 +49,51 @@ def _prime(index: int) -> int:
     return candidate
 
 
-def perturbed(machine: Machine, spread: Spread) -> tuple[Machine, NDArray[np.float64]]:
-    """Return a machine whose constants are DRAWS deep, and as many overhead factors.
+class _Streams:
+    """One stream of draws for each name, in the order names first appear."""
 
-    The draws run along a new leading axis: every time computed with this machine has shape
-    (DRAWS, batches, contexts, draft lengths).
-    """
-    streams: dict[str, int] = {}
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
 
-    def factor(name: str, sigma: float) -> NDArray[np.float64]:
-        stream = streams.setdefault(name, len(streams))
-        return np.exp(sigma * _normal_draws(stream)).reshape(-1, 1, 1, 1)
+    def draws(self, name: str) -> Draws:
+        return _normal_draws(self._known.setdefault(name, len(self._known)))
 
-    def vary(key: str, law: KernelLaw) -> KernelLaw:
-        moved = {
-            name: getattr(law, name) * factor(f"{key}/{name}", getattr(spread, name))
-            for name in _CONSTANTS
-        }
-        return replace(law, **moved)
 
-    overhead = factor("overhead", spread.overhead)
-    return replace(machine, vary=vary), overhead
+def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
+    """Return the standard deviations of log t and of log t(4 M) / t(M) of a kernel's law."""
+    evidence = time.chosen.evidence
+    if evidence is None:
+        return spread.prior, spread.rows
+    own = evidence.median_error / NORMAL_MEDIAN
+    transfer = spread.relative if time.chosen.relative else spread.calibrated
+    ratio = evidence.ratio_error
+    rows = spread.rows if ratio is None else ratio / NORMAL_MEDIAN
+    return float(np.hypot(own, transfer)), rows
+
+
+def _factors(
+    times: list[OpTime], rows: Draws, streams: _Streams, spread: Spread
+) -> Iterator[tuple[OpTime, Draws]]:
+    """Yield each kernel with its factors: half its variance shared by its kind, half its own."""
+    growth = np.sqrt(np.log(rows) / np.log(4))
+    for time in times:
+        kind, name = time.op.kind.value, time.op.name
+        level, shape = law_sigma(time, spread)
+        z = (streams.draws(kind) + streams.draws(f"{kind}/{name}")) / np.sqrt(2)
+        yield time, np.exp(level * z + shape * growth * streams.draws(f"{kind}/rows"))
+
+
+def drawn_steps(times: StepTimes, grid: Grid, spread: Spread) -> Draws:
+    """Return step times of shape (DRAWS, batches, contexts, draft lengths) [s]."""
+    streams, drafts = _Streams(), grid.draft_length
+    one_row = np.ones_like(grid.rows)
+    groups = (
+        (times.verify_ops, grid.rows, np.ones_like(drafts)),
+        (times.first_pass_ops, grid.rows, (drafts > 0).astype(float)),
+        (times.further_pass_ops, one_row, np.maximum(drafts - 1, 0)),
+    )
+    total = times.overhead * np.exp(spread.overhead * streams.draws("overhead"))
+    for ops, rows, repeats in groups:
+        for time, factor in _factors(ops, rows, streams, spread):
+            total = total + repeats * np.asarray(time.total) * factor
+    return np.asarray(total)

@@ -131,7 +131,7 @@ def provenance(answer: Recommendation) -> list[dict[str, str]]:
     setup = answer.setup
     gpu, model = setup.gpu, setup.target.model
     bandwidth = gpu.sources[gpu.memory.bandwidth.source]
-    sources = sorted({time.source for time in answer.times.verify_ops})
+    sources = sorted({time.chosen.provenance for time in answer.times.verify_ops})
     entries = [
         ("bandwidth, peaks, memory", "datasheet", f"{gpu.id}.yaml: {bandwidth.confidence}"),
         ("memory size", "datasheet", f"what the {_memory_basis(setup)} says"),
@@ -186,5 +186,6 @@ def _op_row(
         "total_ms": 1e3 * total,
         "bound": bound(time, at),
         "share": total / step,
-        "source": time.source,
+        "source": time.chosen.provenance,
+        "law": time.chosen.detail,
     }

@@ -101,7 +101,7 @@ def _setting(answer: Recommendation, point: Point) -> str:
 
 def _footer(answer: Recommendation) -> list[str]:
     lines = [f"Assumed: {text}" for text in answer.setup.notes.assumed]
-    kinds = sorted({time.source for time in answer.times.verify_ops})
+    kinds = sorted({time.chosen.provenance for time in answer.times.verify_ops})
     lines.append(
         f"Constants: kernel laws {', '.join(kinds)}, engine overhead "
         f"{answer.setup.engine.overhead.source} ({answer.setup.engine.name})."

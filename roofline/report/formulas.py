@@ -5,7 +5,7 @@ from __future__ import annotations
 from roofline.footprint import attended_tokens, kv_bytes_per_token, kv_bytes_read
 from roofline.kernels import Pass
 from roofline.layers import local_heads
-from roofline.mlp_ops import experts_awake
+from roofline.mlp_ops import expert_rows
 from roofline.model import Attention, LatentAttention, LayerRun, MoeMlp
 from roofline.ops import attention_intensity, gemm_knee_rows
 from roofline.quantization import Component, bytes_per_element, rate_name
@@ -86,7 +86,7 @@ def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
         context=float(point.context),
     )
     tokens = point.batch * (1 + point.draft_length)
-    awake = float(experts_awake(state, mlp))
+    awake = float(expert_rows(state, mlp).distinct)
     routing = target.placement.routing
     how = (
         "independent uniform routing"

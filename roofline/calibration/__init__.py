@@ -1,0 +1,1 @@
+"""Measured kernels: reading them, and fitting the laws to them. Heavy imports stay in here."""

@@ -1,0 +1,63 @@
+"""What every fit shares: bounded least squares on log error, rounding, and the score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DIGITS", "Score", "least_log_error", "rounded", "score"]
+
+DIGITS = 4
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """Errors of predictions against measurements, as shares of the measurement."""
+
+    rows: int
+    median: float
+    p90: float
+    bias: float
+
+
+def score(predicted: Array, measured: Array) -> Score:
+    """Return the median and 90th percentile of |p / m - 1|, and the median of p / m - 1.
+
+    >>> score(np.array([1.1, 0.9, 1.0]), np.ones(3)).median
+    0.1
+    """
+    if not len(measured):
+        return Score(rows=0, median=np.nan, p90=np.nan, bias=np.nan)
+    error = predicted / measured - 1
+    size = np.abs(error)
+    return Score(
+        rows=len(measured),
+        median=float(np.median(size)),
+        p90=float(np.quantile(size, 0.9)),
+        bias=float(np.median(error)),
+    )
+
+
+def rounded(value: float, digits: int = DIGITS) -> float:
+    """Return ``value`` to four significant digits, as files keep it; dust becomes 0.
+
+    >>> rounded(1.234567e-6), rounded(3e-15)
+    (1.235e-06, 0.0)
+    """
+    return float(f"{value:.{digits}g}") if abs(value) > 1e-13 else 0.0
+
+
+def least_log_error(
+    residual: Callable[[Array], Array], start: Array, low: Array, high: Array, **options: Any
+) -> tuple[Array, float]:
+    """Return the bounded minimiser of a soft-L1 loss and its cost; deterministic."""
+    from scipy.optimize import least_squares
+
+    settings: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.1, "max_nfev": 80} | options
+    found = least_squares(residual, np.clip(start, low, high), bounds=(low, high), **settings)
+    return np.asarray(found.x), float(found.cost)

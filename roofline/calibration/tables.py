@@ -1,0 +1,206 @@
+"""Public kernel tables: the parquet files of the ``aiconfigurator-core`` wheel, read as data.
+
+None of the wheel's code is imported; its files are found through the installed distribution's list
+of files, or in a folder that the user names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.errors import InputError
+
+__all__ = ["FOLDERS", "WHEEL", "Columns", "Table", "clean", "find_tables", "held_out", "read"]
+
+WHEEL, WHEEL_VERSION = "aiconfigurator-core", "0.12.0"
+#: The wheel's folder of each accelerator that has tables.
+FOLDERS = {
+    "a100-sxm-80gb": "a100_sxm",
+    "h100-sxm": "h100_sxm",
+    "h200-sxm": "h200_sxm",
+    "b200-hgx": "b200_sxm",
+    "b300-hgx": "b300_sxm",
+    "gb200": "gb200",
+    "gb300": "gb300",
+    "l40s": "l40s",
+    "rtx-pro-6000-blackwell-server": "rtx_pro_6000_server",
+}
+Columns = dict[str, NDArray[np.generic]]
+UNIT_SHIFT = 50.0  # a row this far off its neighbours was written in another unit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """One parquet file of measured kernels."""
+
+    gpu: str
+    family: str  # the folder: gemm, attention, mla, moe, comm, linear_attention
+    name: str  # the file's stem
+    engine: str
+    version: str
+    path: Path
+
+    @property
+    def label(self) -> str:
+        """Return the file's place in the wheel, for messages and provenance."""
+        return f"{FOLDERS[self.gpu]}/{self.family}/{self.engine}/{self.version}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cleaned:
+    """The rows that can be used, and how many were not, by reason."""
+
+    columns: Columns
+    rejected: dict[str, int] = field(default_factory=dict)
+
+
+def data_folder(given: Path | None = None) -> Path:
+    """Return the wheel's ``systems/data`` folder, installed or unpacked at ``given``."""
+    if given is not None:
+        found = next(given.rglob("systems/data"), None)
+        if found is None:
+            raise InputError(f"--tables {given}: holds no systems/data folder of {WHEEL}")
+        return found
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        listed = files(WHEEL) or []
+    except PackageNotFoundError:
+        raise InputError(
+            f"the kernel tables are not installed: pip install 'roofline[tables]' "
+            f"({WHEEL} {WHEEL_VERSION}, Apache-2.0), or give --tables FOLDER"
+        ) from None
+    marker = next((f for f in listed if "/systems/data/" in f"/{f}"), None)
+    if marker is None:
+        raise InputError(f"{WHEEL} is installed but holds no systems/data folder")
+    located = Path(str(marker.locate()))
+    return next(parent for parent in located.parents if parent.name == "data")
+
+
+def find_tables(root: Path, *, gpus: Sequence[str], engines: Sequence[str]) -> list[Table]:
+    """Return the tables of these accelerators and engines, newest version last."""
+    found = []
+    for gpu in gpus:
+        for path in sorted((root / FOLDERS[gpu]).glob("*/*/*/*.parquet")):
+            family, engine, version = path.parts[-4:-1]
+            if engine in engines or engine == "nccl":
+                found.append(
+                    Table(
+                        gpu=gpu,
+                        family=family,
+                        name=path.stem,
+                        engine=engine,
+                        version=version,
+                        path=path,
+                    )
+                )
+    return sorted(found, key=lambda t: (t.gpu, t.family, t.name, t.engine, _order(t.version)))
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def read(table: Table, columns: Sequence[str] | None = None) -> Columns:
+    """Return a table's columns as arrays; a malformed file is named."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError(
+            "reading the tables needs pyarrow: pip install 'roofline[tables]'"
+        ) from None
+    import pyarrow as pa
+
+    try:
+        data = parquet.read_table(table.path, columns=list(columns) if columns else None)
+    except (OSError, pa.ArrowException) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{table.label}: cannot be read as parquet ({first})") from None
+    return {name: data[name].to_numpy() for name in data.column_names}
+
+
+def held_out(key: str) -> bool:
+    """Return whether a shape is never fitted: a fifth of them, chosen by a stable hash.
+
+    >>> held_out("4096x4096"), held_out("2048x2048"), held_out("8192x8192")
+    (False, True, True)
+    """
+    return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % 5 == 0
+
+
+def shape_keys(*columns: NDArray[np.generic]) -> NDArray[np.str_]:
+    """Return one key for each row: the columns' integers joined by ``x``."""
+    whole = [np.asarray(column).astype(np.int64).astype(str) for column in columns]
+    keys = whole[0].astype(object)
+    for column in whole[1:]:
+        keys = keys + "x" + column.astype(object)
+    return keys.astype(str)
+
+
+def hold_out_mask(keys: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Return which rows belong to held-out shapes; at least one shape is held out."""
+    names, inverse = np.unique(keys, return_inverse=True)
+    chosen = np.array([held_out(str(name)) for name in names])
+    if len(names) > 1 and not chosen.any():
+        digests = [hashlib.sha256(str(name).encode()).hexdigest() for name in names]
+        chosen[int(np.argmin(digests))] = True
+    return np.asarray(chosen[inverse])
+
+
+def clean(
+    columns: Columns, seconds: NDArray[np.float64], *, size: str, curve: Sequence[str]
+) -> tuple[NDArray[np.intp], Counter[str]]:
+    """Return the positions of usable rows and the count of others by reason.
+
+    Rejected by name: ``nan``, ``non_positive``, ``duplicate`` (the fastest of equal rows stays),
+    ``unit_shifted`` (50 times off the median of its five neighbours along ``size`` on the curve of
+    rows that share all ``curve`` columns).
+    """
+    why: Counter[str] = Counter()
+    index = np.arange(len(seconds))
+    finite = np.isfinite(seconds)
+    why["nan"] = int((~finite).sum())
+    index = index[finite]
+    positive = seconds[index] > 0
+    why["non_positive"] = int((~positive).sum())
+    index = index[positive]
+    codes = np.stack([_codes(columns[name][index]) for name in (*curve, size)], axis=1)
+    order = np.lexsort((seconds[index], *codes.T[::-1]))
+    index, codes = index[order], codes[order]
+    first = np.ones(len(index), dtype=bool)
+    first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
+    why["duplicate"] = int((~first).sum())
+    index, codes = index[first], codes[first]
+    shifted = _unit_shifted(seconds[index], codes[:, :-1])
+    why["unit_shifted"] = int(shifted.sum())
+    return index[~shifted], +why
+
+
+def _codes(values: NDArray[np.generic]) -> NDArray[np.intp]:
+    return np.asarray(np.unique(values, return_inverse=True)[1]).reshape(-1)
+
+
+def _unit_shifted(seconds: NDArray[np.float64], curves: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return rows far off the median of the five nearest rows of their curve."""
+    curve = np.zeros(len(seconds), dtype=np.intp)
+    if len(seconds) > 1 and curves.shape[1]:
+        curve[1:] = np.cumsum((curves[1:] != curves[:-1]).any(axis=1))
+    logs = np.log(seconds)
+    shifted = np.zeros(len(seconds), dtype=bool)
+    starts = [int(i) for i in np.flatnonzero(np.diff(curve, prepend=-1))]
+    for start, stop in zip(starts, [*starts[1:], len(seconds)], strict=True):
+        part = logs[start:stop]
+        if len(part) < 3:
+            continue
+        window = np.clip(np.arange(len(part))[:, None] + np.arange(-2, 3), 0, len(part) - 1)
+        middle = np.median(part[window], axis=1)
+        shifted[start:stop] = np.abs(part - middle) > np.log(UNIT_SHIFT)
+    return shifted

@@ -1,0 +1,176 @@
+"""Which law prices a kernel: calibrated on this part, on a relative, or a stated prior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import TypeVar
+
+from roofline.calibrated import (
+    AttentionBlock,
+    Block,
+    CollectiveBlock,
+    Evidence,
+    GemmBlock,
+    LatentBlock,
+    MoeBlock,
+)
+from roofline.hardware import HardwareProfile, load_hardware, load_overlay
+from roofline.kernels import Kind, Op
+from roofline.laws.base import SimpleLaw
+from roofline.priors import priors
+from roofline.quantization import DType, bytes_per_element, rate_name
+
+__all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
+
+#: Kinds of kernels whose bytes cross the links instead of the memory bus.
+OVER_LINK = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL)
+#: The order in which another engine's tables stand in.
+ENGINES = ("vllm", "trtllm", "sglang")
+#: Formats whose kernels are alike, nearest first, for a format without a table.
+NEAREST = {
+    "fp16": ("bf16",),
+    "fp8-block": ("fp8",),
+    "fp8": ("fp8-block",),
+    "fp8-wo": ("int8-wo",),
+    "fp8-block-wo": ("int8-wo",),
+    "nvfp4-wo": ("mxfp4-wo", "int4-wo"),
+    "mxfp4-wo": ("int4-wo", "int8-wo"),
+    "int4-g128-wo": ("int4-wo", "mxfp4-wo", "int8-wo"),
+    "mxfp4": ("nvfp4",),
+}
+Law = TypeVar("Law", bound=Block)
+
+
+@cache
+def _overlay(gpu: str, engine: str) -> tuple[Block, ...]:
+    overlay = load_overlay(gpu, engine)
+    return overlay.calibration if overlay else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """A law and how far to trust it."""
+
+    law: object
+    provenance: str  # calibrated | assumed
+    detail: str
+    evidence: Evidence | None = None
+    relative: bool = False
+
+
+def weight_key(storage: DType, compute: DType) -> str:
+    """Return the name of a product's format: the weights', ``-wo`` where they are only stored.
+
+    >>> weight_key(DType.INT4_G128, DType.BF16), weight_key(DType.FP8, DType.FP8)
+    ('int4-g128-wo', 'fp8')
+    """
+    narrow = bytes_per_element(storage) < bytes_per_element(compute) - 0.1
+    return f"{storage}-wo" if narrow else str(storage)
+
+
+@dataclass(frozen=True)
+class LawBook:
+    """The laws of one accelerator as one engine runs it."""
+
+    gpu: HardwareProfile
+    engine: str
+
+    @cached_property
+    def relative(self) -> HardwareProfile | None:
+        """The calibrated part of the same architecture (else vendor) whose laws stand in."""
+        generation = priors().generations.get(self.gpu.generation)
+        name = generation.relative if generation else None
+        usable = name is not None and name != self.gpu.id and self.gpu.compute.units is not None
+        return load_hardware(name) if usable and name else None
+
+    def choose(self, op: Op) -> Chosen:
+        """Return the law for a kernel: this part's, then a relative's, then the prior."""
+        finder = _FINDERS.get(op.kind)
+        parts = (self.gpu, self.relative) if finder is not None else ()
+        for part in parts:
+            for blocks in self._by_engine(part):
+                block = finder(op, blocks) if finder is not None else None
+                if block is not None and part is not None:
+                    return self._chosen(block, part)
+        return Chosen(law=self.prior(op), provenance="assumed", detail="stated prior")
+
+    def _by_engine(self, part: HardwareProfile | None) -> Iterator[Sequence[Block]]:
+        """Yield a part's blocks: its own measurements, this engine's, then other engines'."""
+        if part is None:
+            return
+        yield part.calibration
+        for engine in dict.fromkeys((self.engine, *ENGINES)):
+            yield _overlay(part.id, engine)
+
+    def _chosen(self, block: Block, part: HardwareProfile) -> Chosen:
+        own = part.id == self.gpu.id
+        return Chosen(
+            law=block.law,
+            provenance="calibrated" if own else "assumed",
+            detail=f"{part.id} {block.engine} {block.version}",
+            evidence=block.evidence,
+            relative=not own,
+        )
+
+    def prior(self, op: Op) -> SimpleLaw:
+        """Return the stated simple law for a kind of kernel on this generation."""
+        stated = priors()
+        if op.kind in OVER_LINK:
+            link = "pcie" if self.gpu.interconnect.kind.startswith("PCIe") else "direct"
+            return stated.links[link].law()  # type: ignore[index]
+        law = stated.generic[op.kind.value].law()  # type: ignore[index]
+        generation = stated.generations.get(self.gpu.generation)
+        if generation is None or op.kind not in (Kind.GEMM, Kind.BATCHED_GEMM, Kind.MOE):
+            return law
+        default = generation.compute_eff["default"]
+        compute_eff = generation.compute_eff.get(rate_name(op.compute), default)
+        return replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
+
+
+def _of_format(blocks: Sequence[Law], wanted: str) -> Law | None:
+    """Return the first block of the format, or of the nearest one that has any."""
+    for name in (wanted, *NEAREST.get(wanted, ())):
+        for block in blocks:
+            if getattr(block, "dtype", None) == name:
+                return block
+    return None
+
+
+def _gemm(op: Op, blocks: Sequence[Block]) -> Block | None:
+    own = [block for block in blocks if isinstance(block, GemmBlock)]
+    return _of_format(own, weight_key(op.storage, op.compute))
+
+
+def _moe(op: Op, blocks: Sequence[Block]) -> Block | None:
+    own = [block for block in blocks if isinstance(block, MoeBlock)]
+    return _of_format(own, weight_key(op.storage, op.compute))
+
+
+def _cache_format(op: Op) -> str:
+    return "fp8" if bytes_per_element(op.storage) < 1.5 else "bf16"
+
+
+def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
+    own = [block for block in blocks if isinstance(block, AttentionBlock)]
+    same = [block for block in own if block.dtype == _cache_format(op)] or own
+    return min(same, key=lambda block: abs(block.head_dim - op.head_dim), default=None)
+
+
+def _latent(op: Op, blocks: Sequence[Block]) -> Block | None:
+    own = [block for block in blocks if isinstance(block, LatentBlock)]
+    return next((b for b in own if b.dtype == _cache_format(op)), own[0] if own else None)
+
+
+def _collective(_op: Op, blocks: Sequence[Block]) -> Block | None:
+    return next((block for block in blocks if isinstance(block, CollectiveBlock)), None)
+
+
+_FINDERS: dict[Kind, Callable[[Op, Sequence[Block]], Block | None]] = {
+    Kind.GEMM: _gemm,
+    Kind.MOE: _moe,
+    Kind.ATTENTION: _attention,
+    Kind.MLA: _latent,
+    **dict.fromkeys(OVER_LINK, _collective),
+}

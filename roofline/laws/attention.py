@@ -1,0 +1,107 @@
+"""The decode-attention law: what one SM does in turn, beside the cache streaming from memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from pydantic import ConfigDict
+
+from roofline.laws.base import STRICT, Device, KernelTime, combine
+from roofline.ops import Array
+from roofline.shapes import AttentionShape
+
+__all__ = ["ROW_BANDS", "AttentionLaw", "attention_time"]
+
+MIN_SPAN = 128.0  # tokens: a split never takes fewer than one tile of keys
+L2_SHARE = 0.6  # of the datasheet L2 that a cache can occupy (seen on H100, H200, B200)
+SHARP = 8.0  # sharpness of the L2 edge and of the change from memory- to compute-bound
+#: Upper ends of the bands of query rows that have a cost factor; the last known one stays.
+ROW_BANDS = (8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionLaw:
+    """Constants of one kernel on one GPU, at one cache format and head size."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    floor: float  # launch, scheduling and tail [s]
+    mem_eff: float = 0.9  # share of the bandwidth reached
+    compute_eff: float = 0.6  # share of the peak; q = 1 tables do not identify it
+    p: float = 2.0  # overlap of loads with the serial work
+    cta_s: float = 2e-6  # fixed work of one thread block [s]
+    token_s: float = 5e-9  # of one thread block for each token of its split [s]
+    max_splits: float = 16.0  # most splits of one sequence
+    split_s: float = 0.0  # combining the splits of a long sequence [s]
+    row_s: float = 0.0  # for each query row of each KV head [s]
+    l2_gain: float = 1.0  # L2 over memory bandwidth
+    window_s: float = 0.0  # extra latency where a window cuts the cache [s]
+    window_pad: float = 0.0  # and extra tokens visited
+    convert_s: float = 0.0  # a separate pass over the cache, for each token and KV head [s]
+    row_tile: int = 64  # query rows of one thread block
+    fp8_math: bool = False  # an fp8 cache is multiplied in fp8
+    row_costs: tuple[float, ...] = (1.0,)  # factor by band of rows
+
+
+def attention_time(
+    shape: AttentionShape, device: Device, law: AttentionLaw, *, warm: bool = False
+) -> KernelTime:
+    """Return the time of one attention kernel (GQA, MHA, absorbed MLA).
+
+    t = floor + split_s (1 - 1 / S) + window_s [windowed] + P (row_s rows + convert_s L)
+        + (body^8 + t_comp^8)^(1/8),   body = c(rows) (t_serial^p + t_mem^p)^(1/p)
+    t_serial = ceil(P n s / SMs) (cta_s + token_s L / s), n = ceil(rows / row_tile) blocks for each
+    of P pairs, cut into s = clip(SMs / (P n), 1, S) splits; t_mem = bytes / (BW mem_eff);
+    t_comp = FLOP / (peak compute_eff). The cache is read once for all rows. ``warm`` says that a
+    small cache is found in L2, as in a benchmark that repeats one call. Without row costs no term
+    falls when pairs, rows or L grow.
+
+    >>> device = Device(bandwidth=3.35e12, peak=989.4e12, units=132, l2=50e6, link=450e9)
+    >>> shape = AttentionShape(pairs=256.0, rows=4.0, length=8192.0, context=8192.0, kv_width=256,
+    ...                        mac_width=256, kv=2.0)
+    >>> time = attention_time(shape, device, AttentionLaw(floor=5e-6, mem_eff=0.9))
+    >>> round(1e6 * float(time.memory), 0)  # 1.07 GB at 90 % of 3.35 TB/s
+    356.0
+    """
+    length = np.asarray(shape.length, dtype=np.float64)
+    windowed = np.asarray(shape.context) > length
+    visited = np.minimum(length + law.window_pad * windowed, shape.context)
+    splittable = np.minimum(law.max_splits, np.maximum(visited / MIN_SPAN, 1.0))
+    blocks = shape.pairs * np.ceil(np.asarray(shape.rows) / law.row_tile)
+    splits = np.clip(device.units / blocks, 1.0, splittable)
+    waves = np.maximum(np.ceil(blocks * splits / device.units - 1e-9), 1.0)
+    serial = waves * (law.cta_s + law.token_s * visited / splits)
+    memory = _stream_seconds(shape, visited, device, law, warm=warm)
+    body = _row_cost(shape.rows, law) * combine(serial + 0 * memory, memory + 0 * serial, law.p)
+    flops = 2 * shape.pairs * np.asarray(shape.rows) * length * shape.mac_width
+    compute = np.asarray(flops / (device.peak * law.compute_eff))
+    extra = law.split_s * (1 - 1 / splittable) + law.window_s * windowed
+    per_pair = law.row_s * np.asarray(shape.rows) + law.convert_s * visited
+    return KernelTime(
+        floor=law.floor,
+        memory=memory,
+        compute=compute,
+        total=law.floor + extra + shape.pairs * per_pair + combine(body, compute, SHARP),
+    )
+
+
+def _row_cost(rows: Array, law: AttentionLaw) -> Array:
+    """Return the factor of the band that ``rows`` falls in, the last known one beyond."""
+    band = np.searchsorted(ROW_BANDS, rows, side="left")
+    return np.asarray(law.row_costs)[np.minimum(band, len(law.row_costs) - 1)]
+
+
+def _stream_seconds(
+    shape: AttentionShape, visited: Array, device: Device, law: AttentionLaw, *, warm: bool
+) -> Array:
+    """Return the time to read the cache once, and Q and O in two bytes [s]."""
+    moved = shape.pairs * (
+        visited * shape.kv_width * shape.kv + 2.0 * np.asarray(shape.rows) * shape.mac_width
+    )
+    cold = np.asarray(moved / (device.bandwidth * law.mem_eff))
+    if not warm:
+        return cold
+    hit = 1 / (1 + (moved / (L2_SHARE * device.l2)) ** SHARP)
+    return np.asarray(cold * (1 - hit * (1 - 1 / law.l2_gain)))

@@ -1,0 +1,100 @@
+"""What every law takes and returns, and the simplest law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from pydantic import ConfigDict
+
+from roofline.ops import Array
+
+__all__ = ["Device", "KernelTime", "SimpleLaw", "combine", "simple_time"]
+
+#: Constants come from data files: unknown names are errors.
+STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Device:
+    """The datasheet figures a law needs. ``units`` are SMs or CUs, 0 where unknown."""
+
+    bandwidth: float  # [B/s]
+    peak: float  # dense, at the rate the kernel computes in [FLOP/s]
+    units: int
+    l2: float  # [B]
+    link: float  # per direction [B/s]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelTime:
+    """One launch [s]. ``memory`` and ``compute`` are what each alone would take.
+
+    ``floor`` is the launch and its tail, the part that an engine's graphs may hide or stretch.
+    """
+
+    floor: Array
+    memory: Array
+    compute: Array
+    total: Array
+
+    @property
+    def latency(self) -> Array:
+        """Return what neither traffic nor arithmetic explains [s]."""
+        return self.total - np.maximum(self.memory, self.compute)
+
+
+def combine(first: Array, second: Array, power: Array) -> Array:
+    """Return (a^p + b^p)^(1/p) without overflow: p = 1 adds, large p takes the longer.
+
+    >>> float(combine(3.0, 4.0, 2.0))
+    5.0
+    """
+    longer, shorter = np.maximum(first, second), np.minimum(first, second)
+    share = np.divide(shorter, longer, out=np.zeros_like(longer), where=longer > 0)
+    return np.asarray(longer * (1 + share**power) ** (1 / np.asarray(power)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimpleLaw:
+    """Five numbers with a physical meaning, for kernels that nobody has tabulated."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    floor: float  # launch and tail [s]
+    mem_eff: float  # share of the datasheet bandwidth reached
+    compute_eff: float = 1.0  # share of the datasheet peak reached
+    serial: float = 0.0  # latency per 64 of the reduction dimension [s]
+    overlap: float = 4.0  # exponent p: 1 no overlap, infinity the textbook roofline
+
+
+def simple_time(
+    *,
+    flops: Array,
+    bytes: Array,
+    reduction: Array,
+    peak: float,
+    bandwidth: float,
+    law: SimpleLaw,
+) -> KernelTime:
+    """Return the time of one launch under the five-number law.
+
+    t = floor + serial K / 64 + (t_mem^p + t_comp^p)^(1/p), with t_mem = bytes / (bandwidth mem_eff)
+    and t_comp = FLOP / (peak compute_eff). ``peak`` [FLOP/s] and ``bandwidth`` [B/s] are datasheet
+    figures. Arguments broadcast. Time never falls when FLOPs or bytes grow.
+
+    >>> law = SimpleLaw(floor=2e-6, mem_eff=0.5, compute_eff=0.5, overlap=1.0)
+    >>> time = simple_time(flops=1e9, bytes=1e6, reduction=0, peak=1e15, bandwidth=1e12, law=law)
+    >>> round(1e6 * float(time.total), 3)  # 2 + 2 + 2 microseconds
+    6.0
+    """
+    memory = np.asarray(bytes) / (bandwidth * law.mem_eff)
+    compute = np.asarray(flops) / (peak * law.compute_eff)
+    fixed = law.floor + law.serial * np.asarray(reduction) / 64
+    return KernelTime(
+        floor=law.floor,
+        memory=memory,
+        compute=compute,
+        total=fixed + combine(memory + 0 * compute, compute + 0 * memory, law.overlap),
+    )

@@ -1,0 +1,153 @@
+"""The GEMM law: tiles, waves, and the weights streaming beside them.
+
+A kernel cuts the M x N output into tiles of tm x tn, gives each tile (or each of the S slices of
+its reduction) to one SM, and streams the weights meanwhile. Of the tiles its library offers, it
+takes the one that ends first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict
+
+from roofline.laws.base import STRICT, Device, KernelTime, combine
+from roofline.ops import Array
+from roofline.shapes import GemmShape
+
+__all__ = ["ROW_EDGES", "TILES", "GemmLaw", "TileSet", "gemm_time"]
+
+#: Upper ends of the bands of M that the staircase has a factor for; it is 1 above the last.
+ROW_EDGES = (16, 32, 64, 128, 256, 512)
+K_STEP = 64  # reduction elements of one step of a tile's loop
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+_WIDTHS = tuple(range(16, 257, 16))
+
+TileSet = Literal["split", "wide", "any", "fine", "pair", "static"]
+#: The tiles (rows, columns) that a family of libraries offers. Only "split" may slice K (cuBLAS).
+TILES: dict[TileSet, tuple[tuple[int, int], ...]] = {
+    "split": ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 256)),
+    "wide": ((128, 64), (128, 128), (128, 256), (256, 64), (256, 128), (256, 256)),
+    "any": tuple((128, width) for width in _WIDTHS),
+    "fine": tuple((height, width) for height in (64, 128) for width in _WIDTHS),
+    "pair": ((128, 256),),
+    "static": tuple((height, width) for height in (64, 128, 256) for width in (64, 128, 256)),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmLaw:
+    """Constants of one GEMM library on one GPU at one dtype."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    tiles: TileSet = "split"
+    floor: float = 3e-6  # launch and tail [s]
+    act: float = 0.3  # a pass over the activations (quantisation), in units of 2 M K / BW
+    latency: float = 8e-8  # one K step of a tile that waits for its loads [s]
+    compute_eff: float = 0.8  # share of the peak that the tensor cores reach inside a tile
+    edge: float = 4e-7  # prologue and epilogue of a 128 x 128 tile [s]
+    split: float = 3e-6  # fixed cost of a split reduction [s]
+    traffic: float = 1.0  # its traffic, in units of 4 M N per slice
+    mem_eff: float = 0.85  # share of the bandwidth that the weight stream reaches
+    r: float = 2.0  # overlap of loop and stream: 1 none, large the longer of the two
+    q: float = 0.5  # how hard waves round up: 1 leaves SMs idle in the last one
+    pad: float = 0.1  # extra cost of a tile's empty rows
+    l2_fit: float = 0.0  # weights below this stay in L2 between repeats of a benchmark; 0 none [B]
+    l2_gain: float = 1.0  # and how much faster they are read
+    c: tuple[float, ...] = (1.0,) * len(ROW_EDGES)  # staircase of the loop, by band of M
+
+
+@cache
+def _choices(tiles: TileSet) -> tuple[NDArray[np.float64], ...]:
+    """Return tm, tn, S of every choice, and the rows each is given to, on a leading axis."""
+    slices = _SPLITS if tiles == "split" else (1,)
+    heights = sorted({tm for tm, _ in TILES[tiles]})
+    rows = []
+    for (tm, tn), s in product(TILES[tiles], slices):
+        above = heights.index(tm)
+        low = heights[above - 1] if tiles == "static" and above else 0
+        high = np.inf if tiles != "static" or tm == heights[-1] else tm
+        rows.append((tm, tn, s, low, high))
+    columns = np.array(rows, dtype=np.float64).T
+    return tuple(columns)
+
+
+def loop_seconds(shape: GemmShape, device: Device, law: GemmLaw, *, staircase: bool) -> Array:
+    """Return the time of the tiles' K loops if memory never stalled them [s].
+
+    min over (tm, tn, S) of  waves (K / (64 S) step + edge tm tn / 128^2) + [S > 1] (split + ...),
+    step = hypot(latency, 2 tm tn 64 / (peak / SMs compute_eff)) (1 + pad empty rows / tile rows),
+    waves = q ceil(x) + (1 - q) max(1, x), x = ceil(M / tm) ceil(N / tn) S / SMs.
+    """
+    m = np.asarray(shape.m, dtype=np.float64)
+    deep = (-1,) + (1,) * m.ndim
+    tm, tn, s, low, high = (column.reshape(deep) for column in _choices(law.tiles))
+    count = np.ceil if staircase else _at_least_one
+    q, pad = (law.q, law.pad) if staircase else (0.0, 0.0)
+    tile_rows = count(m / tm)
+    matrix = 2 * tm * tn * K_STEP / (device.peak / device.units * law.compute_eff)
+    empty = np.maximum(1 - m / (tile_rows * tm), 0.0)
+    step = np.hypot(law.latency, matrix) * (1 + pad * empty)
+    x = tile_rows * count(shape.n / tn) * s / device.units
+    rounded = np.maximum(x, 1.0)
+    waves = rounded if q == 0 else q * np.ceil(x) + (1 - q) * rounded
+    loop = waves * (count(shape.k / K_STEP / s) * step + law.edge * tm * tn / 128**2)
+    reduction = law.split + law.traffic * s * 4 * m * shape.n / device.bandwidth
+    loop = loop + np.where(s > 1, reduction, 0.0)
+    if law.tiles == "static":
+        loop = np.where((m > low) & (m <= high), loop, np.inf)
+    return np.asarray(loop.min(axis=0))
+
+
+def _at_least_one(x: Array) -> Array:
+    return np.maximum(x, 1.0)
+
+
+def stream_seconds(shape: GemmShape, device: Device, law: GemmLaw, *, warm: bool) -> Array:
+    """Return the time of the weight stream, inputs and outputs included [s].
+
+    (N K b_w + M K b_a + 2 M N) / (BW mem_eff). ``warm`` weights that fit L2 are read faster, as in
+    a benchmark that repeats one GEMM; in a model other layers have evicted them.
+    """
+    m = np.asarray(shape.m, dtype=np.float64)
+    weights = shape.n * shape.k * shape.weight
+    moved = weights + m * shape.k * shape.activation + 2.0 * m * shape.n
+    reuse = 1.0
+    if warm and law.l2_fit > 0:
+        reuse += (1 / law.l2_gain - 1) / (1 + (weights / law.l2_fit) ** 8)
+    return np.asarray(moved / (device.bandwidth * law.mem_eff) * reuse)
+
+
+def gemm_time(
+    shape: GemmShape, device: Device, law: GemmLaw, *, staircase: bool = True, warm: bool = False
+) -> KernelTime:
+    """Return the time of one GEMM.
+
+    t = floor + act 2 M K / BW + ((c(M) loop)^r + stream^r)^(1/r). Without the ``staircase`` c = 1,
+    pad = 0 and nothing is rounded up: that law never falls when M, N or K grow.
+
+    >>> device = Device(bandwidth=4.8e12, peak=989.4e12, units=132, l2=60e6, link=450e9)
+    >>> shape = GemmShape(m=1.0, n=8192, k=8192, weight=2.0, activation=2.0)
+    >>> time = gemm_time(shape, device, GemmLaw(mem_eff=0.85))
+    >>> round(1e6 * float(time.memory), 1)  # 134 MB at 85 % of 4.8 TB/s
+    32.9
+    """
+    m = np.asarray(shape.m, dtype=np.float64)
+    loop = loop_seconds(shape, device, law, staircase=staircase)
+    if staircase:
+        loop = loop * np.append(law.c, 1.0)[np.searchsorted(ROW_EDGES, m)]
+    memory = stream_seconds(shape, device, law, warm=warm)
+    activation = law.act * 2 * m * shape.k / device.bandwidth
+    flops = 2 * m * shape.n * shape.k
+    return KernelTime(
+        floor=law.floor,
+        memory=memory,
+        compute=np.minimum(flops / (device.peak * law.compute_eff), loop),
+        total=law.floor + activation + combine(loop, memory, law.r),
+    )

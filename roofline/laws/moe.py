@@ -1,0 +1,100 @@
+"""The mixture-of-experts law: awake experts' weights, padded rows, and a cost for each expert."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict
+
+from roofline.laws.base import STRICT, Device, KernelTime, combine
+from roofline.ops import Array
+from roofline.shapes import MoeShape
+
+__all__ = ["STEP_HIGH", "STEP_LOW", "WIDTH_EDGE", "MoeLaw", "moe_time", "step_index"]
+
+ALIGNMENT = 16  # kernels load wide only where a shard's width is a multiple of this
+STEP_LOW, STEP_HIGH = -5, 10  # the staircase covers 2^-5 ... 2^10 rows
+WIDTH_EDGE = 512.5  # shards up to this width have a staircase of their own
+ACTIVATION = 2.0  # bytes of a value between the products [B]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoeLaw:
+    """Constants of one kernel family on one GPU at one dtype."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    floor: float = 1.5e-5  # launches of the layer's kernels and their tails [s]
+    serial: float = 1e-7  # one K step of 64 of both products [s]
+    mem_eff: float = 0.9  # share of the bandwidth on weights
+    compute_eff: float = 0.6  # share of the peak on padded rows
+    p: float = 1.2  # overlap of weight stream and arithmetic: 1 none
+    per_active: float = 3e-8  # each expert with rows anywhere [s]
+    per_local: float = 3e-8  # each expert with rows on this GPU [s]
+    row_passes: float = 1.0  # trips of the rows computed here through memory
+    all_passes: float = 1.0  # trips of all T k rows (permute and combine)
+    hottest_weight: float = 0.5  # how far the busiest expert is not hidden by the others
+    min_width: float = 64.0  # narrowest expert tile
+    misaligned: float = 1.0  # slow-down of shards whose width is not a multiple of 16
+    l2_saving: float = 0.0  # time saved on weights that a benchmark loop leaves in L2
+    steps: tuple[tuple[float, ...], ...] = ()  # staircase by (width band, round(log2 m))
+    steps_axis: Literal["rows", "tokens"] = "rows"  # m is T k / E, or T per local expert
+
+
+def moe_time(
+    shape: MoeShape, device: Device, law: MoeLaw, *, staircase: bool = True, resident: Array = 0.0
+) -> KernelTime:
+    """Return the time of one rank's routed experts: both products, permute and combine.
+
+    t = c(m) (floor + per_active A + per_local D + serial (H + I) / 64 + body), with
+    body = q ((t_w^p + t_c^p)^(1/p) + t_rows + t_all); t_w = D n H I' b_w / (BW mem_eff) for D
+    distinct experts of n matrices; t_c = 2 n H I' (padded + hottest_weight hottest) / (peak
+    compute_eff); t_rows and t_all move the rows' values, I' = max(I, min_width). ``resident`` is
+    the share of the weights that a benchmark finds in L2, 0 in a model. Router, shared experts and
+    communication are separate.
+
+    >>> device = Device(bandwidth=4.8e12, peak=989.4e12, units=132, l2=60e6, link=450e9)
+    >>> shape = MoeShape(tokens=1.0, top_k=8, experts=128, ranks=1, hidden=2048, width=768,
+    ...     matrices=3, weight=2.0, distinct=8.0, awake=8.0, rows=8.0, hottest=1.0, padded=128.0)
+    >>> round(1e6 * float(moe_time(shape, device, MoeLaw(mem_eff=1.0)).memory), 1)  # 75.5 MB
+    15.7
+    """
+    width = max(shape.width, law.min_width)
+    size = shape.matrices * shape.hidden * width
+    kept = 1 - law.l2_saving * np.asarray(resident)
+    weights = np.asarray(shape.distinct) * size * shape.weight * kept
+    memory = np.asarray(weights / (device.bandwidth * law.mem_eff))
+    effective_rows = np.asarray(shape.padded) + law.hottest_weight * np.asarray(shape.hottest)
+    compute = np.asarray(2 * size * effective_rows / (device.peak * law.compute_eff))
+    here = law.row_passes * np.asarray(shape.rows) * 2 * ACTIVATION
+    here = here * (shape.matrices * width + shape.hidden) / device.bandwidth
+    copies = np.asarray(shape.tokens) * shape.top_k * ACTIVATION * shape.hidden
+    everywhere = law.all_passes * copies / device.bandwidth
+    slow = law.misaligned if shape.width % ALIGNMENT else 1.0
+    body = slow * (combine(memory, compute, law.p) + here + everywhere)
+    serial = law.serial * (shape.hidden + shape.width) / 64
+    experts = law.per_active * shape.awake + law.per_local * shape.distinct
+    fixed = law.floor + serial + experts
+    factor = _staircase(shape, law) if staircase else 1.0
+    return KernelTime(
+        floor=law.floor, memory=memory, compute=compute, total=(fixed + body) * factor
+    )
+
+
+def step_index(shape: MoeShape, axis: Literal["rows", "tokens"]) -> NDArray[np.intp]:
+    """Return the position on the staircase: round(log2 m), clipped to what it covers."""
+    tokens = np.asarray(shape.tokens, dtype=np.float64)
+    local = shape.experts / shape.ranks
+    m = tokens * shape.top_k / shape.experts if axis == "rows" else tokens / local
+    step = np.round(np.log2(m) - 0.01)  # an exact half-way m belongs to the lower step
+    return np.asarray(np.clip(step, STEP_LOW, STEP_HIGH) - STEP_LOW, dtype=np.intp)
+
+
+def _staircase(shape: MoeShape, law: MoeLaw) -> Array:
+    if not law.steps:
+        return 1.0
+    table = law.steps[int(shape.width > WIDTH_EDGE)]
+    return np.asarray(table)[step_index(shape, law.steps_axis)]

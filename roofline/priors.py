@@ -1,0 +1,64 @@
+"""Stated constants for what nobody has measured, and which measured part stands in for which."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+from pydantic import Field
+
+from roofline import resources
+from roofline.laws.base import SimpleLaw
+from roofline.schema import Document, Duration, Schema
+
+__all__ = ["Priors", "Spread", "priors"]
+
+
+class LawPrior(Schema):
+    """A simple law as the file writes it."""
+
+    floor: Duration
+    serial: Duration = 0.0
+    mem_eff: float = Field(ge=0.3, le=1.05)
+    compute_eff: float = Field(default=1.0, gt=0, le=1.05)
+    overlap: float = Field(default=4.0, ge=1, le=8)
+
+    def law(self) -> SimpleLaw:
+        """Return the law with these constants."""
+        return SimpleLaw(**self.model_dump())
+
+
+class GenerationPrior(Schema):
+    """What one generation of accelerators changes in the generic laws."""
+
+    mem_eff: float = Field(ge=0.3, le=1.05)
+    compute_eff: dict[str, float]
+    #: The calibrated accelerator whose laws stand in for this generation's.
+    relative: str | None = None
+
+
+class Spread(Schema):
+    """One standard deviation of the logarithm of a time, by where its law comes from."""
+
+    calibrated: float  # added to a law's own held-out error: from tables to a running model
+    relative: float  # constants of another accelerator of the same architecture
+    prior: float  # the simple law with generic constants
+    rows: float  # of t(4 M) / t(M), where a law does not state its own
+    overhead: float  # of the engine's time around the kernels
+
+
+class Priors(Document):
+    """Constants for what nobody has measured."""
+
+    spread: Spread
+    generic: dict[
+        Literal["gemm", "batched-gemm", "moe", "attention", "mla", "elementwise"], LawPrior
+    ]
+    generations: dict[str, GenerationPrior]
+    links: dict[Literal["direct", "pcie"], LawPrior]
+
+
+@cache
+def priors() -> Priors:
+    """Return the shipped priors."""
+    return Priors.load(resources.data_file("priors.yaml"))
