@@ -1,0 +1,58 @@
+"""What questions look like, for the property tests."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from roofline.ops import VerifyAttention
+from roofline.prepare import Request
+from roofline.quantization import DType
+from roofline.timing import KernelLaw
+
+#: Work of one kernel: from nothing to a prefill of a large model [FLOP or B].
+work = st.floats(min_value=0, max_value=1e15)
+probabilities = st.floats(min_value=0, max_value=1)
+rates = st.lists(probabilities, min_size=1, max_size=8)
+
+
+@st.composite
+def laws(draw: st.DrawFn) -> KernelLaw:
+    """Return a law within the bounds of design.md section 3."""
+    return KernelLaw(
+        floor=draw(st.floats(min_value=0, max_value=1e-4)),
+        serial=draw(st.floats(min_value=0, max_value=1e-6)),
+        mem_eff=draw(st.floats(min_value=0.3, max_value=1.05)),
+        compute_eff=draw(st.floats(min_value=0.05, max_value=1.05)),
+        overlap=draw(st.floats(min_value=1, max_value=8)),
+    )
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> dict[int, float]:
+    """Return measured tokens per step within [1, 1 + D]; gaps and falls are allowed."""
+    lengths = draw(st.sets(st.integers(min_value=1, max_value=8), min_size=1))
+    return {d: draw(st.floats(min_value=1, max_value=1 + d)) for d in sorted(lengths)}
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    """Return an answerable question: everything here fits its accelerator."""
+    model, tp = draw(st.sampled_from([("llama-3.1-8b", 1), ("qwen3-8b", 1), ("llama-3.1-70b", 4)]))
+    drafter = draw(st.sampled_from(["eagle3", "ngram"]))
+    acceptance = draw(
+        rates.map(lambda values: ",".join(f"{value:.6f}" for value in values))
+        | curves().map(lambda c: "al:" + ",".join(f"{d}={al!r}" for d, al in c.items()))
+    )
+    return Request(
+        model=model,
+        gpu=draw(st.sampled_from(["h200-sxm", "b200-hgx", "mi300x"])),
+        tp=tp * draw(st.sampled_from([1, 2])),
+        batches=(draw(st.integers(min_value=1, max_value=64)),),
+        contexts=(draw(st.integers(min_value=1, max_value=4096)),),
+        drafter=drafter,
+        acceptance=acceptance,
+        weights=draw(st.sampled_from([None, DType.FP8, DType.INT4_G128])),
+        kv=draw(st.sampled_from([None, DType.FP8])),
+        verify_attention=draw(st.sampled_from(list(VerifyAttention))),
+        engine=draw(st.sampled_from(["vllm", "sglang", "trtllm", "llamacpp"])),
+    )

@@ -1,0 +1,124 @@
+"""The flag to paste, parsed the way the engine would (engines.md, read in their sources)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import ROOT, Cli, write
+
+HEAD = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
+
+
+def flag(cli: Cli, *arguments: str, draft: int = 5) -> str:
+    point = cli(
+        "recommend", "llama-3.1-8b", "--context", "1k", "--acceptance", f"al:{draft}={draft + 0.9}",
+        "--max-draft-length", str(draft), "--format", "json", *arguments,
+    ).point()  # fmt: skip
+    assert point["draft_length"] == draft
+    return str(point["flag"])
+
+
+def options(text: str) -> dict[str, str]:
+    words = shlex.split(text)
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def vllm(text: str) -> Any:
+    name, value = shlex.split(text)
+    assert name == "--speculative-config"
+    return json.loads(value)
+
+
+def test_vllm_eagle3(cli: Cli) -> None:
+    """V: method, model, num_speculative_tokens, the latter being D."""
+    assert vllm(flag(cli, "--engine", "vllm")) == {
+        "method": "eagle3", "model": HEAD, "num_speculative_tokens": 5,
+    }  # fmt: skip
+
+
+def test_vllm_ngram(cli: Cli) -> None:
+    """V: prompt_lookup_max is required for ngram."""
+    config = vllm(flag(cli, "--engine", "vllm", "--drafter", "ngram", draft=3))
+    assert config["method"] == "ngram"
+    assert config["num_speculative_tokens"] == 3
+    assert config["prompt_lookup_max"] > 0
+
+
+@pytest.mark.parametrize("draft_tp", [1, 4])
+def test_vllm_draft_model(cli: Cli, draft_tp: int) -> None:
+    """V: draft_tensor_parallel_size is 1 or the target's TP."""
+    config = vllm(
+        flag(cli, "--tp", "4", "--drafter", "llama-3.2-1b", "--draft-tp", str(draft_tp), draft=4)
+    )
+    assert config["method"] == "draft_model"
+    assert config["num_speculative_tokens"] == 4
+    assert config["draft_tensor_parallel_size"] == draft_tp
+
+
+def test_sglang_eagle3(cli: Cli) -> None:
+    """S: with top-k 1, steps = D and draft tokens = D + 1; all three are printed."""
+    found = options(flag(cli, "--engine", "sglang"))
+    assert found == {
+        "--speculative-algorithm": "EAGLE3",
+        "--speculative-draft-model-path": HEAD,
+        "--speculative-num-steps": "5",
+        "--speculative-eagle-topk": "1",
+        "--speculative-num-draft-tokens": "6",
+    }
+
+
+def test_sglang_draft_model_and_ngram(cli: Cli) -> None:
+    model = options(flag(cli, "--engine", "sglang", "--drafter", "llama-3.2-1b", draft=3))
+    assert model["--speculative-algorithm"] == "STANDALONE"
+    assert model["--speculative-num-steps"] == "3"
+    assert model["--speculative-num-draft-tokens"] == "4"
+    ngram = options(flag(cli, "--engine", "sglang", "--drafter", "ngram", draft=3))
+    assert ngram["--speculative-algorithm"] == "NGRAM"
+    assert ngram["--speculative-num-draft-tokens"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("drafter", "kind"),
+    [("eagle3", "Eagle3"), ("llama-3.2-1b", "Draft_Target"), ("ngram", "NGram")],
+)
+def test_trtllm_is_yaml(cli: Cli, drafter: str, kind: str) -> None:
+    """Td, T: speculative_config with decoding_type and max_draft_len = D."""
+    text = flag(cli, "--engine", "trtllm", "--drafter", drafter, draft=4)
+    config = yaml.safe_load(text)["speculative_config"]
+    assert config["decoding_type"] == kind
+    assert config["max_draft_len"] == 4
+    if drafter == "eagle3":
+        assert config["speculative_model"] == HEAD
+
+
+def test_llamacpp(cli: Cli) -> None:
+    """L: --draft-max N."""
+    text = flag(cli, "--engine", "llamacpp", "--drafter", "llama-3.2-1b", draft=4)
+    assert options(text)["--draft-max"] == "4"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
+def test_without_drafts_nothing_is_switched_on(cli: Cli, engine: str) -> None:
+    point = cli(
+        "recommend", "llama-3.1-8b", "--engine", engine, "--acceptance", "0", "--format", "json"
+    ).point()
+    assert "leave" in point["flag"]
+    assert "out" in point["flag"]
+
+
+@pytest.mark.parametrize("name", ["plain/head", "my models/head", 'a "quoted" head', "it's a head"])
+def test_awkward_names_survive_the_shell(cli: Cli, tmp_path: Path, name: str) -> None:
+    """What is pasted must reach the engine as the very name in the spec."""
+    spec = (ROOT / "model_specs" / "llama-3.1-8b-eagle3.yaml").read_text("utf-8")
+    assert f"weights: {HEAD}" in spec
+    text = spec.replace(f"weights: {HEAD}", f"weights: {json.dumps(name)}")
+    head = write(tmp_path, "head.yaml", text)
+    assert vllm(flag(cli, "--drafter", head))["model"] == name
+    found = options(flag(cli, "--drafter", head, "--engine", "sglang"))
+    assert found["--speculative-draft-model-path"] == name

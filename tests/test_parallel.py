@@ -1,0 +1,165 @@
+"""Tensor and expert parallelism: what divides, what is copied, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roofline.footprint import kv_bytes_per_token, parameters_total, weight_bytes
+from roofline.layers import check_parallel, local_heads
+from roofline.model import load_model
+from roofline.quantization import Component, DType
+from roofline.resources import shelf
+from roofline.workload import Placement
+from tests.physics import decode_ops, named, precision_of, refusal
+
+NGRAM = "--drafter ngram --acceptance 0.6"
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("qwen3-30b-a3b --gpu h200-sxm --tp 4 --ep 3", ["--ep 3", "--tp 4"]),
+        ("qwen3-30b-a3b --gpu h200-sxm --ep 2", ["--ep 2", "--tp 1"]),
+        ("qwen3-30b-a3b --gpu h200-sxm --tp 2 --ep 4", ["--ep 4", "--tp 2"]),
+        ("llama-3.1-8b --tp 3", ["--tp 3", "32 query heads"]),
+        ("qwen2.5-7b --tp 8", ["--tp 8", "28 query heads"]),
+        ("deepseek-v3 --gpu gb200 --tp 72", ["--tp 72", "128 query heads"]),
+        ("qwen3-30b-a3b --gpu h200-sxm --tp 0", ["--tp 0", "at least 1"]),
+        ("qwen3-30b-a3b --gpu h200-sxm --ep 0", ["--ep 0", "at least 1"]),
+        ("qwen3-30b-a3b --gpu h200-sxm --tp 16", ["--tp 16", "8 GPUs"]),
+    ],
+)
+def test_refused_in_one_line(command: str, parts: list[str]) -> None:
+    line = refusal(f"roofline recommend {command} {NGRAM}")
+    for part in parts:
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "flags", "parts"),
+    [
+        # 132 = 4 x 33 experts on 8 groups; heads divide.
+        ("num_experts: 128", "num_experts: 132", "--tp 8 --ep 8", ["--ep 8", "132 experts"]),
+        # An expert of width 769 has no halves.
+        (
+            "expert_intermediate_size: 768",
+            "expert_intermediate_size: 769",
+            "--tp 2",
+            ["--tp 2", "expert width 769"],
+        ),
+        # 6 KV heads are neither divided by 4 nor divide it.
+        (
+            "num_heads: 32, num_kv_heads: 4",
+            "num_heads: 36, num_kv_heads: 6",
+            "--tp 4",
+            ["--tp 4", "6 KV heads"],
+        ),
+        (
+            "expert_intermediate_size: 768",
+            "expert_intermediate_size: 768, shared_intermediate_size: 769",
+            "--tp 2",
+            ["--tp 2", "width 769"],
+        ),
+    ],
+)
+def test_a_model_that_does_not_divide(
+    old: str, new: str, flags: str, parts: list[str], tmp_path: Path
+) -> None:
+    file = edited("qwen3-30b-a3b", old, new, tmp_path)
+    line = refusal(f"roofline recommend {file} --gpu h200-sxm {flags} {NGRAM}")
+    for part in parts:
+        assert part in line
+
+
+def edited(model: str, old: str, new: str, folder: Path) -> Path:
+    """Write a bundled spec with one thing changed."""
+    text = (shelf("model_specs") / f"{model}.yaml").read_text("utf-8")
+    assert old in text
+    file = folder / f"{model}.yaml"
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("model", "old", "new", "field"),
+    [
+        ("gpt-oss-120b", "window: 128", "window: 0", "window"),
+        ("gpt-oss-120b", "window: 128", "window: -1", "window"),
+        ("gpt-oss-120b", "num_experts: 128", "num_experts: 0", "num_experts"),
+        ("gpt-oss-120b", "top_k: 4", "top_k: 0", "top_k"),
+        ("gpt-oss-120b", "top_k: 4", "top_k: 129", "top_k"),
+        ("mixtral-8x7b", "num_heads: 32", "num_heads: 33", "num_heads"),
+        ("mixtral-8x7b", "num_kv_heads: 8", "num_kv_heads: 0", "num_kv_heads"),
+        ("deepseek-v3", "kv_lora_rank: 512", "kv_lora_rank: 0", "kv_lora_rank"),
+        ("deepseek-v3", "num_experts: 256", "num_experts: 0", "num_experts"),
+    ],
+)
+def test_an_impossible_layer_is_refused_with_its_place(
+    model: str, old: str, new: str, field: str, tmp_path: Path
+) -> None:
+    file = edited(model, old, new, tmp_path)
+    for command in (f"recommend {file} {NGRAM}", f"models check {file}"):
+        line = refusal(f"roofline {command}")
+        assert f"{model}.yaml: " in line
+        assert field in line
+        assert "Traceback" not in line
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "expected"),
+    [
+        ("llama-3.1-8b", 1, (32, 8)),
+        ("llama-3.1-8b", 8, (4, 1)),
+        ("llama-3.1-8b", 32, (1, 1)),  # beyond the KV heads they are copied
+        ("llama-3.1-8b", 16, (2, 1)),
+        ("deepseek-v3", 8, (16, 1)),  # MLA's one latent is copied to every rank
+    ],
+)
+def test_heads_of_one_rank(model: str, tp: int, expected: tuple[int, int]) -> None:
+    spec = load_model(model)
+    check_parallel(spec, Placement(tp=tp))
+    assert local_heads(spec.layers[0].attention, tp) == expected
+
+
+def test_cache_of_one_rank() -> None:
+    # Llama-3.1-8B: 131,072 B per token, divided until every rank has one of 8 KV heads.
+    model = load_model("llama-3.1-8b")
+    sizes = [kv_bytes_per_token(model, DType.BF16, tp=tp) for tp in (1, 2, 8, 16, 32)]
+    assert sizes == [131_072, 65_536, 16_384, 16_384, 16_384]
+
+
+@pytest.mark.parametrize(("tp", "ep"), [(1, 1), (4, 1), (4, 2), (4, 4)])
+def test_ranks_hold_the_experts_once_between_them(tp: int, ep: int) -> None:
+    # Qwen3-30B-A3B: 48 layers x 128 experts x 3 x 2,048 x 768 weights in bf16.
+    model = load_model("qwen3-30b-a3b")
+    held = weight_bytes(model, precision_of(model), Placement(tp=tp, ep=ep))
+    assert tp * held[Component.EXPERTS] == 48 * 128 * 3 * 2048 * 768 * 2
+    assert held[Component.ROUTER] == 48 * 2048 * 128 * 2  # whole on every rank
+    assert tp * held[Component.HEAD] == 2048 * 151_936 * 2
+
+
+def test_weights_of_one_rank_are_those_of_the_model() -> None:
+    for name in ("mixtral-8x7b", "qwen3-8b", "gemma-3-27b"):
+        model = load_model(name)
+        held = weight_bytes(model, precision_of(model), Placement())
+        assert sum(held.values()) == 2 * parameters_total(model)
+
+
+def test_latent_compressions_are_copied() -> None:
+    # DeepSeek-V3, TP 8: kv_a_proj whole on each rank, heads divided.
+    kernels = decode_ops("deepseek-v3", placement=Placement(tp=8))
+    assert float(named(kernels, "kv_a_proj").flops) == 2 * 7168 * (1536 + 576)
+    assert float(named(kernels, "q_b_proj").flops) == 2 * 1536 * 16 * 192
+    assert float(named(kernels, "latent_attention").rows) == 16
+
+
+def test_two_all_reduces_per_layer() -> None:
+    # Ring bound: 2 (n - 1) / n of B q H b; Llama-3.1-70B, TP 8, 4 rows of 8,192 bf16 values.
+    kernels = decode_ops("llama-3.1-70b", rows=4, placement=Placement(tp=8))
+    for name in ("attention_all_reduce", "mlp_all_reduce"):
+        op = named(kernels, name)
+        assert float(op.bytes) == 2 * 7 / 8 * 4 * 8192 * 2
+        assert op.count == 80
+    assert not any("all_reduce" in op.name for op in decode_ops("llama-3.1-70b"))

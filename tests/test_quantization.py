@@ -1,0 +1,155 @@
+"""Number formats: bytes with their scales, and at which rate products run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from roofline.errors import InputError
+from roofline.quantization import Component, DType, Precision, bytes_per_element, resolve
+from tests.support import Cli, assert_refused
+
+A100 = ["fp64", "fp32", "tf32", "bf16", "fp16", "int8", "int4"]  # gpus.csv: no fp8
+H100 = ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
+B200 = [*H100, "fp6", "fp4"]
+
+
+def decide(
+    rates: list[str],
+    *,
+    weights: DType | None = None,
+    activations: DType | None = None,
+    kv: DType | None = None,
+) -> tuple[Precision, list[str]]:
+    return resolve(
+        stored=dict.fromkeys(Component, DType.BF16), base=DType.BF16, kv_stored=None,
+        available=rates, gpu="card", weights=weights, activations=activations, kv=kv,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (DType.FP32, 4),
+        (DType.BF16, 2),
+        (DType.FP16, 2),
+        (DType.FP8, 1),
+        (DType.INT8, 1),
+        (DType.FP8_BLOCK, 1 + 4 / 16384),  # DeepSeek-V3: one fp32 scale per 128 x 128 block
+        (DType.INT4_G128, 0.5 + 2.5 / 128),  # fp16 scale and 4-bit zero point per 128
+        (DType.NVFP4, 0.5625),  # one fp8 scale per 16: 4.5 bits
+        (DType.MXFP4, 0.53125),  # OCP MX: one 8-bit exponent per 32: 4.25 bits
+    ],
+)
+def test_bytes_include_the_scales(dtype: DType, expected: float) -> None:
+    assert bytes_per_element(dtype) == pytest.approx(expected, abs=1e-12)
+
+
+def test_weights_change_layer_matrices_only() -> None:
+    """The issue: embedding, head, router and norms keep the spec's dtype."""
+    precision, _ = decide(H100, weights=DType.FP8)
+    changed = {part for part, dtype in precision.weights.items() if dtype is DType.FP8}
+    assert changed == {
+        Component.ATTENTION, Component.MLP, Component.EXPERTS, Component.SHARED_EXPERTS,
+    }  # fmt: skip
+    assert precision.activations[Component.MLP] is DType.FP8
+    assert precision.activations[Component.HEAD] is DType.BF16
+
+
+def test_weight_only_where_the_gpu_lacks_the_rate() -> None:
+    precision, warnings = decide(A100, weights=DType.FP8)
+    assert precision.weights[Component.MLP] is DType.FP8
+    assert precision.activations[Component.MLP] is DType.BF16
+    (warning,) = warnings
+    assert "fp8" in warning
+    assert "bf16" in warning
+
+
+def test_activations_are_refused_where_the_gpu_lacks_the_rate() -> None:
+    with pytest.raises(InputError, match="fp8"):
+        decide(A100, activations=DType.FP8)
+
+
+def test_the_remedy_for_refused_activations_works() -> None:
+    """Each format that the message offers must be one that ``--activations`` accepts."""
+    with pytest.raises(InputError) as caught:
+        decide(A100, activations=DType.FP8)
+    offered = re.split(r",\s*", str(caught.value).rsplit(":", 1)[1].strip())
+    for name in offered:
+        assert name in set(DType), name
+
+
+def test_kv_is_storage_only() -> None:
+    """A cache format needs no rate: fp8 KV on an A100 changes bytes and nothing else."""
+    precision, warnings = decide(A100, kv=DType.FP8)
+    assert precision.kv is DType.FP8
+    assert precision.base is DType.BF16
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "weights", "runs_at"),
+    [
+        (B200, DType.NVFP4, DType.NVFP4),
+        (H100, DType.NVFP4, DType.BF16),
+        (H100, DType.INT4_G128, DType.BF16),
+        (H100, DType.FP8_BLOCK, DType.FP8),
+    ],
+)
+def test_what_products_run_at(rates: list[str], weights: DType, runs_at: DType) -> None:
+    precision, _ = decide(rates, weights=weights)
+    assert precision.activations[Component.MLP] is runs_at
+
+
+def test_fp8_weights_on_an_a100_save_bytes_but_no_arithmetic(cli: Cli) -> None:
+    """Memory-bound they are nearly twice as fast; compute-bound they run at the bf16 peak."""
+
+    def linear(batch: str, context: str, *more: str) -> float:
+        row = cli(
+            "recommend", "llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--batch", batch,
+            "--context", context, "--drafter", "none", "--format", "json", *more,
+        ).by_draft_length()[0]  # fmt: skip
+        return float(row["breakdown_ms"]["linear"])
+
+    one = linear("1", "128") / linear("1", "128", "--weights", "fp8")
+    many = linear("2k", "16") / linear("2k", "16", "--weights", "fp8")
+    assert 1.6 < one < 2
+    assert 0.97 < many < 1.1
+
+
+def test_fp8_weights_on_an_h100_double_the_arithmetic(cli: Cli) -> None:
+    """gpus.csv: 1978.9 against 989.4 TFLOP/s, so compute-bound products take half the time."""
+
+    def linear(*more: str) -> float:
+        row = cli(
+            "recommend", "llama-3.1-8b", "--batch", "4k", "--context", "16", "--drafter", "none",
+            "--format", "json", *more,
+        ).by_draft_length()[0]  # fmt: skip
+        return float(row["breakdown_ms"]["linear"])
+
+    assert 1.6 < linear() / linear("--weights", "fp8") <= 2.05
+
+
+def test_the_warning_reaches_stderr_and_json(cli: Cli) -> None:
+    outcome = cli(
+        "recommend", "llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--weights", "fp8", "--drafter",
+        "none", "--format", "json",
+    )  # fmt: skip
+    assert any("a100-sxm-80gb has no fp8 rate" in text for text in outcome.data()["warnings"])
+    assert "warning: a100-sxm-80gb has no fp8 rate" in outcome.err
+
+
+def test_refused_activations_on_the_command_line(cli: Cli) -> None:
+    outcome = cli("recommend", "llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--activations", "fp8")
+    assert_refused(outcome, "a100-sxm-80gb", "fp8", "--activations")
+
+
+def test_fp8_kv_halves_the_cache_traffic(cli: Cli) -> None:
+    """2 x 8 x 128 x 131072 tokens at two bytes, then at one, plus 2 x 32 x 128 x 2 of rows."""
+    for kv, size in (("bf16", 2), ("fp8", 1)):
+        kernel = cli(
+            "recommend", "llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--context", "128k", "--kv", kv,
+            "--drafter", "none", "--explain", "--format", "json",
+        ).ops("verify")["attention"]  # fmt: skip
+        assert kernel["bytes"] == 268_435_456 * size + 16_384
