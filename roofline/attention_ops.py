@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from roofline import ops
-from roofline.footprint import attended_tokens
+from roofline.footprint import attended_tokens, state_bytes
 from roofline.kernels import Kind, Op, Part, Pass, all_reduce, elementwise, gemm
 from roofline.layers import Linear, attention_linears, local_heads
-from roofline.model import GroupedQueryAttention, LatentAttention, LayerRun
+from roofline.model import GatedDeltaNet, GroupedQueryAttention, LatentAttention, LayerRun
 from roofline.ops import Array, VerifyAttention
-from roofline.quantization import bytes_per_element
+from roofline.quantization import DType, bytes_per_element
 from roofline.shapes import AttentionShape
 
 __all__ = ["attention_block"]
@@ -20,11 +18,13 @@ def attention_block(state: Pass, run: LayerRun) -> list[Op]:
     """Return the kernels from the norm before attention to the all-reduce after it."""
     attention, hidden = run.attention, state.network.hidden_size
     linears = attention_linears(attention, hidden_size=hidden, tp=state.placement.tp)
-    inner = (
-        _latent(state, attention, linears)
-        if isinstance(attention, LatentAttention)
-        else _grouped(state, attention, linears)
-    )
+    match attention:
+        case LatentAttention():
+            inner = _latent(state, attention, linears)
+        case GatedDeltaNet():
+            inner = _delta(state, attention, linears)
+        case _:
+            inner = _grouped(state, attention, linears)
     return [
         elementwise(state, "attention_norm", 4 * hidden, state.tokens),
         *inner,
@@ -50,12 +50,14 @@ def _grouped(state: Pass, attention: GroupedQueryAttention, linears: list[Linear
 def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
     heads, kv_heads = local_heads(attention, state.placement.tp)
     group, rows, reads = heads // kv_heads, state.rows, _kv_reads(state)
+    length = attended_tokens(attention, state.context)
+    read = state.context if state.prefill else attended_tokens(attention, state.context, rows)
     flops = ops.attention_flops(
         batch=state.batch,
         rows=_work_rows(state, group),
         heads=heads,
         head_dim=attention.head_dim,
-        length=attended_tokens(attention, state.context),
+        length=_prompt_pairs(state, attention) / rows if state.prefill else length,
     )
     moved = ops.attention_bytes(
         batch=state.batch,
@@ -63,7 +65,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=attention.head_dim,
-        length=attended_tokens(attention, state.context, 1.0 if state.prefill else rows),
+        length=read,
         kv=bytes_per_element(state.precision.kv),
         activation=state.base_bytes,
         kv_reads=reads,
@@ -75,13 +77,13 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         part=Part.ATTENTION,
         compute=state.precision.base,
         storage=state.precision.kv,
-        flops=flops * _causal_share(state, attention.window),
+        flops=flops,
         bytes=moved,
         rows=group * rows,
         shape=AttentionShape(
             pairs=state.batch * kv_heads * reads,
             rows=group * _work_rows(state, group) / reads,
-            length=attended_tokens(attention, state.context),
+            length=read if state.prefill else length,
             context=state.context,
             kv_width=2 * attention.head_dim,
             mac_width=2 * attention.head_dim,
@@ -89,6 +91,16 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         ),
         head_dim=attention.head_dim,
     )
+
+
+def _prompt_pairs(state: Pass, attention: GroupedQueryAttention) -> Array:
+    """Return the query-key pairs of one head over a whole prompt."""
+    tokens, window = state.context, attention.window
+    if window is None:
+        return ops.causal_pairs(tokens=tokens)
+    if attention.window_kind == "chunked":
+        return ops.chunked_pairs(tokens=tokens, chunk=window)
+    return ops.windowed_pairs(tokens=tokens, window=window)
 
 
 def _work_rows(state: Pass, group: int) -> Array:
@@ -104,14 +116,36 @@ def _kv_reads(state: Pass) -> Array:
     return state.rows if per_query and not state.prefill else 1.0
 
 
-def _causal_share(state: Pass, window: int | None) -> Array:
-    """Return the share of rows x attended tokens that a prompt's causal rows really see."""
-    if not state.prefill:
-        return 1.0
-    tokens = np.asarray(state.context)
-    width = tokens if window is None else np.minimum(tokens, window)
-    share = ops.windowed_pairs(tokens=tokens, window=width) / (tokens * width)
-    return np.asarray(share)
+def _delta(state: Pass, mixer: GatedDeltaNet, linears: list[Linear]) -> list[Op]:
+    """Return GDN: projections, the short convolution, and the recurrent state read and written."""
+    tp = state.placement.tp
+    qkvz, scalars, _ = linears
+    recurrent, convolution = state_bytes(mixer, tp=tp)
+    handling = state.placement.state_handling
+    rows = 1.0 if state.prefill else state.rows
+    moved = state.batch * ops.state_traffic(state=recurrent, rows=rows, handling=handling)
+    heads = mixer.num_value_heads // tp
+    work = 8.0 * heads * mixer.key_head_dim * mixer.value_head_dim
+    return [
+        gemm(state, qkvz, Part.LINEAR, state.tokens),
+        gemm(state, scalars, Part.LINEAR, state.tokens),
+        _state_op(state, "conv_state", 2 * state.batch * convolution, 0.0),
+        _state_op(state, "delta_rule", moved, state.tokens * work),
+        elementwise(state, "gated_norm", 3 * heads * mixer.value_head_dim, state.tokens),
+    ]
+
+
+def _state_op(state: Pass, name: str, moved: Array, flops: Array) -> Op:
+    return Op(
+        name=name,
+        kind=Kind.STATE,
+        part=Part.ATTENTION,
+        compute=state.precision.base,
+        storage=DType.FP32,
+        flops=flops,
+        bytes=moved,
+        rows=state.tokens,
+    )
 
 
 def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> list[Op]:

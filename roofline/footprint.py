@@ -16,6 +16,8 @@ from roofline.layers import (
 from roofline.model import (
     Attention,
     DrafterSpec,
+    GatedDeltaNet,
+    GroupedQueryAttention,
     LatentAttention,
     LayerRun,
     ModelSpec,
@@ -33,10 +35,14 @@ __all__ = [
     "kv_bytes_reserved",
     "parameters_decode_read",
     "parameters_total",
+    "state_bytes",
+    "state_bytes_per_sequence",
     "weight_bytes",
 ]
 
 _WHOLE = Placement()
+STATE_ELEMENT = 4.0  # recurrent state is kept in fp32 [B]
+CONV_ELEMENT = 2.0  # convolution inputs in bf16 [B]
 
 
 def _linears(network: NetworkSpec, placement: Placement) -> Iterator[tuple[int, Linear]]:
@@ -59,15 +65,24 @@ def _vector_parameters(network: NetworkSpec) -> int:
 
 def _layer_vectors(run: LayerRun, hidden: int) -> int:
     attention, mlp = run.attention, run.mlp
-    count = run.norms * hidden
-    if isinstance(attention, LatentAttention):
-        count += (attention.q_lora_rank or 0) + attention.kv_lora_rank
-    else:
-        count += 2 * attention.head_dim if attention.qk_norm else 0
-        count += attention.num_heads if attention.sinks else 0
+    count = run.norms * hidden + _attention_vectors(attention)
     if isinstance(mlp, MoeMlp) and mlp.shared_gate:
         count += hidden
     return count
+
+
+def _attention_vectors(attention: Attention) -> int:
+    if isinstance(attention, LatentAttention):
+        return (attention.q_lora_rank or 0) + attention.kv_lora_rank
+    if isinstance(attention, GatedDeltaNet):
+        convolution = attention.channels * attention.conv_width
+        return convolution + 2 * attention.num_value_heads + attention.value_head_dim
+    count = attention.num_heads if attention.sinks else 0
+    if not attention.qk_norm:
+        return count
+    if attention.qk_norm_width == "head":
+        return count + 2 * attention.head_dim
+    return count + (attention.num_heads + attention.num_kv_heads) * attention.head_dim
 
 
 def _embedding_parameters(network: NetworkSpec) -> int:
@@ -123,6 +138,8 @@ def kv_width(attention: Attention, tp: int) -> int:
     """Return the cached elements of one token in one layer on one rank."""
     if isinstance(attention, LatentAttention):
         return attention.key_width  # one latent vector, copied to every rank
+    if isinstance(attention, GatedDeltaNet):
+        return 0
     return 2 * local_heads(attention, tp)[1] * attention.head_dim
 
 
@@ -140,9 +157,31 @@ def attended_tokens(attention: Attention, context: Array, rows: Array = 1.0) -> 
     window = attention.window
     if window is None:
         return context
-    if not isinstance(attention, LatentAttention) and attention.window_kind == "chunked":
+    if isinstance(attention, GroupedQueryAttention) and attention.window_kind == "chunked":
         return np.where(np.asarray(context) <= window, context, (window + 1) / 2)
     return np.minimum(context, window + rows - 1)
+
+
+def state_bytes(attention: Attention, *, tp: int = 1) -> tuple[float, float]:
+    """Return the (recurrent, convolution) state of one sequence in one layer on one rank [B].
+
+    >>> from roofline.model import GatedDeltaNet
+    >>> mixer = GatedDeltaNet(num_key_heads=16, num_value_heads=32, key_head_dim=128,
+    ...                       value_head_dim=128, conv_width=4)
+    >>> recurrent, convolution = state_bytes(mixer)
+    >>> 36 * recurrent / 1e6, 36 * convolution / 1e6  # Qwen3-Next: 36 such layers
+    (75.497472, 1.769472)
+    """
+    if not isinstance(attention, GatedDeltaNet):
+        return 0.0, 0.0
+    matrix = attention.key_head_dim * attention.value_head_dim
+    recurrent = attention.num_value_heads / tp * matrix * STATE_ELEMENT
+    return recurrent, attention.channels / tp * (attention.conv_width - 1) * CONV_ELEMENT
+
+
+def state_bytes_per_sequence(network: NetworkSpec, *, tp: int = 1) -> float:
+    """Return the fixed state that one sequence keeps on one rank, whatever its length [B]."""
+    return sum(run.repeat * sum(state_bytes(run.attention, tp=tp)) for run in network.layers)
 
 
 def kv_bytes_per_token(network: NetworkSpec, kv: DType, *, tp: int = 1) -> float:
@@ -172,18 +211,19 @@ def kv_bytes_reserved(
     tokens: Array,
     block: int,
     caps_windows: bool,
+    rows: Array = 1.0,
     tp: int = 1,
 ) -> Array:
     """Return the cache bytes that an engine reserves for one sequence of ``tokens`` slots [B].
 
     Whole blocks of ``block`` tokens. An engine that ``caps_windows`` gives a windowed layer no more
-    blocks than its window spans (and one for the block being entered).
+    blocks than the windows of a pass's ``rows`` span, and one for the block being entered.
     """
     total: Array = 0.0
     for run in network.layers:
         slots = tokens
         if caps_windows and run.attention.window is not None:
-            slots = np.minimum(tokens, run.attention.window + block)
+            slots = np.minimum(tokens, run.attention.window + rows - 1 + block)
         blocks = np.ceil(np.asarray(slots) / block) * block
         total = total + run.repeat * kv_width(run.attention, tp) * blocks
     return total * bytes_per_element(kv)

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     BATCHED_GEMM = "batched-gemm"
     ATTENTION = "attention"
     MLA = "mla"
+    STATE = "ssm"
     MOE = "moe"
     ELEMENTWISE = "elementwise"
     ALL_REDUCE = "allreduce"

@@ -15,6 +15,7 @@ from roofline.calibrated import (
     GemmBlock,
     LatentBlock,
     MoeBlock,
+    StateBlock,
 )
 from roofline.hardware import HardwareProfile, load_hardware, load_overlay
 from roofline.kernels import Kind, Op
@@ -163,6 +164,12 @@ def _latent(op: Op, blocks: Sequence[Block]) -> Block | None:
     return next((b for b in own if b.dtype == _cache_format(op)), own[0] if own else None)
 
 
+def _state(op: Op, blocks: Sequence[Block]) -> Block | None:
+    wanted = "conv" if op.name == "conv_state" else "delta"
+    own = [block for block in blocks if isinstance(block, StateBlock)]
+    return next((block for block in own if wanted in block.kernel), None)
+
+
 def _collective(_op: Op, blocks: Sequence[Block]) -> Block | None:
     return next((block for block in blocks if isinstance(block, CollectiveBlock)), None)
 
@@ -172,5 +179,6 @@ _FINDERS: dict[Kind, Callable[[Op, Sequence[Block]], Block | None]] = {
     Kind.MOE: _moe,
     Kind.ATTENTION: _attention,
     Kind.MLA: _latent,
+    Kind.STATE: _state,
     **dict.fromkeys(OVER_LINK, _collective),
 }

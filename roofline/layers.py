@@ -13,6 +13,7 @@ from roofline.model import (
     Attention,
     DenseMlp,
     DrafterSpec,
+    GatedDeltaNet,
     LatentAttention,
     LayerRun,
     Mlp,
@@ -61,6 +62,8 @@ def local_heads(attention: Attention, tp: int) -> tuple[int, int]:
     """Return the query and KV heads on one rank; KV heads are copied once TP exceeds them."""
     if isinstance(attention, LatentAttention):
         return attention.num_heads // tp, 1
+    if isinstance(attention, GatedDeltaNet):
+        return attention.num_value_heads // tp, attention.num_key_heads // tp
     return attention.num_heads // tp, max(attention.num_kv_heads // tp, 1)
 
 
@@ -68,9 +71,12 @@ def attention_linears(attention: Attention, *, hidden_size: int, tp: int = 1) ->
     """Return the projections of one rank, those into attention first and the output last."""
     if isinstance(attention, LatentAttention):
         return _latent_linears(attention, hidden_size=hidden_size, tp=tp)
+    if isinstance(attention, GatedDeltaNet):
+        return _delta_linears(attention, hidden_size=hidden_size, tp=tp)
     heads, kv_heads = local_heads(attention, tp)
     width = heads * attention.head_dim
-    fused = (heads + 2 * kv_heads) * attention.head_dim
+    queries = 2 * heads if attention.output_gate else heads
+    fused = (queries + 2 * kv_heads) * attention.head_dim
     return [
         Linear(
             name="qkv_proj",
@@ -103,6 +109,20 @@ def _latent_linears(attention: LatentAttention, *, hidden_size: int, tp: int) ->
             heads * (attention.qk_nope_head_dim + attention.v_head_dim),
         ),
         ("o_proj", heads * attention.v_head_dim, hidden_size),
+    ]
+    return [
+        Linear(name=name, component=Component.ATTENTION, inputs=inputs, outputs=outputs)
+        for name, inputs, outputs in shapes
+    ]
+
+
+def _delta_linears(attention: GatedDeltaNet, *, hidden_size: int, tp: int) -> list[Linear]:
+    """Return GDN's projections: queries, keys, values and gate; two scalars a head; the output."""
+    values = attention.num_value_heads * attention.value_head_dim
+    shapes = [
+        ("qkvz_proj", hidden_size, (attention.channels + values) // tp),
+        ("ba_proj", hidden_size, 2 * attention.num_value_heads // tp),
+        ("o_proj", values // tp, hidden_size),
     ]
     return [
         Linear(name=name, component=Component.ATTENTION, inputs=inputs, outputs=outputs)
@@ -217,6 +237,9 @@ def check_parallel(network: NetworkSpec, placement: Placement, flag: str = "--tp
 
 
 def _attention_split(attention: Attention, tp: int) -> str | None:
+    if isinstance(attention, GatedDeltaNet):
+        split = attention.num_key_heads % tp or attention.num_value_heads % tp
+        return f"a divisor of its {attention.num_key_heads} linear key heads" if split else None
     if attention.num_heads % tp:
         return f"a divisor of its {attention.num_heads} query heads"
     if isinstance(attention, LatentAttention):

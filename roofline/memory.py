@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from roofline.drafters import Drafter
 from roofline.engine import MemoryRules
-from roofline.footprint import kv_bytes_reserved, weight_bytes
+from roofline.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.hardware import HardwareProfile
 from roofline.model import DenseMlp, NetworkSpec
-from roofline.ops import Array
+from roofline.ops import Array, StateHandling
 from roofline.quantization import Component, Precision, bytes_per_element
 from roofline.step import Target
 from roofline.units import format_bytes
@@ -66,15 +66,22 @@ class Memory:
         """Return the cache bytes reserved for a sequence of context + D + 1 slots."""
         tokens = np.asarray(context + draft_length + 1)
         placement = self.target.placement
-        total = self._reserved(self.target.model, self.target.precision, tokens, placement.tp)
+        rows = 1 + np.asarray(draft_length)
+        model, own = self.target.model, self.target.precision
+        total = self._reserved(model, own, tokens, rows, placement.tp)
+        state = state_bytes_per_sequence(self.target.model, tp=placement.tp)
+        copies = 1 + np.asarray(draft_length) * (
+            placement.state_handling == StateHandling.SNAPSHOTS
+        )
+        total = total + state * copies
         network, precision = self.drafter.network, self.drafter.precision
         if network is None or precision is None:
             return total
-        drafted = self._reserved(network, precision, tokens, self.drafter.placement.tp)
+        drafted = self._reserved(network, precision, tokens, rows, self.drafter.placement.tp)
         return total + np.where(np.asarray(draft_length) > 0, drafted, 0.0)
 
     def _reserved(
-        self, network: NetworkSpec, precision: Precision, tokens: Array, tp: int
+        self, network: NetworkSpec, precision: Precision, tokens: Array, rows: Array, tp: int
     ) -> Array:
         return kv_bytes_reserved(
             network,
@@ -82,6 +89,7 @@ class Memory:
             tokens=tokens,
             block=self.rules.kv_block,
             caps_windows=self.rules.caps_windows,
+            rows=rows,
             tp=tp,
         )
 

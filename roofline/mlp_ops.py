@@ -52,16 +52,14 @@ def _mixture(state: Pass, mlp: MoeMlp) -> list[Op]:
 def expert_rows(state: Pass, mlp: MoeMlp) -> ExpertRows:
     """Return how the rows of a pass fall on the experts of all ranks."""
     routing = state.placement.routing
-    tokens = ops.independent_tokens(
-        batch=state.batch, rows=state.rows, correlation=routing.correlation
-    )
-    found = ops.expert_rows(
-        experts=mlp.num_experts, top_k=mlp.top_k, tokens=tokens, skew=routing.skew
-    )
-    # correlated tokens wake fewer experts but still bring all their rows
-    extra = state.tokens / tokens
-    return ops.ExpertRows(
-        distinct=found.distinct, hottest=found.hottest * extra, padded=found.padded * extra
+    return ops.expert_rows(
+        experts=mlp.num_experts,
+        top_k=mlp.top_k,
+        tokens=state.tokens,
+        independent=ops.independent_tokens(
+            batch=state.batch, rows=state.rows, correlation=routing.correlation
+        ),
+        skew=routing.skew,
     )
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Attention",
     "DenseMlp",
     "DrafterSpec",
+    "GatedDeltaNet",
     "GroupedQueryAttention",
     "LatentAttention",
     "LayerRun",
@@ -52,6 +53,10 @@ class GroupedQueryAttention(Schema):
     window: PositiveInt | None = None
     window_kind: WindowKind = "sliding"
     qk_norm: bool = False
+    #: Whether one norm vector serves each head, or one the whole projection of a layer.
+    qk_norm_width: Literal["head", "layer"] = "head"
+    #: The output is gated by a second projection of the query's width.
+    output_gate: bool = False
     qkv_bias: bool = False
     output_bias: bool = False
     #: One learned logit per query head.
@@ -99,6 +104,32 @@ class LatentAttention(Schema):
         return
 
 
+class GatedDeltaNet(Schema):
+    """A linear mixer (GDN): a fixed state per sequence instead of a cache that grows.
+
+    Its recurrent state is one ``key_head_dim`` x ``value_head_dim`` matrix for each value head, in
+    fp32; a short convolution keeps the last ``conv_width`` - 1 inputs.
+    """
+
+    kind: Literal["gdn"] = "gdn"
+    num_key_heads: PositiveInt
+    num_value_heads: PositiveInt
+    key_head_dim: PositiveInt
+    value_head_dim: PositiveInt
+    conv_width: PositiveInt
+
+    @property
+    def channels(self) -> int:
+        """Channels that pass the convolution: queries, keys and values."""
+        keys = self.num_key_heads * self.key_head_dim
+        return 2 * keys + self.num_value_heads * self.value_head_dim
+
+    @property
+    def window(self) -> None:
+        """Nothing is windowed where nothing is cached."""
+        return
+
+
 class DenseMlp(Schema):
     """Two matrices around an activation, or three when the activation is gated."""
 
@@ -129,7 +160,7 @@ class MoeMlp(Schema):
         return self
 
 
-Attention = GroupedQueryAttention | LatentAttention
+Attention = GroupedQueryAttention | LatentAttention | GatedDeltaNet
 Mlp = DenseMlp | MoeMlp
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Array",
     "ExpertRows",
+    "StateHandling",
     "VerifyAttention",
     "all_gather_bytes",
     "all_reduce_bytes",
@@ -37,6 +38,7 @@ __all__ = [
     "latent_attention_bytes",
     "latent_attention_flops",
     "padded_rows",
+    "state_traffic",
     "windowed_pairs",
 ]
 
@@ -62,6 +64,24 @@ class VerifyAttention(StrEnum):
     KV_ONCE = "kv_once"  # once for all rows
     TILE = "tile"  # once, but arithmetic comes in whole tiles of query rows
     KV_PER_QUERY = "kv_per_query"  # once for every row: the draft tokens share nothing
+
+
+class StateHandling(StrEnum):
+    """What a verify pass does so that rejected rows can be undone in a recurrent state."""
+
+    SNAPSHOTS = "snapshots"  # read the state once, write one copy after each row
+    REPLAY = "replay"  # read and write it once, and replay the accepted rows' inputs
+
+
+def state_traffic(*, state: Array, rows: Array, handling: StateHandling) -> Array:
+    """Return the bytes of recurrent state that a pass moves for one sequence [B].
+
+    ``state`` S is its size. Snapshots: S (1 + q); replay: 2 S whatever the rows.
+
+    >>> state_traffic(state=4.0, rows=4, handling=StateHandling.SNAPSHOTS)
+    20.0
+    """
+    return state * (1 + rows) if handling == StateHandling.SNAPSHOTS else 2 * state + 0 * rows
 
 
 def gemm_flops(*, m: Array, n: Array, k: Array) -> Array:
@@ -200,19 +220,21 @@ def independent_tokens(*, batch: Array, rows: Array, correlation: Array) -> Arra
     return batch * (1 + (rows - 1) * (1 - correlation))
 
 
-def expert_rows(*, experts: int, top_k: int, tokens: Array, skew: float = 0.0) -> ExpertRows:
-    """Return how the T k rows of T independent tokens fall on the experts, expected over tokens.
+def expert_rows(
+    *, experts: int, top_k: int, tokens: Array, independent: Array, skew: float = 0.0
+) -> ExpertRows:
+    """Return how the T k rows of T tokens fall on the experts, expected over tokens.
 
-    With pi_e the chance that a token picks expert e: distinct = sum 1 - (1 - pi_e)^T, hottest =
-    max(T max pi_e, 1), and padded to tiles of 16 = sum max(16 (1 - (1 - pi_e)^T), T pi_e + 7.5 [T
-    pi_e > 16]).
+    With pi_e the chance that a token picks expert e and ``independent`` T' <= T choices among the
+    tokens: distinct = sum 1 - (1 - pi_e)^T', hottest = max(T max pi_e, 1), and padded to tiles of
+    16 = sum max(16 (1 - (1 - pi_e)^T'), T pi_e + 7.5 [T pi_e > 16]).
 
-    >>> float(expert_rows(experts=8, top_k=2, tokens=1.0).padded)
+    >>> float(expert_rows(experts=8, top_k=2, tokens=1.0, independent=1.0).padded)
     32.0
     """
-    t = np.asarray(tokens, dtype=float)[..., None]
     chance = inclusion_probabilities(experts=experts, top_k=top_k, skew=skew)
-    awake, mean = 1 - (1 - chance) ** t, t * chance
+    awake = 1 - (1 - chance) ** np.asarray(independent, dtype=float)[..., None]
+    mean = np.asarray(tokens, dtype=float)[..., None] * chance
     tiles = np.maximum(ROW_TILE * awake, mean + (ROW_TILE - 1) / 2 * (mean > ROW_TILE))
     return ExpertRows(
         distinct=np.asarray(awake.sum(axis=-1)),
@@ -274,6 +296,19 @@ def causal_pairs(*, tokens: Array) -> Array:
     6.0
     """
     return tokens * (tokens + 1) / 2
+
+
+def chunked_pairs(*, tokens: Array, chunk: int) -> Array:
+    """Return the query-key pairs of causal attention that starts over every ``chunk`` tokens.
+
+    floor(n / c) whole chunks of c (c + 1) / 2, and r (r + 1) / 2 for the r tokens of the last.
+
+    >>> float(chunked_pairs(tokens=5, chunk=2))
+    7.0
+    """
+    whole = np.floor(np.asarray(tokens) / chunk)
+    rest = np.asarray(tokens) - whole * chunk
+    return whole * causal_pairs(tokens=chunk) + causal_pairs(tokens=rest)
 
 
 def windowed_pairs(*, tokens: Array, window: Array) -> Array:

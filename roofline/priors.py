@@ -52,7 +52,7 @@ class Priors(Document):
 
     spread: Spread
     generic: dict[
-        Literal["gemm", "batched-gemm", "moe", "attention", "mla", "elementwise"], LawPrior
+        Literal["gemm", "batched-gemm", "moe", "attention", "mla", "ssm", "elementwise"], LawPrior
     ]
     generations: dict[str, GenerationPrior]
     links: dict[Literal["direct", "pcie"], LawPrior]

@@ -38,11 +38,19 @@ def bound(time: OpTime, at: tuple[int, ...]) -> str:
 
 
 def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[str, float]:
-    """Return the share of a pass that its kernels spend waiting for each bound."""
-    shares: dict[str, float] = {}
+    """Return the share of a pass that is traffic, arithmetic, links, and neither (latency).
+
+    Of each kernel the longer of traffic and arithmetic counts as such, the rest as latency.
+    """
+    shares = dict.fromkeys(("memory", "compute", "link", "latency"), 0.0)
     for time in times:
-        name = bound(time, at)
-        shares[name] = shares.get(name, 0.0) + value_at(time.total, at)
+        parts, count = time.time, time.op.count
+        memory, compute = value_at(parts.memory, at), value_at(parts.compute, at)
+        over = "link" if time.op.kind in OVER_LINK else "memory"
+        longer, name = max((memory, over), (compute, "compute"))
+        each = value_at(time.each, at)
+        shares[name] += count * min(longer, each)
+        shares["latency"] += count * max(each - longer, 0.0)
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}
 
@@ -64,6 +72,11 @@ def headline(answer: Recommendation, point: Point) -> str:
     if best == 0:
         if len(point.draft_lengths) == 1:
             return f"Plain decoding: {plain:.0f} tokens/s per user."
+        if not point.feasible[1:].any():
+            return (
+                f"Do not speculate: plain decoding gives {plain:.0f} tokens/s per user, and no "
+                "draft length fits in memory beside it."
+            )
         closest = int(np.nanargmax(np.where(point.feasible[1:], point.speedup[1:], np.nan))) + 1
         verdict = (
             "the difference is inside the model's error"
@@ -145,8 +158,12 @@ def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: f
             f"A plain pass computes for {share:.0%} of its time ({point.batch} rows), "
             "so every further row is paid for in full."
         )
-    waits = "for kernel launches" if main == "latency" else "on the links between the GPUs"
-    return f"A plain pass waits {waits} for {share:.0%} of its time, whatever the rows."
+    if main == "link":
+        return f"A plain pass waits on the links between the GPUs for {share:.0%} of its time."
+    return (
+        f"A plain pass spends {share:.0%} of its time in launches and latencies that neither "
+        f"traffic nor arithmetic explains (it reads {weights} of weights and {cache} of KV)."
+    )
 
 
 def _experts(answer: Recommendation) -> OpTime | None:

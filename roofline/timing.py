@@ -15,6 +15,7 @@ from roofline.laws.base import Device, KernelTime, SimpleLaw, simple_time
 from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
 from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.laws.moe import MoeLaw, moe_time
+from roofline.laws.state import StateLaw, state_time
 from roofline.ops import Array
 from roofline.quantization import rate_name
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
@@ -88,6 +89,8 @@ def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
             if op.kind is Kind.ALL_REDUCE:
                 return collective_time(shape, device, law)
             return exchange_time(sent=op.bytes, ranks=shape.ranks, device=device, law=law)
+        case StateLaw(), _:
+            return state_time(moved=op.bytes, device=device, law=law)
         case SimpleLaw(), shape:
             return simple_time(
                 flops=op.flops,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.ops import VerifyAttention
+from roofline.ops import StateHandling, VerifyAttention
 
 __all__ = ["Grid", "Placement"]
 
@@ -32,6 +32,8 @@ class Placement:
     ep: int = 1
     routing: Routing = field(default_factory=Routing)
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    #: How a verify pass keeps the states of linear mixers for its q rows.
+    state_handling: StateHandling = StateHandling.SNAPSHOTS
     #: Query rows per attention tile, used by ``tile``.
     tile_rows: int = 128
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from roofline.laws.base import SimpleLaw
 from roofline.ops import VerifyAttention
 from roofline.prepare import Request
 from roofline.quantization import DType
-from roofline.timing import KernelLaw
 
 #: Work of one kernel: from nothing to a prefill of a large model [FLOP or B].
 work = st.floats(min_value=0, max_value=1e15)
@@ -16,9 +16,9 @@ rates = st.lists(probabilities, min_size=1, max_size=8)
 
 
 @st.composite
-def laws(draw: st.DrawFn) -> KernelLaw:
+def laws(draw: st.DrawFn) -> SimpleLaw:
     """Return a law within the bounds of design.md section 3."""
-    return KernelLaw(
+    return SimpleLaw(
         floor=draw(st.floats(min_value=0, max_value=1e-4)),
         serial=draw(st.floats(min_value=0, max_value=1e-6)),
         mem_eff=draw(st.floats(min_value=0.3, max_value=1.05)),
@@ -39,6 +39,7 @@ def requests(draw: st.DrawFn) -> Request:
     """Return an answerable question: everything here fits its accelerator."""
     model, tp = draw(st.sampled_from([("llama-3.1-8b", 1), ("qwen3-8b", 1), ("llama-3.1-70b", 4)]))
     drafter = draw(st.sampled_from(["eagle3", "ngram"]))
+    engines = ["vllm", "sglang", "trtllm"] + (["llamacpp"] if drafter == "ngram" else [])
     acceptance = draw(
         rates.map(lambda values: ",".join(f"{value:.6f}" for value in values))
         | curves().map(lambda c: "al:" + ",".join(f"{d}={al!r}" for d, al in c.items()))
@@ -54,5 +55,5 @@ def requests(draw: st.DrawFn) -> Request:
         weights=draw(st.sampled_from([None, DType.FP8, DType.INT4_G128])),
         kv=draw(st.sampled_from([None, DType.FP8])),
         verify_attention=draw(st.sampled_from(list(VerifyAttention))),
-        engine=draw(st.sampled_from(["vllm", "sglang", "trtllm", "llamacpp"])),
+        engine=draw(st.sampled_from(engines)),
     )

@@ -66,7 +66,7 @@ id: tiny-head
 name: Head for Tiny
 target: tiny
 source: invented for a test
-weights: someone/tiny-head
+repository: someone/tiny-head
 hidden_size: 512
 vocab_size: 1000
 draft_vocab_size: 500
@@ -77,6 +77,24 @@ layers:
   attention: {kind: gqa, num_heads: 8, num_kv_heads: 2, head_dim: 64, input_size: 1024}
   mlp: {kind: dense, intermediate_size: 1024, gated: true}
   norms: 3
+"""
+
+#: A serving engine; its memory rules are those that vLLM is assumed to have.
+ENGINE = """\
+schema: 1
+id: invented
+name: Invented
+overhead: {per_step: 0.5 ms, per_spec_round: 0.7 ms, per_draft_pass: 0.15 ms, source: here}
+memory:
+  fraction: 0.9
+  reserve: 1.5 GB
+  kv_block: 16
+  caps_windows: true
+  prefill_chunk: 8192
+  source: here
+draft_length_name: d
+flags: {none: nothing, ngram: n$draft_length, eagle3: e$draft_length, model: m$draft_length}
+flags_source: here
 """
 
 #: An acceptance file.

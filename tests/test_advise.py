@@ -100,12 +100,15 @@ def test_error_ranges(cli: Cli) -> None:
 
 
 def test_common_errors_cancel(cli: Cli) -> None:
-    """Memory-bound on both sides: bandwidth off by 6 % and more moves the ratio far less."""
+    """Independent errors of 5 % on both sides would spread the ratio 2 x 1.28 x 1.41 x 5 % = 18 %.
+
+    5 % is less than any law claims; D = 0 and D = 1 read the same 49 GB and err together.
+    """
     row = cli(
         "recommend", "llama-3.1-8b", "--batch", "32", "--context", "8k", "--drafter", "ngram",
         "--acceptance", "0.7", "--format", "json",
     ).by_draft_length()[1]  # fmt: skip
-    assert (row["speedup_high"] - row["speedup_low"]) / row["speedup"] < 0.06
+    assert (row["speedup_high"] - row["speedup_low"]) / row["speedup"] < 0.12
 
 
 def test_the_edge_of_the_search_is_said(cli: Cli) -> None:

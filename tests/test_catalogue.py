@@ -34,7 +34,7 @@ def sixteen_bit(peaks: dict[str, float]) -> float:
 
 
 def test_there_are_54() -> None:
-    assert len(GPUS) == 54  # one for each row of the sourced table (step 2)
+    assert len(GPUS) == 54  # one for each row of the sourced table (issue 3)
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -286,7 +286,7 @@ def test_a_pre_release_part_says_so_in_the_answer(name: str) -> None:
 
 # (all parameters, those one decode step reads), computed from each config.json by a separate
 # script whose counts equal transformers 5.24's own on the `meta` device; entries marked * also
-# equal the exact counts of keras-hub's presets (commit 71453d08f). Step 2 names four of them.
+# equal the exact counts of keras-hub's presets (commit 71453d08f). Issue 3 names four of them.
 PARAMETERS = {
     "deepseek-v3": (671_026_404_352, 36_625_603_584),
     "gemma-3-27b": (27_009_346_304, 27_009_346_304),
@@ -393,7 +393,7 @@ def test_cache_bytes_per_token(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("qwen2.5-7b", 57_344),  # step 2, "Must hold"
+        ("qwen2.5-7b", 57_344),  # issue 3, "Must hold"
         ("deepseek-v3", 70_272),  # 61 x 576 x 2; grouped-query arithmetic would say 1,748,992
         ("gpt-oss-120b", 73_728),  # as vLLM reserves it (hf-mem issue 60)
         ("llama-3.1-8b", 131_072),

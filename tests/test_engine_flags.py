@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support import ROOT, Cli, write
+from tests.support import ROOT, Cli, assert_refused, write
 
 HEAD = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 
@@ -106,19 +106,38 @@ def test_llamacpp(cli: Cli) -> None:
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
 def test_without_drafts_nothing_is_switched_on(cli: Cli, engine: str) -> None:
     point = cli(
-        "recommend", "llama-3.1-8b", "--engine", engine, "--acceptance", "0", "--format", "json"
-    ).point()
+        "recommend", "llama-3.1-8b", "--engine", engine, "--drafter", "ngram", "--acceptance", "0",
+        "--format", "json",
+    ).point()  # fmt: skip
     assert "leave" in point["flag"]
     assert "out" in point["flag"]
 
 
-@pytest.mark.parametrize("name", ["plain/head", "my models/head", 'a "quoted" head', "it's a head"])
-def test_awkward_names_survive_the_shell(cli: Cli, tmp_path: Path, name: str) -> None:
-    """What is pasted must reach the engine as the very name in the spec."""
+def test_an_engine_without_the_drafter_is_refused(cli: Cli) -> None:
+    """L: llama.cpp drafts with a model or n-grams; it has no EAGLE-3."""
+    outcome = cli("recommend", "llama-3.1-8b", "--engine", "llamacpp")
+    assert_refused(outcome, "--engine", "llama.cpp", "eagle3", "ngram")
+
+
+@pytest.mark.parametrize("key", ["repository", "id"])
+@pytest.mark.parametrize("name", ["plain-head", "my head", 'a "quoted" head', "it's a head"])
+def test_awkward_names_survive_the_shell_or_are_refused(
+    cli: Cli, tmp_path: Path, key: str, name: str
+) -> None:
+    """What is pasted must reach the engine whole, and start nothing else in the shell."""
     spec = (ROOT / "model_specs" / "llama-3.1-8b-eagle3.yaml").read_text("utf-8")
-    assert f"weights: {HEAD}" in spec
-    text = spec.replace(f"weights: {HEAD}", f"weights: {json.dumps(name)}")
+    old = {"repository": f"repository: {HEAD}", "id": "id: llama-3.1-8b-eagle3"}[key]
+    assert old in spec
+    full = f"someone/{name}" if key == "repository" else name
+    text = spec.replace(old, f"{key}: {json.dumps(full)}")
+    if key == "id":
+        text = text.replace(f"repository: {HEAD}\n", "")
     head = write(tmp_path, "head.yaml", text)
-    assert vllm(flag(cli, "--drafter", head))["model"] == name
+    outcome = cli("recommend", "llama-3.1-8b", "--context", "1k", "--drafter", head)
+    if outcome.code == 2:
+        assert name != "plain-head"
+        assert_refused(outcome, "head.yaml", key)
+        return
+    assert vllm(flag(cli, "--drafter", head))["model"].endswith(full)
     found = options(flag(cli, "--drafter", head, "--engine", "sglang"))
-    assert found["--speculative-draft-model-path"] == name
+    assert found["--speculative-draft-model-path"].endswith(full)

@@ -45,7 +45,7 @@ def tax(
 
 
 def test_verifying_three_drafts_at_batch_1_costs_more_than_a_third_extra() -> None:
-    # Step 2, "Must hold". vLLM 0.24 on an H200 measured 2.3 x in the MoE layer alone
+    # Issue 3, "Must hold". vLLM 0.24 on an H200 measured 2.3 x in the MoE layer alone
     # (aiconfigurator, E = 128, k = 8, H = 2,048, I = 768: 39 -> 88 us from 1 to 4 tokens).
     assert tax(3)[0] > 1.3
     assert tax(3)[0] < 29.123046875 / 8  # never more than the experts themselves
@@ -77,7 +77,7 @@ def monotone(lengths: list[int]) -> bool:
 
 
 def test_the_best_draft_length_need_not_be_monotone_in_the_batch() -> None:
-    # Step 2, "Must hold". Scan the acceptance rate: where drafts are neither hopeless nor free, the
+    # Issue 3, "Must hold". Scan the acceptance: where drafts are not hopeless and not free, the
     # best D dips at small batches (few experts shared), peaks in the middle and falls again.
     best = {
         f"{rate:.2f}": [point.draft_length for point in points(acceptance=f"{rate:.2f}")]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from roofline.acceptance import from_curve, tokens_per_step
 from roofline.advise import smallest_within_tie
+from roofline.laws.base import SimpleLaw, simple_time
 from roofline.prepare import Request
 from roofline.recommend import Point, recommend
-from roofline.timing import KernelLaw, kernel_time
 from roofline.units import format_size, parse_quantity, parse_size
 from tests.strategies import curves, laws, rates, requests, work
 
@@ -22,17 +22,17 @@ many = settings(max_examples=200, deadline=None)
 ROUNDING = 1e-12
 
 
-def seconds(constants: KernelLaw, flops: float, moved: float, reduction: int = 0) -> float:
-    *_, total = kernel_time(
+def seconds(constants: SimpleLaw, flops: float, moved: float, reduction: int = 0) -> float:
+    time = simple_time(
         flops=flops, bytes=moved, reduction=reduction, peak=1e14, bandwidth=1e12, law=constants
     )
-    return float(np.asarray(total))
+    return float(np.asarray(time.total))
 
 
 @many
 @given(laws(), work, work, st.floats(min_value=1, max_value=10), st.booleans())
 def test_time_never_falls_when_work_grows(
-    constants: KernelLaw, flops: float, moved: float, growth: float, more_flops: bool
+    constants: SimpleLaw, flops: float, moved: float, growth: float, more_flops: bool
 ) -> None:
     before = seconds(constants, flops, moved)
     after = seconds(
@@ -44,14 +44,14 @@ def test_time_never_falls_when_work_grows(
 @many
 @given(laws(), work, work)
 def test_a_kernel_lies_between_full_overlap_and_none(
-    constants: KernelLaw, flops: float, moved: float
+    constants: SimpleLaw, flops: float, moved: float
 ) -> None:
     """max(a, b) <= t - floor <= a + b whatever p is; a and b by hand from the rates."""
     compute, memory = (
-        flops / 1e14 / float(np.asarray(constants.compute_eff)),
-        moved / 1e12 / float(np.asarray(constants.mem_eff)),
+        flops / 1e14 / constants.compute_eff,
+        moved / 1e12 / constants.mem_eff,
     )
-    body = seconds(constants, flops, moved) - float(np.asarray(constants.floor))
+    body = seconds(constants, flops, moved) - constants.floor
     slack = 1e-9 * (compute + memory) + 1e-15
     assert max(compute, memory) - slack <= body <= compute + memory + slack
 

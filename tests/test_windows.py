@@ -175,6 +175,7 @@ def test_no_engine_reserves_less_than_a_pass_reads(engine: str, draft_length: in
                 tokens=context + draft_length + 1,
                 block=rules.kv_block,
                 caps_windows=rules.caps_windows,
+                rows=1.0 + draft_length,
             )
             read = kv_bytes_read(model, DType.BF16, context=float(context), rows=1.0 + draft_length)
             assert float(reserved) >= float(read)

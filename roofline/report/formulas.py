@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from roofline.footprint import attended_tokens, kv_bytes_per_token, kv_bytes_read
+from roofline.footprint import (
+    attended_tokens,
+    kv_bytes_per_token,
+    kv_bytes_read,
+    state_bytes,
+)
 from roofline.kernels import Pass
 from roofline.layers import local_heads
 from roofline.mlp_ops import expert_rows
-from roofline.model import Attention, LatentAttention, LayerRun, MoeMlp
-from roofline.ops import attention_intensity, gemm_knee_rows
+from roofline.model import Attention, GatedDeltaNet, LatentAttention, LayerRun, MoeMlp
+from roofline.ops import attention_intensity, gemm_knee_rows, state_traffic
 from roofline.quantization import Component, bytes_per_element, rate_name
 from roofline.recommend import Point, Recommendation
 from roofline.units import format_bytes
@@ -50,6 +55,8 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
     size = bytes_per_element(precision.kv)
     ridge = setup.gpu.peak(rate_name(precision.base)) / setup.gpu.bandwidth
     balance = f"the GPU balances at P / BW = {ridge:.0f}"
+    if isinstance(attention, GatedDeltaNet):
+        return _linear_mixer(answer, point, attention)
     if isinstance(attention, LatentAttention):
         key, value = attention.key_width, attention.value_width
         intensity = 2 * heads * rows * (key + value) / (key * size)
@@ -69,6 +76,17 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
     return (
         f"Attention: 2 G (1 + D) / b_kv = 2 x {group} x {rows} / {size:g} = {intensity:.0f} "
         f"FLOP per byte of KV{window}; {balance}."
+    )
+
+
+def _linear_mixer(answer: Recommendation, point: Point, mixer: GatedDeltaNet) -> str:
+    placement = answer.setup.target.placement
+    recurrent, _ = state_bytes(mixer, tp=placement.tp)
+    rows = 1 + point.draft_length
+    moved = state_traffic(state=recurrent, rows=rows, handling=placement.state_handling)
+    return (
+        f"Linear mixer: {format_bytes(recurrent)} of state a sequence and layer; a pass of {rows} "
+        f"rows moves {format_bytes(float(moved))} ({placement.state_handling})."
     )
 
 
