@@ -69,7 +69,7 @@ class Acceptance:
         if draft_length < last or self.tail is None or not (self.unlimited or extrapolate):
             return math.nan
         # continue survival geometrically: S_{n+k} = S_n tail^k
-        survival = self.table[last] - self.table.get(last - 1, math.nan)
+        survival = min(self.table[last] - self.table.get(last - 1, math.nan), 1.0)
         steps = draft_length - last
         total = sum(survival * self.tail**k for k in range(1, steps + 1))
         return float(self.table[last] + total)
@@ -80,14 +80,16 @@ class Acceptance:
         return max(self.table)
 
 
-def from_rates(rates: Sequence[float], *, label: str, source: str) -> Acceptance:
-    """Make an acceptance from conditional rates a_1 ... a_n (one rate holds at every depth)."""
+def from_rates(
+    rates: Sequence[float], *, label: str, source: str, unlimited: bool = False
+) -> Acceptance:
+    """Make an acceptance from conditional rates; ``unlimited`` goes on with the last."""
     curve = tokens_per_step(rates)
     return Acceptance(
         table={d: float(al) for d, al in enumerate(curve)},
         label=label,
         source=source,
-        unlimited=len(rates) == 1,
+        unlimited=unlimited,
         tail=rates[-1],
     )
 
@@ -101,7 +103,9 @@ def from_curve(curve: dict[int, float], *, label: str, source: str) -> Acceptanc
 def _last_conditional(table: dict[int, float]) -> float | None:
     """Return S_n / S_{n-1} at the end of a curve, where three neighbours are known."""
     last = max(table)
-    if last < 2 or last - 1 not in table or last - 2 not in table:
+    if last == 1:
+        return min(table[1] - 1, 1.0)
+    if last - 1 not in table or last - 2 not in table:
         return None
     newest, before = table[last] - table[last - 1], table[last - 1] - table[last - 2]
     return min(newest / before, 1.0) if newest > 0 and before > 0 else 0.0
@@ -135,11 +139,15 @@ class AcceptanceFile(Document):
         if self.tokens_per_step is not None:
             curve = {int(d): al for d, al in self.tokens_per_step.items()}
             return from_curve(curve, label=label, source=self.source)
-        rates = self.conditional or (cast("float", self.rate),)
-        return from_rates(rates, label=label, source=self.source)
+        if self.conditional is not None:
+            return from_rates(self.conditional, label=label, source=self.source)
+        rate = cast("float", self.rate)
+        return from_rates([rate], label=label, source=self.source, unlimited=True)
 
 
 def _check_curve(curve: dict[str, float], where: str) -> None:
+    if len({int(key) for key in curve if key.isdecimal()}) != len(curve):
+        raise ValueError(f"{where}: a draft length is given twice or is not a number")
     for key, value in curve.items():
         if not key.isdecimal() or not 1 <= int(key) <= 256:
             raise ValueError(f"{where}: expected a draft length from 1 to 256, got '{key}'")
@@ -176,7 +184,7 @@ def parse_acceptance(text: str) -> Acceptance:
                 "for tokens per step write al:1.8,2.4"
             )
     label = f"rate {text} at every position" if len(rates) == 1 else f"rates {text} by position"
-    return from_rates(rates, label=label, source="given")
+    return from_rates(rates, label=label, source="given", unlimited=len(rates) == 1)
 
 
 def _parse_curve(body: str) -> dict[int, float]:

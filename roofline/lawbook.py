@@ -37,7 +37,7 @@ NEAREST = {
     "fp8-wo": ("int8-wo",),
     "fp8-block-wo": ("int8-wo",),
     "nvfp4-wo": ("mxfp4-wo", "int4-wo"),
-    "mxfp4-wo": ("int4-wo", "int8-wo"),
+    "mxfp4-wo": ("mxfp4", "int4-wo", "int8-wo"),
     "int4-g128-wo": ("int4-wo", "mxfp4-wo", "int8-wo"),
     "mxfp4": ("nvfp4",),
 }
@@ -68,6 +68,7 @@ def weight_key(storage: DType, compute: DType) -> str:
     ('int4-g128-wo', 'fp8')
     """
     narrow = bytes_per_element(storage) < bytes_per_element(compute) - 0.1
+    narrow = narrow and bytes_per_element(compute) >= 2  # 4-bit weights with fp8 are W4A8
     return f"{storage}-wo" if narrow else str(storage)
 
 
@@ -145,7 +146,9 @@ def _gemm(op: Op, blocks: Sequence[Block]) -> Block | None:
 
 
 def _moe(op: Op, blocks: Sequence[Block]) -> Block | None:
+    """Return the expert kernel that the engine's tables use most at this format."""
     own = [block for block in blocks if isinstance(block, MoeBlock)]
+    own.sort(key=lambda block: -block.evidence.rows_fitted)
     return _of_format(own, weight_key(op.storage, op.compute))
 
 

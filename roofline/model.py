@@ -177,7 +177,7 @@ class LayerRun(Schema):
 class NetworkSpec(Document):
     """What targets and drafters have in common."""
 
-    id: str
+    id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
     name: str
     source: str
     license: str | None = None

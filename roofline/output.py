@@ -8,17 +8,22 @@ from pathlib import Path
 
 from roofline.errors import InputError
 
-__all__ = ["write_atomically"]
+__all__ = ["write_atomically", "write_bytes_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write ``text`` beside ``path`` and move it into place in one step."""
+    write_bytes_atomically(path, text.encode())
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
+    """Write ``content`` beside ``path`` and move it into place in one step."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             umask = os.umask(0)

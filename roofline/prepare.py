@@ -205,6 +205,11 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         kv=target.precision.kv,
     )
     longest = max(request.contexts)
+    if isinstance(network, ModelSpec) and longest > network.max_context:
+        raise InputError(
+            f"--context {longest}: the drafter {network.id} handles at most {network.max_context} "
+            "tokens; give a shorter context or another drafter"
+        )
     trained = network.trained_context if isinstance(network, DrafterSpec) else None
     if trained is not None and longest > trained:
         notes.warnings.append(

@@ -74,7 +74,8 @@ class Document(Schema):
     def load(cls, file: Readable) -> Self:
         """Read and validate ``file``; the error names file, field, expectation and remedy."""
         data = load_yaml(file)
-        if data.get("schema") != 1:
+        version = data.get("schema")
+        if type(version) is not int or version != 1:
             raise InputError(
                 f"{file.name}: schema: expected 1 (this is roofline's only format version), "
                 f"got {data.get('schema')!r}; add 'schema: 1' or upgrade roofline"
@@ -126,7 +127,8 @@ class Source(Schema):
 
 def _one_line(error: ValidationError, name: str, model: type[BaseModel]) -> str:
     problems = error.errors(include_url=False)
-    first = problems[0]
+    # a misspelt key also leaves the right one missing: name the one that was written
+    first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         key = str(first["loc"][-1])

@@ -39,16 +39,19 @@ class AttentionShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MoeShape:
-    """One rank's routed experts; ``tokens`` are those of all ranks together."""
+    """One rank's routed experts; ``tokens`` are those of all ranks together.
+
+    Plain numbers for one model, arrays where many shapes are priced at once.
+    """
 
     tokens: Array
-    top_k: int
-    experts: int
-    ranks: int  # expert-parallel groups
-    hidden: int
-    width: int  # of this rank's shard of one expert
-    matrices: int  # 3 gated, 2 plain
-    weight: float  # bytes per weight, scales included [B]
+    top_k: Array
+    experts: Array
+    ranks: Array  # expert-parallel groups
+    hidden: Array
+    width: Array  # of this rank's shard of one expert
+    matrices: Array  # 3 gated, 2 plain
+    weight: Array  # bytes per weight, scales included [B]
     distinct: Array  # experts with work on this rank
     awake: Array  # experts with work on all ranks
     rows: Array  # token-expert pairs computed here

@@ -101,6 +101,21 @@ def dump_yaml(data: dict[str, Any]) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
+_TAGS = {
+    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "map", "seq")
+}
+
+
+def _agrees(node: yaml.ScalarNode) -> bool:
+    """Return whether a scalar has the type its text has by itself (no explicit tag)."""
+    quoted = node.style in ("'", '"', "|", ">")
+    if quoted:
+        return node.tag == "tag:yaml.org,2002:str"
+    candidates = _Loader.yaml_implicit_resolvers.get(node.value[:1], [])
+    found = next((tag for tag, shape in candidates if shape.match(node.value)), None)
+    return node.tag == (found or "tag:yaml.org,2002:str")
+
+
 def _check(root: yaml.Node | None, name: str) -> None:
     """Refuse aliases, repeated or non-text keys, tags and absurd depth, each with its line."""
     seen: set[int] = set()
@@ -113,7 +128,7 @@ def _check(root: yaml.Node | None, name: str) -> None:
         seen.add(id(node))
         if depth > MAX_DEPTH:
             raise InputError(f"{where}: nested more than {MAX_DEPTH} deep")
-        if not node.tag.startswith("tag:yaml.org,2002:"):
+        if node.tag not in _TAGS or (isinstance(node, yaml.ScalarNode) and not _agrees(node)):
             raise InputError(f"{where}: tag {node.tag!r} is not used here; remove it")
         if isinstance(node, yaml.MappingNode):
             keys: set[str] = set()

@@ -299,11 +299,13 @@ PARAMETERS = {
     "llama-3.1-8b": (8_030_261_248, 7_504_924_672),  # *
     "llama-3.2-1b": (1_235_814_400, 1_235_814_400),
     "llama-3.2-3b": (3_212_749_824, 3_212_749_824),
+    "minimax-m2.5": (228_689_748_992, 10_415_940_608),
     "mistral-7b-v0.3": (7_248_023_552, 7_113_805_824),  # *
     "mixtral-8x7b": (46_702_792_704, 12_748_853_248),  # *
     "qwen2.5-0.5b": (494_032_768, 494_032_768),  # *
     "qwen2.5-72b": (72_706_203_648, 71_460_495_360),  # *
     "qwen2.5-7b": (7_615_616_512, 7_070_619_136),  # *
+    "qwen3.5-397b-a17b": (396_346_350_336, 16_331_922_176),
     "qwen3-0.6b": (596_049_920, 596_049_920),  # *
     "qwen3-14b": (14_768_307_200, 13_990_394_880),  # *
     "qwen3-235b-a22b": (235_093_634_560, 21_568_433_664),  # *
@@ -335,11 +337,13 @@ CACHES = {
     "llama-3.1-8b": (32, 8, 128),
     "llama-3.2-1b": (16, 8, 64),
     "llama-3.2-3b": (28, 8, 128),
+    "minimax-m2.5": (62, 8, 128),
     "mistral-7b-v0.3": (32, 8, 128),
     "mixtral-8x7b": (32, 8, 128),
     "qwen2.5-0.5b": (24, 2, 64),
     "qwen2.5-72b": (80, 8, 128),
     "qwen2.5-7b": (28, 4, 128),
+    "qwen3.5-397b-a17b": (15, 2, 256),  # the other 45 layers are linear mixers
     "qwen3-0.6b": (28, 8, 128),
     "qwen3-14b": (40, 8, 128),
     "qwen3-235b-a22b": (94, 4, 128),
@@ -412,6 +416,6 @@ def test_attention_flops_of_64_heads() -> None:
     assert op.count == 80
 
 
-def test_only_deepseek_v3_has_an_mtp_layer() -> None:
+def test_two_models_have_an_mtp_layer() -> None:
     with_mtp = [name for name in PARAMETERS if load_model(name).mtp is not None]
-    assert with_mtp == ["deepseek-v3"]
+    assert with_mtp == ["deepseek-v3", "qwen3.5-397b-a17b"]

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "roofline"
 ORDER = [
     "errors",
     "units",
+    "output",
     "yamlio",
     "schema",
     "resources",
@@ -46,8 +47,8 @@ ORDER = [
     "recommend",
     "reasons",
     "calibration",
+    "validation",
     "report",
-    "output",
     "cli",
 ]
 RANK = {name: rank for rank, name in enumerate(ORDER)}

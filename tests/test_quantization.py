@@ -115,20 +115,24 @@ def test_fp8_weights_on_an_a100_save_bytes_but_no_arithmetic(cli: Cli) -> None:
     one = linear("1", "128") / linear("1", "128", "--weights", "fp8")
     many = linear("2k", "16") / linear("2k", "16", "--weights", "fp8")
     assert 1.6 < one < 2
-    assert 0.97 < many < 1.1
+    assert 0.75 < many < 1.1
 
 
-def test_fp8_weights_on_an_h100_double_the_arithmetic(cli: Cli) -> None:
-    """gpus.csv: 1978.9 against 989.4 TFLOP/s, so compute-bound products take half the time."""
+def test_fp8_weights_on_an_h100_speed_up_arithmetic(cli: Cli) -> None:
+    """Peaks differ by two (gpus.csv: 1978.9 against 989.4 TFLOP/s); tables reach less.
 
-    def linear(*more: str) -> float:
-        row = cli(
-            "recommend", "llama-3.1-8b", "--batch", "4k", "--context", "16", "--drafter", "none",
-            "--format", "json", *more,
-        ).by_draft_length()[0]  # fmt: skip
-        return float(row["breakdown_ms"]["linear"])
+    k-aicgemm, vLLM 0.24, 512 rows: 298 against 164 us (51200 x 4096), 140 against 95 (16384 x
+    7168), 162 against 112 (8192 x 16384): 1.45 to 1.82. Here: 28672 x 4096.
+    """
 
-    assert 1.6 < linear() / linear("--weights", "fp8") <= 2.05
+    def gate_up(*more: str) -> float:
+        kernels = cli(
+            "recommend", "llama-3.1-8b", "--batch", "512", "--context", "16", "--drafter", "none",
+            "--explain", "--format", "json", *more,
+        ).ops("verify")  # fmt: skip
+        return float(kernels["gate_up_proj"]["time_us"])
+
+    assert 1.3 < gate_up() / gate_up("--weights", "fp8") <= 2
 
 
 def test_the_warning_reaches_stderr_and_json(cli: Cli) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DIGITS", "Score", "least_log_error", "rounded", "score"]
+__all__ = ["DIGITS", "Score", "least_log_error", "resident_share", "rounded", "score"]
 
 DIGITS = 4
 Array = NDArray[np.float64]
@@ -61,3 +61,17 @@ def least_log_error(
     settings: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.1, "max_nfev": 80} | options
     found = least_squares(residual, np.clip(start, low, high), bounds=(low, high), **settings)
     return np.asarray(found.x), float(found.cost)
+
+
+def resident_share(footprint: Array, l2: float) -> Array:
+    """Return the share of ``footprint`` bytes that a benchmark's loop finds in L2.
+
+    max(0, 1 - (footprint / l2)^8): nearly all of what fits, nothing of what does not. 0 where the
+    size of the L2 is not known.
+
+    >>> resident_share(np.array([5e6, 10e6, 2e7]), 10e6).round(3)
+    array([0.996, 0.   , 0.   ])
+    """
+    if l2 <= 0:
+        return np.zeros_like(footprint)
+    return np.maximum(0.0, 1 - (footprint / l2) ** 8)

@@ -124,6 +124,9 @@ def read(table: Table, columns: Sequence[str] | None = None) -> Columns:
     except (OSError, pa.ArrowException) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{table.label}: cannot be read as parquet ({first})") from None
+    absent = sorted(set(columns or ()) - set(data.column_names))
+    if absent:
+        raise InputError(f"{table.label}: has no column {', '.join(absent)}")
     return {name: data[name].to_numpy() for name in data.column_names}
 
 

@@ -41,5 +41,6 @@ def main() -> None:
 
 
 def _stop(message: str, code: int) -> None:
-    sys.stderr.write("roofline: " + " ".join(message.split()) + "\n")
+    line = "".join(c if c.isprintable() else " " for c in message)
+    sys.stderr.write("roofline: " + " ".join(line.split()) + "\n")
     sys.exit(code)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from roofline.errors import InputError
 
-__all__ = ["FORMAT", "emit", "emit_rows", "help_if_bare"]
+__all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "help_if_bare"]
 
 FORMAT = typer.Option("--format", help="table or json.")
 
@@ -19,6 +20,20 @@ def help_if_bare(context: typer.Context) -> None:
     """Print the help of a group that was called without a command."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> None:
+    """Write an answer to a file or stdout, and then what must be said about it."""
+    if output is not None:
+        from roofline.output import write_atomically
+
+        write_atomically(output, text)
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        typer.echo(f"wrote {output}", err=True)
 
 
 def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:

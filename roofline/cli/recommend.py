@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from roofline.cli.listing import emit_text
 from roofline.errors import InputError, did_you_mean
 from roofline.units import parse_size
 
@@ -106,16 +107,7 @@ def recommend(
         engine=engine,
     )
     answer = answer_for(request)
-    for warning in answer.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    text = render(answer, how, explain=explain)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    from roofline.output import write_atomically
-
-    write_atomically(output, text)
-    typer.echo(f"wrote {output}", err=True)
+    emit_text(render(answer, how, explain=explain), output, answer.warnings)
 
 
 Choice = TypeVar("Choice", bound="StrEnum")

@@ -62,7 +62,7 @@ def moe_time(
     >>> round(1e6 * float(moe_time(shape, device, MoeLaw(mem_eff=1.0)).memory), 1)  # 75.5 MB
     15.7
     """
-    width = max(shape.width, law.min_width)
+    width = np.maximum(shape.width, law.min_width)
     size = shape.matrices * shape.hidden * width
     kept = 1 - law.l2_saving * np.asarray(resident)
     weights = np.asarray(shape.distinct) * size * shape.weight * kept
@@ -73,7 +73,7 @@ def moe_time(
     here = here * (shape.matrices * width + shape.hidden) / device.bandwidth
     copies = np.asarray(shape.tokens) * shape.top_k * ACTIVATION * shape.hidden
     everywhere = law.all_passes * copies / device.bandwidth
-    slow = law.misaligned if shape.width % ALIGNMENT else 1.0
+    slow = np.where(np.asarray(shape.width) % ALIGNMENT != 0, law.misaligned, 1.0)
     body = slow * (combine(memory, compute, law.p) + here + everywhere)
     serial = law.serial * (shape.hidden + shape.width) / 64
     experts = law.per_active * shape.awake + law.per_local * shape.distinct
@@ -84,17 +84,19 @@ def moe_time(
     )
 
 
-def step_index(shape: MoeShape, axis: Literal["rows", "tokens"]) -> NDArray[np.intp]:
-    """Return the position on the staircase: round(log2 m), clipped to what it covers."""
+def step_index(
+    shape: MoeShape, axis: Literal["rows", "tokens"]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the band of the width, and the step: round(log2 m), clipped to what is covered."""
     tokens = np.asarray(shape.tokens, dtype=np.float64)
     local = shape.experts / shape.ranks
     m = tokens * shape.top_k / shape.experts if axis == "rows" else tokens / local
-    step = np.round(np.log2(m) - 0.01)  # an exact half-way m belongs to the lower step
-    return np.asarray(np.clip(step, STEP_LOW, STEP_HIGH) - STEP_LOW, dtype=np.intp)
+    nearest = np.round(np.log2(m) - 0.01)  # an exact half-way m belongs to the lower step
+    step = np.asarray(np.clip(nearest, STEP_LOW, STEP_HIGH) - STEP_LOW, dtype=np.intp)
+    return np.asarray(np.asarray(shape.width) > WIDTH_EDGE, dtype=np.intp), step
 
 
 def _staircase(shape: MoeShape, law: MoeLaw) -> Array:
     if not law.steps:
         return 1.0
-    table = law.steps[int(shape.width > WIDTH_EDGE)]
-    return np.asarray(table)[step_index(shape, law.steps_axis)]
+    return np.asarray(np.asarray(law.steps)[step_index(shape, law.steps_axis)])

@@ -1,0 +1,188 @@
+"""Fitting the GEMM law: bounded least squares on log error, and the choice of a tile set.
+
+Everything is deterministic: one fixed start, rows scattered by a fixed rule, and a tile set chosen
+on shapes set aside within the rows given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibration.family import Numbers
+from roofline.calibration.fit import least_log_error, rounded, score
+from roofline.calibration.tables import hold_out_mask, shape_keys
+from roofline.laws.gemm import ROW_EDGES, TILES, GemmLaw, TileSet
+
+__all__ = ["BOUNDS", "Bench", "fit_law", "fit_tiles", "free_constants", "spread"]
+
+Array = NDArray[np.float64]
+Predict = Callable[[Numbers, GemmLaw], Array]
+
+#: Constant: unit that keeps the solver near 1; then start, lowest and highest in that unit.
+BOUNDS: dict[str, tuple[float, float, float, float]] = {
+    "floor": (1e-6, 3.0, 0.2, 60.0),
+    "act": (1.0, 0.3, 0.0, 30.0),
+    "latency": (1e-6, 0.08, 0.003, 5.0),
+    "compute_eff": (1.0, 0.8, 0.05, 1.05),
+    "edge": (1e-6, 0.4, 0.0, 10.0),
+    "split": (1e-6, 3.0, 0.0, 20.0),
+    "traffic": (1.0, 1.0, 0.0, 10.0),
+    "mem_eff": (1.0, 0.85, 0.3, 1.05),
+    "r": (1.0, 2.0, 1.0, 8.0),
+    "q": (1.0, 0.5, 0.0, 1.0),
+    "pad": (1.0, 0.1, 0.0, 3.0),
+    "l2_fit": (1e6, 15.0, 4.0, 130.0),
+    "l2_gain": (1.0, 2.5, 1.0, 8.0),
+}
+STEP = (1.0, 1.0, 0.1, 4.0)  # the same for a factor of the staircase
+DUST = 1e-4  # a constant this small in its unit is 0
+PRIOR = 0.015  # weight of "a step of the staircase is 1", times the square root of the rows
+SOFT = 0.03  # log error beyond which a row counts linearly
+ROWS, ROWS_TRIED = 4000, 1500  # judged rows of the fit, and of the fits that choose the tiles
+OUTSIDE = 4  # for so many judged rows the fit sees one outside
+OUTSIDE_WEIGHT = 0.2
+MAX_M = 16384  # rows above say nothing of decoding
+L2_START = 0.15  # most benchmarks rotate about six copies of the weights through L2
+LEAST_GAIN = 1.1  # a smaller gain from L2 is not told from noise
+_SCATTER = 2654435761  # 2^32 over the golden ratio: consecutive multiples lie far apart
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """Measured rows: m, n and k, their seconds, and the weight of their log errors."""
+
+    columns: Numbers
+    seconds: Array
+    weight: Array
+
+    def pick(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Bench:
+        """Return some of the rows."""
+        return Bench(
+            columns={name: column[rows] for name, column in self.columns.items()},
+            seconds=self.seconds[rows],
+            weight=self.weight[rows],
+        )
+
+
+def fit_law(
+    columns: Numbers, seconds: Array, *, judged: NDArray[np.bool_], predict: Predict, l2: float
+) -> GemmLaw:
+    """Return the law with the tile set that predicts best, constants rounded.
+
+    ``judged`` are the rows that count when the law is scored; ``l2`` is the GPU's cache [B], where
+    a benchmark may leave small weights (0: not looked for). The order of the rows does not matter.
+    """
+    weight = np.where(judged, 1.0, np.where(columns["m"] <= MAX_M, OUTSIDE_WEIGHT, 0.0))
+    bench = Bench(columns=columns, seconds=seconds, weight=weight)
+    bench = bench.pick(np.lexsort((seconds, columns["k"], columns["n"], columns["m"])))
+    tiles = _best_tiles(bench, predict, l2)
+    sample = _sample(bench, ROWS)
+    law = fit_tiles(sample, tiles=tiles, predict=predict, l2=l2)
+    if law.l2_fit > 0 and law.l2_gain < LEAST_GAIN:
+        law = fit_tiles(sample, tiles=tiles, predict=predict, l2=0.0)
+    return law
+
+
+def _best_tiles(bench: Bench, predict: Predict, l2: float) -> TileSet:
+    """Return the tile set with the least 3 median + p90 error on shapes set aside.
+
+    These are a fifth of the shapes given, by the hash of another key than the hold-out's.
+    """
+    keys = shape_keys(bench.columns["n"], bench.columns["k"])
+    aside = hold_out_mask(np.char.add("inner", keys))
+    judge = bench.pick(aside & (bench.weight == 1))
+    if not len(judge.seconds):  # a single shape, or none that counts
+        judge = bench
+    sample = _sample(bench.pick(~aside), ROWS_TRIED)
+
+    def loss(tiles: TileSet) -> float:
+        law = fit_tiles(sample, tiles=tiles, predict=predict, l2=l2)
+        error = score(predict(judge.columns, law), judge.seconds)
+        return 3 * error.median + error.p90
+
+    order: tuple[TileSet, ...] = ("split", "any", "fine", "wide", "pair", "static")
+    return min(order, key=loss)
+
+
+def _sample(bench: Bench, count: int) -> Bench:
+    """Return ``count`` judged rows at most, and a quarter as many outside."""
+    inside = np.flatnonzero(bench.weight == 1)
+    outside = np.flatnonzero((bench.weight > 0) & (bench.weight < 1))
+    few = spread(len(inside), count), spread(len(outside), count // OUTSIDE)
+    return bench.pick(np.concatenate([inside[few[0]], outside[few[1]]]))
+
+
+def spread(count: int, limit: int) -> NDArray[np.intp]:
+    """Return ``limit`` of ``count`` positions, evenly scattered and always the same.
+
+    >>> spread(3, 8), spread(10, 3)
+    (array([0, 1, 2]), array([0, 5, 8]))
+    """
+    order = np.argsort((np.arange(count, dtype=np.int64) * _SCATTER) % 2**32, kind="stable")
+    return np.sort(order[:limit])
+
+
+def free_constants(tiles: TileSet, *, l2: bool) -> list[str]:
+    """Return the constants that a tile set's rows can tell; the others are 0.
+
+    Only ``split`` may slice K; its many tiles leave no trace of empty rows.
+
+    >>> [name for name in BOUNDS if name not in free_constants("split", l2=False)]
+    ['pad', 'l2_fit', 'l2_gain']
+    """
+    unseen = {"pad"} if tiles == "split" else {"split", "traffic"}
+    if not l2:
+        unseen |= {"l2_fit", "l2_gain"}
+    return [name for name in BOUNDS if name not in unseen]
+
+
+def fit_tiles(bench: Bench, *, tiles: TileSet, predict: Predict, l2: float) -> GemmLaw:
+    """Return the constants of the law of one tile set, rounded.
+
+    The solver minimises soft_l1 of weight log(predicted / measured), and of log c times a weak
+    prior: a step of the staircase that few rows see stays 1.
+    """
+    assert tiles in TILES
+    names = free_constants(tiles, l2=l2 > 0)
+    scale, start, low, high = np.array([BOUNDS[name] for name in names] + [STEP] * len(ROW_EDGES)).T
+    at = names.index("floor")
+    start[at] = np.clip(0.9e6 * np.quantile(bench.seconds, 0.01), low[at], high[at])
+    if l2 > 0:
+        at = names.index("l2_fit")
+        start[at], high[at] = L2_START * l2 / scale[at], l2 / scale[at]
+    prior = PRIOR * len(bench.seconds) ** 0.5
+
+    def law_of(scaled: Array) -> GemmLaw:
+        values = np.where(scaled > DUST, scaled, 0.0) * scale
+        return _law(tiles, names, values.tolist())
+
+    def residual(scaled: Array) -> Array:
+        law = law_of(scaled)
+        log_error = np.log(predict(bench.columns, law) / bench.seconds)
+        return np.append(bench.weight * log_error, prior * np.log(law.c))
+
+    found, _ = least_log_error(
+        residual,
+        start,
+        low,
+        high,
+        f_scale=SOFT,
+        max_nfev=60,
+        x_scale=np.maximum(np.abs(start), 1e-2),
+        diff_step=1e-3,
+    )
+    law = law_of(found)
+    short: dict[str, Any] = {name: rounded(getattr(law, name)) for name in names}
+    return replace(law, **short, c=tuple(rounded(step) for step in law.c))
+
+
+def _law(tiles: TileSet, names: list[str], values: list[float]) -> GemmLaw:
+    """Return the law of these constants; after them come the steps of the staircase."""
+    constants: dict[str, Any] = {"pad": 0.0, "split": 0.0, "traffic": 0.0}
+    constants |= dict(zip(names, values[: len(names)], strict=True))
+    return GemmLaw(tiles=tiles, **constants, c=tuple(values[len(names) :]))

@@ -1,0 +1,277 @@
+"""Fit the laws on all public tables and write them, with their evidence, into overlay files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibration import FAMILIES
+from roofline.calibration.family import Family, Group
+from roofline.calibration.fit import rounded, score
+from roofline.calibration.tables import Table, find_tables, hold_out_mask
+from roofline.errors import InputError
+from roofline.hardware import HardwareProfile, Overlay, load_hardware
+from roofline.output import write_atomically, write_bytes_atomically
+from roofline.yamlio import dump_yaml
+
+__all__ = ["Outcome", "fit_group", "import_tables"]
+
+HOST_BOUND = 3.0  # a table's floor over this many times the other engines' was set by the host
+LARGE_ENOUGH = 0.5  # a newer version with fewer than this share of the rows is a partial run
+SAMPLE = 16  # held-out rows of each law that ship with the package
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an import did, for its report."""
+
+    blocks: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def import_tables(
+    root: Path,
+    *,
+    gpus: Sequence[str],
+    engines: Sequence[str],
+    date: str,
+    jobs: int = 1,
+    progress: Progress = lambda _: None,
+) -> Outcome:
+    """Return the laws of every accelerator and engine; nothing is written."""
+    outcome = Outcome()
+    groups = [g for gpu in gpus for g in _groups(root, gpu, engines, outcome)]
+    work = [(group, date) for group in groups]
+    for group, fitted in zip(groups, _map(_fit_one, work, jobs), strict=True):
+        progress(f"{group.gpu} {group.engine} {group.kind} {_name(group)}")
+        if isinstance(fitted, str):
+            outcome.skipped.append(f"{group.source} {_name(group)}: {fitted}")
+            continue
+        block, sample = fitted
+        outcome.blocks.setdefault((group.gpu, group.engine), []).append(block)
+        outcome.samples.append(sample)
+    return outcome
+
+
+def _map(function: Callable[[Any], Any], work: list[Any], jobs: int) -> Iterable[Any]:
+    if jobs == 1:
+        return map(function, work)
+    return ProcessPoolExecutor(jobs).map(function, work)
+
+
+def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> list[Group]:
+    """Read the newest complete table of each family and engine; name and skip what is unusable."""
+    profile = load_hardware(gpu)
+    tables = find_tables(root, gpus=[gpu], engines=engines)
+    found: list[Group] = []
+    for family in FAMILIES.values():
+        for versions in _by_engine(tables, family).values():
+            found += _newest(family, versions, profile, outcome)
+    for engine in engines:
+        if not any(group.engine == engine for group in found):
+            outcome.skipped.append(f"{gpu} {engine}: no tables")
+    kept = []
+    for group in found:
+        other = _floor_of_others(group, found)
+        own = _floor(group)
+        if other is not None and own > HOST_BOUND * other:
+            outcome.skipped.append(
+                f"{group.source} {_name(group)}: host-bound, its floor of {1e6 * own:.0f} us is "
+                f"over {HOST_BOUND:.0f} times the other engines' {1e6 * other:.0f} us"
+            )
+            continue
+        kept.append(group)
+    return kept
+
+
+def _by_engine(tables: list[Table], family: Family) -> dict[tuple[str, str], list[Table]]:
+    wanted: dict[tuple[str, str], list[Table]] = {}
+    for table in tables:
+        if (table.family, table.name) in family.TABLES:
+            wanted.setdefault((table.name, table.engine), []).append(table)
+    return wanted
+
+
+def _newest(
+    family: Family, versions: list[Table], profile: HardwareProfile, outcome: Outcome
+) -> list[Group]:
+    """Return the newest version's groups; older versions fill formats that it lacks."""
+    read: list[list[Group]] = []
+    for table in versions:
+        try:
+            read.append(family.groups(table, profile))
+        except InputError as error:
+            outcome.skipped.append(str(error))
+    best: dict[tuple[Any, ...], Group] = {}
+    largest: dict[tuple[Any, ...], int] = {}
+    for groups in read:
+        for group in groups:
+            label = tuple(group.label.items())
+            largest[label] = max(largest.get(label, 0), len(group.seconds))
+    for groups in read:  # oldest first: a newer complete table replaces it
+        for group in groups:
+            label = tuple(group.label.items())
+            if len(group.seconds) >= LARGE_ENOUGH * largest[label]:
+                best[label] = group
+    return list(best.values())
+
+
+def _floor(group: Group) -> float:
+    return float(np.quantile(group.seconds, 0.01))
+
+
+def _floor_of_others(group: Group, found: list[Group]) -> float | None:
+    """Return the median floor of the other engines for the same kind and format."""
+    same = [
+        _floor(other)
+        for other in found
+        if other.engine != group.engine
+        and other.kind == group.kind
+        and other.label.get("dtype") == group.label.get("dtype")
+    ]
+    return float(np.median(same)) if same else None
+
+
+def _name(group: Group) -> str:
+    return " ".join(str(value) for value in group.label.values())
+
+
+def _fit_one(work: tuple[Group, str]) -> tuple[dict[str, Any], dict[str, Any]] | str:
+    group, date = work
+    try:
+        return fit_group(group, date=date)
+    except (ValueError, FloatingPointError) as error:
+        return f"could not be fitted ({error})"
+
+
+def fit_group(group: Group, *, date: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a group's block, scored on shapes it was not fitted on, and its shipped sample."""
+    family, profile = FAMILIES[group.kind], load_hardware(group.gpu)
+    held = hold_out_mask(group.keys)
+    if held.all() or not held.any():
+        held = np.zeros(len(held), dtype=bool)
+    fit_columns, fit_seconds = group.pick(~held)
+    law, extras = family.fit(fit_columns, group.label, fit_seconds, profile)
+    judged = held & family.scored(group.columns, group.label) if held.any() else ~held
+    columns, seconds = group.pick(judged)
+    own = score(family.seconds(columns, group.label, law, profile), seconds)
+    textbook = score(family.textbook(columns, group.label, profile), seconds)
+    evidence: dict[str, Any] = {
+        "source": f"aiconfigurator-core {group.source}.parquet (Apache-2.0)",
+        "date": date,
+        "rows_fitted": int((~held).sum()),
+        "rows_held_out": own.rows if held.any() else 0,
+        "median_error": rounded(own.median),
+        "p90_error": rounded(own.p90),
+        "bias": rounded(own.bias),
+        "textbook_median_error": rounded(textbook.median),
+    }
+    if group.rejected:
+        evidence["rejected"] = dict(group.rejected)
+    ratio = _ratio_error(group, family, law, profile, judged)
+    if ratio is not None:
+        evidence["ratio_error"] = rounded(ratio)
+    block = {
+        "kind": group.kind,
+        "engine": group.engine,
+        "version": group.version,
+        **group.label,
+        **extras,
+        "law": asdict(law),
+        "evidence": evidence,
+    }
+    return block, _sample(group, judged)
+
+
+def _ratio_error(
+    group: Group,
+    family: Family,
+    law: Any,
+    profile: HardwareProfile,
+    judged: NDArray[np.bool_],
+) -> float | None:
+    """Return the median error of t(4 M) / t(M) at a fixed shape, where rows vary."""
+    name = next((n for n in ("m", "tokens") if n in group.columns), None)
+    if name is None:
+        return None
+    columns, seconds = group.pick(judged)
+    predicted = family.seconds(columns, group.label, law, profile)
+    rows = columns[name]
+    others = np.stack([values for key, values in sorted(columns.items()) if key in _FIXED], axis=1)
+    at = {(*fixed, m): i for i, (fixed, m) in enumerate(zip(map(tuple, others), rows, strict=True))}
+    pairs = [
+        (i, at[(*fixed, 4 * m)])
+        for i, (fixed, m) in enumerate(zip(map(tuple, others), rows, strict=True))
+        if (*fixed, 4 * m) in at
+    ]
+    if not pairs:
+        return None
+    low, high = np.array(pairs).T
+    growth = (predicted[high] / predicted[low]) / (seconds[high] / seconds[low])
+    return float(np.median(np.abs(growth - 1)))
+
+
+#: Columns that name a shape, beside which the rows vary.
+_FIXED = ("n", "k", "top_k", "experts", "ranks", "hidden", "width", "resident")
+
+
+def _sample(group: Group, judged: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return a few judged rows, chosen by a stable hash, as the package ships them."""
+    rows = np.flatnonzero(judged)
+    names = [f"{group.keys[i]}/{i}" for i in rows]
+    order = np.argsort([hashlib.sha256(name.encode()).hexdigest() for name in names])
+    chosen = np.sort(rows[order[:SAMPLE]])
+    columns, seconds = group.pick(chosen)
+    return {
+        "kind": group.kind,
+        "gpu": group.gpu,
+        "engine": group.engine,
+        "version": group.version,
+        "source": group.source,
+        "label": dict(group.label),
+        "columns": {name: [_plain(v) for v in values] for name, values in columns.items()},
+        "seconds": [rounded(float(v), 6) for v in seconds],
+    }
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if float(value).is_integer() else rounded(float(value), 8)
+
+
+def write_overlays(outcome: Outcome, folder: Path) -> list[Path]:
+    """Write one overlay file for each accelerator and engine; a whole file or none."""
+    written = []
+    for (gpu, engine), blocks in sorted(outcome.blocks.items()):
+        data = {"schema": 1, "gpu": gpu, "engine": engine, "calibration": blocks}
+        path = folder / f"{gpu}.{engine}.yaml"
+        Overlay.check(data, path.name)
+        write_atomically(path, dump_yaml(data))
+        written.append(path)
+    return written
+
+
+def write_samples(outcome: Outcome, path: Path) -> None:
+    """Write the shipped sample; lines of accelerators that were not imported now are kept."""
+    kept = []
+    done = {(sample["gpu"], sample["engine"]) for sample in outcome.samples}
+    if path.is_file():
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        old = (json.loads(line) for line in lines)
+        kept = [line for line in old if (line["gpu"], line["engine"]) not in done]
+    rows = sorted(
+        kept + outcome.samples,
+        key=lambda s: (s["kind"], s["gpu"], s["engine"], json.dumps(s["label"], sort_keys=True)),
+    )
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    write_bytes_atomically(path, gzip.compress(text.encode(), mtime=0))

@@ -1,0 +1,171 @@
+"""Linear-attention tables: the decode kernels of gated-delta-rule (GDN) layers.
+
+Rows of phase ``generation`` are one token for each of ``batch_size`` sequences; ``latency`` is in
+ms. Two kernels: the recurrent update of the state, and the short convolution before it. (The
+``mamba2`` tables hold the convolution alone, and are not read.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibration.family import Group, Label, Numbers
+from roofline.calibration.fit import least_log_error, resident_share, rounded
+from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.hardware import HardwareProfile
+from roofline.laws.state import StateLaw, state_time
+from roofline.timing import Machine
+
+__all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
+
+KIND = "ssm"
+TABLES: Sequence[tuple[str, str]] = (("linear_attention", "gdn_perf"),)
+Array = NDArray[np.float64]
+
+SHAPE = ("num_k_heads", "num_v_heads", "head_k_dim", "head_v_dim")
+_COLUMNS = ("kernel_source", "phase", "batch_size", "d_conv", "latency", *SHAPE)
+VALUE = 2.0  # bytes of an activation [B]
+#: Start (= prior), low, high.
+BOUNDS = {
+    "floor": (4e-6, 1e-7, 1e-4),
+    "mem_eff": (0.8, 0.3, 1.05),
+    "r": (1.5, 1.0, 8.0),
+    "l2_saving": (0.3, 0.0, 0.95),
+}
+
+
+def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
+    """Read, clean and divide a table by kernel, updates of the state first."""
+    raw = read(table, _COLUMNS)
+    decode = raw["phase"] == "generation"
+    kernels = set(raw["kernel_source"][decode].tolist())
+    found = []
+    for kernel in sorted(kernels, key=lambda name: (_is_convolution(name), name)):
+        inside = decode & (raw["kernel_source"] == kernel)
+        rows = {name: column[inside] for name, column in raw.items()}
+        index, why = clean(rows, _seconds(rows), size="batch_size", curve=(*SHAPE, "d_conv"))
+        if not len(index):
+            continue
+        rows = {name: column[index] for name, column in rows.items()}
+        found.append(
+            Group(
+                kind=KIND,
+                gpu=table.gpu,
+                engine=table.engine,
+                version=table.version,
+                source=table.label,
+                label={"dtype": "bf16" if _is_convolution(kernel) else "fp32", "kernel": kernel},
+                columns=_numbers(rows, kernel, table.engine, gpu),
+                seconds=_seconds(rows),
+                keys=shape_keys(*(rows[name] for name in SHAPE)),
+                rejected=dict(why),
+            )
+        )
+    return found
+
+
+def _is_convolution(kernel: str) -> bool:
+    return "conv" in kernel
+
+
+def _seconds(rows: Columns) -> Array:
+    return rows["latency"].astype(np.float64) * 1e-3
+
+
+def _numbers(rows: Columns, kernel: str, engine: str, gpu: HardwareProfile) -> Numbers:
+    """Return the bytes a step moves, and the share of its state that the loop finds in L2."""
+    numbers = {name: rows[name].astype(np.float64) for name in (*SHAPE, "batch_size", "d_conv")}
+    if _is_convolution(kernel):
+        moved, kept = _convolution_bytes(numbers, keys_only=engine == "trtllm")
+    else:
+        moved, kept = _update_bytes(numbers, in_place="packed" in kernel)
+    l2 = gpu.compute.l2.value if gpu.compute.l2 else 0.0
+    return {"moved": moved, "resident": resident_share(kept, l2)}
+
+
+def _update_bytes(rows: dict[str, Array], *, in_place: bool) -> tuple[Array, Array]:
+    """Return the bytes moved by the recurrent update, and those of the state it touches [B].
+
+    The state of B sequences, B H_v d_k d_v elements, is read and written; queries and keys, values
+    and outputs beside it. Packed kernels update an fp32 state in place (8 B per element, 4 of them
+    touched). Others read bf16 and write fp32 elsewhere (6 B): inferred from their speed.
+    """
+    sequences = rows["batch_size"]
+    elements = sequences * rows["num_v_heads"] * rows["head_k_dim"] * rows["head_v_dim"]
+    read, write = (4, 4) if in_place else (2, 4)
+    state = elements * (read + write)
+    keys = rows["num_k_heads"] * rows["head_k_dim"]
+    values = rows["num_v_heads"] * rows["head_v_dim"]
+    moved = state + sequences * VALUE * (2 * keys + 2 * values)
+    return moved, elements * write if in_place else state
+
+
+def _convolution_bytes(rows: dict[str, Array], *, keys_only: bool) -> tuple[Array, Array]:
+    """Return the bytes moved by a convolution step, and those of the window it touches [B].
+
+    Each channel reads and writes its last ``d_conv`` - 1 inputs, takes one and puts one out. The
+    channels are those of queries, keys and values; TRT-LLM's rows time the keys' alone.
+    """
+    keys = rows["num_k_heads"] * rows["head_k_dim"]
+    channels = keys if keys_only else 2 * keys + rows["num_v_heads"] * rows["head_v_dim"]
+    moved = rows["batch_size"] * channels * VALUE * (2 * (rows["d_conv"] - 1) + 2)
+    return moved, moved / 2
+
+
+def seconds(
+    columns: Numbers,
+    label: Label,  # noqa: ARG001
+    law: StateLaw,
+    gpu: HardwareProfile,
+) -> Array:
+    """Predict a step of the benchmark, which finds a small state in L2 [s]."""
+    time = state_time(
+        moved=columns["moved"],
+        device=Machine(gpu).device("bf16"),
+        law=law,
+        resident=columns["resident"],
+    )
+    return np.asarray(time.total)
+
+
+def textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:  # noqa: ARG001
+    """Return bytes / bandwidth; the update is about one FLOP per byte [s]."""
+    return np.asarray(columns["moved"] / gpu.bandwidth)
+
+
+def scored(columns: Numbers, label: Label) -> NDArray[np.bool_]:  # noqa: ARG001
+    """Return the rows that count when the law is judged: all."""
+    return np.ones(len(columns["moved"]), dtype=bool)
+
+
+def fit(
+    columns: Numbers,
+    label: Label,  # noqa: ARG001
+    seconds: Array,
+    gpu: HardwareProfile,
+) -> tuple[StateLaw, dict[str, Any]]:
+    """Return the law, by least log error."""
+    device = Machine(gpu).device("bf16")
+    start, low, high = np.array(list(BOUNDS.values())).T
+
+    def law_of(scaled: Array) -> StateLaw:
+        return StateLaw(**dict(zip(BOUNDS, (scaled * start).tolist(), strict=True)))
+
+    def residual(scaled: Array) -> Array:
+        time = state_time(
+            moved=columns["moved"],
+            device=device,
+            law=law_of(scaled),
+            resident=columns["resident"],
+        )
+        return np.asarray(np.log(time.total / seconds))
+
+    scaled, _ = least_log_error(
+        residual, np.ones(len(start)), low / start, high / start, f_scale=0.05
+    )
+    found = law_of(scaled)
+    return StateLaw(**{name: rounded(getattr(found, name)) for name in BOUNDS}), {}
