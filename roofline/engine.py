@@ -16,13 +16,19 @@ SHELF = "engines"
 
 
 class Overhead(Schema):
-    """Time that no kernel accounts for."""
+    """Time that no kernel's law accounts for, and how much of the kernels' launch floors shows."""
 
+    floor_scale: float = Field(default=1.0, ge=0, le=2)  # outside the expert kernels
+    expert_floor_scale: float = Field(default=1.0, ge=0, le=2)
+    per_layer: Duration = 0.0  # of the target, in every pass [s]
+    per_sequence: Duration = 0.0  # of the batch, in every pass [s]
     per_step: Duration  # scheduling and launching one target pass [s]
     per_spec_round: Duration  # verification and bookkeeping once drafts are in play [s]
     per_draft_pass: Duration  # launching one pass of the drafter [s]
     source: str
     note: str | None = None
+    #: Served decode rows that the first five numbers were fitted on; 0 where none were.
+    fitted_rows: int = 0
 
 
 class MemoryRules(Schema):

@@ -16,6 +16,7 @@ from roofline.hardware import HardwareProfile, load_hardware
 from roofline.layers import check_parallel
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec, load_model
 from roofline.ops import VerifyAttention
+from roofline.priors import priors
 from roofline.quantization import DType, Precision, resolve
 from roofline.step import Target
 from roofline.workload import Placement, Routing
@@ -35,7 +36,7 @@ class Request:
     gpu: str = "h100-sxm"
     tp: int = 1
     ep: int = 1
-    routing: Routing = field(default_factory=Routing)
+    routing: Routing | None = None
     batches: tuple[int, ...] = (1,)
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
@@ -79,10 +80,12 @@ def prepare(request: Request) -> Setup:
     notes = Notes()
     gpu, model = load_hardware(request.gpu), load_model(request.model)
     engine = load_engine(request.engine)
+    stated = priors().routing
+    routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
     placement = Placement(
         tp=request.tp,
         ep=request.ep,
-        routing=request.routing,
+        routing=routing,
         verify_attention=request.verify_attention,
     )
     _check_placement(request, placement, gpu, model)
@@ -126,10 +129,11 @@ def _check_numbers(request: Request) -> None:
     for flag, size in sizes:
         if size is not None and size < 1:
             raise InputError(f"{flag} {size}: expected at least 1")
-    if not 0 <= request.routing.skew <= 4:
-        raise InputError(f"--routing-skew {request.routing.skew:g}: expected 0 (uniform) to 4")
-    if not 0 <= request.routing.correlation <= 1:
-        raise InputError(f"--routing-correlation {request.routing.correlation:g}: expected 0 to 1")
+    routing = request.routing or Routing()
+    if not 0 <= routing.skew <= 4:
+        raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")
+    if not 0 <= routing.correlation <= 1:
+        raise InputError(f"--routing-correlation {routing.correlation:g}: expected 0 to 1")
 
 
 def _check_placement(

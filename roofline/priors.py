@@ -47,9 +47,18 @@ class Spread(Schema):
     overhead: float  # of the engine's time around the kernels
 
 
+class RoutingPrior(Schema):
+    """How tokens choose experts where nobody has counted."""
+
+    skew: float = Field(ge=0, le=4)
+    correlation: float = Field(ge=0, le=1)
+    source: str
+
+
 class Priors(Document):
     """Constants for what nobody has measured."""
 
+    routing: RoutingPrior
     spread: Spread
     generic: dict[
         Literal["gemm", "batched-gemm", "moe", "attention", "mla", "ssm", "elementwise"], LawPrior

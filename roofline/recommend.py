@@ -89,8 +89,14 @@ def recommend(request: Request) -> Recommendation:
     ]
     if not fits[..., 0].any():
         raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}")
-    machine = Machine(setup.gpu, setup.engine.id)
-    times = step_times(setup.target, setup.drafter, grid, machine, setup.engine.overhead)
+    overhead = setup.engine.overhead
+    machine = Machine(
+        setup.gpu,
+        setup.engine.id,
+        floor_scale=overhead.floor_scale,
+        expert_floor_scale=overhead.expert_floor_scale,
+    )
+    times = step_times(setup.target, setup.drafter, grid, machine, overhead)
     drawn = drawn_steps(times, grid, priors().spread)
     yields = setup.acceptance.tokens_per_step(setup.draft_lengths, extrapolate=request.extrapolate)
     decision = decide(times, drawn, yields, fits)

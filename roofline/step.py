@@ -52,10 +52,18 @@ class StepTimes:
         return self.verify + self.draft + self.overhead
 
 
-def overhead_seconds(overhead: Overhead, *, draft_length: Times, has_draft_passes: bool) -> Times:
+def overhead_seconds(
+    overhead: Overhead,
+    *,
+    draft_length: Times,
+    has_draft_passes: bool,
+    layers: int = 0,
+    batch: Times | float = 0.0,
+) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
-    per_step, plus per_spec_round and D per_draft_pass as soon as D > 0.
+    per_step + per_layer layers + per_sequence B, plus per_spec_round and D per_draft_pass as soon
+    as D > 0.
 
     >>> from roofline.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
@@ -65,7 +73,8 @@ def overhead_seconds(overhead: Overhead, *, draft_length: Times, has_draft_passe
     """
     passes = draft_length * overhead.per_draft_pass if has_draft_passes else 0.0
     round_time = np.where(draft_length > 0, overhead.per_spec_round + passes, 0.0)
-    return overhead.per_step + round_time
+    plain = overhead.per_step + overhead.per_layer * layers + overhead.per_sequence * batch
+    return np.asarray(plain + round_time)
 
 
 def step_times(
@@ -99,6 +108,8 @@ def step_times(
         overhead,
         draft_length=drafts,
         has_draft_passes=drafter.network is not None,
+        layers=target.model.num_layers,
+        batch=grid.batch,
     )
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)

@@ -42,13 +42,15 @@ class OpTime:
 class Machine:
     """An accelerator as one engine runs it.
 
-    ``floor_scale`` is the part of a kernel's launch floor that the engine's graphs leave visible;
-    ``staircase`` off prices every kernel without tile steps (monotone in its rows).
+    ``floor_scale`` is the part of a launch floor that the engine's graphs leave visible, and
+    ``expert_floor_scale`` that of expert kernels; ``staircase`` off prices every kernel without
+    tile steps, monotone in its rows.
     """
 
     gpu: HardwareProfile
     engine: str = "vllm"
     floor_scale: float = 1.0
+    expert_floor_scale: float = 1.0
     staircase: bool = True
     book: LawBook = field(init=False)
 
@@ -71,7 +73,9 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     """Return how long ``op`` takes on ``machine``."""
     chosen = machine.book.choose(op)
     time = _by_law(op, chosen.law, machine)
-    each = time.total + (machine.floor_scale - 1) * time.floor
+    expert = op.kind is Kind.MOE
+    scale = machine.expert_floor_scale if expert else machine.floor_scale
+    each = time.total + (scale - 1) * time.floor
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from roofline.calibration import attention, collective, gemm, moe, state
+from roofline.calibration import attention, collective, gemm, latent, moe, state
 from roofline.calibration.family import Family
 
 __all__ = ["FAMILIES"]
@@ -12,5 +12,5 @@ __all__ = ["FAMILIES"]
 #: Every family of kernels that has tables, by kind.
 FAMILIES: dict[str, Family] = {
     module.KIND: cast("Family", module)
-    for module in (gemm, attention, attention.latent, moe, collective, state)
+    for module in (gemm, attention, latent, moe, collective, state)
 }

@@ -28,7 +28,7 @@ __all__ = ["Outcome", "fit_group", "import_tables"]
 HOST_BOUND = 3.0  # a table's floor over this many times the other engines' was set by the host
 LARGE_ENOUGH = 0.5  # a newer version with fewer than this share of the rows is a partial run
 SAMPLE = 16  # held-out rows of each law that ship with the package
-Progress = Callable[[str], None]
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(slots=True)
@@ -47,14 +47,15 @@ def import_tables(
     engines: Sequence[str],
     date: str,
     jobs: int = 1,
-    progress: Progress = lambda _: None,
+    progress: Progress = lambda *_: None,
 ) -> Outcome:
     """Return the laws of every accelerator and engine; nothing is written."""
     outcome = Outcome()
     groups = [g for gpu in gpus for g in _groups(root, gpu, engines, outcome)]
     work = [(group, date) for group in groups]
-    for group, fitted in zip(groups, _map(_fit_one, work, jobs), strict=True):
-        progress(f"{group.gpu} {group.engine} {group.kind} {_name(group)}")
+    results = zip(groups, _map(_fit_one, work, jobs), strict=True)
+    for done, (group, fitted) in enumerate(results, start=1):
+        progress(done, len(groups), f"{group.gpu} {group.engine} {group.kind} {_name(group)}")
         if isinstance(fitted, str):
             outcome.skipped.append(f"{group.source} {_name(group)}: {fitted}")
             continue

@@ -109,8 +109,13 @@ def _order(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
-def read(table: Table, columns: Sequence[str] | None = None) -> Columns:
-    """Return a table's columns as arrays; a malformed file is named."""
+def read(
+    table: Table, columns: Sequence[str] | None = None, *, optional: Sequence[str] = ()
+) -> Columns:
+    """Return a table's columns as arrays; a malformed file is named.
+
+    ``optional`` columns are read beside ``columns`` where the table has them.
+    """
     try:
         from pyarrow import parquet
     except ImportError:
@@ -120,7 +125,8 @@ def read(table: Table, columns: Sequence[str] | None = None) -> Columns:
     import pyarrow as pa
 
     try:
-        data = parquet.read_table(table.path, columns=list(columns) if columns else None)
+        wanted = [*columns, *optional] if columns else None
+        data = parquet.read_table(table.path, columns=wanted)
     except (OSError, pa.ArrowException) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{table.label}: cannot be read as parquet ({first})") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from roofline.cli import hardware, models
+from roofline.cli import calibrate, hardware, models
 from roofline.cli.listing import help_if_bare
 from roofline.cli.recommend import recommend
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command()(recommend)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
+app.add_typer(calibrate.app, name="calibrate")
 
 
 def _version(show: bool) -> None:

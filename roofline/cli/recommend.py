@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from enum import StrEnum
 
     from roofline.quantization import DType
+    from roofline.workload import Routing
 
 __all__ = ["recommend"]
 
@@ -59,11 +60,12 @@ def recommend(
         str, typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.")
     ] = "kv_once",
     routing_skew: Annotated[
-        float, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.")
-    ] = 0.0,
+        float | None, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.  [fitted]")
+    ] = None,
     routing_correlation: Annotated[
-        float, typer.Option(help="Chance that a draft token reuses the last token's experts.")
-    ] = 0.0,
+        float | None,
+        typer.Option(help="Chance that a draft token reuses the last token's experts.  [0]"),
+    ] = None,
     engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm, llamacpp.")] = "vllm",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every kernel of the step.")
@@ -81,7 +83,6 @@ def recommend(
     from roofline.prepare import Request
     from roofline.recommend import recommend as answer_for
     from roofline.report import render
-    from roofline.workload import Routing
 
     how = _format(form, output)
     if explain and how == "csv":
@@ -91,7 +92,7 @@ def recommend(
         gpu=gpu,
         tp=tp,
         ep=ep,
-        routing=Routing(skew=routing_skew, correlation=routing_correlation),
+        routing=_routing(routing_skew, routing_correlation),
         batches=_sizes("--batch", batch),
         contexts=_sizes("--context", context),
         drafter=drafter,
@@ -108,6 +109,20 @@ def recommend(
     )
     answer = answer_for(request)
     emit_text(render(answer, how, explain=explain), output, answer.warnings)
+
+
+def _routing(skew: float | None, correlation: float | None) -> Routing | None:
+    """Return the routing asked for; what was not given keeps its stated default."""
+    if skew is None and correlation is None:
+        return None
+    from roofline.priors import priors
+    from roofline.workload import Routing
+
+    stated = priors().routing
+    return Routing(
+        skew=stated.skew if skew is None else skew,
+        correlation=stated.correlation if correlation is None else correlation,
+    )
 
 
 Choice = TypeVar("Choice", bound="StrEnum")

@@ -37,13 +37,14 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
 
 def _inputs(setup: Setup) -> dict[str, Any]:
     request, precision = setup.request, setup.target.precision
+    routing = setup.target.placement.routing
     placement = setup.drafter.placement
     return {
         "model": setup.target.model.id,
         "gpu": setup.gpu.id,
         "tp": request.tp,
         "ep": request.ep,
-        "routing": {"skew": request.routing.skew, "correlation": request.routing.correlation},
+        "routing": {"skew": routing.skew, "correlation": routing.correlation},
         "batch": list(request.batches),
         "context": list(request.contexts),
         "drafter": setup.drafter.name,
@@ -117,6 +118,10 @@ def _engine(setup: Setup) -> dict[str, Any]:
     return {
         "id": setup.engine.id,
         "name": setup.engine.name,
+        "floor_scale": overhead.floor_scale,
+        "expert_floor_scale": overhead.expert_floor_scale,
+        "per_layer_ms": 1e3 * overhead.per_layer,
+        "per_sequence_ms": 1e3 * overhead.per_sequence,
         "per_step_ms": 1e3 * overhead.per_step,
         "per_spec_round_ms": 1e3 * overhead.per_spec_round,
         "per_draft_pass_ms": 1e3 * overhead.per_draft_pass,

@@ -1,0 +1,1 @@
+"""Predictions against public measurements, with the textbook roofline's error beside them."""

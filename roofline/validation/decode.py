@@ -1,0 +1,174 @@
+"""Served decode runs: what the kernels explain of them, and what the engine adds."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline import resources
+from roofline.drafters import Drafter
+from roofline.engine import load_engine
+from roofline.forward import decode
+from roofline.hardware import HardwareProfile, load_hardware
+from roofline.kernels import Kind, Op
+from roofline.lawbook import OVER_LINK
+from roofline.memory import memory_for
+from roofline.model import ModelSpec, load_model
+from roofline.quantization import LAYER_LINEARS, Component, DType, Precision, rate_name, resolve
+from roofline.step import Target
+from roofline.timing import Machine, time_ops
+from roofline.workload import Placement, Routing
+
+__all__ = ["DecodeRow", "Features", "features", "load_rows"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeRow:
+    """One served point without speculation: time per output token at a concurrency."""
+
+    id: str
+    model: str
+    gpu: str
+    engine: str
+    version: str
+    linears: str
+    experts: str
+    expert_activations: str
+    kv: str
+    tp: int
+    ep: int
+    batch: int
+    input: int
+    output: int
+    tpot: float  # [s]
+    left_out: str
+
+    @property
+    def dense(self) -> bool:
+        """Whether the model has no experts."""
+        return self.model.startswith("llama")
+
+    @property
+    def context(self) -> float:
+        """Mean length of the cache while the output is written."""
+        return self.input + self.output / 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Features:
+    """What the engine's numbers multiply, one value for each row. Times in s."""
+
+    kernels: Array  # all kernels of one step
+    floors: Array  # launch floors outside the expert kernels
+    expert_floors: Array
+    layers: Array
+    batch: Array  # sequences that the cache holds
+    textbook: Array  # max(bytes / bandwidth, FLOP / peak) of each kernel
+
+    def pick(self, rows: NDArray[np.bool_]) -> Features:
+        """Return the features of some rows."""
+        return Features(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+
+def load_rows() -> list[DecodeRow]:
+    """Return the shipped rows, those left out included."""
+    text = resources.data_file("validation").joinpath("decode.csv").read_text("utf-8")
+    whole = ("tp", "ep", "batch", "input", "output")
+    rows = []
+    for line in csv.DictReader(text.splitlines()):
+        tpot = float(line.pop("tpot_ms")) / 1e3
+        numbers: dict[str, Any] = {name: int(line.pop(name)) for name in whole}
+        rows.append(DecodeRow(**(numbers | line), tpot=tpot))
+    return rows
+
+
+def features(rows: Sequence[DecodeRow], *, skew: float) -> Features:
+    """Return what each row's kernels take, with experts chosen at a popularity skew."""
+    values = [_one(row, skew) for row in rows]
+    columns = np.array(values, dtype=np.float64).reshape(-1, 6).T
+    return Features(**dict(zip(Features.__slots__, columns, strict=True)))
+
+
+def _one(row: DecodeRow, skew: float) -> tuple[float, ...]:
+    model, gpu = _model(row.model), _gpu(row.gpu)
+    precision = _precision(row, model, gpu)
+    placement = Placement(tp=row.tp, ep=row.ep, routing=Routing(skew=skew))
+    batch = _slots(row, model, gpu, precision, placement)
+    ops = decode(model, precision, placement, batch=batch, context=row.context, rows=1.0)
+    times = time_ops(ops, Machine(gpu, row.engine))
+    floors = [t.op.count * float(np.min(t.time.floor)) for t in times]
+    experts = [f for f, t in zip(floors, times, strict=True) if t.op.kind is Kind.MOE]
+    return (
+        sum(t.op.count * float(t.time.total) for t in times),
+        sum(floors) - sum(experts),
+        sum(experts),
+        model.num_layers,
+        batch,
+        sum(op.count * textbook_seconds(op, gpu) for op in ops),
+    )
+
+
+def textbook_seconds(op: Op, gpu: HardwareProfile) -> float:
+    """Return max(bytes / bandwidth, FLOP / peak) of one kernel with datasheet figures [s]."""
+    over_link = op.kind in OVER_LINK
+    bandwidth = gpu.interconnect.per_direction.value if over_link else gpu.bandwidth
+    peak = gpu.peak(rate_name(op.compute))
+    return float(np.maximum(np.asarray(op.bytes) / bandwidth, np.asarray(op.flops) / peak))
+
+
+def _slots(
+    row: DecodeRow,
+    model: ModelSpec,
+    gpu: HardwareProfile,
+    precision: Precision,
+    placement: Placement,
+) -> float:
+    """Return the sequences that decode together: no more than the cache has room for."""
+    target = Target(model=model, precision=precision, placement=placement)
+    rules = load_engine(row.engine).memory
+    memory = memory_for(target, Drafter(kind="none", name="none"), gpu, rules)
+    room = memory.largest_batch(context=int(row.context), draft_length=0)
+    return float(min(row.batch, room) if room else row.batch)
+
+
+def _precision(row: DecodeRow, model: ModelSpec, gpu: HardwareProfile) -> Precision:
+    stored = dict(model.stored())
+    if row.linears:
+        linears = LAYER_LINEARS - {Component.EXPERTS}
+        stored |= dict.fromkeys(linears, DType(row.linears))
+    if row.experts:
+        stored[Component.EXPERTS] = DType(row.experts)
+    precision, _ = resolve(
+        stored=stored,
+        base=model.dtype,
+        kv_stored=DType(row.kv) if row.kv else model.kv_dtype,
+        available=gpu.rates,
+        gpu=gpu.id,
+    )
+    if not row.expert_activations:
+        return precision
+    experts = {Component.EXPERTS: DType(row.expert_activations)}
+    return Precision(
+        weights=precision.weights,
+        activations={**precision.activations, **experts},
+        base=precision.base,
+        kv=precision.kv,
+    )
+
+
+@cache
+def _model(name: str) -> ModelSpec:
+    return load_model(name)
+
+
+@cache
+def _gpu(name: str) -> HardwareProfile:
+    return load_hardware(name)
