@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from roofline import ops
-from roofline.footprint import attended_tokens, state_bytes
+from roofline.cache import attended_tokens
 from roofline.kernels import Kind, Op, Part, Pass, all_reduce, elementwise, gemm
-from roofline.layers import Linear, attention_linears, local_heads
-from roofline.model import GatedDeltaNet, GroupedQueryAttention, LatentAttention, LayerRun
+from roofline.mixer_ops import compressed, cross, pick_tokens, recurrent
+from roofline.mixers import (
+    CompressedAttention,
+    CrossAttention,
+    GroupedQueryAttention,
+    LatentAttention,
+    NoAttention,
+)
+from roofline.model import LayerRun
 from roofline.ops import Array, VerifyAttention
-from roofline.quantization import DType, bytes_per_element
+from roofline.projections import Linear, attention_linears, local_heads
+from roofline.quantization import bytes_per_element
 from roofline.shapes import AttentionShape
 
 __all__ = ["attention_block"]
@@ -17,14 +25,20 @@ __all__ = ["attention_block"]
 def attention_block(state: Pass, run: LayerRun) -> list[Op]:
     """Return the kernels from the norm before attention to the all-reduce after it."""
     attention, hidden = run.attention, state.network.hidden_size
+    if isinstance(attention, NoAttention):
+        return []
     linears = attention_linears(attention, hidden_size=hidden, tp=state.placement.tp)
     match attention:
         case LatentAttention():
             inner = _latent(state, attention, linears)
-        case GatedDeltaNet():
-            inner = _delta(state, attention, linears)
-        case _:
+        case GroupedQueryAttention():
             inner = _grouped(state, attention, linears)
+        case CompressedAttention():
+            inner = compressed(state, attention, linears)
+        case CrossAttention():
+            inner = cross(state, attention, linears)
+        case _:
+            inner = recurrent(state, attention, linears)
     return [
         elementwise(state, "attention_norm", 4 * hidden, state.tokens),
         *inner,
@@ -36,13 +50,14 @@ def attention_block(state: Pass, run: LayerRun) -> list[Op]:
 def _grouped(state: Pass, attention: GroupedQueryAttention, linears: list[Linear]) -> list[Op]:
     heads, kv_heads = local_heads(attention, state.placement.tp)
     moved = 2 * (heads + 2 * kv_heads) * attention.head_dim
-    kernels = [gemm(state, linears[0], Part.LINEAR, state.tokens)]
+    kernels = [gemm(state, linear, Part.LINEAR, state.tokens) for linear in linears[:-1]]
     if attention.qk_norm:
         normed = 2 * (heads + kv_heads) * attention.head_dim
         kernels.append(elementwise(state, "qk_norm", normed, state.tokens))
     return [
         *kernels,
         elementwise(state, "rope_kv_write", moved, state.tokens),
+        *pick_tokens(state, attention),
         _grouped_attention(state, attention),
     ]
 
@@ -58,6 +73,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         heads=heads,
         head_dim=attention.head_dim,
         length=_prompt_pairs(state, attention) / rows if state.prefill else length,
+        v_head_dim=attention.value_dim,
     )
     moved = ops.attention_bytes(
         batch=state.batch,
@@ -69,6 +85,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         kv=bytes_per_element(state.precision.kv),
         activation=state.base_bytes,
         kv_reads=reads,
+        v_head_dim=attention.value_dim,
     )
     name = "attention" if attention.window is None else f"{attention.window_kind}_attention"
     return Op(
@@ -85,8 +102,8 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
             rows=group * _work_rows(state, group) / reads,
             length=read if state.prefill else length,
             context=state.context,
-            kv_width=2 * attention.head_dim,
-            mac_width=2 * attention.head_dim,
+            kv_width=attention.head_dim + attention.value_dim,
+            mac_width=attention.head_dim + attention.value_dim,
             kv=bytes_per_element(state.precision.kv),
         ),
         head_dim=attention.head_dim,
@@ -95,7 +112,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
 
 def _prompt_pairs(state: Pass, attention: GroupedQueryAttention) -> Array:
     """Return the query-key pairs of one head over a whole prompt."""
-    tokens, window = state.context, attention.window
+    tokens, window = state.context, attention.window or attention.top_k
     if window is None:
         return ops.causal_pairs(tokens=tokens)
     if attention.window_kind == "chunked":
@@ -116,45 +133,13 @@ def _kv_reads(state: Pass) -> Array:
     return state.rows if per_query and not state.prefill else 1.0
 
 
-def _delta(state: Pass, mixer: GatedDeltaNet, linears: list[Linear]) -> list[Op]:
-    """Return GDN: projections, the short convolution, and the recurrent state read and written."""
-    tp = state.placement.tp
-    qkvz, scalars, _ = linears
-    recurrent, convolution = state_bytes(mixer, tp=tp)
-    handling = state.placement.state_handling
-    rows = 1.0 if state.prefill else state.rows
-    moved = state.batch * ops.state_traffic(state=recurrent, rows=rows, handling=handling)
-    heads = mixer.num_value_heads // tp
-    work = 8.0 * heads * mixer.key_head_dim * mixer.value_head_dim
-    return [
-        gemm(state, qkvz, Part.LINEAR, state.tokens),
-        gemm(state, scalars, Part.LINEAR, state.tokens),
-        _state_op(state, "conv_state", 2 * state.batch * convolution, 0.0),
-        _state_op(state, "delta_rule", moved, state.tokens * work),
-        elementwise(state, "gated_norm", 3 * heads * mixer.value_head_dim, state.tokens),
-    ]
-
-
-def _state_op(state: Pass, name: str, moved: Array, flops: Array) -> Op:
-    return Op(
-        name=name,
-        kind=Kind.STATE,
-        part=Part.ATTENTION,
-        compute=state.precision.base,
-        storage=DType.FP32,
-        flops=flops,
-        bytes=moved,
-        rows=state.tokens,
-    )
-
-
 def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> list[Op]:
     """Return MLA: absorbed in decode and verify, expanded in prefill.
 
     Absorbed, each head's key projection is folded into its query (``absorb_k``) and its value
     projection applied after the sum (``absorb_v``), so all heads read the one latent vector.
     """
-    compress, query, expand, _ = linears
+    compress, query, expand = linears[:3]
     hidden_norms = (attention.q_lora_rank or 0) + attention.kv_lora_rank
     rotated = attention.num_heads // state.placement.tp * attention.qk_rope_head_dim
     kernels = [
@@ -171,6 +156,8 @@ def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> l
         ]
     return [
         *kernels,
+        *(gemm(state, linear, Part.LINEAR, state.tokens) for linear in linears[3:-1]),
+        *pick_tokens(state, attention),
         _absorb(state, attention, "absorb_k", attention.qk_nope_head_dim),
         _latent_attention(state, attention),
         _absorb(state, attention, "absorb_v", attention.v_head_dim),
@@ -207,6 +194,8 @@ def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int)
 
 def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
     heads = attention.num_heads // state.placement.tp
+    length = attended_tokens(attention, state.context)
+    read = attended_tokens(attention, state.context, state.rows)
     return Op(
         name="latent_attention",
         kind=Kind.MLA,
@@ -219,7 +208,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
             heads=heads,
             key_width=attention.key_width,
             value_width=attention.value_width,
-            length=state.context,
+            length=length,
         ),
         bytes=ops.latent_attention_bytes(
             batch=state.batch,
@@ -227,7 +216,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
             heads=heads,
             key_width=attention.key_width,
             value_width=attention.value_width,
-            length=state.context,
+            length=read,
             kv=bytes_per_element(state.precision.kv),
             activation=state.base_bytes,
             kv_reads=_kv_reads(state),
@@ -236,7 +225,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
         shape=AttentionShape(
             pairs=state.batch * _kv_reads(state),
             rows=heads * _work_rows(state, heads) / _kv_reads(state),
-            length=state.context,
+            length=length,
             context=state.context,
             kv_width=attention.key_width,
             mac_width=attention.key_width + attention.value_width,

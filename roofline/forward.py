@@ -13,7 +13,7 @@ from roofline.attention_ops import attention_block
 from roofline.kernels import Kind, Op, Part, Pass, communication, elementwise, gemm
 from roofline.layers import fusion_linear, head_linear
 from roofline.mlp_ops import mlp_block
-from roofline.model import DrafterSpec, NetworkSpec
+from roofline.model import DrafterSpec, LayerRun, NetworkSpec
 from roofline.ops import Array
 from roofline.quantization import Precision
 from roofline.workload import Placement
@@ -87,9 +87,18 @@ def fusion(
 def _kernels(state: Pass, head_rows: Array) -> list[Op]:
     kernels = _embedding(state)
     for run in state.network.layers:
-        layer = [*attention_block(state, run), *mlp_block(state, run.mlp)]
+        layer = layer_kernels(state, run)
         kernels += [replace(op, count=op.count * run.repeat) for op in layer]
     return kernels + _head(state, head_rows)
+
+
+def layer_kernels(state: Pass, run: LayerRun) -> list[Op]:
+    """Return one layer's kernels; parallel branches share the norm and the final all-reduce."""
+    mixing, mlp = attention_block(state, run), mlp_block(state, run.mlp)
+    if not run.parallel:
+        return [*mixing, *mlp]
+    mixing = [op for op in mixing if op.name != "attention_all_reduce"]
+    return [*mixing, *(op for op in mlp if op.name != "mlp_norm")]
 
 
 def _embedding(state: Pass) -> list[Op]:

@@ -11,7 +11,7 @@ from roofline.drafters import Drafter
 from roofline.engine import MemoryRules
 from roofline.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.hardware import HardwareProfile
-from roofline.model import DenseMlp, NetworkSpec
+from roofline.model import DenseMlp, Mlp, MoeMlp, NetworkSpec, NoMlp
 from roofline.ops import Array, StateHandling
 from roofline.quantization import Component, Precision, bytes_per_element
 from roofline.step import Target
@@ -36,13 +36,20 @@ def activation_bytes(network: NetworkSpec, *, tokens: Array, tp: int, base: floa
     Residual and normed input, 2 H, beside the widest MLP's gate, up and product, 3 I (of every
     chosen expert in a mixture).
     """
-    widths = [
-        run.mlp.intermediate_size
-        if isinstance(run.mlp, DenseMlp)
-        else run.mlp.top_k * run.mlp.expert_intermediate_size + run.mlp.shared_intermediate_size
-        for run in network.layers
-    ]
+    widths = [_widest(run.mlp) for run in network.layers]
     return tokens * (2 * network.hidden_size + 3 * max(widths) / tp) * base
+
+
+def _widest(mlp: Mlp) -> int:
+    """Return the MLP's width, that of every chosen expert together in a mixture."""
+    match mlp:
+        case DenseMlp():
+            return mlp.intermediate_size
+        case MoeMlp():
+            own = mlp.shared_intermediate_size + mlp.dense_intermediate_size
+            return mlp.top_k * mlp.expert_intermediate_size + own
+        case NoMlp():
+            return 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +168,6 @@ def memory_for(
         rules=rules,
         total=gpu.memory_bytes,
         weights=weights,
-        weights_read=weights - held.get(Component.EMBEDDING, 0.0),
+        weights_read=weights - held.get(Component.EMBEDDING, 0.0) - held.get(Component.VISION, 0.0),
         draft_weights=draft_weights,
     )

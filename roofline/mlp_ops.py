@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from roofline import ops
 from roofline.kernels import Kind, Op, Part, Pass, all_reduce, communication, elementwise, gemm
-from roofline.layers import Linear, expert_linears, mlp_linears, router_linear, shared_linears
-from roofline.model import DenseMlp, Mlp, MoeMlp
+from roofline.layers import (
+    Linear,
+    beside_linears,
+    expert_linears,
+    latent_linears,
+    mlp_linears,
+    router_linear,
+    shared_linears,
+)
+from roofline.model import DenseMlp, Mlp, MoeMlp, NoMlp
 from roofline.ops import ExpertRows
 from roofline.quantization import Component, bytes_per_element
 from roofline.shapes import MoeShape
@@ -15,6 +23,8 @@ __all__ = ["expert_rows", "mlp_block"]
 
 def mlp_block(state: Pass, mlp: Mlp) -> list[Op]:
     """Return the kernels from the norm before the MLP to the communication after it."""
+    if isinstance(mlp, NoMlp):
+        return []
     norm = elementwise(state, "mlp_norm", 4 * state.network.hidden_size, state.tokens)
     if isinstance(mlp, DenseMlp):
         linears = mlp_linears(mlp, hidden_size=state.network.hidden_size, placement=state.placement)
@@ -37,15 +47,21 @@ def _mixture(state: Pass, mlp: MoeMlp) -> list[Op]:
     hidden, placement = state.network.hidden_size, state.placement
     router = router_linear(mlp, hidden_size=hidden)
     shared = shared_linears(mlp, hidden_size=hidden, tp=placement.tp)
+    latent = latent_linears(mlp, hidden_size=hidden)
     kernels = [
         gemm(state, router, Part.MOE, state.tokens),
         elementwise(state, "top_k", 2 * mlp.num_experts, state.tokens),
+        *(gemm(state, linear, Part.MOE, state.tokens) for linear in latent[:1]),
         *_exchange(state, mlp, "dispatch"),
         _experts(state, mlp),
         *_exchange(state, mlp, "combine"),
+        *(gemm(state, linear, Part.MOE, state.tokens) for linear in latent[1:]),
     ]
     if shared:
         kernels += _dense(state, shared, Part.MOE)
+    beside = beside_linears(mlp, hidden_size=hidden, tp=placement.tp)
+    if beside:
+        kernels += _dense(state, beside, Part.LINEAR)
     return kernels + all_reduce(state, "moe_all_reduce")
 
 
@@ -94,7 +110,7 @@ def _experts(state: Pass, mlp: MoeMlp) -> Op:
             top_k=mlp.top_k,
             experts=mlp.num_experts,
             ranks=placement.ep,
-            hidden=hidden,
+            hidden=mlp.latent_size or hidden,
             width=linears[-1].inputs,
             matrices=3 if mlp.gated else 2,
             weight=weight,
@@ -116,7 +132,7 @@ def _exchange(state: Pass, mlp: MoeMlp, name: str) -> list[Op]:
     placement = state.placement
     if placement.ep == 1:
         return []
-    each = state.network.hidden_size * state.base_bytes
+    each = (mlp.latent_size or state.network.hidden_size) * state.base_bytes
     payload = state.tokens * mlp.top_k * each
     sent = ops.all_to_all_bytes(payload=payload / placement.tp, groups=placement.ep)
     return [communication(state, name, sent=sent, payload=payload, kind=Kind.ALL_TO_ALL)]

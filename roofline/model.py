@@ -14,6 +14,20 @@ from pydantic import Field, model_validator
 
 from roofline import resources
 from roofline.errors import InputError
+from roofline.mixers import (
+    Attention,
+    CompressedAttention,
+    CrossAttention,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Indexer,
+    KimiDeltaAttention,
+    LatentAttention,
+    LightningAttention,
+    Mamba2,
+    NoAttention,
+    StateMixer,
+)
 from roofline.quantization import Component, DType
 from roofline.schema import Document, PositiveInt, Schema
 from roofline.yamlio import load_yaml
@@ -21,113 +35,36 @@ from roofline.yamlio import load_yaml
 __all__ = [
     "SHELF",
     "Attention",
+    "CompressedAttention",
+    "CrossAttention",
     "DenseMlp",
+    "DrafterKind",
     "DrafterSpec",
     "GatedDeltaNet",
     "GroupedQueryAttention",
+    "Indexer",
+    "KimiDeltaAttention",
     "LatentAttention",
     "LayerRun",
+    "LightningAttention",
+    "Mamba2",
     "Mlp",
     "ModelSpec",
     "MoeMlp",
     "NetworkSpec",
+    "NoAttention",
+    "NoMlp",
+    "StateMixer",
     "load_drafter",
     "load_model",
     "load_network",
 ]
 
 SHELF = "model_specs"
-WindowKind = Literal["sliding", "chunked"]
-
-
-class GroupedQueryAttention(Schema):
-    """Softmax attention whose query heads share KV heads (MHA: equal; MQA: one KV head)."""
-
-    kind: Literal["gqa"] = "gqa"
-    num_heads: PositiveInt
-    num_kv_heads: PositiveInt
-    head_dim: PositiveInt
-    #: Width of what the Q, K and V projections read; None is the model's hidden size.
-    input_size: PositiveInt | None = None
-    #: Tokens a row attends to; None is the whole context.
-    window: PositiveInt | None = None
-    window_kind: WindowKind = "sliding"
-    qk_norm: bool = False
-    #: Whether one norm vector serves each head, or one the whole projection of a layer.
-    qk_norm_width: Literal["head", "layer"] = "head"
-    #: The output is gated by a second projection of the query's width.
-    output_gate: bool = False
-    qkv_bias: bool = False
-    output_bias: bool = False
-    #: One learned logit per query head.
-    sinks: bool = False
-
-    @model_validator(mode="after")
-    def _heads_share_kv(self) -> GroupedQueryAttention:
-        if self.num_heads % self.num_kv_heads:
-            raise ValueError(
-                f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.num_kv_heads}"
-            )
-        return self
-
-    @property
-    def group_size(self) -> int:
-        """Query heads per KV head, G."""
-        return self.num_heads // self.num_kv_heads
-
-
-class LatentAttention(Schema):
-    """Multi-head latent attention (MLA): one compressed KV vector per token for all heads."""
-
-    kind: Literal["mla"] = "mla"
-    num_heads: PositiveInt
-    #: Rank of the query compression; None is none.
-    q_lora_rank: PositiveInt | None = None
-    kv_lora_rank: PositiveInt
-    qk_nope_head_dim: PositiveInt
-    qk_rope_head_dim: PositiveInt
-    v_head_dim: PositiveInt
-
-    @property
-    def key_width(self) -> int:
-        """Elements of the cached vector that a query is compared with (512 + 64 in DeepSeek)."""
-        return self.kv_lora_rank + self.qk_rope_head_dim
-
-    @property
-    def value_width(self) -> int:
-        """Elements of the cached vector that are summed up (512 in DeepSeek)."""
-        return self.kv_lora_rank
-
-    @property
-    def window(self) -> None:
-        """Latent attention always reads the whole context."""
-        return
-
-
-class GatedDeltaNet(Schema):
-    """A linear mixer (GDN): a fixed state per sequence instead of a cache that grows.
-
-    Its recurrent state is one ``key_head_dim`` x ``value_head_dim`` matrix for each value head, in
-    fp32; a short convolution keeps the last ``conv_width`` - 1 inputs.
-    """
-
-    kind: Literal["gdn"] = "gdn"
-    num_key_heads: PositiveInt
-    num_value_heads: PositiveInt
-    key_head_dim: PositiveInt
-    value_head_dim: PositiveInt
-    conv_width: PositiveInt
-
-    @property
-    def channels(self) -> int:
-        """Channels that pass the convolution: queries, keys and values."""
-        keys = self.num_key_heads * self.key_head_dim
-        return 2 * keys + self.num_value_heads * self.value_head_dim
-
-    @property
-    def window(self) -> None:
-        """Nothing is windowed where nothing is cached."""
-        return
+DrafterKind = Literal[
+    "eagle1", "eagle3", "peagle", "dflash", "dspark", "domino", "medusa", "mtp"
+]
+Count = Annotated[int, Field(ge=0, le=2**50)]
 
 
 class DenseMlp(Schema):
@@ -136,6 +73,14 @@ class DenseMlp(Schema):
     kind: Literal["dense"] = "dense"
     intermediate_size: PositiveInt
     gated: bool = True
+    #: Biases on every matrix.
+    biases: bool = False
+
+
+class NoMlp(Schema):
+    """A layer that only mixes tokens."""
+
+    kind: Literal["none"] = "none"
 
 
 class MoeMlp(Schema):
@@ -146,7 +91,11 @@ class MoeMlp(Schema):
     top_k: PositiveInt
     expert_intermediate_size: PositiveInt
     #: Width of all shared experts together; 0 is none.
-    shared_intermediate_size: Annotated[int, Field(ge=0)] = 0
+    shared_intermediate_size: Count = 0
+    #: Width of a dense MLP that runs beside the experts in the same layer; 0 is none.
+    dense_intermediate_size: Count = 0
+    #: Width that routed experts work in, behind a projection down and before one up.
+    latent_size: PositiveInt | None = None
     gated: bool = True
     #: The shared expert's output is scaled by a learned gate.
     shared_gate: bool = False
@@ -160,8 +109,7 @@ class MoeMlp(Schema):
         return self
 
 
-Attention = GroupedQueryAttention | LatentAttention | GatedDeltaNet
-Mlp = DenseMlp | MoeMlp
+Mlp = DenseMlp | MoeMlp | NoMlp
 
 
 class LayerRun(Schema):
@@ -172,6 +120,10 @@ class LayerRun(Schema):
     mlp: Annotated[Mlp, Field(discriminator="kind")]
     #: Norm vectors of hidden size in each layer.
     norms: Annotated[int, Field(ge=0, le=8)] = 2
+    #: Attention and MLP read the same input and their outputs are added.
+    parallel: bool = False
+    #: Numbers of each layer that belong to none of the above (scales, mixing of residual streams).
+    other_parameters: Count = 0
 
 
 class NetworkSpec(Document):
@@ -189,7 +141,13 @@ class NetworkSpec(Document):
     #: Components stored in another dtype than ``dtype``.
     dtypes: dict[Component, DType] = Field(default_factory=dict)
     kv_dtype: DType | None = None
-    layers: Annotated[tuple[LayerRun, ...], Field(min_length=1)]
+    #: Numbers outside layers, embedding and head that every step reads.
+    other_parameters: Count = 0
+    #: The head has a bias.
+    head_bias: bool = False
+    #: What a reader should know: what was assumed of the published config, what was left out.
+    notes: tuple[str, ...] = ()
+    layers: tuple[LayerRun, ...]
 
     def stored(self) -> Mapping[Component, DType]:
         """Return the dtype that each component has on disk."""
@@ -207,23 +165,39 @@ class ModelSpec(NetworkSpec):
     kind: Literal["model"] = "model"
     max_context: PositiveInt
     tie_embeddings: bool = False
+    #: Rows of a learned position table.
+    positions: Count = 0
+    #: Parameters of a vision tower and its projector: in memory, never in a decode step.
+    vision_parameters: Count = 0
     #: The multi-token-prediction layer that was trained with the model.
     mtp: LayerRun | None = None
+    #: Such layers published, one for each further token.
+    mtp_modules: PositiveInt = 1
+
+    @model_validator(mode="after")
+    def _has_layers(self) -> ModelSpec:
+        if not self.layers:
+            raise ValueError("layers: a model has at least one")
+        return self
 
 
 class FeatureFusion(Schema):
     """The projection by which a drafter reads the target: ``taps`` vectors, concatenated."""
 
-    taps: PositiveInt
+    #: 0 reads the last hidden state as it is (Medusa).
+    taps: Annotated[int, Field(ge=0, le=1024)]
     target_hidden_size: PositiveInt
-    #: Run in every draft pass (MTP) instead of once for each verified token (EAGLE-3).
+    #: Run in every draft pass (EAGLE-1, MTP) instead of once for each verified token (EAGLE-3).
     every_pass: bool = False
+    bias: bool = False
+    #: Layers of the target that are read; the default is stated where it matters.
+    layer_ids: tuple[int, ...] = ()
 
 
 class DrafterSpec(NetworkSpec):
     """A drafter that lives on its target's hidden states and shares the target's embedding."""
 
-    kind: Literal["eagle3", "mtp"]
+    kind: DrafterKind
     target: str
     fusion: FeatureFusion
     #: Rows of the drafter's own head (a reduced vocabulary is usual).
@@ -232,6 +206,14 @@ class DrafterSpec(NetworkSpec):
     shares_head: bool = False
     #: Norm vectors besides those of the layers and the final one.
     extra_norms: Annotated[int, Field(ge=0)] = 0
+    final_norm: bool = True
+    #: Tokens that one pass of a block drafter proposes (its own block, the last token included).
+    block_size: PositiveInt | None = None
+    #: Heads that each propose one token further (Medusa), each behind ``head_blocks`` blocks.
+    heads: PositiveInt = 1
+    head_blocks: Count = 0
+    #: Markov, recurrent and confidence heads: held and read, outside the published counts.
+    side_parameters: Count = 0
     #: Positions in the drafter's own config; beyond them its acceptance is unknown.
     trained_context: PositiveInt | None = None
 

@@ -120,9 +120,15 @@ def gemm_knee_rows(*, peak: float, bandwidth: float, weight: float) -> float:
 
 
 def attention_flops(
-    *, batch: Array, rows: Array, heads: int, head_dim: int, length: Array
+    *,
+    batch: Array,
+    rows: Array,
+    heads: int,
+    head_dim: int,
+    length: Array,
+    v_head_dim: int | None = None,
 ) -> Array:
-    """Return the FLOPs of decode or verify attention: 4 B q A d L [FLOP].
+    """Return the FLOPs of decode or verify attention: 2 B q A (d + d_v) L, 4 B q A d L [FLOP].
 
     Scores and values are a multiply-add each per head, element and token. Every row is charged the
     same L; the few draft tokens that see each other are not.
@@ -130,7 +136,7 @@ def attention_flops(
     >>> attention_flops(batch=1, rows=1, heads=64, head_dim=128, length=1)  # 32,768 L
     32768
     """
-    return 4 * batch * rows * heads * head_dim * length
+    return 2 * batch * rows * heads * (head_dim + (v_head_dim or head_dim)) * length
 
 
 def attention_bytes(
@@ -144,18 +150,20 @@ def attention_bytes(
     kv: float,
     activation: float,
     kv_reads: Array = 1,
+    v_head_dim: int | None = None,
 ) -> Array:
     """Return the traffic of decode or verify attention [B].
 
-    KV read ``kv_reads`` times, 2 B H_kv d L b_kv each, plus the queries in and the outputs out,
-    2 B q A d b_a. ``kv`` and ``activation`` in bytes per element [B].
+    KV read ``kv_reads`` times, B H_kv (d + d_v) L b_kv each, plus the queries in and the outputs
+    out, B q A (d + d_v) b_a; d_v is d unless given. ``kv`` and ``activation`` in bytes per element [B].
 
     >>> attention_bytes(batch=1, rows=1, heads=32, kv_heads=8, head_dim=128, length=8192,
     ...                 kv=2, activation=2) / 32  # Llama-3.1-8B at 8k: bytes per query head
     1049088.0
     """
-    cache = 2 * batch * kv_heads * head_dim * length * kv * kv_reads
-    return cache + 2 * batch * rows * heads * head_dim * activation
+    width = head_dim + (v_head_dim or head_dim)
+    cache = batch * kv_heads * width * length * kv * kv_reads
+    return cache + batch * rows * heads * width * activation
 
 
 def attention_intensity(*, group_size: Array, draft_length: Array, kv: Array) -> Array:

@@ -8,7 +8,15 @@ from enum import StrEnum
 
 from roofline.errors import InputError, did_you_mean
 
-__all__ = ["Component", "DType", "Precision", "bytes_per_element", "parse_dtype", "resolve"]
+__all__ = [
+    "Component",
+    "DType",
+    "Precision",
+    "bytes_per_element",
+    "few_bits",
+    "parse_dtype",
+    "resolve",
+]
 
 
 class DType(StrEnum):
@@ -21,14 +29,50 @@ class DType(StrEnum):
     FP8_BLOCK = "fp8-block"
     INT8 = "int8"
     INT4_G128 = "int4-g128"
+    INT4_G64 = "int4-g64"
+    INT4_G32 = "int4-g32"
     NVFP4 = "nvfp4"
     MXFP4 = "mxfp4"
+    # GGUF: what one tensor is stored in ...
+    Q8_0 = "q8_0"
+    Q6_K = "q6_k"
+    Q5_K = "q5_k"
+    Q5_1 = "q5_1"
+    Q5_0 = "q5_0"
+    Q4_K = "q4_k"
+    Q4_1 = "q4_1"
+    Q4_0 = "q4_0"
+    Q3_K = "q3_k"
+    Q2_K = "q2_k"
+    IQ4_NL = "iq4_nl"
+    IQ4_XS = "iq4_xs"
+    IQ3_S = "iq3_s"
+    IQ3_XXS = "iq3_xxs"
+    IQ2_S = "iq2_s"
+    IQ2_XS = "iq2_xs"
+    IQ2_XXS = "iq2_xxs"
+    IQ1_M = "iq1_m"
+    IQ1_S = "iq1_s"
+    TQ2_0 = "tq2_0"
+    TQ1_0 = "tq1_0"
+    # ... and the mixtures that files are named after
+    Q5_K_M = "q5_k_m"
+    Q5_K_S = "q5_k_s"
+    Q4_K_M = "q4_k_m"
+    Q4_K_S = "q4_k_s"
+    Q3_K_L = "q3_k_l"
+    Q3_K_M = "q3_k_m"
+    Q3_K_S = "q3_k_s"
+    IQ3_M = "iq3_m"
+    IQ3_XS = "iq3_xs"
+    IQ2_M = "iq2_m"
 
 
 class Component(StrEnum):
     """A part of a model that may have a dtype of its own."""
 
     ATTENTION = "attention"
+    MIXER = "mixer"  # linear and state-space mixers
     MLP = "mlp"
     EXPERTS = "experts"
     SHARED_EXPERTS = "shared_experts"
@@ -36,11 +80,18 @@ class Component(StrEnum):
     HEAD = "head"
     EMBEDDING = "embedding"
     NORM = "norm"
+    VISION = "vision"
 
 
 #: ``--weights`` changes these and nothing else.
 LAYER_LINEARS = frozenset(
-    {Component.ATTENTION, Component.MLP, Component.EXPERTS, Component.SHARED_EXPERTS}
+    {
+        Component.ATTENTION,
+        Component.MIXER,
+        Component.MLP,
+        Component.EXPERTS,
+        Component.SHARED_EXPERTS,
+    }
 )
 
 
@@ -51,6 +102,17 @@ class _Format:
     activations: str | None  # activations it is multiplied with by default; None = the model's own
 
 
+#: Bits per weight. Types: block bytes x 8 / block weights, from ggml's block structures (Q4_K: 144
+#: bytes for 256). Mixtures: as llama.cpp's quantize README measured them on Llama-3.1-8B.
+_GGUF_BITS: Mapping[str, float] = {
+    "q8_0": 8.5, "q6_k": 6.5625, "q5_k": 5.5, "q5_1": 6.0, "q5_0": 5.5, "q4_k": 4.5, "q4_1": 5.0,
+    "q4_0": 4.5, "q3_k": 3.4375, "q2_k": 2.625, "iq4_nl": 4.5, "iq4_xs": 4.25, "iq3_s": 3.4375,
+    "iq3_xxs": 3.0625, "iq2_s": 2.5625, "iq2_xs": 2.3125, "iq2_xxs": 2.0625, "iq1_m": 1.75,
+    "iq1_s": 1.5625, "tq2_0": 2.0625, "tq1_0": 1.6875,
+    "q5_k_m": 5.7036, "q5_k_s": 5.5704, "q4_k_m": 4.8944, "q4_k_s": 4.6672, "q3_k_l": 4.2979,
+    "q3_k_m": 3.9960, "q3_k_s": 3.6429, "iq3_m": 3.7628, "iq3_xs": 3.4977, "iq2_m": 2.9294,
+}  # fmt: skip
+
 _FORMATS: Mapping[DType, _Format] = {
     DType.FP32: _Format(4.0, "fp32", None),
     DType.BF16: _Format(2.0, "bf16", None),
@@ -59,9 +121,24 @@ _FORMATS: Mapping[DType, _Format] = {
     DType.FP8_BLOCK: _Format(1.0 + 4 / (128 * 128), "fp8", "fp8"),  # fp32 scale per 128 x 128
     DType.INT8: _Format(1.0, "int8", None),  # weight-only unless --activations int8
     DType.INT4_G128: _Format(0.5 + (2 + 0.5) / 128, "int4", None),  # fp16 scale + 4-bit zero
+    DType.INT4_G64: _Format(0.5 + (2 + 0.5) / 64, "int4", None),
+    DType.INT4_G32: _Format(0.5 + 2 / 32, "int4", None),  # symmetric: a 16-bit scale, no zero
     DType.NVFP4: _Format(0.5 + 1 / 16, "fp4", "nvfp4"),  # fp8 scale per 16
     DType.MXFP4: _Format(0.5 + 1 / 32, "fp4", None),  # 8-bit exponent per 32
+    **{DType(name): _Format(bits / 8, "int8", None) for name, bits in _GGUF_BITS.items()},
 }
+
+#: Below this many bits per weight, quality can no longer be taken for granted.
+QUALITY_BITS = 4.0
+
+
+def few_bits(dtype: DType) -> bool:
+    """Return whether a weight of this format has fewer than 4 bits, scales included.
+
+    >>> few_bits(DType.Q3_K), few_bits(DType.MXFP4)
+    (True, False)
+    """
+    return 8 * bytes_per_element(dtype) < QUALITY_BITS
 
 
 def bytes_per_element(dtype: DType) -> float:

@@ -11,7 +11,17 @@ from roofline.footprint import (
 from roofline.kernels import Pass
 from roofline.layers import local_heads
 from roofline.mlp_ops import expert_rows
-from roofline.model import Attention, GatedDeltaNet, LatentAttention, LayerRun, MoeMlp
+from roofline.model import (
+    Attention,
+    CompressedAttention,
+    CrossAttention,
+    GroupedQueryAttention,
+    LatentAttention,
+    LayerRun,
+    MoeMlp,
+    NoAttention,
+    StateMixer,
+)
 from roofline.ops import attention_intensity, gemm_knee_rows, state_traffic
 from roofline.quantization import Component, bytes_per_element, rate_name
 from roofline.recommend import Point, Recommendation
@@ -55,7 +65,16 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
     size = bytes_per_element(precision.kv)
     ridge = setup.gpu.peak(rate_name(precision.base)) / setup.gpu.bandwidth
     balance = f"the GPU balances at P / BW = {ridge:.0f}"
-    if isinstance(attention, GatedDeltaNet):
+    if isinstance(attention, NoAttention | CrossAttention):
+        return ""
+    if isinstance(attention, CompressedAttention):
+        read = float(attended_tokens(attention, float(point.context), float(rows)))
+        return (
+            f"Compressed attention: {read:.0f} entries of {attention.head_dim} read for "
+            f"{point.context} tokens; 4 h (1 + D) / b_kv = 4 x {heads} x {rows} / {size:g} FLOP "
+            f"per byte; {balance}."
+        )
+    if not isinstance(attention, GroupedQueryAttention | LatentAttention):
         return _linear_mixer(answer, point, attention)
     if isinstance(attention, LatentAttention):
         key, value = attention.key_width, attention.value_width
@@ -79,7 +98,7 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
     )
 
 
-def _linear_mixer(answer: Recommendation, point: Point, mixer: GatedDeltaNet) -> str:
+def _linear_mixer(answer: Recommendation, point: Point, mixer: StateMixer) -> str:
     placement = answer.setup.target.placement
     recurrent, _ = state_bytes(mixer, tp=placement.tp)
     rows = 1 + point.draft_length

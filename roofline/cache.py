@@ -1,0 +1,220 @@
+"""What a network keeps per sequence: the KV cache it reserves and reads, and fixed states."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from roofline.mixers import (
+    Attention,
+    CompressedAttention,
+    CrossAttention,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    NoAttention,
+)
+from roofline.model import NetworkSpec
+from roofline.ops import Array
+from roofline.projections import local_heads
+from roofline.quantization import DType, bytes_per_element
+
+__all__ = [
+    "attended_tokens",
+    "index_tokens",
+    "indexer_of",
+    "kv_bytes_per_token",
+    "kv_bytes_read",
+    "kv_bytes_reserved",
+    "kv_width",
+    "state_bytes",
+    "state_bytes_per_sequence",
+]
+
+CONV_ELEMENT = 2.0  # convolution inputs in bf16 [B]
+
+
+def indexer_of(attention: Attention) -> Indexer | None:
+    """Return the scorer that a layer owns."""
+    if isinstance(attention, GroupedQueryAttention | LatentAttention | CompressedAttention):
+        return attention.indexer
+    return None
+
+
+def kv_width(attention: Attention, tp: int = 1) -> int:
+    """Return the cached elements of one entry in one layer on one rank, an indexer's left out.
+
+    >>> kv_width(GroupedQueryAttention(num_heads=32, num_kv_heads=8, head_dim=128))
+    2048
+    """
+    match attention:
+        case LatentAttention():
+            return attention.key_width  # one latent vector, copied to every rank
+        case CompressedAttention():
+            return attention.head_dim  # one vector is key and value
+        case GroupedQueryAttention():
+            return local_heads(attention, tp)[1] * (attention.head_dim + attention.value_dim)
+        case CrossAttention():
+            return 2 * local_heads(attention, tp)[1] * attention.head_dim
+        case _:
+            return 0
+
+
+def attended_tokens(attention: Attention, context: Array, rows: Array = 1.0) -> Array:
+    """Return the cache entries of one sequence that a pass of ``rows`` rows reads in one layer.
+
+    A sliding window of w reads at most w + rows - 1 (each row sees w). A chunk of c starts over
+    every c tokens, so on average over positions (c + 1) / 2 are read once the context exceeds it.
+    Sparse attention reads the top k of each row, never more than there are.
+
+    >>> from roofline.model import GroupedQueryAttention
+    >>> gemma = GroupedQueryAttention(num_heads=32, num_kv_heads=16, head_dim=128, window=1024)
+    >>> float(attended_tokens(gemma, 131072.0))
+    1024.0
+    """
+    match attention:
+        case NoAttention():
+            return _everywhere(0.0, context)
+        case CrossAttention():
+            return _everywhere(attention.media_tokens, context)
+        case CompressedAttention():
+            return _compressed_entries(attention, context, rows)
+        case GroupedQueryAttention() | LatentAttention():
+            if attention.top_k is not None:
+                return np.minimum(context, attention.top_k * np.asarray(rows))
+            if attention.window is None:
+                return context
+            if attention.window_kind == "chunked":
+                inside = np.asarray(context) <= attention.window
+                return np.where(inside, context, (attention.window + 1) / 2)
+            return np.minimum(context, attention.window + rows - 1)
+        case _:
+            return context
+
+
+def _everywhere(value: float, context: Array) -> Array:
+    return np.full_like(np.asarray(context, dtype=float), value)
+
+
+def _compressed_entries(attention: CompressedAttention, context: Array, rows: Array) -> Array:
+    """Return the window's entries and those of the compressed context that are read."""
+    recent: Array = np.minimum(context, attention.window + np.asarray(rows) - 1)
+    if not attention.ratio:
+        return recent
+    entries: Array = np.floor(np.asarray(context) / attention.ratio)
+    if attention.top_k is not None:
+        entries = np.minimum(entries, attention.top_k * np.asarray(rows))
+    return recent + entries
+
+
+def index_tokens(attention: Attention, context: Array) -> Array:
+    """Return the entries that a layer's own indexer compares with: all of the context.
+
+    >>> scorer = Indexer(num_heads=64, head_dim=128)
+    >>> latent = LatentAttention(num_heads=128, kv_lora_rank=512, qk_nope_head_dim=128,
+    ...                          qk_rope_head_dim=64, v_head_dim=128, top_k=2048, indexer=scorer)
+    >>> float(index_tokens(latent, 8192.0))
+    8192.0
+    """
+    if indexer_of(attention) is None:
+        return _everywhere(0.0, context)
+    ratio = attention.ratio if isinstance(attention, CompressedAttention) else 1
+    entries: Array = np.floor(np.asarray(context) / (ratio or 1))
+    return entries
+
+
+def _growth(attention: Attention, tp: int) -> float:
+    """Return the elements that one more token adds to a layer's cache, windows uncapped."""
+    scorer = indexer_of(attention)
+    extra = scorer.head_dim if scorer else 0
+    if isinstance(attention, CrossAttention):
+        return 0.0
+    if isinstance(attention, CompressedAttention) and attention.ratio:
+        return (kv_width(attention) + extra) / attention.ratio
+    return kv_width(attention, tp) + extra
+
+
+def kv_bytes_per_token(network: NetworkSpec, kv: DType, *, tp: int = 1) -> float:
+    """Return the cache bytes that one token adds on one rank while no layer is windowed [B].
+
+    This is also what an engine reserves per token if it gives every layer the same blocks.
+    """
+    width = sum(run.repeat * _growth(run.attention, tp) for run in network.layers)
+    return width * bytes_per_element(kv)
+
+
+def kv_bytes_read(
+    network: NetworkSpec, kv: DType, *, context: Array, rows: Array = 1.0, tp: int = 1
+) -> Array:
+    """Return the cache bytes of one sequence that a pass of ``rows`` rows reads [B]."""
+    total: Array = 0.0
+    for run in network.layers:
+        read = kv_width(run.attention, tp) * attended_tokens(run.attention, context, rows)
+        scorer = indexer_of(run.attention)
+        if scorer is not None:
+            read = read + scorer.head_dim * index_tokens(run.attention, context)
+        total = total + run.repeat * read
+    return total * bytes_per_element(kv)
+
+
+def kv_bytes_reserved(
+    network: NetworkSpec,
+    kv: DType,
+    *,
+    tokens: Array,
+    block: int,
+    caps_windows: bool,
+    rows: Array = 1.0,
+    tp: int = 1,
+) -> Array:
+    """Return the cache bytes that an engine reserves for one sequence of ``tokens`` slots [B].
+
+    Whole blocks of ``block`` tokens. An engine that ``caps_windows`` gives a windowed layer no more
+    blocks than the windows of a pass's ``rows`` span, and one for the block being entered.
+    """
+    total: Array = 0.0
+    for run in network.layers:
+        attention = run.attention
+        window = None if isinstance(attention, CrossAttention) else attention.window
+        compressed = isinstance(attention, CompressedAttention)
+        slots = tokens
+        if window is not None and (caps_windows or compressed):
+            slots = np.minimum(tokens, window + rows - 1 + block)
+        blocks = np.ceil(np.asarray(slots) / block) * block
+        held = kv_width(attention, tp) * blocks
+        if isinstance(attention, CompressedAttention) and attention.ratio:
+            held = held + _growth(attention, tp) * np.asarray(tokens)
+        elif isinstance(attention, CrossAttention):
+            held = 0.0 * blocks + kv_width(attention, tp) * attention.media_tokens
+        elif (scorer := indexer_of(attention)) is not None:
+            held = held + scorer.head_dim * np.ceil(np.asarray(tokens) / block) * block
+        total = total + run.repeat * held
+    return total * bytes_per_element(kv)
+
+
+def state_bytes(attention: Attention, *, tp: int = 1) -> tuple[float, float]:
+    """Return the (recurrent, convolution) state of one sequence in one layer on one rank [B].
+
+    >>> from roofline.model import GatedDeltaNet
+    >>> mixer = GatedDeltaNet(num_key_heads=16, num_value_heads=32, key_head_dim=128,
+    ...                       value_head_dim=128, conv_width=4)
+    >>> recurrent, convolution = state_bytes(mixer)
+    >>> 36 * recurrent / 1e6, 36 * convolution / 1e6  # Qwen3-Next: 36 such layers
+    (75.497472, 1.769472)
+    """
+    match attention:
+        case (
+            GroupedQueryAttention()
+            | LatentAttention()
+            | CompressedAttention()
+            | CrossAttention()
+            | NoAttention()
+        ):
+            return 0.0, 0.0
+        case _:
+            recurrent = attention.state_elements / tp * bytes_per_element(attention.state_dtype)
+            return recurrent, attention.channels / tp * (attention.conv_width - 1) * CONV_ELEMENT
+
+
+def state_bytes_per_sequence(network: NetworkSpec, *, tp: int = 1) -> float:
+    """Return the fixed state that one sequence keeps on one rank, whatever its length [B]."""
+    return sum(run.repeat * sum(state_bytes(run.attention, tp=tp)) for run in network.layers)
