@@ -48,6 +48,7 @@ ORDER = [
     "reasons",
     "calibration",
     "validation",
+    "charts",
     "report",
     "cli",
 ]

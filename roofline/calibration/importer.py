@@ -86,7 +86,7 @@ def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> l
     for group in found:
         other = _floor_of_others(group, found)
         own = _floor(group)
-        if other is not None and own > HOST_BOUND * other:
+        if other is not None and own is not None and own > HOST_BOUND * other:
             outcome.skipped.append(
                 f"{group.source} {_name(group)}: host-bound, its floor of {1e6 * own:.0f} us is "
                 f"over {HOST_BOUND:.0f} times the other engines' {1e6 * other:.0f} us"
@@ -128,8 +128,10 @@ def _newest(
     return list(best.values())
 
 
-def _floor(group: Group) -> float:
-    return float(np.quantile(group.seconds, 0.01))
+def _floor(group: Group) -> float | None:
+    """Return the 1st percentile of the rows that count, None without any [s]."""
+    scored = FAMILIES[group.kind].scored(group.columns, group.label)
+    return float(np.quantile(group.seconds[scored], 0.01)) if scored.any() else None
 
 
 def _floor_of_others(group: Group, found: list[Group]) -> float | None:
@@ -141,7 +143,8 @@ def _floor_of_others(group: Group, found: list[Group]) -> float | None:
         and other.kind == group.kind
         and other.label.get("dtype") == group.label.get("dtype")
     ]
-    return float(np.median(same)) if same else None
+    known = [floor for floor in same if floor is not None]
+    return float(np.median(known)) if known else None
 
 
 def _name(group: Group) -> str:
@@ -166,6 +169,8 @@ def fit_group(group: Group, *, date: str) -> tuple[dict[str, Any], dict[str, Any
     law, extras = family.fit(fit_columns, group.label, fit_seconds, profile)
     judged = held & family.scored(group.columns, group.label) if held.any() else ~held
     columns, seconds = group.pick(judged)
+    if not judged.any():
+        raise ValueError("no row that counts")
     own = score(family.seconds(columns, group.label, law, profile), seconds)
     textbook = score(family.textbook(columns, group.label, profile), seconds)
     evidence: dict[str, Any] = {
