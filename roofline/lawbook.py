@@ -42,13 +42,16 @@ NEAREST = {
     "int4-g128-wo": ("int4-wo", "mxfp4-wo", "int8-wo"),
     "mxfp4": ("nvfp4",),
 }
+#: Laws that are further off on held-out shapes are shown in the files but not used.
+TRUSTED = 0.25
 Law = TypeVar("Law", bound=Block)
 
 
 @cache
 def _overlay(gpu: str, engine: str) -> tuple[Block, ...]:
     overlay = load_overlay(gpu, engine)
-    return overlay.calibration if overlay else ()
+    blocks = overlay.calibration if overlay else ()
+    return tuple(block for block in blocks if block.evidence.median_error <= TRUSTED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,7 +181,11 @@ def _cache_format(op: Op) -> str:
 def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
     own = [block for block in blocks if isinstance(block, AttentionBlock)]
     same = [block for block in own if block.dtype == _cache_format(op)] or own
-    return min(same, key=lambda block: abs(block.head_dim - op.head_dim), default=None)
+
+    def distance(block: AttentionBlock) -> tuple[int, int]:
+        return abs(block.head_dim - op.head_dim), -block.evidence.rows_fitted
+
+    return min(same, key=distance, default=None)
 
 
 def _latent(op: Op, blocks: Sequence[Block]) -> Block | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,7 @@ HOST_BOUND = 3.0  # a table's floor over this many times the other engines' was 
 LARGE_ENOUGH = 0.5  # a newer version with fewer than this share of the rows is a partial run
 SAMPLE = 16  # held-out rows of each law that ship with the package
 Progress = Callable[[int, int, str], None]
+Label = tuple[tuple[str, Any], ...]
 
 
 @dataclass(slots=True)
@@ -107,25 +109,37 @@ def _by_engine(tables: list[Table], family: Family) -> dict[tuple[str, str], lis
 def _newest(
     family: Family, versions: list[Table], profile: HardwareProfile, outcome: Outcome
 ) -> list[Group]:
-    """Return the newest version's groups; older versions fill formats that it lacks."""
+    """Return the newest version's groups; older versions fill formats that it lacks.
+
+    A format is a label without its kernel: kernels change names from version to version.
+    """
     read: list[list[Group]] = []
     for table in versions:
         try:
             read.append(family.groups(table, profile))
         except InputError as error:
             outcome.skipped.append(str(error))
-    best: dict[tuple[Any, ...], Group] = {}
-    largest: dict[tuple[Any, ...], int] = {}
+    largest: dict[Label, int] = {}
     for groups in read:
-        for group in groups:
-            label = tuple(group.label.items())
-            largest[label] = max(largest.get(label, 0), len(group.seconds))
+        for form, rows in _rows_by_format(groups).items():
+            largest[form] = max(largest.get(form, 0), rows)
+    best: dict[Label, list[Group]] = {}
     for groups in read:  # oldest first: a newer complete table replaces it
-        for group in groups:
-            label = tuple(group.label.items())
-            if len(group.seconds) >= LARGE_ENOUGH * largest[label]:
-                best[label] = group
-    return list(best.values())
+        for form, rows in _rows_by_format(groups).items():
+            if rows >= LARGE_ENOUGH * largest[form]:
+                best[form] = [group for group in groups if _format(group) == form]
+    return [group for groups in best.values() for group in groups]
+
+
+def _format(group: Group) -> Label:
+    return tuple((name, value) for name, value in group.label.items() if name != "kernel")
+
+
+def _rows_by_format(groups: list[Group]) -> Counter[Label]:
+    rows: Counter[Label] = Counter()
+    for group in groups:
+        rows[_format(group)] += len(group.seconds)
+    return rows
 
 
 def _floor(group: Group) -> float | None:
