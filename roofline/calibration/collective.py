@@ -38,6 +38,7 @@ SCALE = 0.05  # log errors beyond this count linearly
 LEAST = 3  # sizes to a line
 CLEARLY = 1e-6  # a later division must fit better by this share of the cost
 AT_BOUND = 1e-3
+PRECISE = {"f_scale": SCALE, "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
 
 
 def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
@@ -156,16 +157,20 @@ def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> Ra
     def line(form: Form, first: int, stop: int) -> Array:
         return _line(unit[form][first:stop], seconds[first:stop])
 
-    best, cost = np.empty((0, 2)), np.inf
+    best, cost = None, np.inf
     count = len(payload)
     for first in range(LEAST, count - 2 * LEAST + 1):
         for second in range(first + LEAST, count - LEAST + 1):
             ends = zip(FORMS, (0, first, second), (first, second, count), strict=True)
             lines = np.array([line(form, a, b) for form, a, b in ends])
+            if (np.diff(lines[:, 0]) < 0).any():
+                continue  # a later form starts later, or it is not that form
             times = [lines[i, 0] + unit[form] / lines[i, 1] for i, form in enumerate(FORMS)]
             reached = _cost(np.log(np.min(times, axis=0) / seconds))
             if reached < (1 - CLEARLY) * cost:
                 best, cost = lines, reached
+    if best is None:
+        raise InputError(f"all-reduce among {ranks} GPUs: no three lines whose starts rise fit it")
     start, share = (
         {form: rounded(float(value)) for form, value in zip(FORMS, column, strict=True)}
         for column in best.T
@@ -183,7 +188,7 @@ def _line(unit: Array, seconds: Array) -> Array:
         start, share = np.exp(x)
         return np.asarray(np.log((start + unit / share) / seconds))
 
-    found, _ = least_log_error(residual, first, low, high, f_scale=SCALE)
+    found, _ = least_log_error(residual, first, low, high, **PRECISE)
     at_bound = high - found < AT_BOUND
     return np.exp(np.where(at_bound, high, found))
 

@@ -26,6 +26,7 @@ from roofline.yamlio import dump_yaml
 
 __all__ = ["Outcome", "fit_group", "import_tables"]
 
+ENGINES = ("vllm", "sglang", "trtllm")
 HOST_BOUND = 3.0  # a table's floor over this many times the other engines' was set by the host
 LARGE_ENOUGH = 0.5  # a newer version with fewer than this share of the rows is a partial run
 SAMPLE = 16  # held-out rows of each law that ship with the package
@@ -76,7 +77,8 @@ def _map(function: Callable[[Any], Any], work: list[Any], jobs: int) -> Iterable
 def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> list[Group]:
     """Read the newest complete table of each family and engine; name and skip what is unusable."""
     profile = load_hardware(gpu)
-    tables = find_tables(root, gpus=[gpu], engines=engines)
+    # every engine is read, since what is host-bound shows only beside the others
+    tables = find_tables(root, gpus=[gpu], engines=ENGINES)
     found: list[Group] = []
     for family in FAMILIES.values():
         for versions in _by_engine(tables, family).values():
@@ -85,7 +87,7 @@ def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> l
         if not any(group.engine == engine for group in found):
             outcome.skipped.append(f"{gpu} {engine}: no tables")
     kept = []
-    for group in found:
+    for group in (group for group in found if group.engine in engines):
         other = _floor_of_others(group, found)
         own = _floor(group)
         if other is not None and own is not None and own > HOST_BOUND * other:
