@@ -105,6 +105,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
             kv_width=attention.head_dim + attention.value_dim,
             mac_width=attention.head_dim + attention.value_dim,
             kv=bytes_per_element(state.precision.kv),
+            group=group,
         ),
         head_dim=attention.head_dim,
     )

@@ -111,7 +111,7 @@ def recommend(request: Request) -> Recommendation:
         points=points,
         times=times,
         memory=memory,
-        warnings=(*setup.notes.warnings, *_edges(setup, points), *refused),
+        warnings=(*setup.notes.warnings, *_limits(times), *_edges(setup, points), *refused),
     )
 
 
@@ -144,6 +144,12 @@ def _point(
         best=best,
         confidence=confidence(low, high, best, fits),
     )
+
+
+def _limits(times: StepTimes) -> list[str]:
+    """Say which kernels run outside what their tables covered."""
+    passes = (*times.verify_ops, *times.first_pass_ops)
+    return list(dict.fromkeys(t.chosen.limit for t in passes if t.chosen.limit is not None))
 
 
 def _edges(setup: Setup, points: tuple[Point, ...]) -> list[str]:

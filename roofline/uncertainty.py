@@ -65,7 +65,7 @@ def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
     if evidence is None:
         return spread.prior, spread.rows
     own = evidence.median_error / NORMAL_MEDIAN
-    transfer = spread.relative if time.chosen.relative else spread.calibrated
+    transfer = max(spread.calibrated, time.chosen.relative_error / NORMAL_MEDIAN)
     ratio = evidence.ratio_error
     rows = spread.rows if ratio is None else ratio / NORMAL_MEDIAN
     return float(np.hypot(own, transfer)), rows

@@ -52,6 +52,7 @@ ORDER = [
     "reasons",
     "calibration",
     "validation",
+    "charts",
     "report",
     "cli",
 ]

@@ -125,14 +125,15 @@ def read(
     import pyarrow as pa
 
     try:
-        wanted = [*columns, *optional] if columns else None
+        present = parquet.read_schema(table.path).names
+        absent = sorted(set(columns or ()) - set(present))
+        if absent:
+            raise InputError(f"{table.label}: has no column {', '.join(absent)}")
+        wanted = [*columns, *(name for name in optional if name in present)] if columns else None
         data = parquet.read_table(table.path, columns=wanted)
     except (OSError, pa.ArrowException) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{table.label}: cannot be read as parquet ({first})") from None
-    absent = sorted(set(columns or ()) - set(data.column_names))
-    if absent:
-        raise InputError(f"{table.label}: has no column {', '.join(absent)}")
     return {name: data[name].to_numpy() for name in data.column_names}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from roofline.cli import calibrate, hardware, models
+from roofline.cli import calibrate, hardware, models, validate
 from roofline.cli.listing import help_if_bare
 from roofline.cli.recommend import recommend
 
@@ -22,6 +22,7 @@ app.command()(recommend)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
 app.add_typer(calibrate.app, name="calibrate")
+app.add_typer(validate.app, name="validate")
 
 
 def _version(show: bool) -> None:

@@ -9,6 +9,7 @@ from roofline.kernels import Part
 from roofline.prepare import Setup
 from roofline.reasons import bound, grid_position, headline, reason, value_at
 from roofline.recommend import Point, Recommendation
+from roofline.report.sources import provenance
 from roofline.timing import OpTime
 
 __all__ = ["SCHEMA", "as_data", "explain_rows"]
@@ -129,34 +130,6 @@ def _engine(setup: Setup) -> dict[str, Any]:
         "note": overhead.note,
         "flags_source": setup.engine.flags_source,
     }
-
-
-def provenance(answer: Recommendation) -> list[dict[str, str]]:
-    """Return where each group of numbers comes from."""
-    setup = answer.setup
-    gpu, model = setup.gpu, setup.target.model
-    bandwidth = gpu.sources[gpu.memory.bandwidth.source]
-    sources = sorted({time.chosen.provenance for time in answer.times.verify_ops})
-    entries = [
-        ("bandwidth, peaks, memory", "datasheet", f"{gpu.id}.yaml: {bandwidth.confidence}"),
-        ("memory size", "datasheet", f"what the {_memory_basis(setup)} says"),
-        ("model shape", "config", model.source),
-        ("kernel laws", ", ".join(sources), f"priors for the {gpu.generation} generation"),
-        ("engine overhead", setup.engine.overhead.source, f"{setup.engine.id}.yaml"),
-        ("acceptance", _acceptance_kind(setup), setup.acceptance.source),
-    ]
-    if setup.drafter.network:
-        entries.insert(3, ("drafter shape", "config", setup.drafter.network.source))
-    entries += [("default", "assumed", text) for text in setup.notes.assumed]
-    return [{"what": what, "kind": kind, "source": source} for what, kind, source in entries]
-
-
-def _memory_basis(setup: Setup) -> str:
-    return "driver shows" if setup.gpu.memory.visible else "datasheet"
-
-
-def _acceptance_kind(setup: Setup) -> str:
-    return "given" if setup.acceptance.source == "given" else "measured elsewhere"
 
 
 def explain_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from roofline.recommend import Point, Recommendation
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import as_data, explain_rows, flag
 from roofline.report.formulas import formulas
+from roofline.report.sources import summary
 from roofline.units import format_size
 
 __all__ = ["OutputFormat", "render"]
@@ -101,11 +102,7 @@ def _setting(answer: Recommendation, point: Point) -> str:
 
 def _footer(answer: Recommendation) -> list[str]:
     lines = [f"Assumed: {text}" for text in answer.setup.notes.assumed]
-    kinds = sorted({time.chosen.provenance for time in answer.times.verify_ops})
-    lines.append(
-        f"Constants: kernel laws {', '.join(kinds)}, engine overhead "
-        f"{answer.setup.engine.overhead.source} ({answer.setup.engine.name})."
-    )
+    lines.append(summary(answer))
     return lines
 
 
