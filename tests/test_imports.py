@@ -32,6 +32,7 @@ ORDER = [
     "layers",
     "cache",
     "footprint",
+    "hf_config",
     "kernels",
     "mixer_ops",
     "attention_ops",
