@@ -1,22 +1,22 @@
 """What drafting costs: the passes a drafter makes before each verify pass, and the bytes it holds.
 
-A drafter is one of: none; n-gram (a lookup on the host); a fused head such as EAGLE-3; a separate
-model. Which tokens are accepted is no business of this module.
+A drafter is one of: none; n-gram or suffix (a lookup on the host); a head on the target's hidden
+states (EAGLE-1 and -3, MTP, Medusa, block drafters); a separate model. Which tokens are accepted is
+no business of this module.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from roofline import resources
+from roofline.draft_heads import DERIVED, derive, mtp_head
+from roofline.draft_passes import launches, passes
 from roofline.errors import InputError, did_you_mean
-from roofline.forward import Op, decode, fusion
+from roofline.forward import Op
 from roofline.model import (
     SHELF,
     DrafterSpec,
-    FeatureFusion,
     ModelSpec,
     NetworkSpec,
     load_drafter,
@@ -26,10 +26,19 @@ from roofline.quantization import Precision
 from roofline.workload import Grid, Placement
 from roofline.yamlio import load_yaml
 
-__all__ = ["HOST_DRAFTERS", "Drafter", "draft_passes", "heads_for", "load"]
+__all__ = [
+    "HOST_DRAFTERS",
+    "Drafter",
+    "deepest",
+    "draft_passes",
+    "heads_for",
+    "launches",
+    "load",
+    "mtp_head",
+]
 
-HOST_DRAFTERS = ("none", "ngram")
-HEAD_KINDS = ("eagle3",)
+HOST_DRAFTERS = ("none", "ngram", "suffix")
+HEAD_KINDS = tuple(DERIVED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +50,12 @@ class Drafter:
     network: NetworkSpec | None = None
     precision: Precision | None = None
     placement: Placement = field(default_factory=Placement)
+    #: Rows per sequence of each further pass: the branches of a tree.
+    topk: int = 1
+    #: Tokens of a block drafter's pass where the deployment sets another than the head's own.
+    block: int | None = None
+    #: Rows per sequence of the first pass; None pads it to 1 + D as the engines do.
+    first_rows: float | None = None
 
 
 def heads_for(target: str) -> list[str]:
@@ -57,9 +72,9 @@ def heads_for(target: str) -> list[str]:
 def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     """Return (kind, network) of the drafter called ``reference``, checked against its target.
 
-    ``reference`` is ``none``, ``ngram``, ``mtp`` (the target's own layer), a kind that has a
-    bundled head for the target (``eagle3``), the id of a bundled drafter or model, or a path to a
-    YAML file.
+    ``reference`` is ``none``, ``ngram``, ``suffix``, ``mtp`` (the target's own layer), a kind of
+    head (the bundled one for the target, else one derived by a stated rule), the id of a bundled
+    drafter or model, or a path to a YAML file.
     """
     if reference in HOST_DRAFTERS:
         return reference, None
@@ -67,9 +82,11 @@ def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
         return reference, mtp_head(target)
     names, heads = resources.bundled_names(SHELF), heads_for(target.id)
     wanted = f"{target.id}-{reference}" if reference in heads else reference
+    if reference in HEAD_KINDS and reference not in heads:
+        return reference, derive(reference, target)  # type: ignore[arg-type]
     bundled = wanted.lower().rsplit("/", 1)[-1]
     if bundled not in names and not wanted.endswith((".yaml", ".yml")):
-        known = [*HOST_DRAFTERS, "mtp", *names, *heads]
+        known = [*HOST_DRAFTERS, "mtp", *names, *HEAD_KINDS]
         raise InputError(
             f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
         )
@@ -77,37 +94,6 @@ def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     network = load_model(wanted, "drafter") if kind == "model" else load_drafter(wanted)
     _check_pair(network, target)
     return str(kind), network
-
-
-def mtp_head(target: ModelSpec) -> DrafterSpec:
-    """Return the target's multi-token-prediction layer as a drafter.
-
-    Each pass norms and joins the embedding of the last token and the last hidden state, projects
-    them back to the hidden size, runs one layer like the target's, and uses the target's head.
-    """
-    if target.mtp is None:
-        raise InputError(
-            f"--drafter mtp: {target.id} was not published with a multi-token-prediction layer; "
-            "use eagle3, ngram or a draft model"
-        )
-    return DrafterSpec(
-        schema=1,
-        kind="mtp",
-        id=f"{target.id}-mtp",
-        name=f"MTP layer of {target.name}",
-        source=target.source,
-        target=target.id,
-        hidden_size=target.hidden_size,
-        vocab_size=target.vocab_size,
-        draft_vocab_size=target.vocab_size,
-        dtype=target.dtype,
-        dtypes=target.dtypes,
-        kv_dtype=target.kv_dtype,
-        layers=(target.mtp,),
-        fusion=FeatureFusion(taps=2, target_hidden_size=target.hidden_size, every_pass=True),
-        shares_head=True,
-        extra_norms=2,
-    )
 
 
 def _check_pair(drafter: NetworkSpec, target: ModelSpec) -> None:
@@ -127,34 +113,31 @@ def _check_pair(drafter: NetworkSpec, target: ModelSpec) -> None:
 
 
 def draft_passes(drafter: Drafter, grid: Grid) -> tuple[list[Op], list[Op]]:
-    """Return the kernels of the first draft pass and of each further one.
-
-    The first pass runs over all 1 + D rows per sequence of the last verify pass, padded as the
-    engines do by default, and makes logits for one; the D - 1 further passes run one row.
-    """
+    """Return the kernels of the first draft pass and of each further one."""
     network, precision = drafter.network, drafter.precision
     if network is None or precision is None:
         return [], []
-    first = decode(
+    return passes(
         network,
         precision,
         drafter.placement,
-        batch=grid.batch,
-        context=grid.context,
-        rows=grid.rows,
-        head_rows=1.0,
+        grid,
+        topk=drafter.topk,
+        block=drafter.block,
+        first_rows=drafter.first_rows,
     )
-    further = decode(
-        network,
-        precision,
-        drafter.placement,
-        batch=grid.batch,
-        context=grid.context,
-        rows=np.ones((1, 1, 1)),
-    )
-    if isinstance(network, DrafterSpec):
-        tokens = grid.batch * grid.rows
-        first.insert(0, fusion(network, precision, drafter.placement, tokens=tokens))
-        if network.fusion.every_pass:
-            further.insert(0, fusion(network, precision, drafter.placement, tokens=grid.batch))
-    return first, further
+
+
+def deepest(network: NetworkSpec | None, block: int | None = None) -> int | None:
+    """Return the longest draft that a drafter can make; None where nothing limits it.
+
+    >>> deepest(load_drafter("llama-3.1-8b-eagle3")) is None
+    True
+    """
+    if not isinstance(network, DrafterSpec):
+        return None
+    if network.kind == "medusa":
+        return network.heads
+    own = block or network.block_size
+    # DFlash's and Domino's block holds the token it starts from, DSpark's only what it drafts
+    return own and own - (network.kind in ("dflash", "domino"))

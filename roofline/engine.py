@@ -25,10 +25,17 @@ class Overhead(Schema):
     per_step: Duration  # scheduling and launching one target pass [s]
     per_spec_round: Duration  # verification and bookkeeping once drafts are in play [s]
     per_draft_pass: Duration  # launching one pass of the drafter [s]
+    #: And of one kind of drafter, where measured.
+    draft_passes: dict[str, Duration] = Field(default_factory=dict)
+    per_spec_sequence: Duration = 0.0  # of the batch, once drafts are in play [s]
     source: str
     note: str | None = None
     #: Served decode rows that the first five numbers were fitted on; 0 where none were.
     fitted_rows: int = 0
+
+    def draft_pass(self, kind: str) -> float:
+        """Return the time around one pass of a drafter of this kind [s]."""
+        return self.draft_passes.get(kind, self.per_draft_pass)
 
 
 class MemoryRules(Schema):

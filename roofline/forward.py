@@ -11,14 +11,14 @@ from dataclasses import replace
 from roofline import ops
 from roofline.attention_ops import attention_block
 from roofline.kernels import Kind, Op, Part, Pass, communication, elementwise, gemm
-from roofline.layers import fusion_linear, head_linear
+from roofline.layers import Linear, fusion_linear, head_linear
 from roofline.mlp_ops import mlp_block
 from roofline.model import DrafterSpec, LayerRun, NetworkSpec
 from roofline.ops import Array
-from roofline.quantization import Precision
+from roofline.quantization import Component, Precision
 from roofline.workload import Placement
 
-__all__ = ["Kind", "Op", "Part", "decode", "fusion", "prefill"]
+__all__ = ["Kind", "Op", "Part", "decode", "fusion", "head_kernels", "matrix", "prefill"]
 
 LOGIT_BYTES = 4.0  # logits are turned into fp32 for sampling and verification [B]
 
@@ -32,11 +32,13 @@ def decode(
     context: Array,
     rows: Array,
     head_rows: Array | None = None,
+    riders: Array = 0.0,
 ) -> list[Op]:
     """Return the kernels of one pass with ``rows`` rows per sequence over ``context`` tokens.
 
     ``head_rows`` is how many of the rows get logits: all of them in a verify pass (the default),
-    one in a draft pass. Arrays broadcast; each kernel keeps the smallest shape it depends on.
+    one in a draft pass. ``riders`` are rows of the whole batch that pass the layers beside them.
+    Arrays broadcast; each kernel keeps the smallest shape it depends on.
     """
     state = Pass(
         network=network,
@@ -45,6 +47,7 @@ def decode(
         batch=batch,
         rows=rows,
         context=context,
+        riders=riders,
     )
     return _kernels(state, rows if head_rows is None else head_rows)
 
@@ -73,15 +76,46 @@ def fusion(
     drafter: DrafterSpec, precision: Precision, placement: Placement, *, tokens: Array
 ) -> Op:
     """Return the projection of ``tokens`` hidden states of the target into the drafter."""
-    state = Pass(
-        network=drafter,
+    linear = fusion_linear(drafter, tp=placement.tp)
+    return matrix(drafter, precision, placement, linear, tokens=tokens)
+
+
+def matrix(
+    network: NetworkSpec,
+    precision: Precision,
+    placement: Placement,
+    linear: Linear,
+    *,
+    tokens: Array,
+) -> Op:
+    """Return the product of ``tokens`` rows with one matrix outside the layers."""
+    head = linear.component is Component.HEAD
+    state = _rows(network, precision, placement, tokens)
+    return gemm(state, linear, Part.LM_HEAD if head else Part.LINEAR, tokens)
+
+
+def head_kernels(
+    network: NetworkSpec,
+    precision: Precision,
+    placement: Placement,
+    *,
+    tokens: Array,
+    product: bool = True,
+) -> list[Op]:
+    """Return what turns ``tokens`` hidden states into tokens; ``product`` off leaves the head."""
+    kernels = _head(_rows(network, precision, placement, tokens), 1.0)
+    return kernels if product else [op for op in kernels if op.name not in ("lm_head",)]
+
+
+def _rows(network: NetworkSpec, precision: Precision, placement: Placement, tokens: Array) -> Pass:
+    return Pass(
+        network=network,
         precision=precision,
         placement=placement,
         batch=tokens,
         rows=1.0,
         context=0.0,
     )
-    return gemm(state, fusion_linear(drafter, tp=placement.tp), Part.LINEAR, tokens)
 
 
 def _kernels(state: Pass, head_rows: Array) -> list[Op]:

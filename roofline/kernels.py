@@ -75,11 +75,13 @@ class Pass:
     rows: Array
     context: Array
     prefill: bool = False
+    #: Rows beyond B q that the layers run as well: prompt tokens, padding to a captured graph.
+    riders: Array = 0.0
 
     @property
     def tokens(self) -> Array:
-        """Rows of all sequences together, T = B q."""
-        return self.batch * self.rows
+        """Rows of all sequences together, T = B q, and those that ride along."""
+        return self.batch * self.rows + self.riders
 
     @property
     def base_bytes(self) -> float:

@@ -72,7 +72,8 @@ def expert_rows(state: Pass, mlp: MoeMlp) -> ExpertRows:
         experts=mlp.num_experts,
         top_k=mlp.top_k,
         tokens=state.tokens,
-        independent=ops.independent_tokens(
+        independent=state.riders
+        + ops.independent_tokens(
             batch=state.batch, rows=state.rows, correlation=routing.correlation
         ),
         skew=routing.skew,

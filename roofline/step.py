@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.drafters import Drafter, draft_passes
+from roofline.drafters import Drafter, draft_passes, launches
 from roofline.engine import Overhead
 from roofline.forward import decode
 from roofline.kernels import Part
@@ -56,23 +56,29 @@ def overhead_seconds(
     overhead: Overhead,
     *,
     draft_length: Times,
-    has_draft_passes: bool,
+    kind: str,
     layers: int = 0,
     batch: Times | float = 0.0,
 ) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
-    per_step + per_layer layers + per_sequence B, plus per_spec_round and D per_draft_pass as soon
-    as D > 0.
+    per_step + per_layer layers + per_sequence B, plus per_spec_round and P per_draft_pass as soon
+    as D > 0, with P = D passes of a chain and 1 of a block drafter.
 
     >>> from roofline.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
     ...                                        ' "per_draft_pass": "0.15 ms", "source": "assumed"}')
-    >>> 1e3 * overhead_seconds(generic, draft_length=np.array([0, 2]), has_draft_passes=True)
+    >>> 1e3 * overhead_seconds(generic, draft_length=np.array([0, 2]), kind="eagle3")
     array([0.5, 1.5])
     """
-    passes = draft_length * overhead.per_draft_pass if has_draft_passes else 0.0
-    round_time = np.where(draft_length > 0, overhead.per_spec_round + passes, 0.0)
+    each = overhead.draft_pass(kind)
+    round_time = np.where(
+        draft_length > 0,
+        overhead.per_spec_round
+        + overhead.per_spec_sequence * batch
+        + each * launches(kind, draft_length),
+        0.0,
+    )
     plain = overhead.per_step + overhead.per_layer * layers + overhead.per_sequence * batch
     return np.asarray(plain + round_time)
 
@@ -98,6 +104,7 @@ def step_times(
             batch=grid.batch,
             context=grid.context,
             rows=grid.rows,
+            riders=grid.prefill_tokens,
         ),
         machine,
     )
@@ -107,7 +114,7 @@ def step_times(
     around = overhead_seconds(
         overhead,
         draft_length=drafts,
-        has_draft_passes=drafter.network is not None,
+        kind=drafter.kind,
         layers=target.model.num_layers,
         batch=grid.batch,
     )

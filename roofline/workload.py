@@ -49,22 +49,36 @@ class Grid:
     batch: NDArray[np.float64]
     context: NDArray[np.float64]
     draft_length: NDArray[np.float64]
+    #: Rows per sequence that a tree's verify pass runs; None is a chain, 1 + D.
+    verify_width: int | None = None
+    #: Prompt tokens that ride in the same pass as the decoding rows.
+    prefill_tokens: float = 0.0
 
     @classmethod
     def of(
-        cls, batches: Sequence[int], contexts: Sequence[int], draft_lengths: Sequence[int]
+        cls,
+        batches: Sequence[int],
+        contexts: Sequence[int],
+        draft_lengths: Sequence[int],
+        *,
+        verify_width: int | None = None,
+        prefill_tokens: float = 0.0,
     ) -> Grid:
         """Lay three lists out along their axes."""
         return cls(
             batch=np.asarray(batches, dtype=np.float64)[:, None, None],
             context=np.asarray(contexts, dtype=np.float64)[None, :, None],
             draft_length=np.asarray(draft_lengths, dtype=np.float64)[None, None, :],
+            verify_width=verify_width,
+            prefill_tokens=prefill_tokens,
         )
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """Rows per sequence in the verify pass, q = 1 + D. Shape (1, 1, nD)."""
-        return 1 + self.draft_length
+        """Rows per sequence in the verify pass: q = 1 + D, or a tree's width. Shape (1, 1, nD)."""
+        if self.verify_width is None:
+            return 1 + self.draft_length
+        return np.where(self.draft_length > 0, float(self.verify_width), 1.0)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -42,6 +42,8 @@ ORDER = [
     "lawbook",
     "timing",
     "engine",
+    "draft_heads",
+    "draft_passes",
     "drafters",
     "acceptance",
     "step",
