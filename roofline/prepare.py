@@ -13,11 +13,13 @@ from roofline.drafters import Drafter
 from roofline.engine import EngineProfile, load_engine
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware
-from roofline.layers import check_parallel
-from roofline.model import DrafterSpec, ModelSpec, NetworkSpec, load_model
-from roofline.ops import VerifyAttention
+from roofline.layers import check_parallel, layer_linears
+from roofline.model import SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.ops import StateHandling, VerifyAttention
 from roofline.priors import priors
-from roofline.quantization import DType, Precision, resolve
+from roofline.quantization import Component, DType, Precision, few_bits, resolve
+from roofline.resources import alias_note
+from roofline.sources import open_model
 from roofline.step import Target
 from roofline.workload import Placement, Routing
 
@@ -49,6 +51,7 @@ class Request:
     draft_tp: int | None = None
     draft_weights: DType | None = None
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    state_handling: StateHandling = StateHandling.SNAPSHOTS
     engine: str = "vllm"
 
 
@@ -78,7 +81,7 @@ def prepare(request: Request) -> Setup:
     """Load everything that ``request`` names and check that it belongs together."""
     _check_numbers(request)
     notes = Notes()
-    gpu, model = load_hardware(request.gpu), load_model(request.model)
+    gpu, model = load_hardware(request.gpu), _model(request.model, notes)
     engine = load_engine(request.engine)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
@@ -87,6 +90,7 @@ def prepare(request: Request) -> Setup:
         ep=request.ep,
         routing=routing,
         verify_attention=request.verify_attention,
+        state_handling=request.state_handling,
     )
     _check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
@@ -112,6 +116,16 @@ def prepare(request: Request) -> Setup:
         draft_lengths=_draft_lengths(request, drafter, curve),
         notes=notes,
     )
+
+
+def _model(reference: str, notes: Notes) -> ModelSpec:
+    """Return the model asked for; an alias's note and what an imported config assumed are said."""
+    model, assumed = open_model(reference)
+    notes.assumed += assumed
+    note = alias_note(reference, SHELF)
+    if note is not None:
+        notes.warnings.append(note)
+    return model
 
 
 def _check_numbers(request: Request) -> None:
@@ -176,7 +190,21 @@ def _precision(
         kv=kv,
     )
     notes.warnings += warnings
+    narrow = {precision.weights[part] for part in _used_parts(network)}
+    for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
+        notes.warnings.append(
+            f"{network.id}: {dtype} weights have fewer than 4 bits; check the quality of its answers"
+        )
     return precision
+
+
+def _used_parts(network: NetworkSpec) -> set[Component]:
+    whole = Placement()
+    return {
+        linear.component
+        for run in network.layers
+        for linear in layer_linears(run, hidden_size=network.hidden_size, placement=whole)
+    }
 
 
 def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Notes) -> Drafter:
@@ -193,6 +221,8 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
     kind, network = drafters.load(reference, target.model)
     if network is None:
         return Drafter(kind=kind, name=kind)
+    if network.source.startswith("derived"):
+        notes.assumed.append(f"a {kind} head for {target.model.id}, {network.source}")
     placement = target.placement
     if request.draft_tp not in (None, placement.tp):
         placement = replace(placement, tp=request.draft_tp or 1, ep=1)

@@ -88,12 +88,11 @@ def _mlp_modules(layer: Layer) -> dict[Component, list[Spelling]]:
     if not isinstance(mlp, MoeMlp):
         return {}
     places = ("mlp", "block_sparse_moe", "mixer", "feed_forward", "ffn", "moe")
-    found: dict[Component, list[Spelling]] = {
-        Component.EXPERTS: [
-            _below(f"{place}.experts.0", names) for place in places for names in (_GATED, _SHORT)
-        ]
-        + [{"experts.gate_up_proj": 2.0, "experts.down_proj": 1.0}]
-    }
+    experts: list[Spelling] = [
+        _below(f"{place}.experts.0", names) for place in places for names in (_GATED, _SHORT)
+    ]
+    experts.append({"experts.gate_up_proj": 2.0, "experts.down_proj": 1.0})
+    found: dict[Component, list[Spelling]] = {Component.EXPERTS: experts}
     if mlp.shared_intermediate_size:
         found[Component.SHARED_EXPERTS] = [
             _below(f"{place}.{word}", names)

@@ -107,6 +107,6 @@ def _check_depth(root: object) -> None:
             raise RecursionError
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("a number is too large")
-        inner = value.values() if isinstance(value, dict) else value
         if isinstance(value, dict | list):
+            inner = value.values() if isinstance(value, dict) else value
             stack += [(item, depth + 1) for item in inner if isinstance(item, dict | list | float)]

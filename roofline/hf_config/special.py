@@ -38,7 +38,7 @@ def gemma4(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[
     experts = make_experts(fields, family)
     width = fields.integer("intermediate_size")
     mlp: Mlp = DenseMlp(intermediate_size=width)
-    norms, other = family.norms, 1  # a scale for the whole layer
+    norms, other = family.norms, 0
     if experts is not None:
         mlp = experts.model_copy(update={"dense_intermediate_size": width})
         norms += 3
