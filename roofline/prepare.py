@@ -81,7 +81,8 @@ def prepare(request: Request) -> Setup:
     """Load everything that ``request`` names and check that it belongs together."""
     _check_numbers(request)
     notes = Notes()
-    gpu, model = load_hardware(request.gpu), _model(request.model, notes)
+    gpu = load_hardware(request.gpu)
+    model = _model(request.model, gpu, notes)
     engine = load_engine(request.engine)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
@@ -118,10 +119,13 @@ def prepare(request: Request) -> Setup:
     )
 
 
-def _model(reference: str, notes: Notes) -> ModelSpec:
+def _model(reference: str, gpu: HardwareProfile, notes: Notes) -> ModelSpec:
     """Return the model asked for; an alias's note and what an imported config assumed are said."""
     model, assumed = open_model(reference)
     notes.assumed += assumed
+    if model.dtype == DType.FP16 and "fp16" not in gpu.rates and "bf16" in gpu.rates:
+        notes.assumed.append(f"{gpu.id} has no fp16 rate: products run in bf16")
+        model = model.model_copy(update={"dtype": DType.BF16})
     note = alias_note(reference, SHELF)
     if note is not None:
         notes.warnings.append(note)

@@ -13,7 +13,7 @@ from roofline.hf_config import hybrids, special
 from roofline.hf_config.attention import grouped_layers, latent_layers
 from roofline.hf_config.experts import mlp_layers
 from roofline.hf_config.families import FAMILIES, Family
-from roofline.hf_config.fields import Fields, Log
+from roofline.hf_config.fields import Fields, Log, shown
 from roofline.hf_config.layer import Layer, runs_of, zip_layers
 from roofline.hf_config.mtp import read_mtp
 from roofline.hf_config.quant_config import shipped_formats
@@ -69,10 +69,12 @@ def family_of(data: Mapping[str, Any], outer: Mapping[str, Any], file: str) -> t
     if model_type is None and data.get("architectures") == ["LlamaForCausalLM"]:
         model_type = "llama"
     if not isinstance(model_type, str) or model_type not in FAMILIES:
-        shown = repr(model_type)[:40]
-        hint = did_you_mean(model_type, FAMILIES) if isinstance(model_type, str) else "add it"
+        hint = "state the right one"
+        if isinstance(model_type, str) and len(model_type) <= 64:
+            hint = did_you_mean(model_type, FAMILIES)
         raise InputError(
-            f"{file}: model_type: {shown} is not a known architecture, and none is guessed; {hint}"
+            f"{file}: model_type: {shown(model_type)} is not a known architecture, and none is "
+            f"guessed; {hint}"
         )
     return model_type, FAMILIES[model_type]
 

@@ -8,11 +8,26 @@ from typing import Any, TypeVar
 
 from roofline.errors import InputError
 
-__all__ = ["Default", "Fields", "Log"]
+__all__ = ["Default", "Fields", "Log", "shown"]
 
 MOST = 2**40
 LONGEST_LIST = 4096
 T = TypeVar("T")
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: short, whatever it is.
+
+    >>> shown([0] * 1000), shown("x" * 50)
+    ('a list', "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'")
+    """
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 34 else value[:31] + "...")
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "a number of more than 30 digits"
+    return repr(value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,10 +89,9 @@ class Fields:
 
     def wrong(self, name: str, expected: str) -> InputError:
         """Return the error for a value of the wrong kind."""
-        shown = repr(self.data.get(name))
-        shown = shown if len(shown) <= 40 else shown[:37] + "..."
+        got = shown(self.data.get(name))
         return InputError(
-            f"{self.file}: {self.path}{name}: expected {expected}, got {shown}; correct the config"
+            f"{self.file}: {self.path}{name}: expected {expected}, got {got}; correct the config"
         )
 
     def optional(self, *names: str, minimum: int = 1) -> int | None:

@@ -17,7 +17,9 @@ _PREFIX = re.compile(
     r"transformer\.)"
 )
 _LAYER = re.compile(r"^layers\.(\d+)\b")
-MOST_PATTERNS = 100_000
+MOST_NAMES = 100_000
+MOST_GLOBS = 2_000  # in all
+MOST_LOOSE = 200  # that name no layer, and are tried on every module
 LONGEST = 300
 
 
@@ -58,8 +60,8 @@ class Modules:
         globs: dict[str, list[str]] = defaultdict(list)
         patterns: list[re.Pattern[str]] = []
         for count, entry in enumerate(listed):
-            if count >= MOST_PATTERNS or len(entry) > LONGEST:
-                raise InputError(f"{file}: the list of unquantised modules is too long to be one")
+            if count >= MOST_NAMES or len(entry) > LONGEST:
+                raise _too_long(file)
             if entry.startswith("re:"):
                 patterns.append(_compile(entry.removeprefix("re:"), file))
             elif any(letter in entry for letter in "*?["):
@@ -69,6 +71,9 @@ class Modules:
                 globs[layer[1] if layer and whole else ""].append(name)
             else:
                 names.add(canonical(entry).rstrip("."))
+        loose = len(globs.get("", [])) + len(set(patterns))
+        if sum(map(len, globs.values())) > MOST_GLOBS or loose > MOST_LOOSE:
+            raise _too_long(file)
         return cls(
             names=frozenset(names - {""}),
             globs={key: _joined(entries) for key, entries in globs.items()},
@@ -90,6 +95,10 @@ class Modules:
     def __bool__(self) -> bool:
         """Return whether the list names anything."""
         return bool(self.names or self.globs or self.patterns)
+
+
+def _too_long(file: str) -> InputError:
+    return InputError(f"{file}: a list of modules is too long to be one; give --weights")
 
 
 def _joined(globs: list[str]) -> re.Pattern[str]:

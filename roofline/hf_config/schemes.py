@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofline.errors import InputError
-from roofline.hf_config.fields import Fields
+from roofline.hf_config.fields import Fields, shown
 from roofline.quantization import DType
 
 __all__ = ["Scheme", "kv_format", "read_scheme"]
@@ -91,7 +91,7 @@ def integer_format(fields: Fields, bits: int, group: int | None, *, symmetric: b
 
 def _weights_format(fields: Fields, name: str) -> DType:
     """Return the format of a ``weights`` block: bits, float or int, group."""
-    bits, kind = fields.integer("num_bits"), fields.text("type") or "int"
+    bits, kind = fields.integer("num_bits"), fields.text("type")
     group = fields.optional("group_size", minimum=-1)
     if kind == "float" and bits == 8:
         return DType.FP8_BLOCK if fields.text("strategy") == "block" else DType.FP8
@@ -205,9 +205,8 @@ def read_scheme(fields: Fields) -> Scheme:
         case None if fields.has("config_groups"):
             default, named = _groups(fields)
             return Scheme(default=default, named=named, ignore=ignore, kv=kv)
-    shown = repr(method)[:40]
     raise InputError(
-        f"{fields.file}: {fields.path}quant_method: {shown} is not known, and no format is "
+        f"{fields.file}: {fields.path}quant_method: {shown(method)} is not known, and no format is "
         "guessed; remove quantization_config and give --weights"
     )
 

@@ -14,8 +14,9 @@ from roofline.errors import InputError
 __all__ = ["MAX_BYTES", "Source", "read_json", "read_source"]
 
 #: The largest config known (22,422 quantised layers by name) has 3 MB.
-MAX_BYTES = 8_000_000
+MAX_BYTES = 4_000_000
 MAX_DEPTH = 32
+MAX_PARTS = 150_000  # objects, lists and keys
 QUANT_FILE = "hf_quant_config.json"
 
 
@@ -68,6 +69,8 @@ def read_json(file: Path) -> dict[str, Any]:
         raise InputError(
             f"{file.name}: not UTF-8 at byte {error.start}; save it as UTF-8 JSON"
         ) from None
+    if text.count("[") + text.count("{") + text.count('":') > MAX_PARTS:
+        raise InputError(f"{file.name}: more than {MAX_PARTS} values; this is no config")
     try:
         data = json.loads(text, object_pairs_hook=_no_repeats, parse_constant=str)
         _check_depth(data)
