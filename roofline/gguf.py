@@ -163,7 +163,9 @@ def read_gguf(path: Path) -> GgufHeader:
 
 def _header(cursor: _Cursor) -> GgufHeader:
     if bytes(cursor.data[:4]) != b"GGUF":
-        raise InputError(f"{cursor.file}: does not start with GGUF; give a GGUF or config.json file")
+        raise InputError(
+            f"{cursor.file}: does not start with GGUF; give a GGUF or config.json file"
+        )
     cursor.at = 4
     version = int(cursor.scalar("I"))
     if version not in (2, 3):
@@ -181,9 +183,7 @@ def _header(cursor: _Cursor) -> GgufHeader:
     table = tuple(_tensor(cursor) for _ in range(tensors))
     if len({tensor.name for tensor in table}) != len(table):
         raise cursor.wrong("a tensor appears twice")
-    return GgufHeader(
-        name=cursor.file, metadata=metadata, lengths=cursor.lengths, tensors=table
-    )
+    return GgufHeader(name=cursor.file, metadata=metadata, lengths=cursor.lengths, tensors=table)
 
 
 def _tensor(cursor: _Cursor) -> Tensor:

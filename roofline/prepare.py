@@ -197,7 +197,7 @@ def _precision(
     narrow = {precision.weights[part] for part in _used_parts(network)}
     for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
         notes.warnings.append(
-            f"{network.id}: {dtype} weights have fewer than 4 bits; check the quality of its answers"
+            f"{network.id}: {dtype} weights have fewer than 4 bits; check the answers' quality"
         )
     return precision
 
@@ -226,7 +226,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
     if network is None:
         return Drafter(kind=kind, name=kind)
     if network.source.startswith("derived"):
-        notes.assumed.append(f"a {kind} head for {target.model.id}, {network.source}")
+        notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")
     placement = target.placement
     if request.draft_tp not in (None, placement.tp):
         placement = replace(placement, tp=request.draft_tp or 1, ep=1)

@@ -55,7 +55,8 @@ def total_bytes(spec: ModelSpec) -> float:
 def test_ask_49_nested_text_and_quantisation_configs() -> None:
     # Kimi-K2.5 read as bf16 is about 2 TB; its experts are 4-bit integers in groups of 32
     kimi = model("moonshotai--Kimi-K2.5")
-    assert total_bytes(kimi) < 0.6e12 < 2e12 < 2 * parameters_total(kimi)
+    assert total_bytes(kimi) < 0.6e12
+    assert 2 * parameters_total(kimi) > 2e12
     assert not model("Qwen--Qwen3.5-27B").tie_embeddings  # the flag lives at the root
 
 
@@ -124,9 +125,7 @@ def test_ask_53_kv_is_counted_layer_by_layer() -> None:
 def test_ask_53_gpt_oss_without_a_hybrid_allocator_reserves_all_layers() -> None:
     oss = model("openai--gpt-oss-120b")
     whole, capped = (
-        scalar(
-            kv_bytes_reserved(oss, DType.BF16, tokens=131_072.0, block=16, caps_windows=capped)
-        )
+        scalar(kv_bytes_reserved(oss, DType.BF16, tokens=131_072.0, block=16, caps_windows=capped))
         for capped in (False, True)
     )
     assert whole == 131_072 * 73_728

@@ -25,6 +25,7 @@ ORDER = [
     "quantization",
     "calibrated",
     "hardware",
+    "state_mixers",
     "mixers",
     "model",
     "workload",

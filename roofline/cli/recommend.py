@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["recommend"]
 
-_DTYPES = (
-    "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
-)
+_DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 _SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 

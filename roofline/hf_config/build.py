@@ -1,4 +1,4 @@
-"""From a config to a model's spec: unwrap it, find its family, build its layers, name its formats."""
+"""From a config to a spec: unwrap it, find its family, build its layers, name its formats."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def build_layers(fields: Fields, family: Family, hidden: int, context: int) -> l
 
 
 def _norms(fields: Fields, family: Family) -> tuple[int, bool]:
-    """Return a layer's norm vectors; a parallel layer shares one, Falcon's newer decoder has two."""
+    """Return a layer's norm vectors: one shared in parallel, two in Falcon's newer decoder."""
     if family.parallel and fields.has("parallel_attn"):
         parallel = fields.flag("parallel_attn")
         if not parallel:

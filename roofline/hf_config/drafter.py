@@ -107,7 +107,7 @@ def _values(
         return values | _block(kind, fields, hidden)
     if kind == "eagle1":
         return values | _eagle1(fields, hidden)
-    return values | _eagle3(kind, fields, hidden)
+    return values | _eagle3(fields, hidden)
 
 
 def _common(fields: Fields, source: Source, hidden: int) -> dict[str, Any]:
@@ -153,18 +153,16 @@ def _taps(fields: Fields) -> tuple[int, ...]:
     return ()
 
 
-def _eagle3(kind: DrafterKind, fields: Fields, hidden: int) -> dict[str, Any]:
+def _eagle3(fields: Fields, hidden: int) -> dict[str, Any]:
     """EAGLE-3: taps of the target fused once, layers that also read the embedding, an own head.
 
     P-EAGLE is the same with more layers, of which the first reads both.
     """
     count = fields.integer("num_hidden_layers")
-    layers = fields.optional("target_num_hidden_layers")
     taps = _taps(fields)
     if not taps:
         why = "no layers named: 2, L/2 and L-3 are tapped"
         fields.log.default("eagle_aux_hidden_state_layer_ids", EAGLE3_TAPS, why)
-    del layers
     draft = fields.optional("draft_vocab_size")
     vocabulary = fields.integer("vocab_size")
     if draft is None:

@@ -127,8 +127,7 @@ def expert_layers(fields: Fields, layers: int) -> list[bool]:
     step = fields.optional("decoder_sparse_step") or 1
     dense = set(fields.integers("mlp_only_layers") or [])
     sparse = [
-        used and (layer + 1) % step == 0 and layer not in dense
-        for layer, used in enumerate(sparse)
+        used and (layer + 1) % step == 0 and layer not in dense for layer, used in enumerate(sparse)
     ]
     return _interleaved(fields, layers, sparse)
 

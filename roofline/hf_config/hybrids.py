@@ -156,7 +156,9 @@ def nemotron_nas(fields: Fields, family: Family, *, hidden: int, layers: int) ->
     fields.log.read.add(f"{fields.path}block_configs")
     if not isinstance(blocks, list) or len(blocks) < layers:
         raise fields.wrong("block_configs", f"a list of {layers} blocks")
-    return [_searched(fields, family, block, at, hidden) for at, block in enumerate(blocks[:layers])]
+    return [
+        _searched(fields, family, block, at, hidden) for at, block in enumerate(blocks[:layers])
+    ]
 
 
 def _searched(fields: Fields, family: Family, block: object, at: int, hidden: int) -> Layer:
@@ -242,16 +244,14 @@ def kimi_linear(fields: Fields, family: Family, *, hidden: int, layers: int) -> 
     gate = fields.flag("mla_use_output_gate")
     latent = latent_layers(fields, family, hidden=hidden, layers=layers, output_gate=gate)
     fields.log.note("the shapes of KDA's gates are assumed: no public class states them")
-    mixing: list[Attention] = [
-        latent[at] if at + 1 in set(full) else mixer for at in range(layers)
-    ]
+    mixing: list[Attention] = [latent[at] if at + 1 in set(full) else mixer for at in range(layers)]
     return zip_layers(
         mixing, mlp_layers(fields, family, hidden=hidden, layers=layers), norms=family.norms
     )
 
 
 def granite_hybrid(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
-    """Return Granite-4's layers: state-space mixers where ``layer_types`` says so, maybe nowhere."""
+    """Return Granite-4's layers: state-space mixers where ``layer_types`` has them, if at all."""
     kinds = fields.texts("layer_types", length=layers)
     if kinds is None or set(kinds) - {"attention", "mamba"}:
         raise fields.wrong("layer_types", "a list of attention and mamba")

@@ -105,7 +105,9 @@ def _resolve(
             default = scheme.default
             if scheme.experts_only and component != Component.EXPERTS:
                 default = None
-            tally = _tally(at, spellings, ignored, named, default or base, base)
+            tally = _tally(
+                at, spellings, ignored=ignored, named=named, default=default or base, base=base
+            )
             weights.setdefault(component, Counter()).update(tally)
     found: dict[Component, DType] = {}
     for component, counts in weights.items():
@@ -128,6 +130,7 @@ def _resolve(
 def _tally(
     at: int,
     spellings: list[Spelling],
+    *,
     ignored: Modules,
     named: Mapping[DType, Modules],
     default: DType,

@@ -101,9 +101,7 @@ def main() -> None:
         if file.name not in written:
             file.unlink()
     names = catalogue.model_dump(mode="json", exclude_none=True)["aliases"]
-    write_atomically(
-        package / "data" / "model_specs.aliases.yaml", dump_yaml({"aliases": names})
-    )
+    write_atomically(package / "data" / "model_specs.aliases.yaml", dump_yaml({"aliases": names}))
     sys.stdout.write(f"{len(written)} specs and {len(names)} aliases written\n")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from roofline.errors import InputError
 from roofline.hf_config.fields import Fields, shown

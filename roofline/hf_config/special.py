@@ -48,7 +48,7 @@ def gemma4(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[
 
 
 def mimo_v2(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
-    """Return MiMo-V2's layers: 1 in ``hybrid_layer_pattern`` is a window with KV heads of its own."""
+    """Return MiMo-V2's layers: 1 in ``hybrid_layer_pattern`` is a window with its own KV heads."""
     pattern = fields.integers("hybrid_layer_pattern", length=layers)
     if pattern is None or set(pattern) - {0, 1}:
         raise fields.wrong("hybrid_layer_pattern", "a list of 0 (global) and 1 (window)")

@@ -36,9 +36,7 @@ def _as_published(network: NetworkSpec) -> Precision:
 def component_bytes(network: NetworkSpec) -> dict[str, float]:
     """Return the bytes of weights by component, MTP layers and vision tower included [B]."""
     precision, whole = _as_published(network), Placement()
-    sizes = {
-        part.value: size for part, size in weight_bytes(network, precision, whole).items()
-    }
+    sizes = {part.value: size for part, size in weight_bytes(network, precision, whole).items()}
     if isinstance(network, ModelSpec) and network.mtp is not None:
         head = mtp_head(network)
         own = sum(weight_bytes(head, _as_published(head), whole).values())
