@@ -19,7 +19,7 @@ def tower_parameters(
     projector of w^2 + w out.
 
     >>> tower_parameters(width=1152, depth=27, mlp=4304, patch=14, out=5376)
-    419390064
+    419664240
     """
     layer = 4 * width * width + 4 * width + (3 if gated else 2) * width * mlp + mlp + 5 * width
     return depth * layer + 3 * patch * patch * width + width * width + width * out
