@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,34 @@ def test_state_handling_is_a_switch() -> None:
     assert verify["replay"][0] < verify["snapshots"][0]
     assert verify["replay"][1] == verify["snapshots"][1]
     assert "--state-handling" in refusal(f"{base} --state-handling undo")
+
+
+def test_a_bundled_id_imports_none_of_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "roofline", "recommend", "llama-3.1-8b"],
+        capture_output=True, text=True, cwd=ROOT, check=True,
+    )  # fmt: skip
+    assert "roofline.model" in done.stderr
+    assert "roofline.hf_config" not in done.stderr
+    assert "roofline.gguf" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "companion",
+    [
+        [], {"quantization": []}, {"quantization": {"quant_algo": 7}},
+        {"quantization": {"quant_algo": "NVFP1"}},
+    ],
+)  # fmt: skip
+def test_a_broken_companion_is_refused(tmp_path: Path, companion: object) -> None:
+    shutil.copy(CONFIGS / "Qwen--Qwen3-8B.json", tmp_path / "config.json")
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(companion))
+    refusal(f"roofline models check {tmp_path}")
+
+
+def test_a_device_is_no_config(tmp_path: Path) -> None:
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    assert "regular file" in refusal(f"roofline models check {tmp_path / 'zero.json'}")
 
 
 @pytest.mark.parametrize(

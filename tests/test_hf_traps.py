@@ -423,6 +423,8 @@ def test_trap_26_lists_of_what_is_not_quantised() -> None:
     assert everything & set(dtypes("moonshotai--Kimi-K2.5")) == {"experts"}  # re: patterns
     gemma = dtypes("nvidia--Gemma-4-31B-IT-NVFP4")  # globs keep attention
     assert gemma == {"mlp": "nvfp4", "kv": "fp8"}
+    # globs on mlp keep the dense MLP that runs beside the experts, not the experts
+    assert dtypes("nvidia--Gemma-4-26B-A4B-NVFP4") == {"experts": "nvfp4", "kv": "fp8"}
     minimax = dtypes("nvidia--MiniMax-M2.5-NVFP4")
     assert minimax == {"experts": "nvfp4", "kv": "fp8"}
     v3 = dtypes("deepseek-ai--DeepSeek-V3")  # lists nothing

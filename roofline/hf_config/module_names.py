@@ -87,7 +87,9 @@ def _mlp_modules(layer: Layer) -> dict[Component, list[Spelling]]:
         return {Component.MLP: plain}
     if not isinstance(mlp, MoeMlp):
         return {}
-    places = ("mlp", "block_sparse_moe", "mixer", "feed_forward", "ffn", "moe")
+    places: tuple[str, ...] = ("mlp", "block_sparse_moe", "mixer", "feed_forward", "ffn", "moe")
+    if mlp.dense_intermediate_size:  # there ``mlp`` is the dense MLP beside the experts
+        places = ("moe",)
     experts: list[Spelling] = [
         _below(f"{place}.experts.0", names) for place in places for names in (_GATED, _SHORT)
     ]

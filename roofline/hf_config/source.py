@@ -53,6 +53,8 @@ def read_json(file: Path) -> dict[str, Any]:
     ``Infinity`` is accepted where the file's own readers accept it; the value is then plain text,
     so that no number is ever infinite.
     """
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file}: is no regular file; name a config.json or a folder with one")
     try:
         size = file.stat().st_size
         if size > MAX_BYTES:
