@@ -47,9 +47,15 @@ def data_file(name: str) -> Traversable:
 
 def bundled_names(name: str) -> list[str]:
     """Return the ids on a shelf, sorted (file names only; nothing is opened)."""
-    entries = (entry.name for entry in shelf(name).iterdir())
+    return list(_names(name))
+
+
+@cache
+def _names(shelf_name: str) -> tuple[str, ...]:
+    """Return the ids on a shelf, listed once in a process."""
+    entries = (entry.name for entry in shelf(shelf_name).iterdir())
     names = (entry.removesuffix(".yaml") for entry in entries if entry.endswith(".yaml"))
-    return sorted(name for name in names if not OVERLAY.search(name))
+    return tuple(sorted(name for name in names if not OVERLAY.search(name)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
