@@ -103,7 +103,6 @@ def compressed(state: Pass, attention: CompressedAttention, linears: list[Linear
 
 def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads: int) -> Op:
     length = attended_tokens(attention, state.context)
-    seen = length / 2 if state.prefill else length
     width, kv = attention.head_dim, bytes_per_element(state.precision.kv)
     read = attended_tokens(attention, state.context, 1.0 if state.prefill else state.rows)
     return Op(
@@ -118,7 +117,7 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
             heads=heads,
             key_width=width,
             value_width=width,
-            length=seen,
+            length=length / 2 if state.prefill else length,
         ),
         bytes=ops.latent_attention_bytes(
             batch=state.batch,
@@ -129,7 +128,6 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
             length=read,
             kv=kv,
             activation=state.base_bytes,
-            kv_reads=1.0,
         ),
         rows=heads * state.rows,
         shape=AttentionShape(

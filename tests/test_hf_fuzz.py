@@ -149,7 +149,7 @@ HUGE: dict[str, Callable[[], bytes]] = {
 }
 
 _PROBE = """
-import resource, sys, time
+import re, sys, time
 from pathlib import Path
 from roofline.errors import InputError
 from roofline.hf_config.importer import import_path
@@ -159,7 +159,11 @@ try:
     said = "read"
 except InputError as error:
     said = "refused" if "\\n" not in str(error) else "long"
-print(said, time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+took = time.perf_counter() - start
+# this process's own peak: getrusage would carry over that of the process which started it
+status = Path("/proc/self/status")
+peak = re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1] if status.exists() else 0
+print(said, took, peak)
 """
 
 

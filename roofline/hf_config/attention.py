@@ -142,6 +142,8 @@ def latent_layers(
             num_heads=fields.integer("index_n_heads"), head_dim=fields.integer("index_head_dim")
         )
         kinds = fields.texts("indexer_types", length=layers)
+        if set(kinds or []) - {"full", "shared"}:
+            raise fields.wrong("indexer_types", "words among full, shared")
         owns = [kind == "full" for kind in kinds[:layers]] if kinds else [True] * layers
     base = LatentAttention(
         num_heads=heads,
