@@ -36,6 +36,7 @@ BOUNDS = {
     "r": (1.5, 1.0, 8.0),
     "l2_saving": (0.3, 0.0, 0.95),
 }
+PRECISE = {"f_scale": 0.05, "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
 
 
 def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
@@ -164,8 +165,7 @@ def fit(
         )
         return np.asarray(np.log(time.total / seconds))
 
-    scaled, _ = least_log_error(
-        residual, np.ones(len(start)), low / start, high / start, f_scale=0.05
-    )
+    first = np.ones(len(start))
+    scaled, _ = least_log_error(residual, first, low / start, high / start, **PRECISE)
     found = law_of(scaled)
     return StateLaw(**{name: rounded(getattr(found, name)) for name in BOUNDS}), {}
