@@ -131,3 +131,15 @@ def test_a_convolution_moves_its_window(tmp_path: Path, engine: str, channels: i
     assert (update.label["kernel"], window.label["kernel"]) == (PACKED, CONVOLUTION)
     assert window.label["dtype"] == "bf16"
     assert window.columns["moved"].item() == channels * 2 * 8
+
+
+def test_what_rows_cannot_tell_is_pinned(tmp_path: Path) -> None:
+    """Every state fits L2: a saving and an efficiency are one number, and HBM gets no saving."""
+    rows = [row(num_v_heads=16, batch_size=n) for n in (1, 2, 3, 4, 6, 8, 10, 12)]
+    (group,) = groups(written(tmp_path, rows), H200)
+    assert np.ptp(group.columns["resident"]) < 0.01
+    planted = StateLaw(floor=4e-6, mem_eff=0.6, r=1.5)
+    exact = seconds(group.columns, group.label, planted, H200)
+    law, _ = fit(group.columns, group.label, exact, H200)
+    assert law.l2_saving == 0.0
+    assert law.mem_eff == pytest.approx(0.6, rel=0.01)
