@@ -89,12 +89,17 @@ class Acceptance:
         return weighted([(1 - share, first), (share, second)], label=self.label, source=self.source)
 
     def beyond(self, contexts: Sequence[int]) -> str | None:
-        """Return a warning when a context is longer than any that was measured."""
-        if not self.contexts or max(contexts) <= self.contexts[-1][0]:
+        """Return a warning when a context lies outside those that were measured."""
+        if not self.contexts:
             return None
+        low, high = self.contexts[0][0], self.contexts[-1][0]
+        if low <= min(contexts) and max(contexts) <= high:
+            return None
+        measured = f"at {low}" if low == high else f"from {low} to {high}"
+        far = max(contexts) if max(contexts) > high else min(contexts)
         return (
-            f"acceptance of {self.label} was measured up to {self.contexts[-1][0]} tokens of "
-            f"context; {max(contexts)} tokens use that value, and real acceptance may be lower"
+            f"acceptance of {self.label} was measured {measured} tokens of context; {far} tokens "
+            "use the nearest value, so measure it there"
         )
 
     def _at(self, draft_length: int, extrapolate: bool) -> float:
