@@ -49,7 +49,7 @@ def survival_from_conditional(conditional: Sequence[float]) -> Array:
     >>> survival_from_conditional([0.8, 0.7, 0.6]).round(3).tolist()
     [0.8, 0.56, 0.336]
     """
-    return np.cumprod(np.asarray(conditional, dtype=float))
+    return np.asarray(np.cumprod(np.asarray(conditional, dtype=float)))
 
 
 def conditional_from_survival(survival: Sequence[float]) -> Array:
@@ -60,7 +60,7 @@ def conditional_from_survival(survival: Sequence[float]) -> Array:
     """
     values = np.asarray(survival, dtype=float)
     before = np.concatenate([[1.0], values[:-1]])
-    return np.divide(values, before, out=np.zeros_like(values), where=before > 0)
+    return np.asarray(np.divide(values, before, out=np.zeros_like(values), where=before > 0))
 
 
 def survival_from_tokens_per_step(curve: Sequence[float]) -> Array:
@@ -69,7 +69,7 @@ def survival_from_tokens_per_step(curve: Sequence[float]) -> Array:
     >>> survival_from_tokens_per_step([1.885, 2.625]).round(3).tolist()
     [0.885, 0.74]
     """
-    return np.diff(np.asarray(curve, dtype=float), prepend=1.0)
+    return np.asarray(np.diff(np.asarray(curve, dtype=float), prepend=1.0))
 
 
 def survival_from_histogram(counts: Sequence[float]) -> Array:
@@ -197,18 +197,22 @@ def _from_mean(mean: float, target: Convention, draft_length: int) -> float:
 def _from_positions(survival: Array, target: Convention) -> list[float]:
     depth = len(survival)
     if target is Convention.SURVIVAL:
-        return survival.tolist()
+        return _plain(survival)
     if target is Convention.CONDITIONAL:
-        return conditional_from_survival(survival.tolist()).tolist()
+        return _plain(conditional_from_survival(_plain(survival)))
     curve = 1 + np.cumsum(survival)
     if target is Convention.TOKENS_PER_STEP:
-        return curve.tolist()
+        return _plain(curve)
     if target is Convention.ACCEPTED_DRAFTS:
-        return (curve - 1).tolist()
+        return _plain(curve - 1)
     last = float(curve[-1])
     if target is Convention.RATE:
         return [mean_rate(tokens_per_step=last, draft_length=depth)]
     return [iid_rate(tokens_per_step=last, draft_length=depth)]
+
+
+def _plain(values: Array) -> list[float]:
+    return [float(value) for value in values]
 
 
 def _needed(draft_length: int | None, source: Convention) -> int:
