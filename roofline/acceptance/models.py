@@ -86,15 +86,16 @@ def fit_decay(curve: Mapping[int, float], *, depth: int) -> Fit:
 
 
 def fit_positions(curve: Mapping[int, float], *, depth: int) -> Fit:
-    """Take S_i = AL(i) - AL(i-1) as it is, kept from rising or going below 0.
+    """Take S_i = AL(i) - AL(i-1), neighbours averaged where noise makes S rise, none below 0.
 
     Between given D survival is shared geometrically; past the last one the last conditional rate
-    goes on. Where a curve falls, this model cannot follow.
+    goes on. Where a curve really falls, this model cannot follow.
     """
+    smooth = _without_rises(curve)
     rates: list[float] = []
     survival, at, level = 1.0, 0, 1.0
     for length in sorted(curve):
-        rate = _rate_over(gain=curve[length] - level, survival=survival, steps=length - at)
+        rate = _rate_over(gain=smooth[length] - level, survival=survival, steps=length - at)
         rates += [rate] * (length - at)
         survival *= rate ** (length - at)
         at, level = length, float(tokens_per_step(rates)[-1])
@@ -110,6 +111,26 @@ def fit_all(curve: Mapping[int, float], *, depth: int | None = None) -> list[Fit
     """Fit every model to ``curve`` (AL by D, D >= 1) and predict up to ``depth``."""
     deepest = max(depth or 0, *curve)
     return [model(curve, depth=deepest) for model in MODELS]
+
+
+def _without_rises(curve: Mapping[int, float]) -> dict[int, float]:
+    """Return AL by D with survival that never rises: adjacent violators are pooled.
+
+    Survival 0.4, 0.1, 0.3 becomes 0.4, 0.2, 0.2.
+
+    >>> {d: round(al, 2) for d, al in _without_rises({1: 1.4, 2: 1.5, 3: 1.8}).items()}
+    {1: 1.4, 2: 1.6, 3: 1.8}
+    """
+    blocks: list[tuple[float, int]] = []  # gain, positions
+    at, level = 0, 1.0
+    for length in sorted(curve):
+        blocks.append((curve[length] - level, length - at))
+        at, level = length, curve[length]
+        while len(blocks) > 1 and blocks[-1][0] / blocks[-1][1] > blocks[-2][0] / blocks[-2][1]:
+            (gain, steps), (more, further) = blocks.pop(), blocks.pop()
+            blocks.append((gain + more, steps + further))
+    survival = [gain / steps for gain, steps in blocks for _ in range(steps)]
+    return {length: 1 + sum(survival[:length]) for length in sorted(curve)}
 
 
 def _rate_over(*, gain: float, survival: float, steps: int) -> float:

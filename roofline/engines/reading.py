@@ -172,14 +172,14 @@ def pooled_histogram(histograms: Sequence[Sequence[float]]) -> list[float]:
     return [sum(h[j] for h in histograms if j < len(h)) for j in range(depth)]
 
 
-def whole_length(mean: float) -> int | None:
-    """Return a mean drafted length as D where all drafts were full, else None.
+def whole_length(mean: float, *, slack: float = 0.05) -> int | None:
+    """Return a mean drafted length as D where it is whole within ``slack``, else None.
 
-    >>> whole_length(3.0), whole_length(2.31)
-    (3, None)
+    >>> whole_length(3.0), whole_length(405 / 203), whole_length(37.4)
+    (3, 2, None)
     """
     nearest = round(mean)
-    return nearest if nearest >= 1 and abs(mean - nearest) <= 0.02 * nearest else None
+    return nearest if nearest >= 1 and abs(mean - nearest) <= slack else None
 
 
 def count(value: Any, what: str, where: str) -> float:
