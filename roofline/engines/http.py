@@ -119,24 +119,30 @@ def _ask(connection: http.client.HTTPConnection, parts: SplitResult) -> _Answer:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "roofline"}
     connection.request("GET", path, headers=headers | _authorization())
-    response = connection.getresponse()
-    body = bytearray()
+    with connection.getresponse() as response:
+        body = _body(response, shown(parts)) if response.status == 200 else b""
+        return _Answer(
+            status=response.status,
+            location=response.headers.get("Location"),
+            encoding=response.headers.get("Content-Encoding"),
+            body=body,
+        )
+
+
+def _body(response: http.client.HTTPResponse, where: str) -> bytes:
+    """Return the whole body, or raise when it is longer than a page or shorter than announced."""
     announced = int(response.headers.get("Content-Length") or 0)
-    while response.status == 200 and announced <= MAX_BYTES:
+    body = bytearray()
+    while announced <= MAX_BYTES and len(body) <= MAX_BYTES:
         chunk = response.read1(1 << 16)
-        body += chunk
-        if not chunk or len(body) > MAX_BYTES:
+        if not chunk:
             break
+        body += chunk
     if max(announced, len(body)) > MAX_BYTES:
-        raise InputError(f"{shown(parts)}: the page is larger than {MAX_BYTES // 10**6} MB")
-    if response.status == 200 and len(body) < announced:
+        raise InputError(f"{where}: the page is larger than {MAX_BYTES // 10**6} MB")
+    if len(body) < announced:
         raise http.client.IncompleteRead(bytes(body), announced - len(body))
-    return _Answer(
-        status=response.status,
-        location=response.headers.get("Location"),
-        encoding=response.headers.get("Content-Encoding"),
-        body=bytes(body),
-    )
+    return bytes(body)
 
 
 def _authorization() -> dict[str, str]:
