@@ -11,7 +11,6 @@ from roofline import drafters
 from roofline.acceptance import Acceptance
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile, load_engine
-from roofline.engines.sources import acceptance_from
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware
 from roofline.layers import check_parallel
@@ -235,6 +234,8 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
         return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition")
     model = target.model
     if request.acceptance is not None:
+        from roofline.engines.sources import acceptance_from
+
         curve = acceptance_from(request.acceptance, kv=target.precision.kv.value)
         beyond = curve.beyond(request.contexts)
         notes.warnings += [*curve.warnings, *([beyond] if beyond else [])]

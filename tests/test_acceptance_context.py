@@ -148,15 +148,27 @@ def test_two_parameters_in_a_file(tmp_path: Path) -> None:
 def test_ask_8_acceptance_falls_with_context_until_speculation_loses(cli: Cli) -> None:
     """SPEED-Bench, Llama-3.3-70B, batch 16, D = 3, B200: 2.23x, 1.91x, 0.87x at 1k, 2k, 8k.
 
-    The same page for an external 1B draft model: 1.74x, 1.67x, 1.36x. What is tested is the sign.
+    What is tested is the sign.
     """
     answer = cli("recommend", "llama-3.1-70b", "--gpu", "b200-hgx", "--weights", "fp8", "--batch",
                  "16", "--context", "1k,2k,8k", "--acceptance", "llama-3.3-70b-eagle3-by-context",
                  "--format", "json").data()  # fmt: skip
     speedups = {p["context"]: p["by_draft_length"][-1]["speedup"] for p in answer["points"]}
     assert speedups[1024] > speedups[2048] > 1.5
-    assert speedups[8192] < 1.06
-    assert [p["context"] for p in answer["points"] if p["confidence"] == "win"] == [1024, 2048]
+    assert speedups[8192] < 1
+    assert [p["draft_length"] for p in answer["points"]] == [3, 3, 0]
+
+
+def test_ask_8_a_drafter_that_does_not_decay_keeps_its_gain(cli: Cli) -> None:
+    """The same page, an external 1B draft model: AL 3.12 to 3.21, measured 1.74x, 1.67x, 1.36x."""
+    answer = cli(
+        "recommend", "llama-3.1-70b", "--gpu", "b200-hgx", "--weights", "fp8", "--batch", "16",
+        "--context", "1k,2k,8k", "--drafter", "llama-3.2-1b", "--acceptance",
+        "llama-3.3-70b-1b-by-context", "--format", "json",
+    ).data()  # fmt: skip
+    speedups = [p["by_draft_length"][-1]["speedup"] for p in answer["points"]]
+    assert speedups == sorted(speedups, reverse=True)  # falls with the context, as measured
+    assert min(speedups) > 1.3
 
 
 def test_ask_28_acceptance_of_19_percent_at_32k(cli: Cli) -> None:

@@ -245,8 +245,13 @@ def test_redirects_to_another_host_are_refused(cli: Cli, monkeypatch: pytest.Mon
     """The other server never hears of us, and so never sees the token."""
     monkeypatch.setenv("ROOFLINE_TOKEN", SECRET)
     visits: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        visits.append(handler.path)
+        send(handler, PAGE)
+
     with (
-        server(lambda h: (visits.append(h.path), send(h, PAGE))[1]) as other,
+        server(answer) as other,
         server(lambda h: send(h, b"", 302, Location=f"{other}/metrics")) as url,
     ):
         line = assert_refused(read(cli, f"{url}/metrics"), "redirects to another host", other)

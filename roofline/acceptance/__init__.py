@@ -4,7 +4,7 @@ a_i is the probability that draft token i is accepted given that all before it w
 S_i is their product; tokens per step AL(D) = 1 + sum of S_i up to D, the bonus token included.
 """
 
-from roofline.acceptance.curve import Acceptance, tokens_per_step
+from roofline.acceptance.curve import Acceptance, from_curve, tokens_per_step
 from roofline.acceptance.files import (
     SHELF,
     AcceptanceFile,
@@ -18,6 +18,7 @@ __all__ = [
     "Acceptance",
     "AcceptanceFile",
     "default_curve",
+    "from_curve",
     "load_acceptance",
     "parse_acceptance",
     "tokens_per_step",

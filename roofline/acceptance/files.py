@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -94,26 +94,29 @@ class Curve(Schema):
 
 
 class AcceptanceFile(Document, Curve):
-    """One curve, or several ``curves`` by dataset, context or KV format, with their origin."""
+    """One curve with its origin; :class:`SeveralCurves` is a file that holds more."""
 
     target: str | None = None
     drafter: str | None = None
     source: str
     license: str | None = None
-    curves: Annotated[tuple[Curve, ...], Field(min_length=1)] | None = None
+
+    @classmethod
+    def check(cls, data: dict[str, Any], name: str) -> Self:
+        """Validate plain data; a file with ``curves`` has the larger schema."""
+        larger = "curves" in data and not issubclass(cls, SeveralCurves)
+        made = SeveralCurves.check(data, name) if larger else super().check(data, name)
+        return cast("Self", made)
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> AcceptanceFile:
-        if len(self.forms()) + (self.curves is not None) != 1:
+    def _exactly_one(self) -> Self:
+        if len(self.forms()) != 1:
             raise ValueError(f"give exactly one of {', '.join(_FORMS)}, curves")
-        keys = [(c.dataset, c.context, c.kv) for c in self.all_curves()]
-        if len(set(keys)) != len(keys):
-            raise ValueError("curves: two of them have the same dataset, context and kv")
         return self
 
     def all_curves(self) -> tuple[Curve, ...]:
         """Return the curves, a single one included."""
-        return self.curves if self.curves is not None else (self,)
+        return (self,)
 
     def parts(self) -> list[str]:
         """Return the names by which its datasets are chosen, in the file's order."""
@@ -145,6 +148,25 @@ class AcceptanceFile(Document, Curve):
         if wanted not in names:
             raise InputError(f"{name}: has no dataset '{part}': {did_you_mean(wanted, names)}")
         return [c for c in self.all_curves() if part_name(c.dataset or "") == wanted]
+
+
+class SeveralCurves(AcceptanceFile):
+    """Several ``curves`` of one origin, by dataset, context or KV format."""
+
+    curves: Annotated[tuple[Curve, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if self.forms():
+            raise ValueError(f"give exactly one of {', '.join(_FORMS)}, curves")
+        keys = [(c.dataset, c.context, c.kv) for c in self.curves]
+        if len(set(keys)) != len(keys):
+            raise ValueError("curves: two of them have the same dataset, context and kv")
+        return self
+
+    def all_curves(self) -> tuple[Curve, ...]:
+        """Return the curves."""
+        return self.curves
 
 
 def _for_kv(curves: Sequence[Curve], kv: str | None, name: str) -> tuple[list[Curve], str | None]:
