@@ -110,12 +110,9 @@ def from_counts(
     if drafts <= 0:
         raise InputError(f"{where}: no pass has verified a draft yet; send some requests first")
     if accepted > drafted or any(value > drafts for value in per_position):
-        raise InputError(f"{where}: more drafts accepted than proposed; the counts do not belong "
-                         "together")  # fmt: skip
+        raise InputError(f"{where}: more drafts accepted than proposed; the counts do not match")
     length = len(per_position) or whole_length(drafted / drafts)
-    warnings: tuple[str, ...] = ()
-    if length and drafted / drafts < SHORT * length:
-        warnings = (_cut_short(where, drafted / drafts, length),)
+    short = length is not None and drafted / drafts < SHORT * length
     return Reading(
         engine=engine,
         how=how,
@@ -127,7 +124,7 @@ def from_counts(
         drafts=drafts,
         drafted=drafted,
         accepted=accepted,
-        warnings=warnings,
+        warnings=(_cut_short(where, drafted / drafts, length),) if length and short else (),
     )
 
 
