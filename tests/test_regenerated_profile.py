@@ -30,7 +30,7 @@ def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
     from roofline.calibration.importer import import_tables, write_overlays
     from roofline.calibration.tables import data_folder
 
-    outcome = import_tables(data_folder(), gpus=[GPU], engines=[ENGINE], date="2026-01-01", jobs=2)
+    outcome = import_tables(data_folder(), gpu=GPU, engines=[ENGINE], date="2026-01-01", jobs=2)
     written = write_overlays(outcome, tmp_path)
     assert [path.name for path in written] == [f"{GPU}.{ENGINE}.yaml"]
     fresh, committed = _laws(written[0]), _laws(Path(str(shelf(SHELF))) / written[0].name)
