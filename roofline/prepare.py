@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class Request:
     kv: DType | None = None
     draft_tp: int | None = None
     draft_weights: DType | None = None
-    verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    verify_attention: VerifyAttention | None = None
     engine: str = "vllm"
 
 
@@ -86,7 +87,7 @@ def prepare(request: Request) -> Setup:
         tp=request.tp,
         ep=request.ep,
         routing=routing,
-        verify_attention=request.verify_attention,
+        **_verify_attention(request, gpu),
     )
     _check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
@@ -112,6 +113,14 @@ def prepare(request: Request) -> Setup:
         draft_lengths=_draft_lengths(request, drafter, curve),
         notes=notes,
     )
+
+
+def _verify_attention(request: Request, gpu: HardwareProfile) -> dict[str, Any]:
+    """Return how verify reads the cache: as asked, as measured on the machine, else once."""
+    found = gpu.verify_attention
+    tile = {"tile_rows": found.tile_rows} if found else {}
+    mode = request.verify_attention or (found.mode if found else VerifyAttention.KV_ONCE)
+    return {"verify_attention": mode} | tile
 
 
 def _check_numbers(request: Request) -> None:
@@ -165,10 +174,15 @@ def _precision(
     activations: DType | None,
     kv: DType | None,
 ) -> Precision:
+    stored, base, kv_stored = network.stored(), network.dtype, network.kv_dtype
+    if not {"bf16", "fp16"} & set(gpu.rates) and activations is None:
+        text = f"{gpu.id} has no 16-bit rate: the model is priced in fp32"
+        notes.warnings += [text] if text not in notes.warnings else []
+        stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
     precision, warnings = resolve(
-        stored=network.stored(),
-        base=network.dtype,
-        kv_stored=network.kv_dtype,
+        stored=stored,
+        base=base,
+        kv_stored=kv_stored,
         available=gpu.rates,
         gpu=gpu.id,
         weights=weights,

@@ -47,6 +47,7 @@ ORDER = [
     "recommend",
     "reasons",
     "calibration",
+    "measure",
     "validation",
     "report",
     "cli",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration import FAMILIES
+from roofline.calibration import families
 from roofline.calibration.family import Family, Group
 from roofline.calibration.fit import rounded, score
 from roofline.calibration.tables import Table, find_tables, hold_out_mask
@@ -76,7 +76,7 @@ def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> l
     profile = load_hardware(gpu)
     tables = find_tables(root, gpus=[gpu], engines=engines)
     found: list[Group] = []
-    for family in FAMILIES.values():
+    for family in families().values():
         for versions in _by_engine(tables, family).values():
             found += _newest(family, versions, profile, outcome)
     for engine in engines:
@@ -158,7 +158,7 @@ def _fit_one(work: tuple[Group, str]) -> tuple[dict[str, Any], dict[str, Any]] |
 
 def fit_group(group: Group, *, date: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a group's block, scored on shapes it was not fitted on, and its shipped sample."""
-    family, profile = FAMILIES[group.kind], load_hardware(group.gpu)
+    family, profile = families()[group.kind], load_hardware(group.gpu)
     held = hold_out_mask(group.keys)
     if held.all() or not held.any():
         held = np.zeros(len(held), dtype=bool)

@@ -57,8 +57,9 @@ def recommend(
     ] = None,
     draft_weights: Annotated[str | None, typer.Option(help="The drafter's weights.")] = None,
     verify_attention: Annotated[
-        str, typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.")
-    ] = "kv_once",
+        str | None,
+        typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.  [measured or kv_once]"),
+    ] = None,
     routing_skew: Annotated[
         float | None, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.  [fitted]")
     ] = None,
@@ -104,7 +105,11 @@ def recommend(
         kv=_dtype("--kv", kv),
         draft_tp=draft_tp,
         draft_weights=_dtype("--draft-weights", draft_weights),
-        verify_attention=_choice("--verify-attention", verify_attention, VerifyAttention),
+        verify_attention=(
+            _choice("--verify-attention", verify_attention, VerifyAttention)
+            if verify_attention is not None
+            else None
+        ),
         engine=engine,
     )
     answer = answer_for(request)

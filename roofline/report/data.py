@@ -57,7 +57,7 @@ def _inputs(setup: Setup) -> dict[str, Any]:
         "weights": {c.value: d.value for c, d in precision.weights.items()},
         "activations": precision.base.value,
         "kv": precision.kv.value,
-        "verify_attention": request.verify_attention.value,
+        "verify_attention": setup.target.placement.verify_attention.value,
         "engine": setup.engine.id,
     }
 
