@@ -36,6 +36,9 @@ class Backend(Protocol):
     def operand(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
         """Return random values; another ``index`` is another place in memory."""
 
+    def own(self, array: Any) -> Any:
+        """Return a copy in memory of its own."""
+
     def copies(self, count: int, dtype: str) -> int:
         """Return how many operands of ``count`` elements hold none of each other in a cache."""
 

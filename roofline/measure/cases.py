@@ -25,7 +25,7 @@ ROWS = (5, 7, 10, 14, 20, 28, 40, 56, 65, 96, 128, 129, 192, 256, 257, 512, 1024
 THIN_ROWS = (1, 4, 16, 64)  # rows of what is not a product
 QUERY_ROWS = (1, 2, 4, 8, 3, 5, 6, 7, 12, 16)  # q = 1 + D, the telling ones first
 GROUPS = (1, 4, 8, 16)  # query heads per KV head beside the model's own
-BATCHES, CONTEXTS = (1, 4, 8), (256, 1024, 4096)
+BATCHES, CONTEXTS = (1, 4, 8), (512, 1024, 4096)
 LONGEST_HEAD = 64  # rows of the largest product that are worth their time
 STREAM_BYTES = 256 * 2**20
 
@@ -159,7 +159,7 @@ def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
                     )
         for group in GROUPS:
             other = own.model_copy(update={"num_heads": group * own.num_kv_heads})
-            for rows in QUERY_ROWS[:4]:
+            for rows in QUERY_ROWS[:6]:
                 yield from _one_attention(
                     model, other, menu, kernel, BATCHES[1], rows, CONTEXTS[1], tier=1
                 )

@@ -147,7 +147,8 @@ class _Fitter:
         found = [*self._products(), *self._attentions()]
         for (dtype, op), rows in self._by("elementwise", "dtype", "op").items():
             found.append(fit_group(rows, self._device(dtype), self._source, op=op))
-        for (dtype,), rows in self._by("elementwise", "dtype").items():
+        for (dtype,), every in self._by("elementwise", "dtype").items():
+            rows = [row for row in every if row.op not in ("sampling", "embedding")]
             found.append(fit_group(rows, self._device(dtype), self._source))
         for (dtype,), rows in self._by("moe", "dtype").items():
             found.append(fit_group(rows, self._device(dtype), self._source))

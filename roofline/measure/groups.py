@@ -19,7 +19,7 @@ from roofline.measure.stepped import Bench, fit_simple, predict
 __all__ = ["Judged", "attention_verdicts", "bench_of", "evidence", "fit_group", "simple_block"]
 
 Array = NDArray[np.float64]
-FEWEST = 4  # rows that a law needs
+FEWEST = 4  # rows that a law needs; 2 tell the two constants of an elementwise one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,11 +64,11 @@ def fit_group(
     bench: Bench | None = None, stepped: bool = True,
 ) -> Judged | None:  # fmt: skip
     """Return the five-number law of rows that one law prices, None where they are too few."""
-    if len(rows) < FEWEST:
+    memory_only = bool(rows) and rows[0].kind == "elementwise"
+    if len(rows) < (2 if memory_only else FEWEST):
         return None
     whole = bench or bench_of(rows, device)
     held = hold_out(rows)
-    memory_only = rows[0].kind == "elementwise"
     law = fit_simple(whole.pick(~held), memory_only=memory_only, stepped=stepped)
     predicted = predict(whole, law)
     block = simple_block(rows[0], law, op=op, source=source) | {

@@ -124,6 +124,10 @@ class NumpyBackend:
         start = index * count % (self._pool.size - count + 1)
         return self._pool[start : start + count].reshape(shape)
 
+    def own(self, array: Array) -> Array:
+        """Return a copy."""
+        return array.copy()
+
     def copies(self, count: int, dtype: str) -> int:  # noqa: ARG002
         """Return how many windows together are over twice the cache."""
         wanted = int(np.ceil(2 * cache_bytes() / (4 * count))) + 1

@@ -20,7 +20,9 @@ BOUNDS = {
     "compute_eff": (0.002, 0.7, 1.05),
     "serial": (0.0, 0.0, 1e-6),
     "overlap": (1.0, 2.0, 8.0),
+    "share": (0.001, 0.8, 20.0),
 }
+_WARM = SimpleLaw(floor=0.0, mem_eff=0.8)
 LEAST_ROWS = 3  # rows measured at one M before it gets a step of its own
 IDENTIFIED = 1.02  # a constant whose removal costs less than this is left at its start
 
@@ -59,21 +61,24 @@ def predict(bench: Bench, law: SimpleLaw) -> Array:
 
 
 def fit_constants(
-    bench: Bench, names: tuple[str, ...], fixed: SimpleLaw, weight: Array | None = None
+    bench: Bench, names: tuple[str, ...], fixed: SimpleLaw, *, cached: bool = False
 ) -> SimpleLaw:
-    """Return ``fixed`` with the named constants fitted on log error; bounded, deterministic."""
+    """Return ``fixed`` with the named constants fitted on log error; bounded, deterministic.
+
+    ``cached`` operands may be read faster than memory, or not all of them.
+    """
     quickest = float(bench.seconds.min())
     unit = {"floor": quickest, "serial": 1e-6}
-    weights = np.ones(len(bench.seconds)) if weight is None else weight
 
     def law_of(scaled: Array) -> SimpleLaw:
         values = {n: float(v) * unit.get(n, 1.0) for n, v in zip(names, scaled, strict=True)}
         return replace(fixed, **values)  # type: ignore[arg-type]
 
     def residual(scaled: Array) -> Array:
-        return np.asarray(weights * np.log(predict(bench, law_of(scaled)) / bench.seconds))
+        return np.log(predict(bench, law_of(scaled)) / bench.seconds)
 
-    low, start, high = (np.array([BOUNDS[n][i] for n in names]) for i in range(3))
+    limits = BOUNDS | ({"mem_eff": BOUNDS["share"]} if cached else {})
+    low, start, high = (np.array([limits[n][i] for n in names]) for i in range(3))
     serial = [i for i, n in enumerate(names) if n == "serial"]
     high[serial] = 5.0  # up to 5 us for 64 of K
     found, _ = least_log_error(residual, start, low, high)
@@ -88,8 +93,7 @@ def fit_simple(bench: Bench, *, memory_only: bool = False, stepped: bool = True)
     fixes the memory's share and the last one the arithmetic's.
     """
     if memory_only:
-        start = SimpleLaw(floor=0.0, mem_eff=0.8)
-        return _short(fit_constants(bench, ("floor", "mem_eff"), start))
+        return _short(fit_constants(bench, ("floor", "mem_eff"), _WARM, cached=True))
     plain = _plain(bench)
     if not stepped or len(np.unique(bench.rows)) < 4:
         return _short(plain)
