@@ -83,8 +83,13 @@ class Backend(Protocol):
     def to_float64(self, array: Any) -> NDArray[np.float64]:
         """Return a copy that NumPy can compute with."""
 
-    def time(self, call: Callable[[int], Any], *, repeats: int, seconds: float) -> Timed:
-        """Time calls with rising index; at least three, fewer than ``repeats`` if slow."""
+    def time(
+        self, call: Callable[[int], Any], *, repeats: int, seconds: float, graph: bool = True
+    ) -> Timed:
+        """Time calls with rising index; at least three, fewer than ``repeats`` if slow.
+
+        ``graph`` off: launched one by one even where they could be captured.
+        """
 
     def state(self) -> str:
         """Return clocks and temperature."""

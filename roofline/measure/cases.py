@@ -26,6 +26,7 @@ THIN_ROWS = (1, 4, 16, 64)  # rows of what is not a product
 QUERY_ROWS = (1, 2, 4, 8, 3, 5, 6, 7, 12, 16)  # q = 1 + D, the telling ones first
 GROUPS = (1, 4, 8, 16)  # query heads per KV head beside the model's own
 BATCHES, CONTEXTS = (1, 4, 8), (512, 1024, 4096)
+NARROW_CACHE = ("flashinfer",)  # kernels that read a cache narrower than the queries
 LONGEST_HEAD = 64  # rows of the largest product that are worth their time
 STREAM_BYTES = 256 * 2**20
 
@@ -150,19 +151,19 @@ def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
     contexts = (*CONTEXTS, 16384) if menu.long else CONTEXTS
     for kernel in menu.attention:
         first = kernel == menu.attention[0]
-        for context in contexts:
-            for batch in BATCHES if first or menu.long else BATCHES[:2]:
-                for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
-                    tier = int(rows not in QUERY_ROWS[:4] or not first)
-                    yield from _one_attention(
-                        model, own, menu, kernel, batch, rows, context, tier=tier
-                    )
         for group in GROUPS:
             other = own.model_copy(update={"num_heads": group * own.num_kv_heads})
             for rows in QUERY_ROWS[:6]:
                 yield from _one_attention(
                     model, other, menu, kernel, BATCHES[1], rows, CONTEXTS[1], tier=1
                 )
+        for context in contexts if first else CONTEXTS[1:]:
+            for batch in BATCHES if first else BATCHES[:1]:
+                for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
+                    tier = int(rows not in QUERY_ROWS[:4] or not first)
+                    yield from _one_attention(
+                        model, own, menu, kernel, batch, rows, context, tier=tier
+                    )
 
 
 def _one_attention(
@@ -172,6 +173,8 @@ def _one_attention(
     run = model.layers[0].model_copy(update={"attention": attention})
     other = model.model_copy(update={"layers": (run,)})
     for cache in menu.caches:
+        if cache != menu.base and kernel not in NARROW_CACHE:
+            continue
         held = other.model_copy(update={"kv_dtype": DType(cache)})
         op = next(
             op

@@ -22,6 +22,7 @@ __all__ = ["Figures", "Fitted", "fit_rows", "measured_figures"]
 
 NOISY = 0.2  # share of rows left out, or disagreement of rounds, above which the machine was noisy
 UNSTEADY = 0.1
+LEAST_OWN, OWN_BEYOND = 8, 0.08  # rows of a product, and the error beyond which it gets its own law
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +166,22 @@ class _Fitter:
             tiled = fit_tiles(rows, self._datasheet, device, self._source) if (
                 self._datasheet is not None and rows
             ) else None
-            found.append(better(tiled, simple))
+            chosen = better(tiled, simple)
+            found.append(chosen)
+            if chosen is simple and simple is not None:
+                found += self._own_laws(simple, device)
+        return found
+
+    def _own_laws(self, general: Judged, device: Device) -> list[Judged | None]:
+        """Return laws of single products where one law does not serve them all."""
+        measured = np.array([row.seconds for row in general.rows])
+        found = []
+        for op in sorted({row.op for row in general.rows}):
+            mine = np.array([row.op == op for row in general.rows])
+            off = np.median(np.abs(general.predicted[mine] / measured[mine] - 1))
+            if mine.sum() >= LEAST_OWN and off > OWN_BEYOND:
+                rows = [row for row in general.rows if row.op == op]
+                found.append(fit_group(rows, device, self._source, op=op))
         return found
 
     def _attentions(self) -> list[Judged | None]:

@@ -75,7 +75,8 @@ def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
     """Return which way of reading the cache explains the rows of one kernel best.
 
     The plain five-number law is fitted under each way's count (no staircase, which could imitate
-    any); the least mean log error wins. ``kv_once`` stays where they are not told apart.
+    any); the least mean log error wins, each curve over q moved to its own level, since a level says
+    nothing of how often the cache is read. ``kv_once`` stays where they are not told apart.
     """
     tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]] = {}
     ways = [(VerifyAttention.KV_ONCE, 128), (VerifyAttention.KV_PER_QUERY, 128)]
@@ -83,7 +84,7 @@ def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
         bench = bench_as(rows, mode, tile=tile, peak=peak, bandwidth=bandwidth)
         law = fit_simple(bench, stepped=False)
         guess = predict(bench, law)
-        loss = float(np.mean(np.abs(np.log(guess / bench.seconds))))
+        loss = float(np.mean(np.abs(_centred(np.log(guess / bench.seconds), rows))))
         tried[mode, tile] = (loss, score(guess, bench.seconds).median, law)
     by_mode = {
         mode: min((loss, tile) for (m, tile), (loss, _, _) in tried.items() if m is mode)
@@ -94,6 +95,15 @@ def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
     if not verdict.told_apart:
         verdict = _verdict(VerifyAttention.KV_ONCE, by_mode, tried)
     return verdict
+
+
+def _centred(residual: Array, rows: Sequence[Row]) -> Array:
+    """Return log errors less the median of their curve, so that only the course over q counts."""
+    curves = np.array([" ".join(p for p in row.shape.split() if p[:2] != "q=") for row in rows])
+    centred = residual.copy()
+    for curve in np.unique(curves):
+        centred[curves == curve] -= np.median(residual[curves == curve])
+    return centred
 
 
 def _verdict(

@@ -103,6 +103,7 @@ class NumpyBackend:
         """Return the processor, and NumPy with its BLAS."""
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[call-overload]
         return cpu_facts() | {
+            "kind": "cpu",
             "library": f"NumPy {np.__version__}, {blas['name']} {blas['version']}",
             "threads": self._threads,
         }
@@ -240,7 +241,9 @@ class NumpyBackend:
         """Return a copy in fp64."""
         return np.asarray(array, dtype=np.float64)
 
-    def time(self, call: Callable[[int], Any], *, repeats: int, seconds: float) -> Timed:
+    def time(
+        self, call: Callable[[int], Any], *, repeats: int, seconds: float, graph: bool = True  # noqa: ARG002
+    ) -> Timed:
         """Time calls with rising index."""
         return time_calls(call, repeats=repeats, seconds=seconds, threads=self._threads)
 
