@@ -135,23 +135,35 @@ def report(found: list[Line]) -> str:
     text = [
         " batch context  D  step ms  predicted  error  spread     R(D)  predicted  error",
     ]
-    for x in found:
-        text.append(
+    text += [
+        (
             f"{x.batch:6d} {x.context:7d} {x.draft:2d} {1e3 * x.measured:8.2f} "
             f"{1e3 * x.predicted:10.2f} {x.predicted / x.measured - 1:+6.1%} {x.spread:7.1%} "
             f"{x.ratio:8.3f} {x.predicted_ratio:10.3f} {x.predicted_ratio / x.ratio - 1:+6.1%}"
         )
+        for x in found
+    ]
     step = statistics.median(abs(x.predicted / x.measured - 1) for x in found)
     ratio = statistics.median(abs(x.predicted_ratio / x.ratio - 1) for x in found if x.draft)
     noise = statistics.median(x.spread for x in found)
     text += [
         "",
-        f"step time: median error {step:.1%} (goal {STEP_GOAL:.0%}); "
-        f"R(D), D > 0: median error {ratio:.1%} (goal {RATIO_GOAL:.0%}); "
-        f"median spread of the repeats {noise:.1%}",
+        (
+            f"step time: median error {step:.1%} (goal {STEP_GOAL:.0%}); "
+            f"R(D), D > 0: median error {ratio:.1%} (goal {RATIO_GOAL:.0%}); "
+            f"median spread of the repeats {noise:.1%}"
+        ),
         "within both goals" if step <= STEP_GOAL and ratio <= RATIO_GOAL else "OUTSIDE the goals",
     ]
     return "\n".join(text) + "\n"
+
+
+def attention_kernel(profile: Any) -> str:
+    """Return the attention kernel that the profile's law was fitted on."""
+    for block in profile.calibration:
+        if "attention" in (block.kind, getattr(block, "covers", "")):
+            return str(block.kernel)
+    sys.exit(f"{profile.id}: holds no attention law; measure with a larger --budget")
 
 
 def main() -> None:
@@ -181,11 +193,11 @@ def main() -> None:
     backend = open_backend(device, library, threads)
     base = backend.menu().base
     model = in_format(shallow(load_model(options.model), options.layers), base)
-    attention = next(b for b in profile.calibration if "attention" in (b.kind, getattr(b, "covers", "")))
-    decoder = build(model, backend, dtype=base, kernel=attention.kernel)
+    kernel = attention_kernel(profile)
+    decoder = build(model, backend, dtype=base, kernel=kernel)
     sys.stdout.write(
         f"{model.id}, {model.num_layers} layers, {base}, {library}, {threads} threads, attention "
-        f"{attention.kernel}; {backend.state()}\n"
+        f"{kernel}; {backend.state()}\n"
     )
     sys.stdout.write(report(list(lines(options, profile, decoder))))
     sys.stdout.write(f"{backend.state()}\n")

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roofline.laws.base import SimpleLaw
 from roofline.laws.attention import AttentionLaw
+from roofline.laws.base import SimpleLaw
 from roofline.laws.collective import CollectiveLaw
 from roofline.laws.gemm import GemmLaw
 from roofline.laws.moe import MoeLaw

@@ -75,12 +75,8 @@ def engines(
 @app.command()
 def measure(
     device: Annotated[str, typer.Option(help="cpu or cuda (ROCm builds of torch are cuda too).")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="CSV to write, row by row.")
-    ],
-    model: Annotated[
-        str, typer.Option(help="The model whose shapes are measured.")
-    ] = "qwen3-0.6b",
+    output: Annotated[Path, typer.Option("-o", "--output", help="CSV to write, row by row.")],
+    model: Annotated[str, typer.Option(help="The model whose shapes are measured.")] = "qwen3-0.6b",
     library: Annotated[
         str | None, typer.Option(help="numpy or torch.  [numpy on cpu, torch on cuda]")
     ] = None,

@@ -58,7 +58,7 @@ def recommend(
     draft_weights: Annotated[str | None, typer.Option(help="The drafter's weights.")] = None,
     verify_attention: Annotated[
         str | None,
-        typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.  [measured or kv_once]"),
+        typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.  [measured]"),
     ] = None,
     routing_skew: Annotated[
         float | None, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.  [fitted]")

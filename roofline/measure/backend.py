@@ -60,9 +60,7 @@ class Backend(Protocol):
     def rope_write(self, qkv: Any, cache: Any, angles: Any, sizes: dict[str, int]) -> Any:
         """Rotate queries and keys, write keys and values, return packed queries."""
 
-    def attention(
-        self, queries: Any, keys: Any, values: Any, *, q: int, kernel: str
-    ) -> Any:
+    def attention(self, queries: Any, keys: Any, values: Any, *, q: int, kernel: str) -> Any:
         """Return attention of q rows per sequence by one of the kernels on the menu."""
 
     def activation(self, gate_up: Any) -> Any:

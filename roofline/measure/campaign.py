@@ -88,9 +88,7 @@ def _probe(device: Device) -> float:
         return 0.0
 
 
-def _measure(
-    device: Device, case: Case, number: int, *, probe: float, describe: bool
-) -> Row:
+def _measure(device: Device, case: Case, number: int, *, probe: float, describe: bool) -> Row:
     try:
         samples = device.sample(case, repeats=REPEATS, seconds=SLICE)
         note = device.state() if describe else samples.note
@@ -125,8 +123,10 @@ class _Speed:
 
     def _note(self, row: Row) -> None:
         if row.kind == "gemm" and row.rows >= 16 and row.seconds:
-            self._rate = max(self._rate, row.seconds / row.flops) if self._rate else (
-                row.seconds / row.flops
+            self._rate = (
+                max(self._rate, row.seconds / row.flops)
+                if self._rate
+                else (row.seconds / row.flops)
             )
 
     def learn(self, case: Case, row: Row, spent: float) -> None:

@@ -7,12 +7,12 @@ fitted on the FLOPs and bytes that it will be asked about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roofline.forward import decode
 from roofline.kernels import Kind, Op
 from roofline.model import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
-from roofline.ops import gemm_bytes, gemm_flops
+from roofline.ops import attention_bytes, gemm_bytes, gemm_flops
 from roofline.quantization import DType, bytes_per_element, resolve
 from roofline.shapes import GemmShape
 from roofline.workload import Placement
@@ -138,9 +138,12 @@ def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
                     continue
                 yield _product(op.name, menu.base, rows, op.shape.n, op.shape.k, tier=tier)
             elif op.kind is Kind.ELEMENTWISE and rows in THIN_ROWS:
-                yield _case(op, menu.base, op.name, (("rows", rows), *_widths(model, run)), tier)
+                shape = (("rows", rows), *_widths(model, run))
+                yield _case(op, menu.base, op.name, shape, tier)
             elif op.kind is Kind.MOE and isinstance(run.mlp, MoeMlp):
-                yield _case(op, menu.base, "loop", (("rows", rows), *_experts(model, run.mlp)), tier)
+                yield _case(
+                    op, menu.base, "loop", (("rows", rows), *_experts(model, run.mlp)), tier
+                )
 
 
 def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
@@ -155,55 +158,47 @@ def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
             other = own.model_copy(update={"num_heads": group * own.num_kv_heads})
             for rows in QUERY_ROWS[:6]:
                 yield from _one_attention(
-                    model, other, menu, kernel, BATCHES[1], rows, CONTEXTS[1], tier=1
-                )
+                    model, other, menu, kernel=kernel, batch=BATCHES[1], rows=rows,
+                    context=CONTEXTS[1], tier=1,
+                )  # fmt: skip
         for context in contexts if first else CONTEXTS[1:]:
             for batch in BATCHES if first else BATCHES[:1]:
                 for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
                     tier = int(rows not in QUERY_ROWS[:4] or not first)
                     yield from _one_attention(
-                        model, own, menu, kernel, batch, rows, context, tier=tier
-                    )
+                        model, own, menu, kernel=kernel, batch=batch, rows=rows, context=context,
+                        tier=tier,
+                    )  # fmt: skip
 
 
 def _one_attention(
-    model: ModelSpec, attention: GroupedQueryAttention, menu: Menu, kernel: str,
-    batch: int, rows: int, context: int, *, tier: int,
-) -> Iterator[Case]:  # fmt: skip
+    model: ModelSpec,
+    attention: GroupedQueryAttention,
+    menu: Menu,
+    *,
+    kernel: str,
+    batch: int,
+    rows: int,
+    context: int,
+    tier: int,
+) -> Iterator[Case]:
     run = model.layers[0].model_copy(update={"attention": attention})
     other = model.model_copy(update={"layers": (run,)})
+    found = kernels(other, batch=batch, rows=rows, context=context)
+    op = next(op for op in found if op.kind is Kind.ATTENTION)
+    shape = (
+        ("batch", batch), ("q", rows), ("kv_heads", attention.num_kv_heads),
+        ("group", attention.group_size), ("head_dim", attention.head_dim), ("context", context),
+    )  # fmt: skip
     for cache in menu.caches:
         if cache != menu.base and kernel not in NARROW_CACHE:
             continue
-        held = other.model_copy(update={"kv_dtype": DType(cache)})
-        op = next(
-            op
-            for op in kernels(held, batch=batch, rows=rows, context=context)
-            if op.kind is Kind.ATTENTION
-        )
-        op = _with_cache(op, batch, rows, context, attention, DType(cache))
-        shape = (
-            ("batch", batch), ("q", rows), ("kv_heads", attention.num_kv_heads),
-            ("group", attention.group_size), ("head_dim", attention.head_dim),
-            ("context", context),
+        moved = attention_bytes(
+            batch=batch, rows=rows, heads=attention.num_heads, kv_heads=attention.num_kv_heads,
+            head_dim=attention.head_dim, length=context, kv=bytes_per_element(DType(cache)),
+            activation=bytes_per_element(op.compute),
         )  # fmt: skip
-        yield _case(op, cache, kernel, shape, tier)
-
-
-def _with_cache(
-    op: Op, batch: int, rows: int, context: int, attention: GroupedQueryAttention, cache: DType
-) -> Op:
-    """Return the kernel with its cache counted in ``cache``."""
-    from dataclasses import replace
-
-    from roofline.ops import attention_bytes
-
-    moved = attention_bytes(
-        batch=batch, rows=rows, heads=attention.num_heads, kv_heads=attention.num_kv_heads,
-        head_dim=attention.head_dim, length=context, kv=bytes_per_element(cache),
-        activation=bytes_per_element(op.compute),
-    )  # fmt: skip
-    return replace(op, bytes=moved)
+        yield _case(replace(op, bytes=moved), cache, kernel, shape, tier)
 
 
 def _other_products(model: ModelSpec, menu: Menu) -> Iterator[Case]:
@@ -213,7 +208,11 @@ def _other_products(model: ModelSpec, menu: Menu) -> Iterator[Case]:
             continue
         for rows in (*LEAN_ROWS, 128, 256, 512):
             for op in kernels(model, batch=1, rows=1, context=1):
-                if op.kind is Kind.GEMM and isinstance(op.shape, GemmShape) and op.name != "lm_head":
+                if (
+                    op.kind is Kind.GEMM
+                    and isinstance(op.shape, GemmShape)
+                    and op.name != "lm_head"
+                ):
                     yield _product(op.name, dtype, rows, op.shape.n, op.shape.k, tier=1)
 
 

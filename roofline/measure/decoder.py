@@ -23,7 +23,7 @@ class Shape:
     context: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:
     """The matrices and norms of one layer."""
 
@@ -100,6 +100,11 @@ def _attention(run: LayerRun) -> GroupedQueryAttention:
     return run.attention
 
 
+def _layer(matrices: list[Any], norms: tuple[Any, Any], qk_norm: Any) -> Layer:
+    qkv, out, up, down = matrices
+    return Layer(qkv=qkv, out=out, up=up, down=down, norms=norms, qk_norm=qk_norm)
+
+
 def build(model: ModelSpec, backend: Backend, *, dtype: str, kernel: str) -> Decoder:
     """Return a decoder of the model's shape; windows are ignored, as is what weights mean."""
     layers = []
@@ -117,7 +122,7 @@ def build(model: ModelSpec, backend: Backend, *, dtype: str, kernel: str) -> Dec
         norm = backend.operand((attention.head_dim,), dtype, 5) if attention.qk_norm else None
         gains = (backend.operand((hidden,), dtype, 1), backend.operand((hidden,), dtype, 2))
         layers += [
-            Layer(*(weight(x.outputs, x.inputs) for x in pair), gains, norm)
+            _layer([weight(x.outputs, x.inputs) for x in pair], gains, norm)
             for _ in range(run.repeat)
         ]
     head = head_linear(model)

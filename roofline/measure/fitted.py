@@ -117,9 +117,7 @@ class _Fitter:
         units = gpu.compute.units.value if gpu.compute.units else 0
         l2 = gpu.compute.l2.value if gpu.compute.l2 else 0.0
         link = gpu.interconnect.per_direction.value
-        return Device(
-            bandwidth=gpu.bandwidth, peak=gpu.peak(rate), units=units, l2=l2, link=link
-        )
+        return Device(bandwidth=gpu.bandwidth, peak=gpu.peak(rate), units=units, l2=l2, link=link)
 
     def _by(self, kind: str, *names: str) -> dict[tuple[str, ...], list[Row]]:
         found: dict[tuple[str, ...], list[Row]] = {}
@@ -163,9 +161,11 @@ class _Fitter:
             device = self._device(dtype)
             rows = [row for row in every if row.op != "peak"]
             simple = fit_group(rows, device, self._source)
-            tiled = fit_tiles(rows, self._datasheet, device, self._source) if (
-                self._datasheet is not None and rows
-            ) else None
+            tiled = (
+                fit_tiles(rows, self._datasheet, device, self._source)
+                if (self._datasheet is not None and rows)
+                else None
+            )
             chosen = better(tiled, simple)
             found.append(chosen)
             if chosen is simple and simple is not None:

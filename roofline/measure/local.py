@@ -66,9 +66,7 @@ class LocalDevice:
             prepared.call, repeats=repeats, seconds=seconds,
             graph=case.kernel != "eager" and case.kind != "allreduce",
         )  # fmt: skip
-        return Samples(
-            seconds=found, clock=clock, cold=prepared.cold, error=error, waited=waited
-        )
+        return Samples(seconds=found, clock=clock, cold=prepared.cold, error=error, waited=waited)
 
     def probe(self) -> float:
         """Return the median time of the reference kernel: 16 x 1024 by 1024 x 1024 [s]."""

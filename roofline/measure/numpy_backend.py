@@ -39,7 +39,9 @@ def cpu_facts() -> dict[str, Any]:
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        name = next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         pass
     try:
@@ -64,10 +66,8 @@ def thread_clock(threads: int) -> tuple[Callable[[], float], str]:
     return (time.thread_time, "cpu") if threads == 1 else (time.perf_counter, "wall")
 
 
-def time_calls(
-    call: Callable[[int], Any], *, repeats: int, seconds: float, threads: int
-) -> Timed:
-    """Time calls one by one after two to warm up; at least three, fewer than ``repeats`` if slow."""
+def time_calls(call: Callable[[int], Any], *, repeats: int, seconds: float, threads: int) -> Timed:
+    """Time calls one by one after two to warm up; at least three."""
     clock, name = thread_clock(threads)
     call(0)
     call(1)
@@ -101,7 +101,7 @@ class NumpyBackend:
 
     def facts(self) -> dict[str, Any]:
         """Return the processor, and NumPy with its BLAS."""
-        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[call-overload]
+        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return cpu_facts() | {
             "kind": "cpu",
             "library": f"NumPy {np.__version__}, {blas['name']} {blas['version']}",
@@ -140,11 +140,11 @@ class NumpyBackend:
 
     def linear(self, x: Array, weight: Array, dtype: str) -> Array:  # noqa: ARG002
         """Return x times the transposed weight."""
-        return np.matmul(x, weight.T)
+        return np.asarray(np.matmul(x, weight.T))
 
     def embedding(self, table: Array, ids: NDArray[np.intp]) -> Array:
         """Return the rows of the table."""
-        return table[ids]
+        return np.asarray(table[ids])
 
     def norm(self, x: Array, residual: Array, gain: Array) -> tuple[Array, Array]:
         """Return the normalised sum of both, and the sum."""
@@ -160,9 +160,7 @@ class NumpyBackend:
         scale = 1 / np.sqrt(square / np.float32(x.shape[-1]) + np.float32(1e-6))
         return np.asarray(x * scale * gain)
 
-    def rope_write(
-        self, qkv: Array, cache: Any, angles: Any, sizes: dict[str, int]
-    ) -> Array:
+    def rope_write(self, qkv: Array, cache: Any, angles: Any, sizes: dict[str, int]) -> Array:
         """Rotate queries and keys, write keys and values, return packed queries."""
         batch, q, head = sizes["batch"], sizes["q"], sizes["head_dim"]
         heads, kv_heads, end = sizes["heads"], sizes["kv_heads"], sizes["context"]
@@ -209,9 +207,7 @@ class NumpyBackend:
         """Return the most likely token of each row."""
         return np.asarray(logits.argmax(axis=1))
 
-    def experts(
-        self, x: Array, choice: NDArray[np.intp], up: Array, down: Array
-    ) -> Array:
+    def experts(self, x: Array, choice: NDArray[np.intp], up: Array, down: Array) -> Array:
         """Return the mean of the chosen experts of each row, one expert after the other."""
         out = np.zeros_like(x)
         share = np.float32(1 / choice.shape[1])
@@ -229,7 +225,12 @@ class NumpyBackend:
         if op == "copy":
             source = self.operand((count // 2,), "fp32", index)
             target = np.ones(count // 2, dtype=np.float32)
-            return lambda: (np.copyto(target, source), np.copyto(target, source))
+
+            def copy_twice() -> None:
+                np.copyto(target, source)
+                np.copyto(target, source)
+
+            return copy_twice
         if op == "read":
             matrix = self.operand((count // 4096, 4096), "fp32", index)
             vector = self.operand((4096,), "fp32", 7)
@@ -242,7 +243,12 @@ class NumpyBackend:
         return np.asarray(array, dtype=np.float64)
 
     def time(
-        self, call: Callable[[int], Any], *, repeats: int, seconds: float, graph: bool = True  # noqa: ARG002
+        self,
+        call: Callable[[int], Any],
+        *,
+        repeats: int,
+        seconds: float,
+        graph: bool = True,  # noqa: ARG002
     ) -> Timed:
         """Time calls with rising index."""
         return time_calls(call, repeats=repeats, seconds=seconds, threads=self._threads)
@@ -268,4 +274,4 @@ def _attend(queries: Array, keys: Array, values: Array, q: int) -> Array:
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
-    return np.matmul(scores, values)
+    return np.asarray(np.matmul(scores, values))

@@ -112,9 +112,8 @@ def _attention(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
 
     def error() -> float:
         found = backend.to_float64(call(0))[:q, : group * head]
-        first = (backend.to_float64(x)[0, 0] for x in (queries[:1, :1], keys[0][:1, :1],
-                                                       values[0][:1, :1]))  # fmt: skip
-        wanted = reference_attention(*first, q)
+        first = [backend.to_float64(x[:1, :1])[0, 0] for x in (queries, keys[0], values[0])]
+        wanted = reference_attention(first[0], first[1], first[2], q)
         return deviation(found, wanted.reshape(group, q, head).swapaxes(0, 1).reshape(q, -1))
 
     return Prepared(call=call, error=error, cold=_rotating(copies))
@@ -253,6 +252,4 @@ def _extra(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
     op = case.kernel if case.kind != "allreduce" else "all_reduce"
     copies = 2 if case.kind == "stream" else 1
     calls = [backend.extra(op, count, i) for i in range(copies)]
-    return Prepared(
-        call=lambda i: calls[i % copies](), error=lambda: 0.0, cold=_rotating(copies)
-    )
+    return Prepared(call=lambda i: calls[i % copies](), error=lambda: 0.0, cold=_rotating(copies))

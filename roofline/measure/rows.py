@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -56,7 +57,9 @@ class Row:
 
 
 COLUMNS = [field.name for field in fields(Row)]
-_TYPES = {field.name: {"int": int, "float": float}.get(str(field.type), str) for field in fields(Row)}
+_TYPES = {
+    field.name: {"int": int, "float": float}.get(str(field.type), str) for field in fields(Row)
+}
 
 
 def row_of(case: Case, *, round: int, **measured: Any) -> Row:
@@ -83,9 +86,7 @@ class RowFile:
             self.facts = dict(facts)
             self._write(",".join(COLUMNS) + "\r\n")
             note = json.dumps(self.facts)
-            self._append(
-                Row(round=0, kind=FACTS, op="", dtype="", kernel="", shape="", note=note)
-            )
+            self._append(Row(round=0, kind=FACTS, op="", dtype="", kernel="", shape="", note=note))
 
     def add(self, row: Row) -> None:
         """Append one row and see it to the disk."""
@@ -165,7 +166,7 @@ def _parsed(path: Path, number: int, raw: Mapping[str, str]) -> Row:
                 f"{path}: line {number}: {name}: expected a number, got {raw[name]!r}"
             ) from None
     row = Row(**values)
-    finite = all(v == v and abs(v) != float("inf") for v in values.values() if isinstance(v, float))
+    finite = all(math.isfinite(v) for v in values.values() if isinstance(v, float))
     if not finite or (row.status == "ok" and row.kind != FACTS and row.seconds <= 0):
         raise InputError(f"{path}: line {number}: seconds: expected a positive number")
     return row

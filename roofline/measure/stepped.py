@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.laws.base import SimpleLaw, simple_time
 from roofline.calibration.fit import Score, least_log_error, rounded, score
+from roofline.laws.base import SimpleLaw, simple_time
 
 __all__ = ["Bench", "fit_constants", "fit_simple", "predict"]
 
@@ -98,13 +98,13 @@ def fit_simple(bench: Bench, *, memory_only: bool = False, stepped: bool = True)
     if not stepped or len(np.unique(bench.rows)) < 4:
         return _short(plain)
     steep = _stepped(bench)
-    better = bench.score(steep).median < 0.8 * bench.score(plain).median
+    better = _loss(bench, steep) < 0.8 * _loss(bench, plain)
     return _short(steep if better else plain)
 
 
 def _plain(bench: Bench) -> SimpleLaw:
     start = SimpleLaw(floor=0.0, mem_eff=0.8, compute_eff=0.7, overlap=2.0)
-    names = ("floor", "mem_eff", "compute_eff")
+    names: tuple[str, ...] = ("floor", "mem_eff", "compute_eff")
     best = fit_constants(bench, names, start)
     for extra in ("overlap", "serial"):
         if extra == "serial" and len(np.unique(bench.depth)) < 2:

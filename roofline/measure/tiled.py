@@ -66,8 +66,8 @@ def fit_split_attention(
     def residual_for(tile: int) -> tuple[AttentionLaw, float]:
         def law_of(scaled: Array) -> AttentionLaw:
             units = zip(ATTENTION.items(), scaled, strict=True)
-            values = {name: float(v) * unit for (name, (*_, unit)), v in units}
-            return replace(AttentionLaw(floor=0.0, row_tile=tile), **values)  # type: ignore[arg-type]
+            values: dict[str, Any] = {name: float(v) * unit for (name, (*_, unit)), v in units}
+            return AttentionLaw(row_tile=tile, **values)
 
         def residual(scaled: Array) -> Array:
             total = np.asarray(attention_time(shape, device, law_of(scaled)).total)
@@ -79,7 +79,8 @@ def fit_split_attention(
 
     tried = {tile: residual_for(tile) for tile in ROW_TILES}
     law = tried[min(tried, key=lambda tile: tried[tile][1])][0]
-    law = replace(law, **{n: rounded(getattr(law, n)) for n in ATTENTION})
+    short: dict[str, Any] = {n: rounded(getattr(law, n)) for n in ATTENTION}
+    law = replace(law, **short)
     predicted = np.asarray(attention_time(shape, device, law).total)
     head = rows[0].sizes["head_dim"]
     block = {"dtype": rows[0].dtype, "kernel": rows[0].kernel, "head_dim": head,
@@ -97,9 +98,7 @@ def _attention_shape(rows: Sequence[Row]) -> AttentionShape:
     )  # fmt: skip
 
 
-def fit_all_reduce(
-    rows: Sequence[Row], device: Device, source: Mapping[str, str]
-) -> Judged | None:
+def fit_all_reduce(rows: Sequence[Row], device: Device, source: Mapping[str, str]) -> Judged | None:
     """Return the bulk form's start and share of the link among the GPUs that were there."""
     if len(rows) < 4:
         return None
@@ -125,7 +124,7 @@ def fit_all_reduce(
     return _judged("allreduce", block, rows, predicted, held, device, source)
 
 
-def _judged(
+def _judged(  # noqa: PLR0917
     kind: str, block: dict[str, Any], rows: Sequence[Row], predicted: Array,
     held: NDArray[np.bool_], device: Device, source: Mapping[str, str],
 ) -> Judged:  # fmt: skip
@@ -138,5 +137,3 @@ def better(first: Judged | None, second: Judged | None) -> Judged | None:
     """Return the law with the lower median error on rows that neither was fitted on."""
     found = [judged for judged in (first, second) if judged is not None]
     return min(found, key=lambda judged: judged.median, default=None)
-
-

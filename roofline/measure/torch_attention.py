@@ -84,7 +84,7 @@ def _per_query(torch: Any, queries: Any, keys: Any, values: Any) -> Any:
     return torch.stack(each, dim=3)
 
 
-def _grouped(
+def _grouped(  # noqa: PLR0917
     torch: Any, state: dict[Any, Any], queries: Any, keys: Any, values: Any, kernel: str
 ) -> Any:
     batch, kv_heads, group, q, head = queries.shape
@@ -123,9 +123,7 @@ def _laid_out(state: dict[Any, Any], keys: Any, values: Any) -> tuple[Any, Any]:
     return kept
 
 
-def _flashinfer(
-    torch: Any, state: dict[Any, Any], queries: Any, keys: Any, values: Any
-) -> Any:
+def _flashinfer(torch: Any, state: dict[Any, Any], queries: Any, keys: Any, values: Any) -> Any:
     """Run FlashInfer's paged kernel for several rows per sequence; the plan is made once."""
     import flashinfer
 

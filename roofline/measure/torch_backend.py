@@ -16,14 +16,11 @@ from roofline.measure.cases import Menu
 from roofline.measure.device import CaseError
 from roofline.measure.numpy_backend import cache_bytes, cpu_facts, time_calls
 from roofline.measure.torch_attention import available, run_attention
+from roofline.measure.torch_timing import time_on_device
 
 __all__ = ["TorchBackend"]
 
 POOL_BYTES = 2**28
-GRAPH_CALLS = 8  # calls in one captured graph, at least
-GRAPH_BELOW = 2e-3  # seconds of a call above which launches no longer show
-FEWEST = 3
-WARM_UP = 4  # calls, over as many sets of operands
 
 
 def _torch() -> Any:
@@ -61,7 +58,7 @@ class TorchBackend:
         """Size of the cache before memory [B]."""
         if not self._gpu:
             return cache_bytes()
-        return int(getattr(self._properties, "L2_cache_size", 0) or 64 * 2**20)
+        return int(getattr(self._properties, "L2_cache_size", 0)) or 64 * 2**20
 
     def dtype(self, name: str) -> Any:
         """Return PyTorch's type for a format."""
@@ -89,7 +86,9 @@ class TorchBackend:
             "capability": f"{found.major}.{found.minor}",
             "devices": torch.cuda.device_count(),
             "library": library,
-            "runtime": f"CUDA {torch.version.cuda}" if torch.version.cuda else f"HIP {torch.version.hip}",
+            "runtime": f"CUDA {torch.version.cuda}"
+            if torch.version.cuda
+            else f"HIP {torch.version.hip}",
             "driver": _nvidia("driver_version"),
             "threads": self._threads,
         }
@@ -123,7 +122,7 @@ class TorchBackend:
         """Return a window of the pool, converted where the format is not the pool's."""
         count = int(np.prod(shape))
         if count > self._pool.numel():
-            self._pool_bytes = (5 * count if not self._gpu else 3 * count)
+            self._pool_bytes = 5 * count if not self._gpu else 3 * count
             del self._pool
         start = index * count % (self._pool.numel() - count + 1)
         start -= start % 64
@@ -157,7 +156,7 @@ class TorchBackend:
         scale = ((high - low) / 15).clamp(min=1e-6)
         codes = ((groups - low) / scale).round().clamp(0, 15).to(torch.int32).reshape(n, k)
         pairs = (codes[:, ::2] << 4 | codes[:, 1::2]).to(torch.uint8)
-        packed = torch.ops.aten._convert_weight_to_int4pack(pairs, 8)  # noqa: SLF001
+        packed = torch.ops.aten._convert_weight_to_int4pack(pairs, 8)
         zero = low + 8 * scale
         scales = torch.stack([scale[..., 0], zero[..., 0]], dim=-1).transpose(0, 1)
         return packed, scales.contiguous().to(torch.bfloat16)
@@ -167,12 +166,12 @@ class TorchBackend:
         torch = self._torch
         if dtype == "fp8":
             one = torch.ones((), dtype=torch.float32, device=self._device)
-            return torch._scaled_mm(  # noqa: SLF001
+            return torch._scaled_mm(
                 x.to(weight.dtype), weight.t(), scale_a=one, scale_b=one,
                 out_dtype=torch.bfloat16,
             )  # fmt: skip
         if dtype == "int4-wo":
-            return torch.ops.aten._weight_int4pack_mm(x, weight[0], 128, weight[1])  # noqa: SLF001
+            return torch.ops.aten._weight_int4pack_mm(x, weight[0], 128, weight[1])
         return torch.nn.functional.linear(x, weight)
 
     def embedding(self, table: Any, ids: Any) -> Any:
@@ -267,60 +266,7 @@ class TorchBackend:
         """Time calls: device events on a GPU, in a captured graph where launches would show."""
         if not self._gpu:
             return time_calls(call, repeats=repeats, seconds=seconds, threads=self._threads)
-        for i in range(WARM_UP):
-            call(i)
-        once = self._events(lambda: call(1), 1)
-        if not graph:
-            run = _one_by_one(call)
-            return self._repeat(run, GRAPH_CALLS, repeats, seconds), "events", 0.0
-        if once < GRAPH_BELOW:
-            captured = self._captured(call)
-            if captured is not None:
-                replay, calls = captured
-                return self._repeat(replay, calls, repeats, seconds), "graph", 0.0
-        index = iter(range(2, 10**9))
-        return self._repeat(lambda: call(next(index)), 1, repeats, seconds), "events", 0.0
-
-    def _repeat(
-        self, run: Callable[[], Any], calls: int, repeats: int, seconds: float
-    ) -> tuple[float, ...]:
-        run()
-        self._torch.cuda.synchronize()
-        found: list[float] = []
-        for _ in range(repeats):
-            found.append(self._events(run, calls))
-            if len(found) >= FEWEST and sum(found) * calls > seconds:
-                break
-        return tuple(found)
-
-    def _events(self, run: Callable[[], Any], calls: int) -> float:
-        """Return the seconds of one of ``calls`` calls between two device events [s]."""
-        start, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        run()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3 / calls
-
-    def _captured(self, call: Callable[[int], Any]) -> tuple[Callable[[], Any], int] | None:
-        """Capture calls on rotating operands into one graph; None where that is not allowed."""
-        torch = self._torch
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        calls = 4 * GRAPH_CALLS
-        with torch.cuda.stream(side):
-            for i in range(calls):  # whatever a kernel prepares for an operand is done by now
-                call(i)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph):
-                for i in range(calls):
-                    call(i)
-        except RuntimeError:
-            torch.cuda.synchronize()
-            return None
-        return graph.replay, calls
+        return time_on_device(self._torch, call, repeats=repeats, seconds=seconds, graph=graph)
 
     def state(self) -> str:
         """Return the GPU's clocks, temperature and power, empty where nothing tells them."""
@@ -345,16 +291,6 @@ class TorchBackend:
     def _release(self) -> None:
         if self._gpu:
             self._torch.cuda.empty_cache()
-
-
-def _one_by_one(call: Callable[[int], Any]) -> Callable[[], None]:
-    """Return ``GRAPH_CALLS`` launches in a row."""
-
-    def run() -> None:
-        for i in range(GRAPH_CALLS):
-            call(i)
-
-    return run
 
 
 def _nvidia(query: str) -> str:

@@ -38,7 +38,7 @@ def serve(pipe: Connection, device: str, library: str, threads: int) -> None:
             pipe.send(("ok", getattr(local, name)(*arguments, **options)))
         except CaseError as error:
             pipe.send(("error", error))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             pipe.send(("error", CaseError("crashed", f"{type(error).__name__}: {error}"[:160])))
 
 
@@ -94,7 +94,9 @@ class WorkerDevice:
         other.close()
         self._answer(START_SECONDS)
 
-    def _ask(self, name: str, *arguments: Any, patience: float | None = None, **options: Any) -> Any:
+    def _ask(
+        self, name: str, *arguments: Any, patience: float | None = None, **options: Any
+    ) -> Any:
         if self._pipe is None:
             self._start()
         assert self._pipe is not None
