@@ -22,6 +22,7 @@ __all__ = ["Figures", "Fitted", "fit_rows", "measured_figures"]
 
 NOISY = 0.2  # share of rows left out, or disagreement of rounds, above which the machine was noisy
 UNSTEADY = 0.1
+BUSY = 0.25  # time spent waiting for a core, over the time measured
 LEAST_OWN, OWN_BEYOND = 8, 0.08  # rows of a product, and the error beyond which it gets its own law
 
 
@@ -207,7 +208,7 @@ def _trust(rows: Sequence[Row], sifted: Sifted) -> list[str]:
         f"{lost} of {len(judged)} rows were noisy or drifted, rounds differ by "
         f"{sifted.disagreement:.1%} at the median, kernels waited {waited:.0%} of their time"
     )
-    noisy = lost > NOISY * len(judged) or sifted.disagreement > UNSTEADY
+    noisy = lost > NOISY * len(judged) or sifted.disagreement > UNSTEADY or waited > BUSY
     return [f"the machine was noisy: {text}" if noisy else f"the machine was steady: {text}"]
 
 

@@ -75,8 +75,8 @@ def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
     """Return which way of reading the cache explains the rows of one kernel best.
 
     The plain five-number law is fitted under each way's count (no staircase, which could imitate
-    any); the least mean log error wins, each curve over q moved to its own level, since
-    a level says nothing of how often the cache is read. ``kv_once`` stays where they are not told apart.
+    any); the least mean log error wins, each curve over q moved to its own level, since a level
+    says nothing of how often the cache is read. ``kv_once`` stays where they are not told apart.
     """
     tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]] = {}
     ways = [(VerifyAttention.KV_ONCE, 128), (VerifyAttention.KV_PER_QUERY, 128)]

@@ -49,7 +49,13 @@ def datasheet_for(facts: Mapping[str, Any]) -> HardwareProfile | None:
     most = max(score for score, _ in scored)
     memory = float(facts.get("memory") or 0)
     profiles = [load_hardware(name) for score, name in scored if score == most]
-    return min(profiles, key=lambda profile: abs(profile.memory_bytes - memory))
+    # a driver calls the SXM board by the chip's name alone, and the others by theirs
+    return min(
+        profiles,
+        key=lambda profile: (
+            round(abs(profile.memory_bytes - memory) / 1e9), "sxm" not in profile.id
+        ),
+    )  # fmt: skip
 
 
 def profile_data(

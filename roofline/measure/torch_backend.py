@@ -58,7 +58,8 @@ class TorchBackend:
         """Size of the cache before memory [B]."""
         if not self._gpu:
             return cache_bytes()
-        return int(getattr(self._properties, "L2_cache_size", 0)) or 64 * 2**20
+        size = getattr(self._properties, "L2_cache_size", 0)
+        return int(size) if size else 64 * 2**20
 
     def dtype(self, name: str) -> Any:
         """Return PyTorch's type for a format."""
@@ -137,7 +138,7 @@ class TorchBackend:
         """Return how many windows together are over twice the cache."""
         width = {"fp32": 4.0, "fp8": 1.0, "int8-wo": 1.0, "int4-wo": 0.5}.get(dtype, 2.0)
         wanted = int(np.ceil(2 * self._cache / (width * count))) + 1
-        return max(min(wanted, self._pool.numel() // count), 1)
+        return max(min(wanted, int(self._pool.numel()) // count), 1)
 
     def weight(self, n: int, k: int, dtype: str, index: int) -> Any:
         """Return an n x k matrix in the form that the product of the format takes."""
