@@ -203,7 +203,7 @@ def _trust(rows: Sequence[Row], sifted: Sifted) -> list[str]:
     """Say whether the machine was steady enough."""
     judged = [row for row in rows if row.status in ("ok", "noisy")]
     lost = sum(sifted.left_out.get(reason, 0) for reason in ("noisy", "drift"))
-    waited = float(np.median([row.waited for row in judged])) if judged else 0.0
+    waited = float(np.mean([row.waited for row in judged])) if judged else 0.0
     text = (
         f"{lost} of {len(judged)} rows were noisy or drifted, rounds differ by "
         f"{sifted.disagreement:.1%} at the median, kernels waited {waited:.0%} of their time"

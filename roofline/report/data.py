@@ -137,9 +137,10 @@ def provenance(answer: Recommendation) -> list[dict[str, str]]:
     gpu, model = setup.gpu, setup.target.model
     bandwidth = gpu.sources[gpu.memory.bandwidth.source]
     sources = sorted({time.chosen.provenance for time in answer.times.verify_ops})
+    figures = "measured" if bandwidth.confidence == "measured" else "datasheet"
     entries = [
-        ("bandwidth, peaks, memory", "datasheet", f"{gpu.id}.yaml: {bandwidth.confidence}"),
-        ("memory size", "datasheet", f"what the {_memory_basis(setup)} says"),
+        ("bandwidth, peaks, memory", figures, f"{gpu.id}.yaml: {bandwidth.confidence}"),
+        ("memory size", figures, f"what the {_memory_basis(setup)} says"),
         ("model shape", "config", model.source),
         ("kernel laws", ", ".join(sources), f"priors for the {gpu.generation} generation"),
         ("engine overhead", setup.engine.overhead.source, f"{setup.engine.id}.yaml"),
