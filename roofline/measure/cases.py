@@ -20,14 +20,13 @@ from roofline.workload import Placement
 __all__ = ["LEAN_ROWS", "ROWS", "Case", "Menu", "in_format", "one_layer", "plan"]
 
 #: M of the products. The lean ones come first; the others fill in while the budget lasts.
-LEAN_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-ROWS = (5, 7, 10, 14, 20, 28, 40, 56, 65, 96, 128, 129, 192, 256, 257, 512, 1024)
-THIN_ROWS = (1, 4, 16, 64)  # rows of what is not a product
+LEAN_ROWS = (1, 2, 4, 8, 16, 32, 64)
+ROWS = (3, 6, 12, 24, 48, 5, 7, 10, 14, 20, 28, 40, 56, 65, 96, 128, 129, 192, 256, 257, 512, 1024)
+THIN_ROWS = (1, 16, 4, 64)  # rows of what is not a product
 QUERY_ROWS = (1, 2, 4, 8, 3, 5, 6, 7, 12, 16)  # q = 1 + D, the telling ones first
 GROUPS = (1, 4, 8, 16)  # query heads per KV head beside the model's own
 BATCHES, CONTEXTS = (1, 4, 8), (512, 1024, 4096)
 NARROW_CACHE = ("flashinfer",)  # kernels that read a cache narrower than the queries
-LONGEST_HEAD = 64  # rows of the largest product that are worth their time
 STREAM_BYTES = 256 * 2**20
 
 
@@ -136,12 +135,12 @@ def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
         for op in kernels(model, batch=rows, rows=1, context=CONTEXTS[0]):
             if op.kind is Kind.GEMM and isinstance(op.shape, GemmShape):
                 big = op.name == "lm_head" and not menu.long
-                if big and (rows > LONGEST_HEAD or tier):
+                if big and rows not in LEAN_ROWS and rows not in (3, 6, 12, 24):
                     continue
                 yield _product(op.name, menu.base, rows, op.shape.n, op.shape.k, tier=tier)
             elif op.kind is Kind.ELEMENTWISE and rows in THIN_ROWS:
                 shape = (("rows", rows), *_widths(model, run))
-                yield _case(op, menu.base, op.name, shape, tier)
+                yield _case(op, menu.base, op.name, shape, int(rows not in THIN_ROWS[:2]))
             elif op.kind is Kind.MOE and isinstance(run.mlp, MoeMlp):
                 yield _case(
                     op, menu.base, "loop", (("rows", rows), *_experts(model, run.mlp)), tier
@@ -166,7 +165,8 @@ def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
         for context in contexts if first else CONTEXTS[1:]:
             for batch in BATCHES if first else BATCHES[:1]:
                 for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
-                    tier = int(rows not in QUERY_ROWS[:4] or not first)
+                    lean = first and batch < BATCHES[-1] and context in CONTEXTS[1:]
+                    tier = 0 if lean and rows in QUERY_ROWS[:4] else 1
                     yield from _one_attention(
                         model, own, menu, kernel=kernel, batch=batch, rows=rows, context=context,
                         tier=tier,
