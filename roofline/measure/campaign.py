@@ -44,11 +44,9 @@ def run(
     now: Callable[[], float] = time.monotonic,
     tell: Tell = lambda _: None,
 ) -> Ended:
-    """Measure the cases in rounds, each row on disk at once, for ``budget`` seconds.
+    """Measure the cases in rounds, so that a disturbance meets many once, for ``budget`` seconds.
 
-    Cases of one round follow each other, so a disturbance meets many cases once instead of one
-    case often. What failed is named and left out of later rounds; what the file has is not
-    measured again.
+    What failed is named and not tried again; what the file has is not measured again.
     """
     ended, begin = Ended(), now()
     have = {(row.round, row.key) for row in file.rows}
@@ -69,8 +67,8 @@ def run(
             start = now()
             if start >= probing:
                 probe, probing = _probe(device), start + PROBE_EVERY
-            describe = ended.measured % STATE_EVERY == 0
-            row = _measure(device, case, number, probe=probe, describe=describe)
+            look = ended.measured % STATE_EVERY == 0
+            row = _measure(device, case, number, probe=probe, describe=look)
             file.add(row)
             speed.learn(case, row, now() - start)
             ended.measured += 1

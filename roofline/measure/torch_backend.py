@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -16,7 +14,7 @@ from roofline.measure.cases import Menu
 from roofline.measure.device import CaseError
 from roofline.measure.numpy_backend import cache_bytes, cpu_facts, time_calls
 from roofline.measure.torch_attention import available, run_attention
-from roofline.measure.torch_timing import time_on_device
+from roofline.measure.torch_timing import nvidia, time_on_device
 
 __all__ = ["TorchBackend"]
 
@@ -90,7 +88,7 @@ class TorchBackend:
             "runtime": f"CUDA {torch.version.cuda}"
             if torch.version.cuda
             else f"HIP {torch.version.hip}",
-            "driver": _nvidia("driver_version"),
+            "driver": nvidia("driver_version"),
             "threads": self._threads,
         }
 
@@ -275,7 +273,7 @@ class TorchBackend:
             from roofline.measure.numpy_backend import NumpyBackend
 
             return NumpyBackend(threads=self._threads).state()
-        return _nvidia("clocks.sm,clocks.mem,temperature.gpu,power.draw")
+        return nvidia("clocks.sm,clocks.mem,temperature.gpu,power.draw")
 
     def failure(self, error: BaseException) -> str | None:
         """Return the status of an expected failure; a device error ends the process it is in."""
@@ -292,18 +290,3 @@ class TorchBackend:
     def _release(self) -> None:
         if self._gpu:
             self._torch.cuda.empty_cache()
-
-
-def _nvidia(query: str) -> str:
-    """Ask the driver's own tool; settings are only read."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ""
-    try:
-        done = subprocess.run(
-            [tool, f"--query-gpu={query}", "--format=csv,noheader", "--id=0"],
-            capture_output=True, text=True, timeout=10, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()

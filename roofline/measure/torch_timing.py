@@ -5,12 +5,14 @@ Settings of the device (clocks, power, persistence) are never touched.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
 from roofline.measure.backend import Timed
 
-__all__ = ["time_on_device"]
+__all__ = ["nvidia", "time_on_device"]
 
 CALLS = 32  # calls in one captured graph, over rotating operands
 BELOW = 2e-3  # seconds of a call above which launches no longer show
@@ -91,3 +93,18 @@ def _captured(torch: Any, call: Callable[[int], Any]) -> Callable[[], Any] | Non
         return None
     replay: Callable[[], Any] = graph.replay
     return replay
+
+
+def nvidia(query: str) -> str:
+    """Ask the driver's own tool; settings are only read."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [tool, f"--query-gpu={query}", "--format=csv,noheader", "--id=0"],
+            capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
