@@ -17,7 +17,7 @@ from roofline.timing import Machine
 from roofline.uncertainty import drawn_steps
 from roofline.workload import Grid
 
-__all__ = ["Point", "Recommendation", "recommend"]
+__all__ = ["Costs", "Point", "Recommendation", "costs", "limits", "machine_for", "recommend"]
 
 Array = NDArray[np.float64]
 
@@ -75,9 +75,32 @@ class Recommendation:
     warnings: tuple[str, ...]
 
 
-def recommend(request: Request) -> Recommendation:
-    """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
-    setup = prepare(request)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """What every point of a grid takes and holds, before anyone decides."""
+
+    grid: Grid
+    memory: Memory
+    fits: NDArray[np.bool_]
+    refused: list[str]
+    times: StepTimes
+    tokens_per_step: Array
+
+
+def machine_for(setup: Setup) -> Machine:
+    """Return the accelerator as the setup's engine runs it."""
+    overhead = setup.engine.overhead
+    return Machine(
+        setup.gpu,
+        setup.engine.id,
+        floor_scale=overhead.floor_scale,
+        expert_floor_scale=overhead.expert_floor_scale,
+    )
+
+
+def costs(setup: Setup) -> Costs:
+    """Price the grid of ``setup``; raise DoesNotFitError when no point of it fits the memory."""
+    request = setup.request
     grid = Grid.of(request.batches, request.contexts, setup.draft_lengths)
     memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
     fits = memory.fits(grid)
@@ -90,15 +113,24 @@ def recommend(request: Request) -> Recommendation:
     if not fits[..., 0].any():
         raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}")
     overhead = setup.engine.overhead
-    machine = Machine(
-        setup.gpu,
-        setup.engine.id,
-        floor_scale=overhead.floor_scale,
-        expert_floor_scale=overhead.expert_floor_scale,
+    return Costs(
+        grid=grid,
+        memory=memory,
+        fits=fits,
+        refused=refused,
+        times=step_times(setup.target, setup.drafter, grid, machine_for(setup), overhead),
+        tokens_per_step=setup.acceptance.tokens_per_step(
+            setup.draft_lengths, extrapolate=request.extrapolate
+        ),
     )
-    times = step_times(setup.target, setup.drafter, grid, machine, overhead)
+
+
+def recommend(request: Request) -> Recommendation:
+    """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
+    setup = prepare(request)
+    found = costs(setup)
+    grid, times, fits, yields = found.grid, found.times, found.fits, found.tokens_per_step
     drawn = drawn_steps(times, grid, priors().spread)
-    yields = setup.acceptance.tokens_per_step(setup.draft_lengths, extrapolate=request.extrapolate)
     decision = decide(times, drawn, yields, fits)
     points = tuple(
         _point(setup, times, decision, yields, fits[i, j], at=(i, j))
@@ -110,8 +142,13 @@ def recommend(request: Request) -> Recommendation:
         setup=setup,
         points=points,
         times=times,
-        memory=memory,
-        warnings=(*setup.notes.warnings, *_limits(times), *_edges(setup, points), *refused),
+        memory=found.memory,
+        warnings=(
+            *setup.notes.warnings,
+            *limits(times),
+            *_edges(setup, points),
+            *found.refused,
+        ),
     )
 
 
@@ -146,7 +183,7 @@ def _point(
     )
 
 
-def _limits(times: StepTimes) -> list[str]:
+def limits(times: StepTimes) -> list[str]:
     """Say which kernels run outside what their tables covered."""
     passes = (*times.verify_ops, *times.first_pass_ops)
     return list(dict.fromkeys(t.chosen.limit for t in passes if t.chosen.limit is not None))
