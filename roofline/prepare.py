@@ -49,6 +49,7 @@ class Request:
     draft_tp: int | None = None
     draft_weights: DType | None = None
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    memory_fraction: float | None = None
     engine: str = "vllm"
 
 
@@ -79,7 +80,7 @@ def prepare(request: Request) -> Setup:
     _check_numbers(request)
     notes = Notes()
     gpu, model = load_hardware(request.gpu), load_model(request.model)
-    engine = load_engine(request.engine)
+    engine = _engine(request)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
     placement = Placement(
@@ -111,6 +112,18 @@ def prepare(request: Request) -> Setup:
         engine=engine,
         draft_lengths=_draft_lengths(request, drafter, curve),
         notes=notes,
+    )
+
+
+def _engine(request: Request) -> EngineProfile:
+    """Return the engine, with the share of memory asked for."""
+    engine, share = load_engine(request.engine), request.memory_fraction
+    if share is None:
+        return engine
+    if not 0 < share <= 1:
+        raise InputError(f"--memory-fraction {share:g}: expected more than 0 and at most 1")
+    return engine.model_copy(
+        update={"memory": engine.memory.model_copy(update={"fraction": share})}
     )
 
 
