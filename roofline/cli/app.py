@@ -7,6 +7,7 @@ import typer
 from roofline.cli import calibrate, hardware, models, validate
 from roofline.cli.listing import help_if_bare
 from roofline.cli.recommend import recommend
+from roofline.cli.schedule import schedule
 
 __all__ = ["app"]
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command()(recommend)
+app.command()(schedule)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
 app.add_typer(calibrate.app, name="calibrate")

@@ -70,7 +70,7 @@ def question(
     memory_fraction: Annotated[
         float | None, typer.Option(help="Share of the GPU that the engine takes.  [the engine's]")
     ] = None,
-    engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm, llamacpp.")] = "vllm",
+    engine: Annotated[str | None, typer.Option(help="vllm, sglang, trtllm, llamacpp.")] = "vllm",
 ) -> Request:
     """Return the question that these options ask, at batch 1 and the default context."""
     from roofline.ops import VerifyAttention
@@ -93,7 +93,7 @@ def question(
         draft_weights=_dtype("--draft-weights", draft_weights),
         verify_attention=choice("--verify-attention", verify_attention, VerifyAttention),
         memory_fraction=memory_fraction,
-        engine=engine,
+        engine="" if engine is None else engine,
     )
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from roofline.kernels import Part
+from roofline.paste import flag
 from roofline.prepare import Setup
 from roofline.reasons import bound, grid_position, headline, reason, value_at
 from roofline.recommend import Point, Recommendation
@@ -100,18 +101,6 @@ def _draft_length(point: Point, i: int) -> dict[str, Any]:
         "tokens_per_s": float(point.batch / per_token),
         "breakdown_ms": {part.value: 1e3 * float(point.parts[part][i]) for part in Part},
     }
-
-
-def flag(setup: Setup, draft_length: int) -> str:
-    """Return what to paste into the engine for this draft length."""
-    network = setup.drafter.network
-    weights = "" if network is None else network.repository or f"PATH-TO-{network.id}"
-    return setup.engine.flag(
-        setup.drafter.kind,
-        draft_length=draft_length,
-        draft_weights=weights,
-        draft_tp=setup.drafter.placement.tp,
-    )
 
 
 def _engine(setup: Setup) -> dict[str, Any]:

@@ -8,11 +8,12 @@ import json
 from enum import StrEnum
 from typing import Any, assert_never
 
+from roofline.paste import flag
 from roofline.quantization import Component
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
 from roofline.report.columns import markdown_table, text_table, wrap
-from roofline.report.data import as_data, explain_rows, flag
+from roofline.report.data import as_data, explain_rows
 from roofline.report.formulas import formulas
 from roofline.report.sources import summary
 from roofline.units import format_size
