@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +96,7 @@ def coverage(points: Sequence[int]) -> list[tuple[int, int]]:
     >>> coverage([1, 2, 8, 32])
     [(1, 1), (2, 4), (5, 16), (17, 32)]
     """
-    ends = [int((a * b) ** 0.5) for a, b in zip(points, points[1:], strict=False)]
+    ends = [int((a * b) ** 0.5) for a, b in pairwise(points)]
     starts = [1, *(end + 1 for end in ends)]
     return list(zip(starts, [*ends, points[-1]], strict=True))
 

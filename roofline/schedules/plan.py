@@ -79,9 +79,12 @@ class Plan:
         return self.bands(self.permitted())
 
     def permitted(self) -> NDArray[np.bool_]:
-        """Return what is within the tie at each context; a context that does not fit permits all."""
-        fits = np.isfinite(self.speed).any(axis=-1, keepdims=True)
-        return np.where(fits, within(self.speed, self.tie), True)
+        """Return what is within the tie; a context that no longer fits keeps its last choice."""
+        fits = np.isfinite(self.speed).any(axis=-1)
+        batches = np.arange(self.batches)[:, None]
+        last = np.maximum.accumulate(np.where(fits, batches, -1), axis=0)
+        held = within(self.speed, self.tie)[np.maximum(last, 0), np.arange(fits.shape[1])]
+        return np.where((last >= 0)[..., None], held, True)
 
     def positions(self, bands: list[Band]) -> NDArray[np.intp]:
         """Return the position of each batch's and context's draft length."""

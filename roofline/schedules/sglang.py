@@ -45,8 +45,8 @@ def cells(count: int, captured: Sequence[int]) -> NDArray[np.intp]:
 def slots(bands: list[Band], candidates: list[list[int]] | None = None) -> dict[str, object]:
     """Return the file's content: one slot for each band, keyed by its first batch.
 
-    >>> slots([Band(first=1, last=8, draft_lengths=(3,)), Band(first=9, last=16, draft_lengths=(0,))])
-    {'1': {'candidate_steps': [3]}, '9': {'candidate_steps': [0]}}
+    >>> slots([Band(first=1, last=8, draft_lengths=(3,))])
+    {'1': {'candidate_steps': [3]}}
     """
     steps = candidates or [[band.draft_length] for band in bands]
     return {
