@@ -75,8 +75,11 @@ class Setup:
     notes: Notes
 
 
-def prepare(request: Request) -> Setup:
-    """Load everything that ``request`` names and check that it belongs together."""
+def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
+    """Load everything that ``request`` names and check that it belongs together.
+
+    Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
+    """
     _check_numbers(request)
     notes = Notes()
     gpu, model = load_hardware(request.gpu), load_model(request.model)
@@ -102,7 +105,12 @@ def prepare(request: Request) -> Setup:
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
-    curve = _acceptance(request, model, drafter, notes)
+    if needs_acceptance or _acceptance_known(request, model, drafter):
+        curve = _acceptance(request, model, drafter, notes)
+        lengths = _draft_lengths(request, drafter, curve)
+    else:
+        curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
+        lengths = tuple(range(request.max_draft_length + 1))
     return Setup(
         request=request,
         gpu=gpu,
@@ -110,7 +118,7 @@ def prepare(request: Request) -> Setup:
         drafter=drafter,
         acceptance=curve,
         engine=engine,
-        draft_lengths=_draft_lengths(request, drafter, curve),
+        draft_lengths=lengths,
         notes=notes,
     )
 
@@ -240,6 +248,12 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         precision=precision,
         placement=placement,
     )
+
+
+def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
+    if request.acceptance is not None or drafter.kind == "none":
+        return True
+    return accept.default_curve(drafter.kind, model.id) is not None
 
 
 def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Notes) -> Acceptance:

@@ -12,6 +12,7 @@ from roofline.errors import DoesNotFitError
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
+from roofline.remedies import remedies
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine
 from roofline.uncertainty import drawn_steps
@@ -111,7 +112,8 @@ def costs(setup: Setup) -> Costs:
         if not fits[i, j, 0]
     ]
     if not fits[..., 0].any():
-        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}")
+        remedy = remedies(request, batch=request.batches[0], context=request.contexts[0])
+        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}; {remedy}")
     overhead = setup.engine.overhead
     return Costs(
         grid=grid,

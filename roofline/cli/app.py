@@ -6,6 +6,8 @@ import typer
 
 from roofline.cli import calibrate, hardware, models, validate
 from roofline.cli.listing import help_if_bare
+from roofline.cli.compare import compare
+from roofline.cli.memory import memory
 from roofline.cli.recommend import recommend
 from roofline.cli.schedule import schedule
 
@@ -21,6 +23,8 @@ app = typer.Typer(
 )
 app.command()(recommend)
 app.command()(schedule)
+app.command()(compare)
+app.command()(memory)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
 app.add_typer(calibrate.app, name="calibrate")
