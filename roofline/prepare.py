@@ -41,6 +41,7 @@ class Request:
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
     acceptance: str | None = None
+    acceptance_rounds: int | None = None  # verify passes that it was counted over
     max_draft_length: int = MAX_DRAFT_LENGTH
     extrapolate: bool = False
     weights: DType | None = None
@@ -150,6 +151,9 @@ def _check_numbers(request: Request) -> None:
     for flag, size in sizes:
         if size is not None and size < 1:
             raise InputError(f"{flag} {size}: expected at least 1")
+    rounds = request.acceptance_rounds
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--acceptance-rounds {rounds}: expected at least 1")
     routing = request.routing or Routing()
     if not 0 <= routing.skew <= 4:
         raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")

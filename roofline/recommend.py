@@ -13,6 +13,7 @@ from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
 from roofline.remedies import remedies
+from roofline.sampling import drawn_tokens_per_step
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine
 from roofline.uncertainty import drawn_steps
@@ -41,6 +42,7 @@ class Point:
     low: Array
     high: Array
     tie: NDArray[np.bool_]
+    near_best: Array  # probability of being within 1 % of the best
     best: int  # position in draft_lengths
     confidence: Confidence
 
@@ -53,6 +55,17 @@ class Point:
     def tie_band(self) -> list[int]:
         """Every D within 1 % of the best."""
         return [d for d, tied in zip(self.draft_lengths, self.tie, strict=True) if tied]
+
+    @property
+    def worth_benchmarking(self) -> list[int]:
+        """Return the positions of the two or three most probable best draft lengths.
+
+        Those with a probability of 10 % or more, at most three; the next one if that is only one.
+        """
+        usable = [i for i, ok in enumerate(self.feasible) if ok]
+        ranked = sorted(usable, key=lambda i: (-self.near_best[i], -self.speedup[i]))
+        likely = [i for i in ranked[:3] if self.near_best[i] >= 0.1]
+        return sorted(likely if len(likely) > 1 else ranked[:2])
 
     @property
     def cost_ratio(self) -> Array:
@@ -74,6 +87,7 @@ class Recommendation:
     times: StepTimes
     memory: Memory
     warnings: tuple[str, ...]
+    refused: tuple[str, ...] = ()  # those of the warnings about points that do not fit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,7 +147,8 @@ def recommend(request: Request) -> Recommendation:
     found = costs(setup)
     grid, times, fits, yields = found.grid, found.times, found.fits, found.tokens_per_step
     drawn = drawn_steps(times, grid, priors().spread)
-    decision = decide(times, drawn, yields, fits)
+    tokens = drawn_tokens_per_step(setup.draft_lengths, yields, request.acceptance_rounds)
+    decision = decide(times, drawn, yields, fits, tokens)
     points = tuple(
         _point(setup, times, decision, yields, fits[i, j], at=(i, j))
         for i in range(grid.shape[0])
@@ -145,6 +160,7 @@ def recommend(request: Request) -> Recommendation:
         points=points,
         times=times,
         memory=found.memory,
+        refused=tuple(found.refused),
         warnings=(
             *setup.notes.warnings,
             *limits(times),
@@ -180,6 +196,7 @@ def _point(
         low=low,
         high=high,
         tie=decision.tie[at],
+        near_best=decision.near_best[at],
         best=best,
         confidence=confidence(low, high, best, fits),
     )

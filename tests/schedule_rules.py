@@ -34,7 +34,7 @@ def vllm_config(text: str) -> dict[str, Any]:
     demand(name == "--speculative-config", "flag")
     config = json.loads(value)
     demand(isinstance(config, dict) and config["num_speculative_tokens"] > 0, "tokens > 0")
-    return config
+    return dict(config)
 
 
 def vllm_lengths(text: str, largest: int) -> list[int]:

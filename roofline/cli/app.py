@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from roofline.cli import calibrate, hardware, models, validate
-from roofline.cli.listing import help_if_bare
 from roofline.cli.compare import compare
+from roofline.cli.listing import help_if_bare
 from roofline.cli.memory import memory
 from roofline.cli.recommend import recommend
 from roofline.cli.schedule import schedule

@@ -20,7 +20,7 @@ __all__ = ["compare"]
 _SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
-@asks("drafter", "acceptance")
+@asks("drafter", "acceptance", "acceptance_rounds")
 def compare(
     request: Request,
     *,

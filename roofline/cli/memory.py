@@ -21,7 +21,7 @@ __all__ = ["memory"]
 _SUFFIXES = {".json": "json", ".txt": "table"}
 
 
-@asks()
+@asks("acceptance_rounds")
 def memory(
     request: Request,
     *,

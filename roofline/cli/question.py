@@ -44,6 +44,10 @@ def question(
             "al:2=2.36,3=2.79 | FILE.yaml  [bundled curve]"
         ),
     ] = None,
+    acceptance_rounds: Annotated[
+        int | None,
+        typer.Option(help="Verify passes behind the acceptance: its sampling error.  [exact]"),
+    ] = None,
     max_draft_length: Annotated[int, typer.Option(help="Longest draft to consider.")] = 8,
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Go beyond the acceptance that was measured.")
@@ -84,6 +88,7 @@ def question(
         routing=_routing(routing_skew, routing_correlation),
         drafter=drafter,
         acceptance=acceptance,
+        acceptance_rounds=acceptance_rounds,
         max_draft_length=max_draft_length,
         extrapolate=extrapolate,
         weights=_dtype("--weights", weights),

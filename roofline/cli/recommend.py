@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.listing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for, sizes
+from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.cli.question import choice as choice_of
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
+    from roofline.goals import Goal
     from roofline.prepare import Request
 
 __all__ = ["recommend"]
@@ -24,8 +26,20 @@ _SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 def recommend(
     request: Request,
     *,
-    batch: Annotated[str, typer.Option(help="Sequences decoded together: 1 or 1,8,32.")] = "1",
+    batch: Annotated[
+        str | None,
+        typer.Option(help="Sequences decoded together: 1 or 1,8,32.  [1; with a goal many]"),
+    ] = None,
     context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
+    slo_tpot: Annotated[
+        float | None, typer.Option(help="Goal: at most this many ms per token of a user.")
+    ] = None,
+    target_tokens_per_s: Annotated[
+        float | None, typer.Option(help="Goal: at least this many tokens/s of all users.")
+    ] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="Choose the batch as well, for latency or throughput.")
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every kernel of the step.")
     ] = False,
@@ -35,14 +49,38 @@ def recommend(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Say which draft length to run for MODEL, what it buys, and why."""
+    from roofline.goals import BATCHES, require
     from roofline.recommend import recommend as answer_for
     from roofline.report import OutputFormat, render
 
     how = format_for(form, output, suffixes=_SUFFIXES, kinds=OutputFormat)
     if explain and how == "csv":
         raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
-    request = replace(
-        request, batches=sizes("--batch", batch), contexts=sizes("--context", context)
+    goal = _goal(slo_tpot, target_tokens_per_s, objective)
+    if goal is not None and how == "csv":
+        raise InputError("--format csv: has no place for a goal; use table, json or markdown")
+    contexts = sizes("--context", context)
+    if batch is None:
+        batches: tuple[int, ...] = BATCHES if goal is not None else (1,)
+    else:
+        batches = sizes_or_range("--batch", batch) if ".." in batch else sizes("--batch", batch)
+    answer = answer_for(replace(request, batches=batches, contexts=contexts))
+    if goal is None:
+        emit_text(render(answer, how, explain=explain), output, answer.warnings)
+        return
+    choices = require(answer.points, goal)
+    chosen = replace(answer, points=tuple(choice.point for choice in choices))
+    warnings = [w for w in answer.warnings if batch is not None or w not in answer.refused]
+    emit_text(render(chosen, how, explain=explain, met=(goal, choices)), output, warnings)
+
+
+def _goal(tpot: float | None, rate: float | None, objective: str | None) -> Goal | None:
+    from roofline.goals import Goal, Objective
+
+    if tpot is None and rate is None and objective is None:
+        return None
+    return Goal(
+        tpot=None if tpot is None else tpot / 1e3,
+        rate=rate,
+        objective=None if objective is None else choice_of("--objective", objective, Objective),
     )
-    answer = answer_for(request)
-    emit_text(render(answer, how, explain=explain), output, answer.warnings)

@@ -20,7 +20,7 @@ __all__ = ["schedule"]
 _SUFFIXES = {".csv": "csv", ".json": "json", ".txt": "table"}
 
 
-@asks(engine=None)
+@asks("acceptance_rounds", engine=None)
 def schedule(
     request: Request,
     *,

@@ -64,25 +64,26 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 _HEADERS = (
-    "drafter", "D", "speedup", "low-high", "verify\nms", "draft\nms", "other\nms", "AL",
-    "break-\neven", "GB", "slots\nlost",
+    "drafter", "D", "speedup", "low-high", "step\nms", "verify/draft/\nengine %", "AL", "AL\nneeded",
+    "GB", "slots\nlost",
 )  # fmt: skip
 
 
 def _cells(entry: Entry) -> list[str]:
     row = _row(entry)
     advised = row["draft_length"] == row["best_draft_length"] > 0
+    parts = [row["verify_ms"], row["draft_ms"], row["overhead_ms"]]
+    split = "/".join(f"{100 * part / sum(parts):.0f}" for part in parts)
     return [
         _short(entry),
         f"{'*' if advised else ''}{row['best_draft_length']}",
         f"{row['speedup']:.2f}x",
         f"{row['speedup_low']:.2f}-{row['speedup_high']:.2f}",
-        f"{row['verify_ms']:.2f}",
-        f"{row['draft_ms']:.2f}",
-        f"{row['overhead_ms']:.2f}",
+        f"{sum(parts):.2f}",
+        split,
         f"{row['tokens_per_step']:.2f}",
         f"{row['break_even_tokens_per_step']:.2f}",
-        f"{row['draft_weights_bytes'] / 1e9:.2f}",
+        f"{row['draft_weights_bytes'] / 1e9:.1f}",
         f"{row['slots_lost']:.0%}",
     ]
 
@@ -99,7 +100,8 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
     where = (
         f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, batch {point.batch}, "
         f"context {format_size(point.context)}, {setup.engine.name}. Each drafter at its own best "
-        "D; * where it beats plain decoding. GB are the drafter's weights on one GPU."
+        "D; * where it beats plain decoding. GB are the drafter's weights on one GPU; AL needed is "
+        "the break-even."
     )
     cells = [_cells(entry) for entry in entries]
     seen = [
