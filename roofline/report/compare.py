@@ -64,8 +64,8 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 _HEADERS = (
-    "drafter", "D", "speedup", "low-high", "step\nms", "verify/draft/\nengine %", "AL", "AL\nneeded",
-    "GB", "slots\nlost",
+    "drafter", "D", "speedup", "low-high", "step\nms", "split %", "AL", "AL\nneeded", "GB",
+    "slots\nlost",
 )  # fmt: skip
 
 
@@ -100,8 +100,8 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
     where = (
         f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, batch {point.batch}, "
         f"context {format_size(point.context)}, {setup.engine.name}. Each drafter at its own best "
-        "D; * where it beats plain decoding. GB are the drafter's weights on one GPU; AL needed is "
-        "the break-even."
+        "D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
+        "break-even. GB: the drafter's weights on one GPU."
     )
     cells = [_cells(entry) for entry in entries]
     seen = [
