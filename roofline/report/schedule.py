@@ -144,6 +144,8 @@ def _headline(plan: Plan, written: Written, fixed: int) -> str:
         return "Do not configure speculation: no draft length wins at any batch of the range."
     if len(lengths) == 1:
         return f"One draft length is enough: D = {lengths.pop()} is within the tie everywhere."
+    if won <= 0:
+        return f"The bands gain nothing ({won:.1%} tokens) over {against}: run that ({plan.mix})."
     verdict = f"{won:+.1%} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
