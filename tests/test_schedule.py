@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.engine import load_engine
 from roofline.schedules.bands import Band, coverage, longest_runs
-from roofline.schedules.trtllm import Reading, keys, read
+from roofline.schedules.sglang import cells, slots
+from roofline.schedules.trtllm import Reading, expressible, keys, read
+from roofline.schedules.vllm import rows
 from tests import schedule_rules as rules
 from tests.support import Cli, assert_refused
 
@@ -389,6 +392,55 @@ def test_vllm_warns_where_data_parallelism_switches_it_off(cli: Cli) -> None:
     outcome = cli("schedule", *HEAVY, "--format", "vllm", "--data-parallel", "2")
     assert "--data-parallel 2" in outcome.err
     assert "switches the schedule off" in outcome.err
+
+
+# Any table -----------------------------------------------------------------------------------
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[Band]:
+    """Draw bands of any widths and lengths, neighbours different."""
+    count = draw(st.integers(1, 6))
+    lengths = draw(st.lists(st.integers(0, 8), min_size=count, max_size=count))
+    widths = draw(st.lists(st.integers(1, 12), min_size=count, max_size=count))
+    ends = list(itertools.accumulate(widths))
+    return [
+        Band(first=end - width + 1, last=end, draft_lengths=(length,))
+        for end, width, length in zip(ends, widths, lengths, strict=True)
+    ]
+
+
+def meant(bands: list[Band]) -> list[int]:
+    return [b.draft_length for b in bands for _ in range(b.first, b.last + 1)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(tables())
+def test_any_table_survives_the_round_trip(bands: list[Band]) -> None:
+    want = meant(bands)
+    most = max(*want, 1)
+    config = {"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": rows(bands)}
+    written = f"--speculative-config '{json.dumps(config)}'"
+    assert rules.vllm_lengths(written, len(want)) == want
+    routed = rules.sglang_candidates(json.dumps(slots(bands)), len(want), [])
+    assert routed == [[d] for d in want]
+    if expressible(bands) and want[0]:
+        for how, reader in (
+            (Reading.NEWER, rules.trtllm_newer),
+            (Reading.OLDER, rules.trtllm_older),
+        ):
+            body = {"max_draft_len": most, "draft_len_schedule": keys(bands, how)}
+            text = yaml.safe_dump({"speculative_config": body})
+            assert reader(text, len(want)) == want
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(st.integers(1, 40), min_size=1), st.integers(1, 50))
+def test_cells_are_the_batches_that_are_padded_alike(captured: set[int], count: int) -> None:
+    starts = cells(count, sorted(captured))
+    padded = [min((s for s in captured if s >= b), default=-b) for b in range(1, count + 1)]
+    for i, size in enumerate(padded):
+        assert starts[i] == padded.index(size)
 
 
 # Mixes, lists, refusals -----------------------------------------------------------------------

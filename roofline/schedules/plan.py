@@ -140,12 +140,7 @@ def plan(request: Request, *, tie: float, mix: dict[int, float] | None) -> Plan:
     found = costs(setup)
     speed, plain, idle = _speeds(setup, found)
     listed = coverage(request.batches)
-    runs = np.asarray(np.isfinite(speed).any(axis=(1, 2)))
-    if not runs[0]:
-        raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: nothing of this fits beside the drafter"
-        )
-    kept = len(runs) if runs.all() else int((~runs).argmax())
+    kept = _kept(setup, speed)
     times = [last - first + 1 for first, last in listed[:kept]]
     speed, plain, idle, ratio = (
         np.repeat(a[:kept], times, axis=0)
@@ -173,6 +168,16 @@ def plan(request: Request, *, tie: float, mix: dict[int, float] | None) -> Plan:
             *_left_out(request, speed),
         ),
     )
+
+
+def _kept(setup: Setup, speed: Array) -> int:
+    """Return how many of the listed batches fit beside the drafter, from the smallest on."""
+    runs = np.asarray(np.isfinite(speed).any(axis=(1, 2)))
+    if not runs[0]:
+        raise DoesNotFitError(
+            f"{setup.target.model.id} on {setup.gpu.id}: nothing of this fits beside the drafter"
+        )
+    return len(runs) if runs.all() else int((~runs).argmax())
 
 
 def _speeds(setup: Setup, found: Costs) -> tuple[Array, Array, Array]:

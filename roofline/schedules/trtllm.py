@@ -109,6 +109,11 @@ def write(
     if gate:
         addition += _gate(plan, bands, how)
     text = inside(flag(plan.setup, most), addition)
+    if bands[-1].draft_length == 0:
+        notes.append(
+            "TensorRT-LLM: steps at 0 leave a one-model drafter's cache behind; acceptance of the "
+            "requests in flight drops when drafting resumes (PR 16888, open)"
+        )
     if not expressible(plan.merged):
         notes.insert(
             0,

@@ -51,7 +51,10 @@ def write(plan: Plan, *, proposed: bool = False, data_parallel: int = 1) -> Writ
     """Return the ``--speculative-config`` to paste."""
     bands = plan.by_context() if proposed else plan.merged
     deepest = max(max(band.draft_lengths) for band in bands)
-    notes = [f"vLLM: batches above {plan.batches} keep the last row's K; prefills count as well"]
+    notes = [
+        f"vLLM: batches above {plan.batches} keep the last row's K; prefills count as well",
+        "vLLM: Model Runner V1 runs a schedule in piecewise CUDA graphs; V2 keeps full ones",
+    ]
     if deepest == 0:
         return written(plan, "vllm", flag(plan.setup, 0), bands, [])
     if not proposed:
