@@ -41,6 +41,7 @@ docs: $(READY)        ## Refresh the outputs that the pages show
 
 bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/advice.py
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -41,6 +41,7 @@ class Request:
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
     acceptance: str | None = None
+    acceptance_rounds: int | None = None  # verify passes that it was counted over
     max_draft_length: int = MAX_DRAFT_LENGTH
     extrapolate: bool = False
     weights: DType | None = None
@@ -49,6 +50,7 @@ class Request:
     draft_tp: int | None = None
     draft_weights: DType | None = None
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    memory_fraction: float | None = None
     engine: str = "vllm"
 
 
@@ -74,12 +76,15 @@ class Setup:
     notes: Notes
 
 
-def prepare(request: Request) -> Setup:
-    """Load everything that ``request`` names and check that it belongs together."""
+def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
+    """Load everything that ``request`` names and check that it belongs together.
+
+    Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
+    """
     _check_numbers(request)
     notes = Notes()
     gpu, model = load_hardware(request.gpu), load_model(request.model)
-    engine = load_engine(request.engine)
+    engine = _engine(request)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
     placement = Placement(
@@ -101,7 +106,12 @@ def prepare(request: Request) -> Setup:
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
-    curve = _acceptance(request, target, drafter, notes)
+    if needs_acceptance or _acceptance_known(request, model, drafter):
+        curve = _acceptance(request, target, drafter, notes)
+        lengths = _draft_lengths(request, drafter, curve)
+    else:
+        curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
+        lengths = tuple(range(request.max_draft_length + 1))
     return Setup(
         request=request,
         gpu=gpu,
@@ -109,8 +119,20 @@ def prepare(request: Request) -> Setup:
         drafter=drafter,
         acceptance=curve,
         engine=engine,
-        draft_lengths=_draft_lengths(request, drafter, curve),
+        draft_lengths=lengths,
         notes=notes,
+    )
+
+
+def _engine(request: Request) -> EngineProfile:
+    """Return the engine, with the share of memory asked for."""
+    engine, share = load_engine(request.engine), request.memory_fraction
+    if share is None:
+        return engine
+    if not 0 < share <= 1:
+        raise InputError(f"--memory-fraction {share:g}: expected more than 0 and at most 1")
+    return engine.model_copy(
+        update={"memory": engine.memory.model_copy(update={"fraction": share})}
     )
 
 
@@ -129,6 +151,9 @@ def _check_numbers(request: Request) -> None:
     for flag, size in sizes:
         if size is not None and size < 1:
             raise InputError(f"{flag} {size}: expected at least 1")
+    rounds = request.acceptance_rounds
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--acceptance-rounds {rounds}: expected at least 1")
     routing = request.routing or Routing()
     if not 0 <= routing.skew <= 4:
         raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")
@@ -227,6 +252,12 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         precision=precision,
         placement=placement,
     )
+
+
+def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
+    if request.acceptance is not None or drafter.kind == "none":
+        return True
+    return accept.default_curve(drafter.kind, model.id) is not None
 
 
 def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes) -> Acceptance:
