@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel check torch bench clean
+.PHONY: demo test lint types wheel check torch calibrate docs bench clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,8 +35,18 @@ torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU 
 	$(VENV)-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" torch==2.13.0
 	$(VENV)-torch/bin/python -m pytest -q tests/test_measure_kernels.py
 
+calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
+	$(BIN)/roofline calibrate import
+	$(BIN)/roofline calibrate engines
+	$(BIN)/python -m roofline.report.validation_page > docs/validation.md
+
+docs: $(READY)        ## Refresh the outputs that the pages show
+	$(BIN)/python -m tests.test_docs
+
 bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/advice.py
 
 clean:
 	rm -rf $(VENV) $(VENV)-torch dist build .pytest_cache .mypy_cache .ruff_cache

@@ -88,6 +88,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
             kv_width=2 * attention.head_dim,
             mac_width=2 * attention.head_dim,
             kv=bytes_per_element(state.precision.kv),
+            group=group,
         ),
         head_dim=attention.head_dim,
     )

@@ -23,6 +23,7 @@ from roofline.kernels import Kind, Op
 from roofline.laws.base import SimpleLaw
 from roofline.priors import priors
 from roofline.quantization import DType, bytes_per_element, rate_name
+from roofline.shapes import AttentionShape
 
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
 
@@ -42,13 +43,16 @@ NEAREST = {
     "int4-g128-wo": ("int4-wo", "mxfp4-wo", "int8-wo"),
     "mxfp4": ("nvfp4",),
 }
+#: Laws that are further off on held-out shapes are shown in the files but not used.
+TRUSTED = 0.25
 Law = TypeVar("Law", bound=Block)
 
 
 @cache
 def _overlay(gpu: str, engine: str) -> tuple[Block, ...]:
     overlay = load_overlay(gpu, engine)
-    return overlay.calibration if overlay else ()
+    blocks = overlay.calibration if overlay else ()
+    return tuple(block for block in blocks if block.evidence.median_error <= TRUSTED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +63,8 @@ class Chosen:
     provenance: str  # calibrated | assumed
     detail: str
     evidence: Evidence | None = None
-    relative: bool = False
+    relative_error: float = 0.0  # what borrowing the constants adds to the error
+    limit: str | None = None  # why the kernel may be far slower than its law says
 
 
 def weight_key(storage: DType, compute: DType) -> str:
@@ -92,14 +97,14 @@ class LawBook:
         """Return the law for a kernel: this part's, then a relative's, then the prior."""
         measured = _simple(op, self.gpu.calibration)
         if measured is not None:
-            return self._chosen(measured, self.gpu)
+            return self._chosen(op, measured, self.gpu)
         finder = _FINDERS.get(op.kind)
         parts = (self.gpu, self.relative) if finder is not None else ()
         for part in parts:
             for blocks in self._by_engine(part):
                 block = finder(op, blocks) if finder is not None else None
                 if block is not None and part is not None:
-                    return self._chosen(block, part)
+                    return self._chosen(op, block, part)
         return Chosen(law=self.prior(op), provenance="assumed", detail="stated prior")
 
     def _by_engine(self, part: HardwareProfile | None) -> Iterator[Sequence[Block]]:
@@ -110,14 +115,17 @@ class LawBook:
         for engine in dict.fromkeys((self.engine, *ENGINES)):
             yield _overlay(part.id, engine)
 
-    def _chosen(self, block: Block, part: HardwareProfile) -> Chosen:
+    def _chosen(self, op: Op, block: Block, part: HardwareProfile) -> Chosen:
         own = part.id == self.gpu.id
+        generation = priors().generations.get(self.gpu.generation)
+        borrowed = generation.relative_error if generation else priors().spread.prior
         return Chosen(
             law=block.law,
             provenance="calibrated" if own else "assumed",
             detail=f"{part.id} {block.engine} {block.version}",
             evidence=block.evidence,
-            relative=not own,
+            relative_error=0.0 if own else borrowed,
+            limit=_fast_path_limit(op, block),
         )
 
     def prior(self, op: Op) -> SimpleLaw:
@@ -133,6 +141,20 @@ class LawBook:
         default = generation.compute_eff["default"]
         compute_eff = generation.compute_eff.get(rate_name(op.compute), default)
         return replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
+
+
+def _fast_path_limit(op: Op, block: Block) -> str | None:
+    """Say when attention has more query heads per KV head than the tables' fast path takes."""
+    shape = op.shape
+    if not isinstance(block, AttentionBlock) or not isinstance(shape, AttentionShape):
+        return None
+    if block.max_group is None or shape.group <= block.max_group:
+        return None
+    return (
+        f"{block.kernel} takes at most {block.max_group} query heads per KV head on its fast path "
+        f"in {block.engine} {block.version}, this model has {shape.group}: its attention may be "
+        "many times slower than predicted"
+    )
 
 
 def _of_format(blocks: Sequence[Law], wanted: str) -> Law | None:
@@ -163,7 +185,11 @@ def _cache_format(op: Op) -> str:
 def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
     own = [block for block in blocks if isinstance(block, AttentionBlock)]
     same = [block for block in own if block.dtype == _cache_format(op)] or own
-    return min(same, key=lambda block: abs(block.head_dim - op.head_dim), default=None)
+
+    def distance(block: AttentionBlock) -> tuple[int, int]:
+        return abs(block.head_dim - op.head_dim), -block.evidence.rows_fitted
+
+    return min(same, key=distance, default=None)
 
 
 def _latent(op: Op, blocks: Sequence[Block]) -> Block | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from roofline.acceptance import Acceptance
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile, load_engine
 from roofline.errors import InputError
-from roofline.hardware import HardwareProfile, load_hardware
+from roofline.hardware import HardwareProfile, VerifyMode, load_hardware
 from roofline.layers import check_parallel
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec, load_model
 from roofline.ops import VerifyAttention
@@ -42,6 +41,7 @@ class Request:
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
     acceptance: str | None = None
+    acceptance_rounds: int | None = None  # verify passes that it was counted over
     max_draft_length: int = MAX_DRAFT_LENGTH
     extrapolate: bool = False
     weights: DType | None = None
@@ -50,6 +50,7 @@ class Request:
     draft_tp: int | None = None
     draft_weights: DType | None = None
     verify_attention: VerifyAttention | None = None
+    memory_fraction: float | None = None
     engine: str = "vllm"
 
 
@@ -75,19 +76,24 @@ class Setup:
     notes: Notes
 
 
-def prepare(request: Request) -> Setup:
-    """Load everything that ``request`` names and check that it belongs together."""
+def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
+    """Load everything that ``request`` names and check that it belongs together.
+
+    Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
+    """
     _check_numbers(request)
     notes = Notes()
     gpu, model = load_hardware(request.gpu), load_model(request.model)
-    engine = load_engine(request.engine)
+    engine = _engine(request)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
+    measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
     placement = Placement(
         tp=request.tp,
         ep=request.ep,
         routing=routing,
-        **_verify_attention(request, gpu),
+        verify_attention=request.verify_attention or measured.mode,
+        tile_rows=measured.tile_rows,
     )
     _check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
@@ -102,7 +108,12 @@ def prepare(request: Request) -> Setup:
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
-    curve = _acceptance(request, model, drafter, notes)
+    if needs_acceptance or _acceptance_known(request, model, drafter):
+        curve = _acceptance(request, target, drafter, notes)
+        lengths = _draft_lengths(request, drafter, curve)
+    else:
+        curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
+        lengths = tuple(range(request.max_draft_length + 1))
     return Setup(
         request=request,
         gpu=gpu,
@@ -110,17 +121,21 @@ def prepare(request: Request) -> Setup:
         drafter=drafter,
         acceptance=curve,
         engine=engine,
-        draft_lengths=_draft_lengths(request, drafter, curve),
+        draft_lengths=lengths,
         notes=notes,
     )
 
 
-def _verify_attention(request: Request, gpu: HardwareProfile) -> dict[str, Any]:
-    """Return how verify reads the cache: as asked, as measured on the machine, else once."""
-    found = gpu.verify_attention
-    tile = {"tile_rows": found.tile_rows} if found else {}
-    mode = request.verify_attention or (found.mode if found else VerifyAttention.KV_ONCE)
-    return {"verify_attention": mode} | tile
+def _engine(request: Request) -> EngineProfile:
+    """Return the engine, with the share of memory asked for."""
+    engine, share = load_engine(request.engine), request.memory_fraction
+    if share is None:
+        return engine
+    if not 0 < share <= 1:
+        raise InputError(f"--memory-fraction {share:g}: expected more than 0 and at most 1")
+    return engine.model_copy(
+        update={"memory": engine.memory.model_copy(update={"fraction": share})}
+    )
 
 
 def _check_numbers(request: Request) -> None:
@@ -138,6 +153,9 @@ def _check_numbers(request: Request) -> None:
     for flag, size in sizes:
         if size is not None and size < 1:
             raise InputError(f"{flag} {size}: expected at least 1")
+    rounds = request.acceptance_rounds
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--acceptance-rounds {rounds}: expected at least 1")
     routing = request.routing or Routing()
     if not 0 <= routing.skew <= 4:
         raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")
@@ -243,16 +261,29 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
     )
 
 
-def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Notes) -> Acceptance:
+def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
+    if request.acceptance is not None or drafter.kind == "none":
+        return True
+    return accept.default_curve(drafter.kind, model.id) is not None
+
+
+def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes) -> Acceptance:
     if drafter.kind == "none":
         return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition")
+    model = target.model
     if request.acceptance is not None:
-        return accept.parse_acceptance(request.acceptance)
+        from roofline.engines.sources import acceptance_from
+
+        curve = acceptance_from(request.acceptance, kv=target.precision.kv.value)
+        beyond = curve.beyond(request.contexts)
+        notes.warnings += [*curve.warnings, *([beyond] if beyond else [])]
+        return curve
     found = accept.default_curve(drafter.kind, model.id)
     if found is None:
         raise InputError(
             f"--acceptance: no acceptance is known for {drafter.name} on {model.id}; give a rate "
-            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4) or a YAML file"
+            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline "
+            "acceptance list), a file or an engine's metrics address"
         )
     standing, curve_id = found
     curve = accept.load_acceptance(curve_id)
@@ -267,10 +298,10 @@ def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Not
 
 
 def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
-    """Return 0 and every draft length up to the limit whose acceptance is known."""
+    """Return 0 and every draft length up to the limit that is known at every context."""
     candidates = range(request.max_draft_length + 1) if drafter.kind != "none" else range(1)
-    known = curve.tokens_per_step(candidates, extrapolate=request.extrapolate)
-    lengths = tuple(d for d, al in zip(candidates, known, strict=True) if np.isfinite(al))
+    known = curve.over_contexts(request.contexts, candidates, extrapolate=request.extrapolate)
+    lengths = tuple(d for d, al in zip(candidates, known.T, strict=True) if np.isfinite(al).all())
     if len(lengths) == 1 and len(candidates) > 1:
         raise InputError(
             f"--acceptance: {curve.label} says nothing about any draft length up to "

@@ -35,13 +35,14 @@ class GenerationPrior(Schema):
     compute_eff: dict[str, float]
     #: The calibrated accelerator whose laws stand in for this generation's.
     relative: str | None = None
+    #: Median error of borrowed constants (roofline validate transfer).
+    relative_error: float = 0.0
 
 
 class Spread(Schema):
     """One standard deviation of the logarithm of a time, by where its law comes from."""
 
     calibrated: float  # added to a law's own held-out error: from tables to a running model
-    relative: float  # constants of another accelerator of the same architecture
     prior: float  # the simple law with generic constants
     rows: float  # of t(4 M) / t(M), where a law does not state its own
     overhead: float  # of the engine's time around the kernels

@@ -18,8 +18,8 @@ class GemmShape:
     """An M x K by K x N product; bytes per element of weights and activations [B]."""
 
     m: Array
-    n: int
-    k: int
+    n: Array
+    k: Array
     weight: float
     activation: float
 
@@ -35,6 +35,7 @@ class AttentionShape:
     kv_width: int  # cached elements per token and KV head
     mac_width: int  # multiply-adds per row and token
     kv: float  # bytes per cached element [B]
+    group: int = 1  # query heads per KV head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

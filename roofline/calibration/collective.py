@@ -7,7 +7,7 @@ ends in ``_eager`` time the host (floors of 20 to 70 us on every GPU), not the c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
 from roofline.shapes import CollectiveShape
@@ -33,44 +34,56 @@ _COLUMNS = ("kernel_source", "num_gpus", "message_size", "latency")
 FORMS: tuple[Form, ...] = ("one_shot", "two_shot", "bulk")
 START = (1e-7, 3e-3)  # bounds [s]
 SHARE = (1e-3, 2.0)
-#: Fixed starting points: extra starts of two-shot and bulk [s], shares of one- and two-shot.
-STARTS = tuple(product((2e-6, 1e-5), (1e-5, 4e-5), (0.3, 0.7), (0.5, 1.0)))
+SCALE = 0.05  # log errors beyond this count linearly
+LEAST = 3  # sizes to a line
+CLEARLY = 1e-6  # a later division must fit better by this share of the cost
+AT_BOUND = 1e-3
+PRECISE = {"f_scale": SCALE, "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
 
 
 def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
-    """Read and clean a table; all numbers of GPUs of a kernel make one group.
+    """Read and clean a table; all numbers of GPUs make one group.
 
-    Rejected by name beside what ``clean`` rejects: ``host_bound_eager``.
+    Rejected by name beside what ``clean`` rejects: ``host_bound_eager``, and ``slower_kernel``
+    where a library has several for one size.
     """
     raw = read(table, _COLUMNS)
-    names = raw["kernel_source"].astype(str)
-    eager = np.char.endswith(names, "_eager")
-    found = []
-    for kernel in sorted(set(names[~eager].tolist())):
-        rows = {name: column[names == kernel] for name, column in raw.items()}
-        index, why = clean(rows, _seconds(rows), size="message_size", curve=("num_gpus",))
-        if not len(index):
-            continue
-        rows = {name: column[index] for name, column in rows.items()}
-        why["host_bound_eager"] = int(eager.sum())
-        found.append(
-            Group(
-                kind=KIND,
-                gpu=table.gpu,
-                engine=table.engine,
-                version=table.version,
-                source=table.label,
-                label={"kernel": kernel},
-                columns={
-                    "ranks": rows["num_gpus"].astype(np.float64),
-                    "payload": rows["message_size"].astype(np.float64) * ELEMENT,
-                },
-                seconds=_seconds(rows),
-                keys=shape_keys(rows["num_gpus"], rows["message_size"]),
-                rejected=dict(+why),
-            )
+    eager = np.char.endswith(raw["kernel_source"].astype(str), "_eager")
+    rows = {name: column[~eager] for name, column in raw.items()}
+    curve = ("kernel_source", "num_gpus")
+    index, why = clean(rows, _seconds(rows), size="message_size", curve=curve)
+    rows = {name: column[index] for name, column in rows.items()}
+    rows, slower = _fastest(rows)
+    why |= {"host_bound_eager": int(eager.sum()), "slower_kernel": slower}
+    if not len(index):
+        return []
+    return [
+        Group(
+            kind=KIND,
+            gpu=table.gpu,
+            engine=table.engine,
+            version=table.version,
+            source=table.label,
+            label={"kernel": min(rows["kernel_source"].tolist())},
+            columns={
+                "ranks": rows["num_gpus"].astype(np.float64),
+                "payload": rows["message_size"].astype(np.float64) * ELEMENT,
+            },
+            seconds=_seconds(rows),
+            keys=shape_keys(rows["num_gpus"], rows["message_size"]),
+            rejected=dict(+why),
         )
-    return found
+    ]
+
+
+def _fastest(rows: Columns) -> tuple[Columns, int]:
+    """Return the fastest kernel's row for each number of GPUs and size, and how many were not."""
+    order = np.lexsort((_seconds(rows), rows["message_size"], rows["num_gpus"]))
+    rows = {name: column[order] for name, column in rows.items()}
+    first = np.ones(len(order), dtype=bool)
+    same = np.stack([np.diff(rows[name]) == 0 for name in ("num_gpus", "message_size")])
+    first[1:] = ~same.all(axis=0)
+    return {name: column[first] for name, column in rows.items()}, int((~first).sum())
 
 
 def _seconds(rows: Columns) -> Array:
@@ -119,44 +132,64 @@ def fit(
     seconds: Array,
     gpu: HardwareProfile,
 ) -> tuple[CollectiveLaw, dict[str, Any]]:
-    """Return the law: six constants for each number of GPUs."""
-    known = {
-        ranks: _fit_ranks(columns["payload"][here], seconds[here], ranks=ranks, link=_link(gpu))
-        for ranks, here in _by_ranks(columns)
-    }
+    """Return the law: six constants for each number of GPUs with enough sizes."""
+    known = {}
+    for ranks, here in _by_ranks(columns):
+        order = np.argsort(columns["payload"][here], kind="stable")
+        payload, measured = columns["payload"][here][order], seconds[here][order]
+        if len(payload) >= len(FORMS) * LEAST:
+            known[ranks] = _fit_ranks(payload, measured, ranks=ranks, link=_link(gpu))
+    if not known:
+        raise InputError(f"all-reduce: no number of GPUs has {len(FORMS) * LEAST} sizes to fit")
     return CollectiveLaw(ranks=known), {}
 
 
 def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> Ranks:
-    """Return the constants among ``ranks`` GPUs: the best of fixed starting points.
+    """Return the constants among ``ranks`` GPUs; ``payload`` ascends.
 
-    Unknowns are logs: the first start, what each later form starts later, and the shares, so that
-    starts rise from form to form.
+    The fastest of three lines takes turns: small messages one-shot, then two-shot, then bulk. Each
+    division of the sizes into three runs is tried: a line through each run, judged by how well the
+    lowest of the three fits all sizes. (A search for all six at once ends in one of many dips.)
     """
-    factors = np.array([[wire_factor(form, ranks)] for form in FORMS])
-    unit = factors * payload / link  # seconds on the wire at a share of 1
-    low = np.log([START[0]] * len(FORMS) + [SHARE[0]] * len(FORMS))
-    high = np.log([START[1]] * len(FORMS) + [SHARE[1]] * len(FORMS))
-    largest = int(np.argmax(payload))
-    bulk = float(np.clip(unit[-1, largest] / seconds[largest], *SHARE))
+    unit = {form: wire_factor(form, ranks) * payload / link for form in FORMS}
+
+    @cache
+    def line(form: Form, first: int, stop: int) -> Array:
+        return _line(unit[form][first:stop], seconds[first:stop])
+
+    best, cost = np.empty((0, 2)), np.inf
+    count = len(payload)
+    for first in range(LEAST, count - 2 * LEAST + 1):
+        for second in range(first + LEAST, count - LEAST + 1):
+            ends = zip(FORMS, (0, first, second), (first, second, count), strict=True)
+            lines = np.array([line(form, a, b) for form, a, b in ends])
+            lines[:, 0] = np.maximum.accumulate(lines[:, 0])  # a later form starts no earlier
+            times = [lines[i, 0] + unit[form] / lines[i, 1] for i, form in enumerate(FORMS)]
+            reached = _cost(np.log(np.min(times, axis=0) / seconds))
+            if reached < (1 - CLEARLY) * cost:
+                best, cost = lines, reached
+    start, share = (
+        {form: rounded(float(value)) for form, value in zip(FORMS, column, strict=True)}
+        for column in best.T
+    )
+    return Ranks(start=start, share=share)
+
+
+def _line(unit: Array, seconds: Array) -> Array:
+    """Return start [s] and share of seconds = start + unit / share, by least log error."""
+    low, high = np.log([START, SHARE]).T
+    slope = (seconds[-1] - seconds[0]) / (unit[-1] - unit[0])
+    first = np.log([seconds[0], 1 / np.clip(slope, 1 / SHARE[1], 1 / SHARE[0])])
 
     def residual(x: Array) -> Array:
-        start, share = _unpack(x)
-        return np.asarray(np.log((start + unit / share).min(axis=0) / seconds))
+        start, share = np.exp(x)
+        return np.asarray(np.log((start + unit / share) / seconds))
 
-    tries = []
-    for two, three, one_share, two_share in STARTS:
-        first = [seconds.min(), two, three, one_share, two_share * bulk, bulk]
-        tries.append(least_log_error(residual, np.log(first), low, high, f_scale=0.05))
-    best, _ = min(tries, key=lambda found: found[1])
-    starts, shares = (
-        {form: rounded(float(value)) for form, value in zip(FORMS, values[:, 0], strict=True)}
-        for values in _unpack(best)
-    )
-    return Ranks(start=starts, share=shares)
+    found, _ = least_log_error(residual, first, low, high, **PRECISE)
+    at_bound = high - found < AT_BOUND
+    return np.exp(np.where(at_bound, high, found))
 
 
-def _unpack(x: Array) -> tuple[Array, Array]:
-    """Return starts [s] and shares as columns."""
-    count = len(FORMS)
-    return np.cumsum(np.exp(x[:count]))[:, None], np.exp(x[count:])[:, None]
+def _cost(residual: Array) -> float:
+    """Return the soft-L1 loss that the lines are fitted by."""
+    return float(np.sum(np.hypot(1, residual / SCALE) - 1))

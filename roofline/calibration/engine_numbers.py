@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibration.decode_rows import DecodeRow, Features, features, load_rows
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.errors import InputError
 from roofline.output import write_atomically
-from roofline.validation.decode import DecodeRow, Features, features, load_rows
 
 __all__ = [
     "SKEWS",

@@ -35,6 +35,7 @@ SHAPE = ("n", "k")
 _COLUMNS = ("op_name", "gemm_dtype", "m", "n", "k", "latency")
 #: The region that the law is judged on.
 MAX_M, LEAST_NK = 1024, 512
+LEAST_ROWS = 100  # judged rows that a fit needs
 OUTPUT = 2.0  # bytes of an output element [B]
 
 
@@ -139,11 +140,19 @@ def scored(columns: Numbers, label: Label) -> NDArray[np.bool_]:  # noqa: ARG001
 def fit(
     columns: Numbers, label: Label, seconds: Array, gpu: HardwareProfile
 ) -> tuple[GemmLaw, dict[str, Any]]:
-    """Return the law, with the tile set that predicts best on some of the shapes given."""
+    """Return the law, with the tile set that predicts best on some of the shapes given.
+
+    Rows that are too few in the judged region are refused: a law could not be checked there.
+    """
+    judged = scored(columns, label)
+    if judged.sum() < LEAST_ROWS:
+        raise ValueError(
+            f"{judged.sum()} rows with M <= {MAX_M} and N, K >= {LEAST_NK}, of {LEAST_ROWS} needed"
+        )
     device = _device(label, gpu)
 
     def predict(rows: Numbers, law: GemmLaw) -> Array:
         return np.asarray(gemm_time(_shape(rows, label), device, law, warm=True).total)
 
-    law = fit_law(columns, seconds, judged=scored(columns, label), predict=predict, l2=device.l2)
+    law = fit_law(columns, seconds, judged=judged, predict=predict, l2=device.l2)
     return law, {}

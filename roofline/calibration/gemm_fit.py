@@ -6,6 +6,7 @@ on shapes set aside within the rows given.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from roofline.calibration.family import Numbers
 from roofline.calibration.fit import least_log_error, rounded, score
-from roofline.calibration.tables import hold_out_mask, shape_keys
-from roofline.laws.gemm import ROW_EDGES, TILES, GemmLaw, TileSet
+from roofline.calibration.tables import shape_keys
+from roofline.laws.gemm import ROW_EDGES, GemmLaw, TileSet
 
 __all__ = ["BOUNDS", "Bench", "fit_law", "fit_tiles", "free_constants", "spread"]
 
@@ -24,6 +25,7 @@ Array = NDArray[np.float64]
 Predict = Callable[[Numbers, GemmLaw], Array]
 
 #: Constant: unit that keeps the solver near 1; then start, lowest and highest in that unit.
+#: What fits L2 starts at a share of the GPU's L2 and ends at its size instead.
 BOUNDS: dict[str, tuple[float, float, float, float]] = {
     "floor": (1e-6, 3.0, 0.2, 60.0),
     "act": (1.0, 0.3, 0.0, 30.0),
@@ -89,16 +91,12 @@ def fit_law(
 
 
 def _best_tiles(bench: Bench, predict: Predict, l2: float) -> TileSet:
-    """Return the tile set with the least 3 median + p90 error on shapes set aside.
-
-    These are a fifth of the shapes given, by the hash of another key than the hold-out's.
-    """
-    keys = shape_keys(bench.columns["n"], bench.columns["k"])
-    aside = hold_out_mask(np.char.add("inner", keys))
+    """Return the tile set with the least 3 median + p90 error on shapes set aside."""
+    aside = set_aside(shape_keys(bench.columns["n"], bench.columns["k"]))
     judge = bench.pick(aside & (bench.weight == 1))
-    if not len(judge.seconds):  # a single shape, or none that counts
-        judge = bench
     sample = _sample(bench.pick(~aside), ROWS_TRIED)
+    if not len(judge.seconds) or not len(sample.seconds):  # too few shapes to set any aside
+        judge = sample = _sample(bench, ROWS_TRIED)
 
     def loss(tiles: TileSet) -> float:
         law = fit_tiles(sample, tiles=tiles, predict=predict, l2=l2)
@@ -107,6 +105,17 @@ def _best_tiles(bench: Bench, predict: Predict, l2: float) -> TileSet:
 
     order: tuple[TileSet, ...] = ("split", "any", "fine", "wide", "pair", "static")
     return min(order, key=loss)
+
+
+def set_aside(keys: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Return the rows of a quarter of the shapes, by the hash of another key than the hold-out's.
+
+    >>> set_aside(np.array(["4096x4096", "8192x8192", "4096x4096"]))
+    array([ True, False,  True])
+    """
+    names, inverse = np.unique(keys, return_inverse=True)
+    digests = [hashlib.sha256(f"inner{name}".encode()).hexdigest() for name in names]
+    return np.array([int(digest[:8], 16) % 4 == 0 for digest in digests])[inverse]
 
 
 def _sample(bench: Bench, count: int) -> Bench:
@@ -121,7 +130,7 @@ def spread(count: int, limit: int) -> NDArray[np.intp]:
     """Return ``limit`` of ``count`` positions, evenly scattered and always the same.
 
     >>> spread(3, 8), spread(10, 3)
-    (array([0, 1, 2]), array([0, 5, 8]))
+    (array([0, 1, 2]), array([0, 2, 5]))
     """
     order = np.argsort((np.arange(count, dtype=np.int64) * _SCATTER) % 2**32, kind="stable")
     return np.sort(order[:limit])
@@ -147,11 +156,10 @@ def fit_tiles(bench: Bench, *, tiles: TileSet, predict: Predict, l2: float) -> G
     The solver minimises soft_l1 of weight log(predicted / measured), and of log c times a weak
     prior: a step of the staircase that few rows see stays 1.
     """
-    assert tiles in TILES
     names = free_constants(tiles, l2=l2 > 0)
     scale, start, low, high = np.array([BOUNDS[name] for name in names] + [STEP] * len(ROW_EDGES)).T
     at = names.index("floor")
-    start[at] = np.clip(0.9e6 * np.quantile(bench.seconds, 0.01), low[at], high[at])
+    start[at] = np.clip(0.9 * np.quantile(bench.seconds, 0.01) / scale[at], low[at], high[at])
     if l2 > 0:
         at = names.index("l2_fit")
         start[at], high[at] = L2_START * l2 / scale[at], l2 / scale[at]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -25,10 +26,12 @@ from roofline.yamlio import dump_yaml
 
 __all__ = ["Outcome", "fit_group", "import_tables"]
 
+ENGINES = ("vllm", "sglang", "trtllm")
 HOST_BOUND = 3.0  # a table's floor over this many times the other engines' was set by the host
 LARGE_ENOUGH = 0.5  # a newer version with fewer than this share of the rows is a partial run
 SAMPLE = 16  # held-out rows of each law that ship with the package
 Progress = Callable[[int, int, str], None]
+Label = tuple[tuple[str, Any], ...]
 
 
 @dataclass(slots=True)
@@ -43,15 +46,15 @@ class Outcome:
 def import_tables(
     root: Path,
     *,
-    gpus: Sequence[str],
+    gpu: str,
     engines: Sequence[str],
     date: str,
     jobs: int = 1,
     progress: Progress = lambda *_: None,
 ) -> Outcome:
-    """Return the laws of every accelerator and engine; nothing is written."""
+    """Return the laws of one accelerator for each engine; nothing is written."""
     outcome = Outcome()
-    groups = [g for gpu in gpus for g in _groups(root, gpu, engines, outcome)]
+    groups = _groups(root, gpu, engines, outcome)
     work = [(group, date) for group in groups]
     results = zip(groups, _map(_fit_one, work, jobs), strict=True)
     for done, (group, fitted) in enumerate(results, start=1):
@@ -74,7 +77,8 @@ def _map(function: Callable[[Any], Any], work: list[Any], jobs: int) -> Iterable
 def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> list[Group]:
     """Read the newest complete table of each family and engine; name and skip what is unusable."""
     profile = load_hardware(gpu)
-    tables = find_tables(root, gpus=[gpu], engines=engines)
+    # every engine is read, since what is host-bound shows only beside the others
+    tables = find_tables(root, gpus=[gpu], engines=ENGINES)
     found: list[Group] = []
     for family in families().values():
         for versions in _by_engine(tables, family).values():
@@ -83,10 +87,10 @@ def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> l
         if not any(group.engine == engine for group in found):
             outcome.skipped.append(f"{gpu} {engine}: no tables")
     kept = []
-    for group in found:
+    for group in (group for group in found if group.engine in engines):
         other = _floor_of_others(group, found)
         own = _floor(group)
-        if other is not None and own > HOST_BOUND * other:
+        if other is not None and own is not None and own > HOST_BOUND * other:
             outcome.skipped.append(
                 f"{group.source} {_name(group)}: host-bound, its floor of {1e6 * own:.0f} us is "
                 f"over {HOST_BOUND:.0f} times the other engines' {1e6 * other:.0f} us"
@@ -107,29 +111,43 @@ def _by_engine(tables: list[Table], family: Family) -> dict[tuple[str, str], lis
 def _newest(
     family: Family, versions: list[Table], profile: HardwareProfile, outcome: Outcome
 ) -> list[Group]:
-    """Return the newest version's groups; older versions fill formats that it lacks."""
+    """Return the newest version's groups; older versions fill formats that it lacks.
+
+    A format is a label without its kernel: kernels change names from version to version.
+    """
     read: list[list[Group]] = []
     for table in versions:
         try:
             read.append(family.groups(table, profile))
         except InputError as error:
             outcome.skipped.append(str(error))
-    best: dict[tuple[Any, ...], Group] = {}
-    largest: dict[tuple[Any, ...], int] = {}
+    largest: dict[Label, int] = {}
     for groups in read:
-        for group in groups:
-            label = tuple(group.label.items())
-            largest[label] = max(largest.get(label, 0), len(group.seconds))
+        for form, rows in _rows_by_format(groups).items():
+            largest[form] = max(largest.get(form, 0), rows)
+    best: dict[Label, list[Group]] = {}
     for groups in read:  # oldest first: a newer complete table replaces it
-        for group in groups:
-            label = tuple(group.label.items())
-            if len(group.seconds) >= LARGE_ENOUGH * largest[label]:
-                best[label] = group
-    return list(best.values())
+        for form, rows in _rows_by_format(groups).items():
+            if rows >= LARGE_ENOUGH * largest[form]:
+                best[form] = [group for group in groups if _format(group) == form]
+    return [group for groups in best.values() for group in groups]
 
 
-def _floor(group: Group) -> float:
-    return float(np.quantile(group.seconds, 0.01))
+def _format(group: Group) -> Label:
+    return tuple((name, value) for name, value in group.label.items() if name != "kernel")
+
+
+def _rows_by_format(groups: list[Group]) -> Counter[Label]:
+    rows: Counter[Label] = Counter()
+    for group in groups:
+        rows[_format(group)] += len(group.seconds)
+    return rows
+
+
+def _floor(group: Group) -> float | None:
+    """Return the 1st percentile of the rows that count, None without any [s]."""
+    scored = families()[group.kind].scored(group.columns, group.label)
+    return float(np.quantile(group.seconds[scored], 0.01)) if scored.any() else None
 
 
 def _floor_of_others(group: Group, found: list[Group]) -> float | None:
@@ -141,7 +159,8 @@ def _floor_of_others(group: Group, found: list[Group]) -> float | None:
         and other.kind == group.kind
         and other.label.get("dtype") == group.label.get("dtype")
     ]
-    return float(np.median(same)) if same else None
+    known = [floor for floor in same if floor is not None]
+    return float(np.median(known)) if known else None
 
 
 def _name(group: Group) -> str:
@@ -166,6 +185,8 @@ def fit_group(group: Group, *, date: str) -> tuple[dict[str, Any], dict[str, Any
     law, extras = family.fit(fit_columns, group.label, fit_seconds, profile)
     judged = held & family.scored(group.columns, group.label) if held.any() else ~held
     columns, seconds = group.pick(judged)
+    if not judged.any():
+        raise ValueError("no row that counts")
     own = score(family.seconds(columns, group.label, law, profile), seconds)
     textbook = score(family.textbook(columns, group.label, profile), seconds)
     evidence: dict[str, Any] = {

@@ -74,12 +74,12 @@ BOUNDS = {
     "row_passes": (1.0, 0.0, 20.0),
     "all_passes": (1.0, 0.0, 20.0),
     "hottest_weight": (0.5, 0.0, 5.0),
-    "min_width": (64.0, 16.0, 512.0),
     "misaligned": (1.0, 1.0, 8.0),
     "l2_saving": (0.3, 0.0, 0.95),
 }
-TILE_STARTS = (64.0, 32.0, 128.0, 256.0)  # of min_width, its prior first
-CLEARLY = 1e-3  # a share of the cost
+#: Tiles tried for ``min_width``, its prior first; another must fit clearly better.
+TILES = (64.0, 16.0, 32.0, 128.0, 256.0)
+CLEARLY = 0.01  # a share of the cost
 AT_BOUND = 1e-3  # in units of the prior
 PRECISE = {"ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
 WIDTH_BANDS = 2
@@ -215,12 +215,35 @@ def fit(
 ) -> tuple[MoeLaw, dict[str, Any]]:
     """Return the law: constants by least log error, then the staircase of what they leave."""
     shape, device = _shape(columns, label), _device(label, gpu)
+
+    def log_ratio(law: MoeLaw) -> Array:
+        time = moe_time(shape, device, law, resident=columns["resident"])
+        return np.asarray(np.log(time.total / seconds))
+
     pinned = _pinned(columns, gpu)
-    free = [name for name in BOUNDS if name not in pinned]
     tied = not (columns["ranks"] > 1).any()  # then A = D: their costs are one number, shared evenly
-    if tied:
-        free.remove("per_local")
+    law, cost = MoeLaw(), np.inf
+    for tile in _tiles(columns["width"]):
+        found, reached = _constants(log_ratio, pinned=pinned | {"min_width": tile}, tied=tied)
+        if reached < (1 - CLEARLY) * cost:
+            law, cost = found, reached
+    axis = steps_axis(label["kernel"])
+    steps = fit_steps(shape, -log_ratio(law), axis=axis)
+    return replace(law, steps=steps, steps_axis=axis), {}
+
+
+def _tiles(widths: Array) -> list[float]:
+    """Return the tiles to try for ``min_width``: the prior, and those that a shard would feel."""
+    return [TILES[0], *(tile for tile in TILES[1:] if tile > widths.min())]
+
+
+def _constants(
+    log_ratio: Callable[[MoeLaw], Array], *, pinned: dict[str, Any], tied: bool
+) -> tuple[MoeLaw, float]:
+    """Return the law without its staircase, and what it costs; what came to a bound lies on it."""
+    free = [name for name in BOUNDS if name not in pinned and not (tied and name == "per_local")]
     start, low, high = np.array([BOUNDS[name] for name in free]).T
+    low, high = low / start, high / start  # in units of the prior
 
     def law_of(scaled: Array) -> MoeLaw:
         constants: dict[str, Any] = dict(zip(free, (scaled * start).tolist(), strict=True))
@@ -228,36 +251,14 @@ def fit(
             constants["per_local"] = constants["per_active"]
         return MoeLaw(**pinned, **constants)
 
-    def log_ratio(law: MoeLaw) -> Array:
-        time = moe_time(shape, device, law, resident=columns["resident"])
-        return np.asarray(np.log(time.total / seconds))
-
-    scaled = _search(lambda x: log_ratio(law_of(x)), names=free, low=low / start, high=high / start)
-    found = law_of(scaled)
-    short: dict[str, Any] = {name: rounded(getattr(found, name)) for name in BOUNDS}
-    law = replace(found, **short)
-    axis = steps_axis(label["kernel"])
-    steps = fit_steps(shape, -log_ratio(law), axis=axis)
-    return replace(law, steps=steps, steps_axis=axis), {}
-
-
-def _search(
-    residual: Callable[[Array], Array], *, names: Sequence[str], low: Array, high: Array
-) -> Array:
-    """Return the best constants, in units of their priors, from each start of ``min_width``.
-
-    Its minima are many: no shard tells a narrower tile from a yet narrower one. Another start must
-    be clearly better to replace the prior; constants that came to a bound lie on it.
-    """
-    best, cost = np.ones(len(names)), np.inf
-    for width in TILE_STARTS:
-        first = np.ones(len(names))
-        first[names.index("min_width")] = width / BOUNDS["min_width"][0]
-        found, reached = least_log_error(residual, first, low, high, **PRECISE)
-        if reached < (1 - CLEARLY) * cost:
-            best, cost = found, reached
-    best = np.where(best - low < AT_BOUND, low, best)
-    return np.where(high - best < AT_BOUND, high, best)
+    scaled, cost = least_log_error(
+        lambda x: log_ratio(law_of(x)), np.ones(len(free)), low, high, **PRECISE
+    )
+    scaled = np.where(scaled - low < AT_BOUND, low, scaled)
+    found = law_of(np.where(high - scaled < AT_BOUND, high, scaled))
+    names = [*free, "per_local"] if tied else free
+    short: dict[str, Any] = {name: rounded(getattr(found, name)) for name in names}
+    return replace(found, **short), cost
 
 
 def _pinned(columns: Numbers, gpu: HardwareProfile) -> dict[str, Any]:

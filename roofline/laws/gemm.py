@@ -118,9 +118,9 @@ def stream_seconds(shape: GemmShape, device: Device, law: GemmLaw, *, warm: bool
     m = np.asarray(shape.m, dtype=np.float64)
     weights = shape.n * shape.k * shape.weight
     moved = weights + m * shape.k * shape.activation + 2.0 * m * shape.n
-    reuse = 1.0
+    reuse: Array = 1.0
     if warm and law.l2_fit > 0:
-        reuse += (1 / law.l2_gain - 1) / (1 + (weights / law.l2_fit) ** 8)
+        reuse = 1.0 + (1 / law.l2_gain - 1) / (1 + (weights / law.l2_fit) ** 8)
     return np.asarray(moved / (device.bandwidth * law.mem_eff) * reuse)
 
 

@@ -137,7 +137,9 @@ def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
                 big = op.name == "lm_head" and not menu.long
                 if big and rows not in LEAN_ROWS and rows not in (3, 6, 12, 24):
                     continue
-                yield _product(op.name, menu.base, rows, op.shape.n, op.shape.k, tier=tier)
+                yield _product(
+                    op.name, menu.base, rows, int(op.shape.n), int(op.shape.k), tier=tier
+                )
             elif op.kind is Kind.ELEMENTWISE and rows in THIN_ROWS:
                 shape = (("rows", rows), *_widths(model, run))
                 yield _case(op, menu.base, op.name, shape, int(rows not in THIN_ROWS[:2]))
@@ -215,7 +217,7 @@ def _other_products(model: ModelSpec, menu: Menu) -> Iterator[Case]:
                     and isinstance(op.shape, GemmShape)
                     and op.name != "lm_head"
                 ):
-                    yield _product(op.name, dtype, rows, op.shape.n, op.shape.k, tier=1)
+                    yield _product(op.name, dtype, rows, int(op.shape.n), int(op.shape.k), tier=1)
 
 
 def _collectives(menu: Menu) -> Iterator[Case]:

@@ -1,0 +1,1 @@
+"""Charts. Matplotlib is imported by the functions that draw, and only then."""

@@ -1,0 +1,111 @@
+"""Where an answer's numbers come from, and how far its laws are off where that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from roofline.kernels import Kind
+from roofline.lawbook import Chosen, weight_key
+from roofline.prepare import Setup
+from roofline.recommend import Recommendation
+from roofline.timing import OpTime
+
+__all__ = ["law_sources", "provenance", "summary"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LawSource:
+    """One law that priced kernels of the answer, and its share of the recommended step."""
+
+    what: str
+    chosen: Chosen
+    share: float
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the entry as JSON writes it."""
+        evidence = self.chosen.evidence
+        data: dict[str, Any] = {
+            "what": self.what,
+            "kind": self.chosen.provenance,
+            "source": self.chosen.detail,
+        }
+        if evidence is not None:
+            data |= {
+                "median_error": evidence.median_error,
+                "p90_error": evidence.p90_error,
+                "measured": evidence.source,
+            }
+        return data
+
+
+def law_sources(answer: Recommendation) -> list[LawSource]:
+    """Return every law of the verify pass, the largest share of its time first."""
+    times: dict[tuple[str, str], list[OpTime]] = {}
+    for time in answer.times.verify_ops:
+        times.setdefault((_what(time), time.chosen.detail), []).append(time)
+    spent = {key: sum(float(np.mean(t.total)) for t in group) for key, group in times.items()}
+    total = sum(spent.values())
+    sources = [
+        LawSource(what=key[0], chosen=group[0].chosen, share=spent[key] / total)
+        for key, group in times.items()
+    ]
+    return sorted(sources, key=lambda source: -source.share)
+
+
+def _what(time: OpTime) -> str:
+    op = time.op
+    if op.kind in (Kind.GEMM, Kind.MOE):
+        return f"{op.kind} {weight_key(op.storage, op.compute)}"
+    if op.kind in (Kind.ATTENTION, Kind.MLA):
+        return f"{op.kind} {op.storage}"
+    return op.kind.value
+
+
+def summary(answer: Recommendation) -> str:
+    """Return one sentence about the constants of an answer."""
+    shown = []
+    for source in law_sources(answer):
+        if source.share < 0.01:
+            continue
+        evidence = source.chosen.evidence
+        error = f", {100 * evidence.median_error:.0f} % off" if evidence else ""
+        shown.append(f"{source.what} ({source.chosen.provenance}: {source.chosen.detail}{error})")
+    engine = answer.setup.engine
+    return (
+        f"Constants: {'; '.join(shown)}; engine overhead {engine.overhead.source} ({engine.name})."
+    )
+
+
+def provenance(answer: Recommendation) -> list[dict[str, Any]]:
+    """Return where each group of numbers comes from."""
+    setup = answer.setup
+    gpu = setup.gpu
+    bandwidth = gpu.sources[gpu.memory.bandwidth.source]
+    figures = "measured" if bandwidth.confidence == "measured" else "datasheet"
+    entries: list[dict[str, Any]] = [
+        _entry("bandwidth and peaks", figures, f"{gpu.id}.yaml: {bandwidth.confidence}"),
+        _entry("memory size", figures, f"what the {_memory_basis(setup)} says"),
+        _entry("model shape", "config", setup.target.model.source),
+    ]
+    if setup.drafter.network:
+        entries.append(_entry("drafter shape", "config", setup.drafter.network.source))
+    entries += [source.as_data() for source in law_sources(answer)]
+    overhead, curve = setup.engine.overhead, setup.acceptance
+    given = "given" if curve.source == "given" else "measured elsewhere"
+    entries += [
+        _entry("engine overhead", overhead.source, f"{setup.engine.id}.yaml"),
+        _entry("acceptance", given, curve.source),
+        *(_entry("default", "assumed", text) for text in setup.notes.assumed),
+    ]
+    return entries
+
+
+def _entry(what: str, kind: str, source: str) -> dict[str, Any]:
+    return {"what": what, "kind": kind, "source": source}
+
+
+def _memory_basis(setup: Setup) -> str:
+    return "driver shows" if setup.gpu.memory.visible else "datasheet"
