@@ -12,7 +12,7 @@ from roofline.acceptance import Acceptance
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile, load_engine
 from roofline.errors import InputError
-from roofline.hardware import HardwareProfile, load_hardware
+from roofline.hardware import HardwareProfile, VerifyMode, load_hardware
 from roofline.layers import check_parallel, layer_linears
 from roofline.model import SHELF, DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import StateHandling, VerifyAttention
@@ -43,6 +43,7 @@ class Request:
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
     acceptance: str | None = None
+    acceptance_rounds: int | None = None  # verify passes that it was counted over
     max_draft_length: int = MAX_DRAFT_LENGTH
     extrapolate: bool = False
     weights: DType | None = None
@@ -50,8 +51,9 @@ class Request:
     kv: DType | None = None
     draft_tp: int | None = None
     draft_weights: DType | None = None
-    verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    verify_attention: VerifyAttention | None = None
     state_handling: StateHandling = StateHandling.SNAPSHOTS
+    memory_fraction: float | None = None
     engine: str = "vllm"
 
 
@@ -77,20 +79,25 @@ class Setup:
     notes: Notes
 
 
-def prepare(request: Request) -> Setup:
-    """Load everything that ``request`` names and check that it belongs together."""
+def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
+    """Load everything that ``request`` names and check that it belongs together.
+
+    Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
+    """
     _check_numbers(request)
     notes = Notes()
     gpu = load_hardware(request.gpu)
     model = _model(request.model, gpu, notes)
-    engine = load_engine(request.engine)
+    engine = _engine(request)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
+    measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
     placement = Placement(
         tp=request.tp,
         ep=request.ep,
         routing=routing,
-        verify_attention=request.verify_attention,
+        verify_attention=request.verify_attention or measured.mode,
+        tile_rows=measured.tile_rows,
         state_handling=request.state_handling,
     )
     _check_placement(request, placement, gpu, model)
@@ -106,7 +113,12 @@ def prepare(request: Request) -> Setup:
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
-    curve = _acceptance(request, target, drafter, notes)
+    if needs_acceptance or _acceptance_known(request, model, drafter):
+        curve = _acceptance(request, target, drafter, notes)
+        lengths = _draft_lengths(request, drafter, curve)
+    else:
+        curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
+        lengths = tuple(range(request.max_draft_length + 1))
     return Setup(
         request=request,
         gpu=gpu,
@@ -114,7 +126,7 @@ def prepare(request: Request) -> Setup:
         drafter=drafter,
         acceptance=curve,
         engine=engine,
-        draft_lengths=_draft_lengths(request, drafter, curve),
+        draft_lengths=lengths,
         notes=notes,
     )
 
@@ -132,6 +144,18 @@ def _model(reference: str, gpu: HardwareProfile, notes: Notes) -> ModelSpec:
     return model
 
 
+def _engine(request: Request) -> EngineProfile:
+    """Return the engine, with the share of memory asked for."""
+    engine, share = load_engine(request.engine), request.memory_fraction
+    if share is None:
+        return engine
+    if not 0 < share <= 1:
+        raise InputError(f"--memory-fraction {share:g}: expected more than 0 and at most 1")
+    return engine.model_copy(
+        update={"memory": engine.memory.model_copy(update={"fraction": share})}
+    )
+
+
 def _check_numbers(request: Request) -> None:
     for flag, values in (("--batch", request.batches), ("--context", request.contexts)):
         if not values:
@@ -147,6 +171,9 @@ def _check_numbers(request: Request) -> None:
     for flag, size in sizes:
         if size is not None and size < 1:
             raise InputError(f"{flag} {size}: expected at least 1")
+    rounds = request.acceptance_rounds
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--acceptance-rounds {rounds}: expected at least 1")
     routing = request.routing or Routing()
     if not 0 <= routing.skew <= 4:
         raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")
@@ -183,10 +210,15 @@ def _precision(
     activations: DType | None,
     kv: DType | None,
 ) -> Precision:
+    stored, base, kv_stored = network.stored(), network.dtype, network.kv_dtype
+    if not {"bf16", "fp16"} & set(gpu.rates) and activations is None:
+        text = f"{gpu.id} has no 16-bit rate: the model is priced in fp32"
+        notes.warnings += [text] if text not in notes.warnings else []
+        stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
     precision, warnings = resolve(
-        stored=network.stored(),
-        base=network.dtype,
-        kv_stored=network.kv_dtype,
+        stored=stored,
+        base=base,
+        kv_stored=kv_stored,
         available=gpu.rates,
         gpu=gpu.id,
         weights=weights,
@@ -261,6 +293,12 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         precision=precision,
         placement=placement,
     )
+
+
+def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
+    if request.acceptance is not None or drafter.kind == "none":
+        return True
+    return accept.default_curve(drafter.kind, model.id) is not None
 
 
 def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes) -> Acceptance:
