@@ -231,6 +231,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
             kv_width=attention.key_width,
             mac_width=attention.key_width + attention.value_width,
             kv=bytes_per_element(state.precision.kv),
+            group=heads,
         ),
         head_dim=attention.key_width,
     )

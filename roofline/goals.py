@@ -16,8 +16,12 @@ from roofline.recommend import Point
 __all__ = ["BATCHES", "Choice", "Goal", "Needed", "Objective", "choose", "needed_tokens", "require"]
 
 Array = NDArray[np.float64]
-#: What is tried where a goal is given and no batch: those of these that fit.
-BATCHES: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+#: What is tried where a goal is given and no batch: those of these that fit; eight to a doubling.
+BATCHES: tuple[int, ...] = (
+    *range(1, 16),
+    *(size * eighth // 8 for size in (16, 32, 64, 128, 256, 512) for eighth in range(8, 16)),
+    1024,
+)
 
 
 class Objective(StrEnum):

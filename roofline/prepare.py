@@ -250,8 +250,8 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         heads = drafters.heads_for(target.model.id)
         if reference not in heads:
             raise InputError(
-                f"no drafter is bundled for {target.model.id}: give --drafter (none, ngram, a "
-                "model id, or a YAML file) and --acceptance"
+                f"no drafter is bundled for {target.model.id}: give --drafter (none, ngram, "
+                "eagle3 for a head of the usual shape, a model id, or a path) and --acceptance"
             )
         notes.assumed.append(f"the bundled EAGLE-3 head {target.model.id}-eagle3 as drafter")
     kind, network = drafters.load(reference, target.model)

@@ -35,7 +35,7 @@ class AttentionShape:
     kv_width: int  # cached elements per token and KV head
     mac_width: int  # multiply-adds per row and token
     kv: float  # bytes per cached element [B]
-    group: int = 1  # query heads per KV head
+    group: int = 0  # query heads per KV head; 0: one query each, so as many as rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

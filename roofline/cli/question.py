@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT", "asks", "choice", "format_for", "sizes", "sizes_or_range"]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
-OUTPUT = typer.Option("-o", "--output", help="Write to FILE; .csv, .json or .md sets the format.")
+OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
 
 
 def question(

@@ -55,8 +55,8 @@ def attention_time(
     t_serial = ceil(P n s / SMs) (cta_s + token_s L / s), n = ceil(rows / row_tile) blocks for each
     of P pairs, cut into s = clip(SMs / (P n), 1, S) splits; t_mem = bytes / (BW mem_eff);
     t_comp = FLOP / (peak compute_eff). The cache is read once for all rows. ``warm`` says that a
-    small cache is found in L2, as in a benchmark that repeats one call. Without row costs no term
-    falls when pairs, rows or L grow.
+    small cache is found in L2, as in a benchmark that repeats one call. No term falls when
+    pairs, the queries of a cache or L grow.
 
     >>> device = Device(bandwidth=3.35e12, peak=989.4e12, units=132, l2=50e6, link=450e9)
     >>> shape = AttentionShape(pairs=256.0, rows=4.0, length=8192.0, context=8192.0, kv_width=256,
@@ -74,7 +74,7 @@ def attention_time(
     waves = np.maximum(np.ceil(blocks * splits / device.units - 1e-9), 1.0)
     serial = waves * (law.cta_s + law.token_s * visited / splits)
     memory = _stream_seconds(shape, visited, device, law, warm=warm)
-    body = _row_cost(shape.rows, law) * combine(serial + 0 * memory, memory + 0 * serial, law.p)
+    body = _row_cost(shape, law) * combine(serial + 0 * memory, memory + 0 * serial, law.p)
     flops = 2 * shape.pairs * np.asarray(shape.rows) * length * shape.mac_width
     compute = np.asarray(flops / (device.peak * law.compute_eff))
     extra = law.split_s * (1 - 1 / splittable) + law.window_s * windowed
@@ -87,10 +87,21 @@ def attention_time(
     )
 
 
-def _row_cost(rows: Array, law: AttentionLaw) -> Array:
-    """Return the factor of the band that ``rows`` falls in, the last known one beyond."""
-    band = np.searchsorted(ROW_BANDS, rows, side="left")
-    return np.asarray(law.row_costs)[np.minimum(band, len(law.row_costs) - 1)]
+def _row_cost(shape: AttentionShape, law: AttentionLaw) -> Array:
+    """Return the factor of the band that the rows fall in, the last known one beyond.
+
+    The factors are known from models with more or fewer heads. More queries over one cache are not
+    cheaper than one: from a model's own band on, the factor never falls.
+    """
+    costs = law.row_costs
+    count = len(costs)
+    most = np.array([[max(costs[min(i, j) : j + 1]) for j in range(count)] for i in range(count)])
+    own = shape.rows if shape.group == 0 else shape.group
+    first, last = (
+        np.minimum(np.searchsorted(ROW_BANDS, rows, side="left"), count - 1)
+        for rows in (own, shape.rows)
+    )
+    return np.asarray(most[first, last])
 
 
 def _stream_seconds(

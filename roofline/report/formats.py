@@ -9,7 +9,9 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from roofline.goals import Choice, Goal
+from roofline.model import MoeMlp
 from roofline.paste import flag
+from roofline.prepare import Setup
 from roofline.quantization import Component
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
@@ -110,11 +112,20 @@ def _setting(answer: Recommendation, point: Point) -> str:
     setup = answer.setup
     precision = setup.target.precision
     return (
-        f"{setup.target.model.name} ({precision.weights[Component.MLP]} weights, {precision.kv} "
-        f"KV) on {setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
+        f"{setup.target.model.name} ({_weights(setup)}, {precision.kv} KV) on {setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
         f"{format_size(point.context)}; drafter {setup.drafter.name}; acceptance: "
         f"{setup.acceptance.label}."
     )
+
+
+def _weights(setup: Setup) -> str:
+    """Say how the layers' weights are stored, experts by themselves where they differ."""
+    stored = setup.target.precision.weights
+    dense, experts = stored[Component.MLP], stored[Component.EXPERTS]
+    sparse = any(isinstance(run.mlp, MoeMlp) for run in setup.target.model.layers)
+    if not sparse or dense == experts:
+        return f"{dense} weights"
+    return f"{experts} experts, other weights {dense}"
 
 
 def _footer(answer: Recommendation) -> list[str]:

@@ -23,7 +23,10 @@ def likely_line(point: Point) -> str:
         if point.near_best[i] > 0
     ]
     timed = " and ".join(str(point.draft_lengths[i]) for i in point.worth_benchmarking)
-    return f"Within 1 % of the best, by the model's errors: {', '.join(shown)}. Benchmark {timed}."
+    return (
+        "Odds of being within 1 % of the best, given the model's errors: "
+        f"{', '.join(shown)}. Benchmark {timed}."
+    )
 
 
 def _odds(share: float) -> str:
