@@ -8,6 +8,7 @@ from pydantic import Field
 
 from roofline import resources
 from roofline.errors import InputError
+from roofline.laws.vector import VectorKernels
 from roofline.schema import Bytes, Document, Duration, PositiveInt, Schema
 
 __all__ = ["SHELF", "EngineProfile", "MemoryRules", "Overhead", "load_engine"]
@@ -28,6 +29,11 @@ class Overhead(Schema):
     #: And of one kind of drafter, where measured.
     draft_passes: dict[str, Duration] = Field(default_factory=dict)
     per_spec_sequence: Duration = 0.0  # of the batch, once drafts are in play [s]
+    #: Extra time of one layer with experts, in every pass of the target [s].
+    per_expert_layer: Duration = 0.0
+    per_tree_round: Duration = 0.0  # building and checking a tree instead of a chain [s]
+    #: Matrix-vector kernels that a few rows run through; None has none.
+    vector: VectorKernels | None = None
     source: str
     note: str | None = None
     #: Served decode rows that the first five numbers were fitted on; 0 where none were.

@@ -179,6 +179,8 @@ def _cache_format(op: Op) -> str:
 
 
 def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
+    if not isinstance(op.shape, AttentionShape):
+        return None  # an indexer or an image's cache: the simple law
     own = [block for block in blocks if isinstance(block, AttentionBlock)]
     same = [block for block in own if block.dtype == _cache_format(op)] or own
 

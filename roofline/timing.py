@@ -11,11 +11,12 @@ from roofline.hardware import HardwareProfile
 from roofline.kernels import Kind, Op
 from roofline.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.laws.attention import AttentionLaw, attention_time
-from roofline.laws.base import Device, KernelTime, SimpleLaw, simple_time
+from roofline.laws.base import Device, KernelTime, SimpleLaw, in_turn, simple_time
 from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
 from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.laws.moe import MoeLaw, moe_time
 from roofline.laws.state import StateLaw, state_time
+from roofline.laws.vector import VectorKernels
 from roofline.ops import Array
 from roofline.quantization import rate_name
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
@@ -44,7 +45,8 @@ class Machine:
 
     ``floor_scale`` is the part of a launch floor that the engine's graphs leave visible, and
     ``expert_floor_scale`` that of expert kernels; ``staircase`` off prices every kernel without
-    tile steps, monotone in its rows.
+    tile steps, monotone in its rows. ``vector`` are the matrix-vector kernels of engines that run
+    few rows through them.
     """
 
     gpu: HardwareProfile
@@ -52,6 +54,7 @@ class Machine:
     floor_scale: float = 1.0
     expert_floor_scale: float = 1.0
     staircase: bool = True
+    vector: VectorKernels | None = None
     book: LawBook = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +79,20 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
     each = time.total + (scale - 1) * time.floor
+    if machine.vector is not None and isinstance(op.shape, GemmShape):
+        each = each + extra_rows_time(op.shape, machine)
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
+
+
+def extra_rows_time(shape: GemmShape, machine: Machine) -> Array:
+    """Return what the rows beyond the first add in matrix-vector kernels [s].
+
+    They keep one row's arithmetic on ordinary cores: N K c FLOP for each further row, c by format.
+    """
+    if machine.vector is None:
+        return 0.0
+    work = shape.n * shape.k * machine.vector.cost(shape.weight)
+    return machine.vector.extra_rows(shape.m) * work / machine.gpu.peak("fp32")
 
 
 def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
@@ -84,6 +100,8 @@ def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
     device = machine.device(rate_name(op.compute))
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
+            if machine.vector is not None:
+                shape = replace(shape, m=np.ones_like(np.asarray(shape.m, dtype=np.float64)))
             return gemm_time(shape, device, law, staircase=machine.staircase)
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
@@ -94,16 +112,18 @@ def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
                 return collective_time(shape, device, law)
             return exchange_time(sent=op.bytes, ranks=shape.ranks, device=device, law=law)
         case StateLaw(), _:
-            return state_time(moved=op.bytes, device=device, law=law)
+            each = state_time(moved=op.bytes / op.turns, device=device, law=law)
+            return in_turn(each, op.turns)
         case SimpleLaw(), shape:
-            return simple_time(
-                flops=op.flops,
-                bytes=op.bytes,
+            each = simple_time(
+                flops=op.flops / op.turns,
+                bytes=op.bytes / op.turns,
                 reduction=shape.k if isinstance(shape, GemmShape) else 0,
                 peak=device.peak,
                 bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
                 law=law,
             )
+            return in_turn(each, op.turns)
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")
 
 
