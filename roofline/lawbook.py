@@ -103,6 +103,10 @@ class LawBook:
                     return self._chosen(op, block, part)
         return Chosen(law=self.prior(op), provenance="assumed", detail="stated prior")
 
+    def plain(self, op: Op) -> Chosen:
+        """Return the stated simple law, whatever has been calibrated: not this kernel."""
+        return Chosen(law=self.prior(op), provenance="assumed", detail="matrix-vector kernel")
+
     def _by_engine(self, part: HardwareProfile | None) -> Iterator[Sequence[Block]]:
         """Yield a part's blocks: its own measurements, this engine's, then other engines'."""
         if part is None:

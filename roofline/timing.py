@@ -18,6 +18,7 @@ from roofline.laws.moe import MoeLaw, moe_time
 from roofline.laws.state import StateLaw, state_time
 from roofline.laws.vector import VectorKernels
 from roofline.ops import Array
+from roofline.priors import priors
 from roofline.quantization import rate_name
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
 
@@ -74,35 +75,47 @@ class Machine:
 
 def time_op(op: Op, machine: Machine) -> OpTime:
     """Return how long ``op`` takes on ``machine``."""
-    chosen = machine.book.choose(op)
-    time = _by_law(op, chosen.law, machine)
+    vector = machine.vector if isinstance(op.shape, GemmShape) else None
+    chosen = machine.book.choose(op) if vector is None else machine.book.plain(op)
+    time = _by_law(op, chosen, machine)
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
     each = time.total + (scale - 1) * time.floor
-    if machine.vector is not None and isinstance(op.shape, GemmShape):
-        each = each + extra_rows_time(op.shape, machine)
+    if vector is not None and isinstance(op.shape, GemmShape):
+        each = each + extra_rows_time(op.shape, integer_peak(machine.gpu), vector)
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
 
 
-def extra_rows_time(shape: GemmShape, machine: Machine) -> Array:
+def integer_peak(gpu: HardwareProfile) -> float:
+    """Return the rate of code that is three parts integer to one part floating point [FLOP/s].
+
+    The fp32 rate where every lane does integers too (Blackwell); where half of them do, they are
+    what such code waits for: 0.5 / 0.75 of it.
+    """
+    generation = priors().generations.get(gpu.generation)
+    lanes = generation.integer_lanes if generation else 0.5
+    return gpu.peak("fp32") * min(1.0, lanes / 0.75)
+
+
+def extra_rows_time(shape: GemmShape, peak: float, vector: VectorKernels) -> Array:
     """Return what the rows beyond the first add in matrix-vector kernels [s].
 
-    They keep one row's arithmetic on ordinary cores: N K c FLOP for each further row, c by format.
+    Each repeats one row's arithmetic on ordinary cores: N K c FLOP at ``peak`` [FLOP/s], c by
+    format.
     """
-    if machine.vector is None:
-        return 0.0
-    work = shape.n * shape.k * machine.vector.cost(shape.weight)
-    return machine.vector.extra_rows(shape.m) * work / machine.gpu.peak("fp32")
+    work = shape.n * shape.k * vector.cost(shape.weight)
+    return vector.extra_rows(shape.m) * work / peak
 
 
-def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
+def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     """Price a kernel by whichever law was chosen for it."""
-    device = machine.device(rate_name(op.compute))
+    device, law = machine.device(rate_name(op.compute)), chosen.law
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
-            if machine.vector is not None:
-                shape = replace(shape, m=np.ones_like(np.asarray(shape.m, dtype=np.float64)))
-            return gemm_time(shape, device, law, staircase=machine.staircase)
+            short = chosen.relative_error > 0
+            return gemm_time(
+                shape, device, law, staircase=machine.staircase, short_tiles=short
+            )
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
@@ -115,8 +128,9 @@ def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
             each = state_time(moved=op.bytes / op.turns, device=device, law=law)
             return in_turn(each, op.turns)
         case SimpleLaw(), shape:
+            by_vector = machine.vector is not None and isinstance(shape, GemmShape)
             each = simple_time(
-                flops=op.flops / op.turns,
+                flops=0.0 if by_vector else op.flops / op.turns,
                 bytes=op.bytes / op.turns,
                 reduction=shape.k if isinstance(shape, GemmShape) else 0,
                 peak=device.peak,

@@ -16,7 +16,17 @@ from roofline.quantization import LAYER_LINEARS, Component, DType, Precision, re
 from roofline.step import Target
 from roofline.workload import Grid, Placement, Routing
 
-__all__ = ["SpecRow", "curve_of", "drafter_of", "gpu_of", "grid_of", "load_spec_rows", "target_of"]
+__all__ = [
+    "SpecRow",
+    "curve_of",
+    "drafter_of",
+    "experts_of",
+    "gpu_of",
+    "grid_of",
+    "is_dense",
+    "load_spec_rows",
+    "target_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +35,7 @@ class SpecRow:
 
     id: str
     group: str
+    fold: int
     trust: str
     source: str
     gpu: str
@@ -64,9 +75,20 @@ class SpecRow:
         return self.tokens_per_step / self.speedup
 
     @property
+    def fitted(self) -> bool:
+        """Whether the speculative step alone is good enough to fit numbers on, never to score."""
+        return self.left_out == "not against plain decoding" and self.step is not None
+
+    @property
     def scored(self) -> bool:
         """Whether the row counts."""
         return not self.left_out and self.trust in ("A", "B")
+
+    @property
+    def timed(self) -> bool:
+        """Whether its plain step counts: tokens per step from elsewhere do not matter there."""
+        elsewhere = self.left_out.startswith("tokens per step from elsewhere")
+        return self.scored or (elsewhere and self.draft_length == 0 and self.trust in ("A", "B"))
 
 
 @cache
@@ -88,6 +110,7 @@ def _row(line: dict[str, str]) -> SpecRow:
     base, step = number("base_ms"), number("step_ms")
     return SpecRow(
         **{name: line[name] for name in (*words, "note")},  # type: ignore[arg-type]
+        fold=int(line["fold"]),
         tp=int(line["tp"]),
         ep=int(line["ep"]),
         batch=int(line["batch"]),
@@ -131,6 +154,11 @@ def _model(name: str) -> ModelSpec:
 
 def _has_experts(runs: Sequence[LayerRun]) -> bool:
     return any(isinstance(run.mlp, MoeMlp) for run in runs)
+
+
+def experts_of(model: ModelSpec) -> int:
+    """Return how many layers have experts."""
+    return sum(run.repeat for run in model.layers if isinstance(run.mlp, MoeMlp))
 
 
 def is_dense(row: SpecRow) -> bool:

@@ -1,0 +1,137 @@
+"""An engine's numbers around speculation, fitted for each era on published runs.
+
+What served decode runs say (floor scale, per layer, per sequence) is kept; these numbers come on
+top, each pulled towards the generic engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibration.fit import least_log_error, rounded
+from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced
+from roofline.calibration.spec_rows import SpecRow
+
+__all__ = ["EraNumbers", "Predicted", "fit_eras", "generic", "predict", "two_folds"]
+
+Array = NDArray[np.float64]
+#: The generic engine, how far one deviation strays from it, and the largest value allowed.
+PULL: dict[str, tuple[float, float, float]] = {
+    "per_step": (0.5e-3, 0.3e-3, 8e-3),
+    "per_spec_round": (0.7e-3, 0.5e-3, 20e-3),
+    "per_draft_pass": (0.15e-3, 0.1e-3, 5e-3),
+    **dict.fromkeys(KINDS, (0.0, 0.3e-3, 10e-3)),
+    "per_tree_round": (0.5e-3, 0.5e-3, 5e-3),
+    "per_spec_sequence": (0.0, 5e-6, 100e-6),
+    "per_expert_layer": (0.0, 10e-6, 200e-6),
+    "narrow": (5.0, 1.5, 20.0),
+    "byte": (2.0, 1.0, 20.0),
+}
+TIME_ERROR = 0.10  # deviation of the logarithm of a step time
+RATIO_ERROR = 0.04  # and of a cost ratio
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EraNumbers:
+    """One value for each of FEATURES, and how many rows they were fitted on."""
+
+    values: tuple[float, ...]
+    rows: int = 0
+
+    def named(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return dict(zip(FEATURES, self.values, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Predicted:
+    """Plain step, speculative step and their ratio for each row. Times in s."""
+
+    plain: Array
+    step: Array
+
+    @property
+    def ratio(self) -> Array:
+        """R(D)."""
+        return self.step / self.plain
+
+
+def generic() -> EraNumbers:
+    """Return the numbers that every fit is pulled towards."""
+    return EraNumbers(values=tuple(PULL[name][0] for name in FEATURES))
+
+
+def predict(numbers: EraNumbers, priced: Priced) -> Predicted:
+    """Return the steps: kernels + numbers x features."""
+    values = np.array(numbers.values)
+    return Predicted(
+        plain=priced.plain + priced.plain_features @ values,
+        step=priced.step + priced.features @ values,
+    )
+
+
+def fit_eras(rows: Sequence[SpecRow], priced: Priced) -> dict[str, EraNumbers]:
+    """Return each era's numbers, fitted on its rows marked A that may be scored."""
+    usable = [i for i, row in enumerate(rows) if row.trust == "A" and (row.scored or row.fitted)]
+    found = {}
+    for era in sorted({rows[i].engine for i in usable}):
+        own = [i for i in usable if rows[i].engine == era]
+        found[era] = _fit([rows[i] for i in own], priced.pick(own))
+    return found
+
+
+def two_folds(rows: Sequence[SpecRow], priced: Priced) -> Predicted:
+    """Return every row predicted by numbers that did not see its group."""
+    plain, step = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    for fold in (0, 1):
+        seen = [i for i, row in enumerate(rows) if row.fold != fold]
+        fitted = fit_eras([rows[i] for i in seen], priced.pick(seen))
+        for i, row in enumerate(rows):
+            if row.fold == fold:
+                numbers = fitted.get(row.engine) or generic()
+                one = predict(numbers, priced.pick([i]))
+                plain[i], step[i] = one.plain[0], one.step[0]
+    return Predicted(plain=plain, step=step)
+
+
+def _fit(rows: Sequence[SpecRow], priced: Priced) -> EraNumbers:
+    """Return the numbers nearest to the generic engine that explain steps and ratios."""
+    centre, stray, high = (np.array(column) for column in zip(*(PULL[n] for n in FEATURES), strict=True))
+    low = np.where(np.isin(FEATURES, KINDS), -0.15e-3, 0.0)
+    weight = _weights(rows)
+    base = np.array(
+        [np.nan if row.base is None or row.total or row.fitted else row.base for row in rows]
+    )
+    step = np.array(
+        [np.nan if row.step is None or row.total or not row.draft_length else row.step for row in rows]
+    )
+    ratio = np.array([np.nan if row.fitted else row.ratio or np.nan for row in rows])
+
+    def residual(x: Array) -> Array:
+        found = predict(EraNumbers(values=tuple(x * stray)), priced)
+        data = [
+            _log(found.plain, base) / TIME_ERROR,
+            _log(found.step, step) / TIME_ERROR,
+            _log(found.ratio, ratio) / RATIO_ERROR,
+        ]
+        return np.concatenate([*(weight * part for part in data), x - centre / stray])
+
+    found, _ = least_log_error(
+        residual, centre / stray, low / stray, high / stray, f_scale=1.0
+    )
+    values = tuple(rounded(float(v)) for v in found * stray)
+    return EraNumbers(values=values, rows=len(rows))
+
+
+def _weights(rows: Sequence[SpecRow]) -> Array:
+    """Return the weight of each row: a group of n counts as sqrt(n), not n."""
+    sizes = {name: sum(row.group == name for row in rows) for name in {row.group for row in rows}}
+    return np.array([sizes[row.group] ** -0.25 for row in rows])
+
+
+def _log(predicted: Array, measured: Array) -> Array:
+    return np.where(np.isfinite(measured), np.log(predicted / np.where(measured > 0, measured, 1.0)), 0.0)
