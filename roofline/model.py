@@ -158,6 +158,11 @@ class NetworkSpec(Document):
         """Decoder layers."""
         return sum(run.repeat for run in self.layers)
 
+    @property
+    def num_expert_layers(self) -> int:
+        """Decoder layers with experts."""
+        return sum(run.repeat for run in self.layers if isinstance(run.mlp, MoeMlp))
+
 
 class ModelSpec(NetworkSpec):
     """A whole language model: a target, or a separate draft model."""

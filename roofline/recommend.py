@@ -95,6 +95,7 @@ def recommend(request: Request) -> Recommendation:
         setup.engine.id,
         floor_scale=overhead.floor_scale,
         expert_floor_scale=overhead.expert_floor_scale,
+        vector=overhead.vector,
     )
     times = step_times(setup.target, setup.drafter, grid, machine, overhead)
     drawn = drawn_steps(times, grid, priors().spread)

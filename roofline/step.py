@@ -58,12 +58,15 @@ def overhead_seconds(
     draft_length: Times,
     kind: str,
     layers: int = 0,
+    expert_layers: int = 0,
     batch: Times | float = 0.0,
+    tree: bool = False,
 ) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
-    per_step + per_layer layers + per_sequence B, plus per_spec_round and P per_draft_pass as soon
-    as D > 0, with P = D passes of a chain and 1 of a block drafter.
+    per_step + per_layer layers + per_expert_layer layers with experts + per_sequence B; as soon as
+    D > 0 also per_spec_round (and per_tree_round) + per_spec_sequence B + P per_draft_pass, with
+    P = D passes of a chain and 1 of a block drafter.
 
     >>> from roofline.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
@@ -75,11 +78,13 @@ def overhead_seconds(
     round_time = np.where(
         draft_length > 0,
         overhead.per_spec_round
+        + overhead.per_tree_round * tree
         + overhead.per_spec_sequence * batch
         + each * launches(kind, draft_length),
         0.0,
     )
     plain = overhead.per_step + overhead.per_layer * layers + overhead.per_sequence * batch
+    plain = plain + overhead.per_expert_layer * expert_layers
     return np.asarray(plain + round_time)
 
 
@@ -116,7 +121,9 @@ def step_times(
         draft_length=drafts,
         kind=drafter.kind,
         layers=target.model.num_layers,
+        expert_layers=target.model.num_expert_layers,
         batch=grid.batch,
+        tree=drafter.topk > 1,
     )
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)

@@ -6,7 +6,7 @@ top, each pulled towards the generic engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced
 from roofline.calibration.spec_rows import SpecRow
+from roofline.engine import load_engine
 
-__all__ = ["EraNumbers", "Predicted", "fit_eras", "generic", "predict", "two_folds"]
+__all__ = ["EraNumbers", "Predicted", "engine_of", "fit_eras", "generic", "predict", "two_folds"]
 
 Array = NDArray[np.float64]
 #: The generic engine, how far one deviation strays from it, and the largest value allowed.
@@ -60,9 +61,10 @@ class Predicted:
         return self.step / self.plain
 
 
-def generic() -> EraNumbers:
-    """Return the numbers that every fit is pulled towards."""
-    return EraNumbers(values=tuple(PULL[name][0] for name in FEATURES))
+def generic(era: str) -> EraNumbers:
+    """Return the numbers that the fit of an era is pulled towards."""
+    pull = _pull(era)
+    return EraNumbers(values=tuple(pull[name][0] for name in FEATURES))
 
 
 def predict(numbers: EraNumbers, priced: Priced) -> Predicted:
@@ -75,13 +77,47 @@ def predict(numbers: EraNumbers, priced: Priced) -> Predicted:
 
 
 def fit_eras(rows: Sequence[SpecRow], priced: Priced) -> dict[str, EraNumbers]:
-    """Return each era's numbers, fitted on its rows marked A that may be scored."""
+    """Return each era's numbers, fitted on its rows marked A.
+
+    Building a tree is the same work in every build of an engine: the era with most trees tells the
+    others, and an era that no row is of (``engine@*``).
+    """
     usable = [i for i, row in enumerate(rows) if row.trust == "A" and (row.scored or row.fitted)]
-    found = {}
+    found, trees = {}, dict[str, tuple[int, float]]()
     for era in sorted({rows[i].engine for i in usable}):
         own = [i for i in usable if rows[i].engine == era]
-        found[era] = _fit([rows[i] for i in own], priced.pick(own))
-    return found
+        found[era] = _fit([rows[i] for i in own], priced.pick(own), _pull(era))
+        count = sum(rows[i].topk > 1 for i in own)
+        best = (count, found[era].named()["per_tree_round"])
+        trees[engine_of(era)] = max(trees.get(engine_of(era), (0, 0.0)), best)
+    told = {engine: value for engine, (count, value) in trees.items() if count}
+    found |= {f"{engine}@*": generic(f"{engine}@*") for engine in told}
+    return {era: _with_tree(numbers, told.get(engine_of(era))) for era, numbers in found.items()}
+
+
+def engine_of(era: str) -> str:
+    """Return the engine that an era belongs to.
+
+    >>> engine_of("vllm@2025")
+    'vllm'
+    """
+    return era.split("@", maxsplit=1)[0]
+
+
+def _with_tree(numbers: EraNumbers, tree: float | None) -> EraNumbers:
+    if tree is None:
+        return numbers
+    named = numbers.named() | {"per_tree_round": tree}
+    return EraNumbers(values=tuple(named[name] for name in FEATURES), rows=numbers.rows)
+
+
+def _pull(era: str) -> dict[str, tuple[float, float, float]]:
+    """Return the pull; what served decode runs say of today's plain step stands."""
+    overhead = load_engine(engine_of(era)).overhead
+    if "@" in era or not overhead.fitted_rows:
+        return PULL
+    pinned = {"per_step": (overhead.per_step, 1e-6, 8e-3), "per_expert_layer": (0.0, 1e-8, 1e-6)}
+    return PULL | pinned
 
 
 def two_folds(rows: Sequence[SpecRow], priced: Priced) -> Predicted:
@@ -92,15 +128,20 @@ def two_folds(rows: Sequence[SpecRow], priced: Priced) -> Predicted:
         fitted = fit_eras([rows[i] for i in seen], priced.pick(seen))
         for i, row in enumerate(rows):
             if row.fold == fold:
-                numbers = fitted.get(row.engine) or generic()
+                numbers = fitted.get(row.engine) or generic(row.engine)
+                unseen = fitted.get(f"{engine_of(row.engine)}@*")
+                if row.engine not in fitted and unseen is not None:
+                    numbers = _with_tree(numbers, unseen.named()["per_tree_round"])
                 one = predict(numbers, priced.pick([i]))
                 plain[i], step[i] = one.plain[0], one.step[0]
     return Predicted(plain=plain, step=step)
 
 
-def _fit(rows: Sequence[SpecRow], priced: Priced) -> EraNumbers:
+def _fit(
+    rows: Sequence[SpecRow], priced: Priced, pull: Mapping[str, tuple[float, float, float]]
+) -> EraNumbers:
     """Return the numbers nearest to the generic engine that explain steps and ratios."""
-    centre, stray, high = (np.array(column) for column in zip(*(PULL[n] for n in FEATURES), strict=True))
+    centre, stray, high = (np.array(column) for column in zip(*(pull[n] for n in FEATURES), strict=True))
     low = np.where(np.isin(FEATURES, KINDS), -0.15e-3, 0.0)
     weight = _weights(rows)
     base = np.array(

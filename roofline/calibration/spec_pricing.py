@@ -12,7 +12,6 @@ from roofline.calibration.decode_rows import textbook_seconds
 from roofline.calibration.spec_rows import (
     SpecRow,
     drafter_of,
-    experts_of,
     gpu_of,
     grid_of,
     target_of,
@@ -103,7 +102,7 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
         return step_times(target, drafter, grid, machine, served).total[0, 0]
 
     features = [
-        overhead_features(row, drafting=d, expert_layers=experts_of(target.model))
+        overhead_features(row, drafting=d, expert_layers=target.model.num_expert_layers)
         for d in (False, row.draft_length > 0)
     ]
     known = _vector_features(total, served, features)

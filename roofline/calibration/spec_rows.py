@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,7 +11,7 @@ from roofline import drafters, resources
 from roofline.drafters import Drafter
 from roofline.hardware import SHELF as GPUS
 from roofline.hardware import HardwareProfile, load_hardware
-from roofline.model import DrafterSpec, LayerRun, ModelSpec, MoeMlp, NetworkSpec, load_model
+from roofline.model import ModelSpec, NetworkSpec, load_model
 from roofline.quantization import LAYER_LINEARS, Component, DType, Precision, resolve
 from roofline.step import Target
 from roofline.workload import Grid, Placement, Routing
@@ -20,7 +20,6 @@ __all__ = [
     "SpecRow",
     "curve_of",
     "drafter_of",
-    "experts_of",
     "gpu_of",
     "grid_of",
     "is_dense",
@@ -152,18 +151,9 @@ def _model(name: str) -> ModelSpec:
     return load_model(name)
 
 
-def _has_experts(runs: Sequence[LayerRun]) -> bool:
-    return any(isinstance(run.mlp, MoeMlp) for run in runs)
-
-
-def experts_of(model: ModelSpec) -> int:
-    """Return how many layers have experts."""
-    return sum(run.repeat for run in model.layers if isinstance(run.mlp, MoeMlp))
-
-
 def is_dense(row: SpecRow) -> bool:
     """Return whether the row's target has no experts."""
-    return not _has_experts(_model(row.model).layers)
+    return not _model(row.model).num_expert_layers
 
 
 def _formats(network: NetworkSpec, row: SpecRow, *, linears: str, experts: str) -> Precision:
@@ -209,10 +199,8 @@ def drafter_of(row: SpecRow, target: Target) -> Drafter:
         )
     else:
         precision = _formats(network, row, linears=own, experts="")
-    experts = isinstance(network, DrafterSpec) and _has_experts(network.layers)
-    placement = Placement(
-        tp=row.tp, ep=row.ep if experts else 1, routing=target.placement.routing
-    )
+    ep = row.ep if network.num_expert_layers else 1
+    placement = Placement(tp=row.tp, ep=ep, routing=target.placement.routing)
     return Drafter(
         kind=kind,
         name=network.id,

@@ -63,12 +63,13 @@ def engines(
         Path | None, typer.Option("-o", "--output", help="Folder to write to.  [data/engines]")
     ] = None,
 ) -> None:
-    """Fit each engine's numbers to the shipped decode runs."""
+    """Fit each engine's numbers to the shipped decode and speculative runs."""
     from roofline.calibration.engine_numbers import write_engines
+    from roofline.calibration.spec_files import write_spec_numbers
     from roofline.resources import shelf
 
     folder = output or Path(str(shelf("engines")))
-    for line in write_engines(folder):
+    for line in (*write_engines(folder), *write_spec_numbers(folder)):
         typer.echo(line)
 
 
