@@ -34,6 +34,7 @@ class Overhead(Schema):
     #: Extra time of one layer with experts, in every pass of the target [s].
     per_expert_layer: Duration = 0.0
     per_tree_round: Duration = 0.0  # building and checking a tree instead of a chain [s]
+    per_model_round: Duration = 0.0  # handing over to a separate draft model and back [s]
     #: Matrix-vector kernels that a few rows run through; None has none.
     vector: VectorKernels | None = None
     source: str
@@ -58,6 +59,7 @@ class Era(Schema):
     per_draft_pass: Duration | None = None
     draft_passes: dict[str, Duration] = Field(default_factory=dict)
     per_tree_round: Duration | None = None
+    per_model_round: Duration | None = None
     per_spec_sequence: Duration | None = None
     per_expert_layer: Duration | None = None
     spec_rows: int = 0

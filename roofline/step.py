@@ -65,7 +65,7 @@ def overhead_seconds(
     """Return the engine's time around the kernels for each draft length [s].
 
     per_step + per_layer layers + per_expert_layer layers with experts + per_sequence B; as soon as
-    D > 0 also per_spec_round (and per_tree_round) + per_spec_sequence B + P per_draft_pass, with
+    D > 0 also per_spec_round (and per_tree_round or per_model_round) + per_spec_sequence B + P per_draft_pass, with
     P = D passes of a chain and 1 of a block drafter.
 
     >>> from roofline.engine import Overhead
@@ -79,6 +79,7 @@ def overhead_seconds(
         draft_length > 0,
         overhead.per_spec_round
         + overhead.per_tree_round * tree
+        + overhead.per_model_round * (kind == "model")
         + overhead.per_spec_sequence * batch
         + each * launches(kind, draft_length),
         0.0,

@@ -17,17 +17,18 @@ __all__ = ["write_spec_numbers"]
 #: What each older era's builds are.
 BUILDS = {
     "vllm@2025": "V1 of 2025, 0.8 to 0.11",
-    "sglang@2025": "0.4 and 0.5 of 2025",
+    "sglang@0.4": "0.4, early 2025",
+    "sglang@0.5": "0.5.0 to 0.5.5, late 2025",
     "trtllm@2025": "the PyTorch backend of mid 2025",
 }
 SOURCE = "fitted on published speculative runs (data/validation/steps.csv, rows marked A)"
-SCALARS = ("per_spec_round", "per_draft_pass", "per_tree_round", "per_spec_sequence",
-           "per_expert_layer")  # fmt: skip
+SCALARS = ("per_spec_round", "per_draft_pass", "per_tree_round", "per_model_round",
+           "per_spec_sequence", "per_expert_layer")  # fmt: skip
 
 
 def write_spec_numbers(folder: Path) -> list[str]:
     """Fit every era on all rows marked A, write the engines' files, and say what was found."""
-    rows = [row for row in load_spec_rows() if row.trust == "A" and (row.scored or row.fitted)]
+    rows = [row for row in load_spec_rows() if row.fits or (row.scored and row.trust == "A")]
     fitted, said = fit_eras(rows, price(rows)), []
     fitted = {era: numbers for era, numbers in fitted.items() if not era.endswith("@*")}
     for engine in sorted({engine_of(era) for era in fitted}):

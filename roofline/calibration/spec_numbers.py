@@ -26,8 +26,10 @@ PULL: dict[str, tuple[float, float, float]] = {
     "per_spec_round": (0.7e-3, 0.5e-3, 20e-3),
     "per_draft_pass": (0.15e-3, 0.1e-3, 5e-3),
     **dict.fromkeys(KINDS, (0.0, 0.3e-3, 10e-3)),
+    "model": (0.0, 3e-3, 20e-3),
     "per_tree_round": (0.5e-3, 0.5e-3, 5e-3),
-    "per_spec_sequence": (0.0, 5e-6, 100e-6),
+    "per_model_round": (0.0, 10e-3, 100e-3),
+    "per_spec_sequence": (0.0, 20e-6, 200e-6),
     "per_expert_layer": (0.0, 10e-6, 200e-6),
     "narrow": (5.0, 1.5, 20.0),
     "byte": (2.0, 1.0, 20.0),
@@ -82,7 +84,7 @@ def fit_eras(rows: Sequence[SpecRow], priced: Priced) -> dict[str, EraNumbers]:
     Building a tree is the same work in every build of an engine: the era with most trees tells the
     others, and an era that no row is of (``engine@*``).
     """
-    usable = [i for i, row in enumerate(rows) if row.trust == "A" and (row.scored or row.fitted)]
+    usable = [i for i, row in enumerate(rows) if row.fits or (row.scored and row.trust == "A")]
     found, trees = {}, dict[str, tuple[int, float]]()
     for era in sorted({rows[i].engine for i in usable}):
         own = [i for i in usable if rows[i].engine == era]
@@ -145,12 +147,10 @@ def _fit(
     low = np.where(np.isin(FEATURES, KINDS), -0.15e-3, 0.0)
     weight = _weights(rows)
     base = np.array(
-        [np.nan if row.base is None or row.total or row.fitted else row.base for row in rows]
+        [row.base if row.base and row.scored and not row.total else np.nan for row in rows]
     )
-    step = np.array(
-        [np.nan if row.step is None or row.total or not row.draft_length else row.step for row in rows]
-    )
-    ratio = np.array([np.nan if row.fitted else row.ratio or np.nan for row in rows])
+    step = np.array([row.step if row.fits_step and row.draft_length else np.nan for row in rows])
+    ratio = np.array([row.ratio if row.fits_ratio else np.nan for row in rows])
 
     def residual(x: Array) -> Array:
         found = predict(EraNumbers(values=tuple(x * stray)), priced)

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 KINDS = ("eagle1", "eagle3", "mtp", "model", "block")
 #: What an engine's numbers multiply, in order.
 FEATURES = (
-    "per_step", "per_spec_round", "per_draft_pass", *KINDS, "per_tree_round", "per_spec_sequence",
+    "per_step", "per_spec_round", "per_draft_pass", *KINDS, "per_tree_round", "per_model_round", "per_spec_sequence",
     "per_expert_layer", "narrow", "byte",
 )  # fmt: skip
 
@@ -75,6 +75,7 @@ def overhead_features(row: SpecRow, *, drafting: bool, expert_layers: int) -> di
         found["per_spec_round"] = 1.0
         found["per_draft_pass"] = passes
         found["per_spec_sequence"] = float(row.batch)
+        found["per_model_round"] = float(row.kind == "model")
         found["per_tree_round"] = float(row.verify_width is not None and row.topk > 1)
         if kind_name(row.kind) in KINDS:
             found[kind_name(row.kind)] = passes
@@ -88,6 +89,7 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
     engine = load_engine(row.engine.split("@", maxsplit=1)[0])
     served = engine.overhead.model_copy(
         update={"per_step": 0.0, "per_spec_round": 0.0, "per_draft_pass": 0.0, "draft_passes": {},
+                "per_model_round": 0.0,
                 "per_tree_round": 0.0, "per_spec_sequence": 0.0, "per_expert_layer": 0.0}
     )  # fmt: skip
 

@@ -60,6 +60,8 @@ class SpecRow:
     tokens_per_step: float | None
     curve: Mapping[int, float]
     speedup: float | None
+    base_speed: float | None  # any unit, larger is faster
+    speed: float | None
     base: float | None
     step: float | None
     total: bool
@@ -74,9 +76,23 @@ class SpecRow:
         return self.tokens_per_step / self.speedup
 
     @property
-    def fitted(self) -> bool:
-        """Whether the speculative step alone is good enough to fit numbers on, never to score."""
-        return self.left_out == "not against plain decoding" and self.step is not None
+    def fits_step(self) -> bool:
+        """Whether the speculative step may be fitted on."""
+        alone = self.left_out == "not against plain decoding"
+        external = self.left_out.startswith("no tokens per step of") and self.kind == "model"
+        usable = self.scored or alone or (external and self.batch == 1)
+        return usable and self.trust == "A" and self.step is not None and not self.total
+
+    @property
+    def fits_ratio(self) -> bool:
+        """Whether the cost ratio may be fitted on."""
+        paired = self.left_out.startswith("tokens per step from another engine")
+        return (self.scored or paired) and self.trust == "A" and self.ratio is not None
+
+    @property
+    def fits(self) -> bool:
+        """Whether anything of the row, marked A, may be fitted on."""
+        return self.fits_step or self.fits_ratio
 
     @property
     def scored(self) -> bool:
@@ -121,6 +137,8 @@ def _row(line: dict[str, str]) -> SpecRow:
         tokens_per_step=number("tokens_per_step"),
         curve=curve_of(line["curve"]),
         speedup=number("speedup"),
+        base_speed=number("base_speed"),
+        speed=number("speed"),
         base=base and base / 1e3,
         step=step and step / 1e3,
         total=line["total"] == "1",

@@ -17,7 +17,7 @@ COLUMNS = [
     "id", "group", "fold", "trust", "source", "gpu", "tp", "ep", "model", "linears", "experts", "head",
     "kv", "activations", "engine", "batch", "context", "dataset", "kind", "drafter",
     "draft_weights", "draft_length", "verify_width", "topk", "block", "tokens_per_step", "curve",
-    "speedup", "base_ms", "step_ms", "total", "left_out", "note",
+    "speedup", "base_speed", "speed", "base_ms", "step_ms", "total", "left_out", "note",
 ]  # fmt: skip
 
 Row = dict[str, str]
@@ -116,11 +116,12 @@ def describe(row: Row, group: str) -> Row | None:
                     "6=4.222"}  # fmt: skip
         case "2x5060ti-q4km":
             return {"gpu": "rtx-5060-ti", "engine": "llamacpp", "kind": "mtp", "context": "300",
-                    **GGUF27, "linears": "4.7bpw", "kv": "bf16"}  # fmt: skip
+                    **GGUF27, "linears": "4.7bpw", "kv": "bf16",
+                    "curve": "2=2.562,3=3.142,4=3.592"}  # fmt: skip
         case "5060ti":
             return {"gpu": "rtx-5060-ti", "engine": "llamacpp", "kind": "mtp", "context": "300",
                     "linears": "4.3bpw", "head": "q6_k",
-                    "curve": "2=2.39,3=2.86,4=3.1"}  # fmt: skip
+                    "curve": "2=2.562,3=3.142,4=3.592"}  # fmt: skip
         case "3080":
             return {"gpu": "rtx-3080", "engine": "llamacpp", "kind": "mtp", "context": "300",
                     "linears": "2.5bpw", "head": "4.5bpw"}  # fmt: skip
@@ -162,7 +163,7 @@ def describe(row: Row, group: str) -> Row | None:
         case "sdbench" | "sdbench-tree":
             return _sdbench(row, group)
         case "gpustack" | "gpustack-bs":
-            return {"gpu": "h100-sxm", "engine": "sglang@2025", "kind": "eagle3",
+            return {"gpu": "h100-sxm", "engine": "sglang@0.5", "kind": "eagle3",
                     "linears": "fp8", "context": "340", **tree(row["spec_config"])}  # fmt: skip
         case "vllmrecipe-glm51" | "sgl-cookbook":
             return None
@@ -185,11 +186,15 @@ def describe(row: Row, group: str) -> Row | None:
             kind = "eagle3" if "3" in text else "eagle1"
             old = group == "eagle3-t5"
             return {"gpu": "rtx-3090" if old else "h100-sxm",
-                    "engine": "vllm@2025" if old else "sglang@2025", "kind": kind,
-                    "context": "400", "curve": CURVES[kind]}  # fmt: skip
+                    "engine": "vllm@2025" if old else "sglang@0.4", "kind": kind,
+                    "context": "400", "curve": CURVES[kind],
+                    "tokens_per_step": "" if old else {"eagle3": "2.79", "eagle1": "2.29"}[kind],
+                    }  # fmt: skip
         case "domino" | "domino-conc":
             kind = text.split()[0].lower()
             curve = CURVES["domino"].split(":")[1] if kind == "mtp" else ""
+            if group == "domino-conc" and row["dataset"] == "MT-Bench":
+                curve = "3=3.227,15=5.156"  # its speeds at c1 x the steps of the GSM8K rows
             return {"gpu": "a100-sxm-80gb", "engine": "sglang", "kind": kind, "context": "1500",
                     "block": "16" if kind != "mtp" else "", "curve": curve,
                     "total": "1" if group == "domino-conc" else "",
@@ -220,8 +225,12 @@ def _thc_moe(row: Row, group: str) -> Row | None:
         kind = "ngram"
     else:
         kind = "dflash" if "DFlash" in text else "mtp"
-    if not own and row["draft_acceptance_rate"] and row["draft_tokens_D"]:
+    if not own and row["draft_acceptance_rate"] and row["draft_tokens_D"] and kind != "ngram":
         own = f"{1 + float(row['draft_acceptance_rate']) * float(row['draft_tokens_D']):.3f}"
+    # run O2 states the tokens drafted per token emitted, g: AL = 1 / (1 - rate x g)
+    drafted = {1: 0.81, 2: 0.77, 3: 1.24, 7: 1.86, 8: 0.50}.get(int(row["id"][-3:]))
+    if group == "thc-moe-O2" and drafted:
+        own = f"{1 / (1 - float(row['draft_acceptance_rate']) * drafted):.3f}"
     if not row["draft_tokens_D"] and kind != "ngram":
         return None
     return {"gpu": "rtx-3090", "engine": "llamacpp", "kind": kind, "context": "400",
@@ -256,6 +265,7 @@ def left_out(row: Row, group: str) -> str:
         "vllm48944": "prefill inside the measurement",
         "vllm-dsv4pro-dspark": "tokens per step from elsewhere",
         "sdbench": "tokens per step from elsewhere",
+        "eagle3-t3": "tokens per step from another engine, same model, drafter and data",
         "eagle3-t5": "tokens per step from elsewhere; GPU in doubt",
         "dcut": "tokens per step from elsewhere",
         "vllm-amd-mm25": "tokens per step from elsewhere",
@@ -285,6 +295,16 @@ def times(row: Row, total: bool, tokens: str) -> tuple[str, str]:
     return plain, step
 
 
+def speeds(row: Row) -> Row:
+    """Return the plain and the speculative speed, in whatever unit makes more better."""
+    base, spec = row["base_value"], row["spec_value"]
+    if "ms" in row["unit"]:
+        base, spec = (f"{1e3 / float(v):.6g}" if v else "" for v in (base, spec))
+    if not spec and row["speedup"]:
+        base, spec = "1", row["speedup"]
+    return {"base_speed": base, "speed": spec}
+
+
 def convert(row: Row) -> Row | None:
     """Return one line of the shipped table."""
     group = group_of(row)
@@ -295,7 +315,7 @@ def convert(row: Row) -> Row | None:
     if not batch.replace(".", "").isdigit():
         return None
     out = dict.fromkeys(COLUMNS, "")
-    tokens = given.get("tokens_per_step", row["accept_len"].lstrip("~"))
+    tokens = given.get("tokens_per_step") or row["accept_len"].lstrip("~")
     length = given.get("draft_length", row["draft_tokens_D"])
     if not re.fullmatch(r"\d+", length) and given["kind"] != "ngram":
         return None
@@ -313,7 +333,7 @@ def convert(row: Row) -> Row | None:
     if given.get("attention"):
         out["activations"] = "attention=" + given["attention"]
     plain, step = times(row, bool(given.get("total")), tokens)
-    out |= {"base_ms": plain, "step_ms": step}
+    out |= {"base_ms": plain, "step_ms": step} | speeds(row)
     return out if out["model"] and length else None
 
 
