@@ -119,7 +119,7 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
-            return moe_time(shape, device, law, staircase=machine.staircase)
+            return moe_time(shape, device, law, staircase=machine.staircase, smooth=True)
         case CollectiveLaw(), CollectiveShape() as shape:
             if op.kind is Kind.ALL_REDUCE:
                 return collective_time(shape, device, law)

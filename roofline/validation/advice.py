@@ -50,7 +50,7 @@ class Sign:
 
 def _key(row: SpecRow) -> tuple[object, ...]:
     return (
-        row.group, row.model, row.gpu, row.tp, row.linears, row.kind, row.drafter, row.block,
+        row.group, row.model, row.gpu, row.tp, row.linears, row.kind, row.drafter_name, row.block,
         row.batch, row.context, row.dataset,
     )  # fmt: skip
 

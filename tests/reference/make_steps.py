@@ -15,7 +15,7 @@ from pathlib import Path
 
 COLUMNS = [
     "id", "group", "fold", "trust", "source", "gpu", "tp", "ep", "model", "linears", "experts", "head",
-    "kv", "activations", "engine", "batch", "context", "dataset", "kind", "drafter",
+    "kv", "activations", "engine", "batch", "context", "dataset", "kind", "drafter_name", "drafter",
     "draft_weights", "draft_length", "verify_width", "topk", "block", "tokens_per_step", "curve",
     "speedup", "base_speed", "speed", "base_ms", "step_ms", "total", "left_out", "note",
 ]  # fmt: skip
@@ -109,6 +109,10 @@ def describe(row: Row, group: str) -> Row | None:
             return {"gpu": "h100-nvl", "engine": "vllm", "kind": "eagle1", "linears": "fp8",
                     "context": str(int(float(row["input_len"])) + 50), "total": "1",
                     "note": "assistant head has no published spec here: derived"}  # fmt: skip
+        case "vllm24343":
+            return {"gpu": "a100-sxm-40gb", "engine": "vllm@2025", "kind": "eagle3",
+                    "context": "500", "note": "EAGLE with a head of 32k tokens (FR-Spec): priced "
+                    "as EAGLE-3"}  # fmt: skip
         case "rtx5090-power" | "rtx5090-prompt" | "qwen38-pr85":
             weights = GGUF27 if group != "qwen38-pr85" else {"linears": "q6_k", "head": "q6_k"}
             return {"gpu": "rtx-5090", "engine": "llamacpp", "kind": "mtp", "context": "300",
@@ -325,6 +329,7 @@ def convert(row: Row) -> Row | None:
         "id": row["id"].removeprefix("e2e-"), "group": group, "trust": row["trust"],
         "source": row["source_url_or_repo_path"][:120], "tp": str(int(float(row["tp"] or 1))),
         "ep": str(int(float(row["ep"] or 1))), "model": MODELS.get(row["model"], ""),
+        "drafter_name": text_of(row["drafter"]),
         "batch": str(int(float(batch))), "dataset": row["dataset"],
         "left_out": left_out(row, group), "draft_length": length, "tokens_per_step": tokens,
         "speedup": row["speedup"],
@@ -335,6 +340,11 @@ def convert(row: Row) -> Row | None:
     plain, step = times(row, bool(given.get("total")), tokens)
     out |= {"base_ms": plain, "step_ms": step} | speeds(row)
     return out if out["model"] and length else None
+
+
+def text_of(name: str) -> str:
+    """Return a drafter's name in the source, without what a mapping holds anyway."""
+    return name.removeprefix("EAGLE3 ")[:60]
 
 
 def text_is_plain(row: Row) -> bool:
