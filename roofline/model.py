@@ -141,6 +141,8 @@ class NetworkSpec(Document):
     #: Components stored in another dtype than ``dtype``.
     dtypes: dict[Component, DType] = Field(default_factory=dict)
     kv_dtype: DType | None = None
+    #: Formats that components are multiplied in, where not the usual ones of their weights.
+    activations: dict[Component, DType] = Field(default_factory=dict)
     #: Numbers outside layers, embedding and head that every step reads.
     other_parameters: Count = 0
     #: The head has a bias.

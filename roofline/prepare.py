@@ -169,6 +169,7 @@ def _precision(
         stored=network.stored(),
         base=network.dtype,
         kv_stored=network.kv_dtype,
+        usual=network.activations,
         available=gpu.rates,
         gpu=gpu.id,
         weights=weights,

@@ -219,6 +219,7 @@ def resolve(
     weights: DType | None = None,
     activations: DType | None = None,
     kv: DType | None = None,
+    usual: Mapping[Component, DType] | None = None,
 ) -> tuple[Precision, list[str]]:
     """Decide every format from the model's own, the user's wishes and the accelerator's rates.
 
@@ -227,7 +228,8 @@ def resolve(
     own activation format ("weight-only"), with a warning. Activations that the accelerator cannot
     multiply are refused, and the KV cache format is storage only.
 
-    Returns the formats and the warnings.
+    ``usual`` holds the activations that a model's own kernels are made for, where they are not the
+    weight format's. Returns the formats and the warnings.
     """
     rates = set(available)
     wide = activations if activations in (DType.FP32, DType.BF16, DType.FP16) else None
@@ -239,8 +241,10 @@ def resolve(
     narrow: dict[Component, DType] = {}
     warnings: list[str] = []
     for component, dtype in chosen.items():
-        usual = _format(dtype).activations
-        wanted = base if usual is None else DType(usual)
+        own = _format(dtype).activations
+        wanted = base if own is None else DType(own)
+        if component in (usual or {}) and dtype == stored[component]:
+            wanted = (usual or {})[component]
         if activations is not None and component in LAYER_LINEARS:
             wanted = activations
             if bytes_per_element(wanted) < bytes_per_element(dtype) - 0.1:

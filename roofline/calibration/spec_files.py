@@ -7,7 +7,7 @@ from pathlib import Path
 
 from roofline.calibration.fit import rounded
 from roofline.calibration.spec_numbers import EraNumbers, engine_of, fit_eras
-from roofline.calibration.spec_pricing import KINDS, price
+from roofline.calibration.spec_pricing import KINDS, WIDTHS, price
 from roofline.calibration.spec_rows import load_spec_rows
 from roofline.draft_passes import BLOCK_KINDS
 from roofline.output import write_atomically
@@ -69,8 +69,8 @@ def _current(text: str, numbers: EraNumbers) -> str:
     named, lines = numbers.named(), as_yaml(numbers)
     if re.search(r"^  vector: ", text, re.MULTILINE):  # no served runs: per_step is fitted here
         lines["per_step"] = _us(named["per_step"])
-        narrow, byte = rounded(named["narrow"]), rounded(named["byte"])
-        lines["vector"] = f"{{narrow: {narrow}, byte: {byte}}}"
+        costs = ", ".join(f"{name}: {rounded(named[name])}" for name in WIDTHS)
+        lines["vector"] = f"{{{costs}}}"
     for name, value in lines.items():
         pattern = re.compile(rf"^  {name}: .*$", re.MULTILINE)
         if pattern.search(text):

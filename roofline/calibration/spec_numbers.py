@@ -33,6 +33,7 @@ PULL: dict[str, tuple[float, float, float]] = {
     "per_expert_layer": (0.0, 10e-6, 200e-6),
     "narrow": (5.0, 1.5, 20.0),
     "byte": (2.0, 1.0, 20.0),
+    "wide": (1.0, 0.5, 20.0),
 }
 TIME_ERROR = 0.10  # deviation of the logarithm of a step time
 RATIO_ERROR = 0.04  # and of a cost ratio
@@ -147,7 +148,7 @@ def _fit(
     low = np.where(np.isin(FEATURES, KINDS), -0.15e-3, 0.0)
     weight = _weights(rows)
     base = np.array(
-        [row.base if row.base and row.scored and not row.total else np.nan for row in rows]
+        [row.base if row.fits_plain else np.nan for row in rows]
     )
     step = np.array([row.step if row.fits_step and row.draft_length else np.nan for row in rows])
     ratio = np.array([row.ratio if row.fits_ratio else np.nan for row in rows])

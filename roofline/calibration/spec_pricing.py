@@ -26,15 +26,17 @@ from roofline.step import Target, step_times
 from roofline.timing import Machine
 from roofline.workload import Grid, Routing
 
-__all__ = ["FEATURES", "KINDS", "Priced", "overhead_features", "price"]
+__all__ = ["FEATURES", "KINDS", "WIDTHS", "Priced", "overhead_features", "price"]
 
 Array = NDArray[np.float64]
 #: Kinds of drafter whose pass may have a cost of its own.
 KINDS = ("eagle1", "eagle3", "mtp", "model", "block")
+#: Matrix-vector kernels by how wide a weight is stored.
+WIDTHS = ("narrow", "byte", "wide")
 #: What an engine's numbers multiply, in order.
 FEATURES = (
     "per_step", "per_spec_round", "per_draft_pass", *KINDS, "per_tree_round", "per_model_round", "per_spec_sequence",
-    "per_expert_layer", "narrow", "byte",
+    "per_expert_layer", "narrow", "byte", "wide",
 )  # fmt: skip
 
 
@@ -114,12 +116,13 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
 
 
 def _vector_features(total, served: Overhead, features: list[dict[str, float]]) -> Array:  # type: ignore[no-untyped-def]
-    """Return the times without narrow weights' row costs, and fill in what those multiply."""
+    """Return the times without further rows' arithmetic, and fill in what its costs multiply."""
     if served.vector is None:
         return np.asarray(total(None))
-    bare = total(served.vector.model_copy(update={"narrow": 0.0, "byte": 0.0}))
-    for name in ("narrow", "byte"):
-        other = {"narrow": 0.0, "byte": 0.0, name: 1.0}
+    none = dict.fromkeys(WIDTHS, 0.0)
+    bare = total(served.vector.model_copy(update=none))
+    for name in WIDTHS:
+        other = none | {name: 1.0}
         extra = total(served.vector.model_copy(update=other)) - bare
         features[0][name], features[1][name] = float(extra[0]), float(extra[-1])
     return np.asarray(bare)

@@ -85,6 +85,13 @@ class SpecRow:
         return usable and self.trust == "A" and self.step is not None and not self.total
 
     @property
+    def fits_plain(self) -> bool:
+        """Whether the plain step may be fitted on."""
+        tokenless = self.left_out.startswith("no tokens per step of") and self.batch == 1
+        usable = self.trust == "A" and self.base is not None and not self.total
+        return usable and (self.scored or tokenless)
+
+    @property
     def fits_ratio(self) -> bool:
         """Whether the cost ratio may be fitted on."""
         paired = self.left_out.startswith("tokens per step from another engine")
@@ -93,7 +100,7 @@ class SpecRow:
     @property
     def fits(self) -> bool:
         """Whether anything of the row, marked A, may be fitted on."""
-        return self.fits_step or self.fits_ratio
+        return self.fits_step or self.fits_ratio or self.fits_plain
 
     @property
     def scored(self) -> bool:
@@ -190,6 +197,7 @@ def _formats(network: NetworkSpec, row: SpecRow, *, linears: str, experts: str) 
         stored=stored,
         base=network.dtype,
         kv_stored=DType(row.kv) if row.kv else network.kv_dtype,
+        usual=network.activations,
         available=gpu.rates,
         gpu=gpu.id,
     )

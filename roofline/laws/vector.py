@@ -25,7 +25,7 @@ class VectorKernels(BaseModel):
 
     narrow: Cost  # under 6 bits: unpacked from blocks with scales of scales
     byte: Cost  # 6 to 10 bits
-    wide: Cost = 2.0  # 16 bits: a multiply-add
+    wide: Cost = 1.0  # 16 bits: a multiply-add, half of it under the loads
     limit: Annotated[int, Field(ge=1, le=512)] = 8  # rows
     tile: Annotated[int, Field(ge=1, le=512)] = 16  # rows of one tile beyond the limit
     tile_rows: Annotated[float, Field(ge=0, le=64)] = 3.5  # what a tile costs, in rows
