@@ -15,42 +15,19 @@ from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware
 from roofline.layers import check_parallel
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec, load_model
-from roofline.ops import VerifyAttention
 from roofline.priors import priors
-from roofline.quantization import DType, Precision, resolve
+from roofline.quantization import Component, DType, Precision, resolve
+from roofline.request import (
+    MAX_DRAFT_LENGTH,
+    Request,
+    check_numbers,
+    check_placement,
+    with_overhead,
+)
 from roofline.step import Target
 from roofline.workload import Placement, Routing
 
 __all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
-
-MAX_DRAFT_LENGTH = 8
-#: No engine drafts deeper, and no acceptance has been measured there.
-DEEPEST = 64
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """What the user asks, as names and numbers; None means a default that is then stated."""
-
-    model: str
-    gpu: str = "h100-sxm"
-    tp: int = 1
-    ep: int = 1
-    routing: Routing | None = None
-    batches: tuple[int, ...] = (1,)
-    contexts: tuple[int, ...] = (4096,)
-    drafter: str | None = None
-    acceptance: str | None = None
-    max_draft_length: int = MAX_DRAFT_LENGTH
-    extrapolate: bool = False
-    weights: DType | None = None
-    activations: DType | None = None
-    kv: DType | None = None
-    draft_tp: int | None = None
-    draft_weights: DType | None = None
-    verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
-    engine: str = "vllm"
-
 
 @dataclass(slots=True)
 class Notes:
@@ -76,10 +53,10 @@ class Setup:
 
 def prepare(request: Request) -> Setup:
     """Load everything that ``request`` names and check that it belongs together."""
-    _check_numbers(request)
+    check_numbers(request)
     notes = Notes()
     gpu, model = load_hardware(request.gpu), load_model(request.model)
-    engine = load_engine(request.engine)
+    engine = with_overhead(load_engine(request.engine), request.overhead)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
     placement = Placement(
@@ -88,7 +65,7 @@ def prepare(request: Request) -> Setup:
         routing=routing,
         verify_attention=request.verify_attention,
     )
-    _check_placement(request, placement, gpu, model)
+    check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
         notes.warnings.append(f"{gpu.id} is a pre-release part: its figures may change")
     target = Target(
@@ -112,48 +89,6 @@ def prepare(request: Request) -> Setup:
         draft_lengths=_draft_lengths(request, drafter, curve),
         notes=notes,
     )
-
-
-def _check_numbers(request: Request) -> None:
-    for flag, values in (("--batch", request.batches), ("--context", request.contexts)):
-        if not values:
-            raise InputError(f"{flag}: expected at least one number")
-        for value in values:
-            if not 1 <= value <= 2**40:
-                raise InputError(f"{flag} {value}: expected a whole number of at least 1")
-        if len(set(values)) != len(values):
-            raise InputError(f"{flag}: a value is given twice; list each once")
-    if not 0 <= request.max_draft_length <= DEEPEST:
-        raise InputError(f"--max-draft-length {request.max_draft_length}: expected 0 to {DEEPEST}")
-    sizes = (("--tp", request.tp), ("--ep", request.ep), ("--draft-tp", request.draft_tp))
-    for flag, size in sizes:
-        if size is not None and size < 1:
-            raise InputError(f"{flag} {size}: expected at least 1")
-    routing = request.routing or Routing()
-    if not 0 <= routing.skew <= 4:
-        raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")
-    if not 0 <= routing.correlation <= 1:
-        raise InputError(f"--routing-correlation {routing.correlation:g}: expected 0 to 1")
-
-
-def _check_placement(
-    request: Request, placement: Placement, gpu: HardwareProfile, model: ModelSpec
-) -> None:
-    domain = gpu.interconnect.domain_size
-    if request.tp > domain:
-        raise InputError(
-            f"--tp {request.tp}: {gpu.id} links {domain} GPUs in one domain; use --tp {domain} "
-            "or less"
-        )
-    if request.draft_tp is not None and request.draft_tp > request.tp:
-        raise InputError(f"--draft-tp {request.draft_tp}: expected at most --tp {request.tp}")
-    check_parallel(model, placement)
-    longest = max(request.contexts)
-    if longest > model.max_context:
-        raise InputError(
-            f"--context {longest}: {model.id} handles at most {model.max_context} tokens; "
-            "give a shorter context"
-        )
 
 
 def _precision(
@@ -194,6 +129,9 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
     kind, network = drafters.load(reference, target.model)
     if network is None:
         return Drafter(kind=kind, name=kind)
+    if network.source.startswith("derived"):
+        notes.assumed.append(f"a {kind} head for {target.model.id}, {network.source}")
+    network = _shares_formats(network, target)
     placement = target.placement
     if request.draft_tp not in (None, placement.tp):
         placement = replace(placement, tp=request.draft_tp or 1, ep=1)
@@ -205,7 +143,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         network.model_copy(update={"dtype": base}) if network.dtype != base else network,
         gpu,
         notes,
-        weights=request.draft_weights,
+        weights=request.draft_weights or (request.weights if kind == "mtp" else None),
         activations=None,
         kv=target.precision.kv,
     )
@@ -227,7 +165,18 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         network=network,
         precision=precision,
         placement=placement,
+        topk=request.tree_topk,
+        block=request.draft_block,
+        first_rows=request.first_pass_rows,
     )
+
+
+def _shares_formats(network: NetworkSpec, target: Target) -> NetworkSpec:
+    """Return a head that uses its target's vocabulary projection in the format it is stored in."""
+    if not isinstance(network, DrafterSpec) or not network.shares_head:
+        return network
+    own = {**network.dtypes, Component.HEAD: target.precision.weights[Component.HEAD]}
+    return network.model_copy(update={"dtypes": own})
 
 
 def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Notes) -> Acceptance:
@@ -255,7 +204,12 @@ def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Not
 
 def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
     """Return 0 and every draft length up to the limit whose acceptance is known."""
-    candidates = range(request.max_draft_length + 1) if drafter.kind != "none" else range(1)
+    longest = request.max_draft_length
+    limit = drafters.deepest(drafter.network, drafter.block)
+    if request.verify_width is not None:
+        limit = min(limit or longest, request.verify_width - 1)
+    longest = min(longest, limit) if limit is not None else longest
+    candidates = range(longest + 1) if drafter.kind != "none" else range(1)
     known = curve.tokens_per_step(candidates, extrapolate=request.extrapolate)
     lengths = tuple(d for d, al in zip(candidates, known, strict=True) if np.isfinite(al))
     if len(lengths) == 1 and len(candidates) > 1:

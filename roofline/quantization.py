@@ -15,6 +15,7 @@ __all__ = [
     "Precision",
     "bytes_per_element",
     "few_bits",
+    "is_gguf",
     "parse_dtype",
     "resolve",
 ]
@@ -177,6 +178,15 @@ def bytes_per_element(dtype: DType) -> float:
     return _format(dtype).element_bytes
 
 
+def is_gguf(dtype: DType) -> bool:
+    """Return whether a format is one of llama.cpp's files, where the head is quantised as well.
+
+    >>> is_gguf(DType.Q4_K_M), is_gguf(DType("4.8bpw")), is_gguf(DType.FP8)
+    (True, True, False)
+    """
+    return dtype.value in _GGUF_BITS or bits_per_weight(dtype.value) is not None
+
+
 def rate_name(activations: DType) -> str:
     """Return the peak that a product with these activations runs at.
 
@@ -238,6 +248,8 @@ def resolve(
     if activations is not None:
         _require(activations, rates, gpu)
     chosen = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
+    if weights is not None and is_gguf(weights):  # a file's head is at least 6 bits wide
+        chosen[Component.HEAD] = max(weights, DType.Q6_K, key=bytes_per_element)
     narrow: dict[Component, DType] = {}
     warnings: list[str] = []
     for component, dtype in chosen.items():

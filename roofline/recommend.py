@@ -78,7 +78,13 @@ class Recommendation:
 def recommend(request: Request) -> Recommendation:
     """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
     setup = prepare(request)
-    grid = Grid.of(request.batches, request.contexts, setup.draft_lengths)
+    grid = Grid.of(
+        request.batches,
+        request.contexts,
+        setup.draft_lengths,
+        verify_width=request.verify_width,
+        prefill_tokens=request.prefill_tokens,
+    )
     memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
     fits = memory.fits(grid)
     refused = [
@@ -97,7 +103,8 @@ def recommend(request: Request) -> Recommendation:
         expert_floor_scale=overhead.expert_floor_scale,
         vector=overhead.vector,
     )
-    times = step_times(setup.target, setup.drafter, grid, machine, overhead)
+    graphs = setup.engine.graphs
+    times = step_times(setup.target, setup.drafter, grid, machine, overhead, graphs)
     drawn = drawn_steps(times, grid, priors().spread)
     yields = setup.acceptance.tokens_per_step(setup.draft_lengths, extrapolate=request.extrapolate)
     decision = decide(times, drawn, yields, fits)
@@ -112,7 +119,13 @@ def recommend(request: Request) -> Recommendation:
         points=points,
         times=times,
         memory=memory,
-        warnings=(*setup.notes.warnings, *_limits(times), *_edges(setup, points), *refused),
+        warnings=(
+            *setup.notes.warnings,
+            *_limits(times),
+            *_beyond_graphs(setup, points),
+            *_edges(setup, points),
+            *refused,
+        ),
     )
 
 
@@ -151,6 +164,27 @@ def _limits(times: StepTimes) -> list[str]:
     """Say which kernels run outside what their tables covered."""
     passes = (*times.verify_ops, *times.first_pass_ops)
     return list(dict.fromkeys(t.chosen.limit for t in passes if t.chosen.limit is not None))
+
+
+def _beyond_graphs(setup: Setup, points: tuple[Point, ...]) -> list[str]:
+    """Say which draft lengths leave the captured CUDA graphs, at which batch."""
+    graphs, found = setup.engine.graphs, []
+    if graphs is None:
+        return []
+    for point in points:
+        width = setup.request.verify_width
+        past = [
+            d
+            for d in point.draft_lengths
+            if point.batch * (width if width and d else 1 + d) > graphs.largest
+        ]
+        if past:
+            found.append(
+                f"batch {point.batch}: draft lengths {', '.join(map(str, past))} need more than the "
+                f"{graphs.largest} rows that {setup.engine.name} captures CUDA graphs for: such steps "
+                "can cost several times more (published: 5 times); raise max_cudagraph_capture_size"
+            )
+    return list(dict.fromkeys(found))
 
 
 def _edges(setup: Setup, points: tuple[Point, ...]) -> list[str]:

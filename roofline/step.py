@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.drafters import Drafter, draft_passes, launches
-from roofline.engine import Overhead
+from roofline.engine import Graphs, Overhead
 from roofline.forward import decode
 from roofline.kernels import Part
 from roofline.model import ModelSpec
@@ -68,7 +68,7 @@ def overhead_seconds(
     D > 0 also per_spec_round (and per_tree_round or per_model_round) + per_spec_sequence B + P per_draft_pass, with
     P = D passes of a chain and 1 of a block drafter.
 
-    >>> from roofline.engine import Overhead
+    >>> from roofline.engine import Graphs, Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
     ...                                        ' "per_draft_pass": "0.15 ms", "source": "assumed"}')
     >>> 1e3 * overhead_seconds(generic, draft_length=np.array([0, 2]), kind="eagle3")
@@ -95,11 +95,13 @@ def step_times(
     grid: Grid,
     machine: Machine,
     overhead: Overhead,
+    graphs: Graphs | None = None,
 ) -> StepTimes:
     """Return the time of one step over the whole grid.
 
-    The verify pass runs 1 + D rows per sequence and makes logits for each; the drafter makes D
-    passes before it, the first over the rows of the last verify pass.
+    The verify pass runs 1 + D rows per sequence (a tree's width of them) and makes logits for each;
+    the drafter makes its passes before it. Rows are padded to the engine's captured graphs; beyond
+    the largest every kernel is launched by hand.
     """
     drafts = grid.draft_length
     verify_ops = time_ops(
@@ -110,7 +112,7 @@ def step_times(
             batch=grid.batch,
             context=grid.context,
             rows=grid.rows,
-            riders=grid.prefill_tokens,
+            riders=_riders(target.model, grid, graphs),
         ),
         machine,
     )
@@ -126,6 +128,7 @@ def step_times(
         batch=grid.batch,
         tree=drafter.topk > 1,
     )
+    around = around + _uncaptured(verify_ops, verify_parts, grid, graphs)
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
         for part in Part
@@ -140,6 +143,33 @@ def step_times(
         first_pass_ops=first,
         further_pass_ops=further,
     )
+
+
+def _riders(model: ModelSpec, grid: Grid, graphs: Graphs | None) -> Times:
+    """Return the rows beside the decoding ones: prompt tokens, and padding to a captured graph.
+
+    Padding is left out in mixtures of experts: the padded rows repeat one token's choices.
+    """
+    prompt = grid.prefill_tokens + 0.0 * grid.rows
+    if graphs is None or model.num_expert_layers:
+        return np.asarray(prompt)
+    rows = grid.batch * grid.rows
+    return np.asarray(graphs.padded(rows + prompt) - rows)
+
+
+def _uncaptured(
+    verify_ops: list[OpTime], parts: Mapping[str, Times], grid: Grid, graphs: Graphs | None
+) -> Times:
+    """Return what launching every kernel by hand adds beyond the largest captured graph [s].
+
+    max(0, kernels x eager_launch - their own time): slow launches hide behind slow kernels.
+    """
+    if graphs is None:
+        return np.zeros((1, 1, 1))
+    launched = graphs.eager_launch * sum(time.op.count for time in verify_ops)
+    own = _sum(*parts.values(), shape=grid.shape)
+    beyond = grid.batch * grid.rows + grid.prefill_tokens > graphs.largest
+    return np.where(beyond, np.maximum(launched - own, 0.0), 0.0)
 
 
 def _draft_parts(

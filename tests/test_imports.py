@@ -49,6 +49,7 @@ ORDER = [
     "memory",
     "uncertainty",
     "advise",
+    "request",
     "prepare",
     "recommend",
     "reasons",

@@ -33,7 +33,8 @@ def recommend(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="none, ngram, eagle3, mtp, a model id or a YAML file. [bundled eagle3 head]"
+            help="none, ngram, suffix, eagle1, eagle3, mtp, medusa, dflash, dspark, domino, "
+            "peagle, a model id or a YAML file.  [bundled eagle3 head]"
         ),
     ] = None,
     acceptance: Annotated[
@@ -66,7 +67,25 @@ def recommend(
         float | None,
         typer.Option(help="Chance that a draft token reuses the last token's experts.  [0]"),
     ] = None,
-    engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm, llamacpp.")] = "vllm",
+    engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file.")] = "vllm",
+    verify_width: Annotated[
+        int | None, typer.Option(help="Rows per sequence that a tree is verified with.  [1 + D]")
+    ] = None,
+    tree_topk: Annotated[int, typer.Option(help="Branches of a tree's draft passes.")] = 1,
+    draft_block: Annotated[
+        int | None, typer.Option(help="Block that a block drafter was deployed with.  [its own]")
+    ] = None,
+    first_pass_rows: Annotated[
+        float | None,
+        typer.Option(help="Rows per sequence of the first draft pass.  [padded to 1 + D]"),
+    ] = None,
+    prefill_tokens_per_step: Annotated[
+        float, typer.Option(help="Prompt tokens that ride in each pass (chunked prefill).")
+    ] = 0.0,
+    overhead_ms: Annotated[
+        str | None,
+        typer.Option(help="Own ms around a plain step, a round, a draft pass: 0.5,0.7,0.15."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every kernel of the step.")
     ] = False,
@@ -106,6 +125,12 @@ def recommend(
         draft_weights=_dtype("--draft-weights", draft_weights),
         verify_attention=_choice("--verify-attention", verify_attention, VerifyAttention),
         engine=engine,
+        verify_width=verify_width,
+        tree_topk=tree_topk,
+        draft_block=draft_block,
+        first_pass_rows=first_pass_rows,
+        prefill_tokens=prefill_tokens_per_step,
+        overhead=_milliseconds(overhead_ms),
     )
     answer = answer_for(request)
     emit_text(render(answer, how, explain=explain), output, answer.warnings)
@@ -123,6 +148,15 @@ def _routing(skew: float | None, correlation: float | None) -> Routing | None:
         skew=stated.skew if skew is None else skew,
         correlation=stated.correlation if correlation is None else correlation,
     )
+
+
+def _milliseconds(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(item) for item in text.split(","))
+    except ValueError:
+        raise InputError(f"--overhead-ms {text}: expected numbers such as 0.5,0.7,0.15") from None
 
 
 Choice = TypeVar("Choice", bound="StrEnum")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,21 @@ from roofline.advise import smallest_within_tie
 from roofline.calibration.spec_rows import SpecRow
 from roofline.validation.steps import Runs, runs
 
-__all__ = ["Choice", "Sign", "leviathan", "nearest", "signs", "sweeps"]
+__all__ = [
+    "RULES",
+    "Choice",
+    "Sign",
+    "leviathan",
+    "nearest",
+    "regret_rows",
+    "sign_rows",
+    "signs",
+    "sweeps",
+]
 
 Array = NDArray[np.float64]
+#: Who chooses a draft length.
+RULES = ("ours", "always 3", "Leviathan", "textbook")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +45,17 @@ class Choice:
     chosen: Mapping[str, int]
     regret: Mapping[str, float]
 
+    def as_data(self) -> dict[str, Any]:
+        """Return the sweep as JSON writes it."""
+        return asdict(self)
+
+    def cells(self) -> list[str]:
+        """Return the sweep as a row of a table."""
+        picks = [f"{self.chosen[rule]} ({100 * self.regret[rule]:.1f} %)" for rule in RULES]
+        lengths = ",".join(map(str, self.draft_lengths))
+        own = "yes" if self.own else "no"
+        return [f"{self.group}: {self.name}"[:60], own, lengths, str(self.best), *picks]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sign:
@@ -41,6 +65,10 @@ class Sign:
     group: str
     measured: float
     predicted: float
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the row as JSON writes it."""
+        return asdict(self)
 
     @property
     def right(self) -> bool:
@@ -79,7 +107,8 @@ def sweeps() -> list[Choice]:
         usable = [i for i in pick if _tokens(found.rows[i], own)]
         lengths = {found.rows[i].draft_length for i in usable}
         if len(lengths) >= 2:
-            choices.append(_choice(found, sorted(usable, key=lambda i: found.rows[i].draft_length), own))
+            usable.sort(key=lambda i: found.rows[i].draft_length)
+            choices.append(_choice(found, usable, own))
     return choices
 
 
@@ -131,7 +160,7 @@ def ratio_of_one_pass(ratio: Array, lengths: Sequence[int]) -> float:
 
 
 def leviathan(lengths: Sequence[int], tokens: Array, cost: float) -> int:
-    """Return the position that Leviathan et al. 2023 choose: max (1 - a^(D+1)) / ((1 - a) (c D + 1)).
+    """Return the position of the largest (1 - a^(D+1)) / ((1 - a) (c D + 1)), Leviathan et al. 2023.
 
     One rate a for all positions, from the shortest draft's tokens per step, and a verify pass that
     costs what a plain step does.
@@ -170,3 +199,44 @@ def signs() -> list[Sign]:
         predicted = tokens / float(found.predicted.ratio[i])
         told.append(Sign(id=row.id, group=row.group, measured=row.speedup, predicted=predicted))
     return told
+
+
+def regret_rows(choices: Sequence[Choice]) -> list[dict[str, Any]]:
+    """Return mean, p90 and worst regret of each rule: pooled, and group by group for ours."""
+    pools = {"all": list(choices), "all with own AL": [c for c in choices if c.own]}
+    rows = [_regret(name, pool, rule) for name, pool in pools.items() for rule in RULES if pool]
+    for group in sorted({choice.group for choice in choices}):
+        rows.append(_regret(group, [c for c in choices if c.group == group], "ours"))
+    return rows
+
+
+def _regret(group: str, choices: Sequence[Choice], rule: str) -> dict[str, Any]:
+    regret = np.array([choice.regret[rule] for choice in choices])
+    return {
+        "suite": "advice",
+        "kind": "regret",
+        "group": group,
+        "rule": rule,
+        "n": len(choices),
+        "mean_regret": float(regret.mean()),
+        "p90_regret": float(np.quantile(regret, 0.9)),
+        "worst_regret": float(regret.max()),
+    }
+
+
+def sign_rows(told: Sequence[Sign]) -> list[dict[str, Any]]:
+    """Return how often winning and losing are told apart, pooled and by group."""
+    pools = {"all": list(told)}
+    for sign in told:
+        pools.setdefault(sign.group, []).append(sign)
+    return [
+        {
+            "suite": "advice",
+            "kind": "sign",
+            "group": group,
+            "n": len(pool),
+            "right": sum(sign.right for sign in pool),
+            "wrong": sum(not sign.right for sign in pool),
+        }
+        for group, pool in pools.items()
+    ]

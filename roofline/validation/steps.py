@@ -38,25 +38,19 @@ def runs() -> Runs:
     return Runs(rows=rows, priced=priced, predicted=two_folds(rows, priced))
 
 
-def compare_steps(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[Compared]:
+def compare_steps() -> Iterator[Compared]:
     """Yield step times and cost ratios, group by group and pooled."""
     found = runs()
-    chosen = [
-        i
-        for i, row in enumerate(found.rows)
-        if row.gpu in gpus and row.engine.split("@", maxsplit=1)[0] in engines
-    ]
-    for group, members in _pools(found.rows, chosen).items():
+    for group, members in _pools(found.rows).items():
         yield from _ratios(found, members, group)
         yield from _steps(found, members, group, drafting=False)
         yield from _steps(found, members, group, drafting=True)
 
 
-def _pools(rows: Sequence[SpecRow], chosen: Sequence[int]) -> dict[str, list[int]]:
+def _pools(rows: Sequence[SpecRow]) -> dict[str, list[int]]:
     """Return the rows of each group, and of each pool."""
     pools: dict[str, list[int]] = {name: [] for name in POOLS}
-    for i in chosen:
-        row = rows[i]
+    for i, row in enumerate(rows):
         kind = "dense" if is_dense(row) else "moe"
         pools[f"all {kind}"].append(i)
         if row.group != "specbundle":
@@ -70,7 +64,8 @@ def _ratios(found: Runs, members: Sequence[int], group: str) -> Iterator[Compare
     textbook = found.priced.textbook / found.priced.plain_textbook
     measured = [found.rows[i].ratio or np.nan for i in pick]
     if pick:
-        yield _compared("cost-ratio", "D > 0", found, pick, group, found.predicted.ratio, measured, textbook)
+        predicted = found.predicted.ratio
+        yield _compared("cost-ratio", "D > 0", found, pick, group, predicted, measured, textbook)
 
 
 def _steps(
