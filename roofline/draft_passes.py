@@ -104,9 +104,7 @@ def _block(
     The tapped states of the 1 + D rows just verified are projected as well.
     """
     rows = block_rows(network, block, grid)
-    first = decode(
-        network, precision, placement, batch=grid.batch, context=grid.context, rows=rows
-    )
+    first = decode(network, precision, placement, batch=grid.batch, context=grid.context, rows=rows)
     tokens = grid.batch * (1 + grid.draft_length)
     first.insert(0, fusion(network, precision, placement, tokens=tokens))
     if not network.side_parameters:

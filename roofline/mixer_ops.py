@@ -44,9 +44,7 @@ def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]
     ]
 
 
-def _state_op(
-    state: Pass, name: str, moved: Array, flops: Array, *, turns: Array = 1.0
-) -> Op:
+def _state_op(state: Pass, name: str, moved: Array, flops: Array, *, turns: Array = 1.0) -> Op:
     """Return a pass over a state; the rows of one sequence take turns."""
     return Op(
         name=name,

@@ -61,9 +61,7 @@ __all__ = [
 ]
 
 SHELF = "model_specs"
-DrafterKind = Literal[
-    "eagle1", "eagle3", "peagle", "dflash", "dspark", "domino", "medusa", "mtp"
-]
+DrafterKind = Literal["eagle1", "eagle3", "peagle", "dflash", "dspark", "domino", "medusa", "mtp"]
 Count = Annotated[int, Field(ge=0, le=2**50)]
 
 

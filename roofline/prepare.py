@@ -29,6 +29,7 @@ from roofline.workload import Placement, Routing
 
 __all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
 
+
 @dataclass(slots=True)
 class Notes:
     """What the answer must say about itself, gathered while the parts are put together."""

@@ -75,7 +75,7 @@ class Machine:
 
 def time_op(op: Op, machine: Machine) -> OpTime:
     """Return how long ``op`` takes on ``machine``."""
-    vector = machine.vector if isinstance(op.shape, GemmShape) else None
+    vector = machine.vector if isinstance(op.shape, GemmShape | MoeShape) else None
     chosen = machine.book.choose(op) if vector is None else machine.book.plain(op)
     time = _by_law(op, chosen, machine)
     expert = op.kind is Kind.MOE
@@ -113,9 +113,7 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
             short = chosen.relative_error > 0
-            return gemm_time(
-                shape, device, law, staircase=machine.staircase, short_tiles=short
-            )
+            return gemm_time(shape, device, law, staircase=machine.staircase, short_tiles=short)
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
@@ -128,10 +126,13 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             each = state_time(moved=op.bytes / op.turns, device=device, law=law)
             return in_turn(each, op.turns)
         case SimpleLaw(), shape:
-            by_vector = machine.vector is not None and isinstance(shape, GemmShape)
+            vector = machine.vector if isinstance(shape, GemmShape | MoeShape) else None
+            moved = op.bytes
+            if vector is not None and isinstance(shape, MoeShape):
+                moved = vector.expert_bytes(shape)
             each = simple_time(
-                flops=0.0 if by_vector else op.flops / op.turns,
-                bytes=op.bytes / op.turns,
+                flops=op.flops / op.turns if vector is None else 0.0,
+                bytes=moved / op.turns,
                 reduction=shape.k if isinstance(shape, GemmShape) else 0,
                 peak=device.peak,
                 bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,

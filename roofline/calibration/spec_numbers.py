@@ -144,12 +144,12 @@ def _fit(
     rows: Sequence[SpecRow], priced: Priced, pull: Mapping[str, tuple[float, float, float]]
 ) -> EraNumbers:
     """Return the numbers nearest to the generic engine that explain steps and ratios."""
-    centre, stray, high = (np.array(column) for column in zip(*(pull[n] for n in FEATURES), strict=True))
+    centre, stray, high = (
+        np.array(column) for column in zip(*(pull[n] for n in FEATURES), strict=True)
+    )
     low = np.where(np.isin(FEATURES, KINDS), -0.15e-3, 0.0)
     weight = _weights(rows)
-    base = np.array(
-        [row.base if row.fits_plain else np.nan for row in rows]
-    )
+    base = np.array([row.base if row.fits_plain else np.nan for row in rows])
     step = np.array([row.step if row.fits_step and row.draft_length else np.nan for row in rows])
     ratio = np.array([row.ratio if row.fits_ratio else np.nan for row in rows])
 
@@ -162,9 +162,7 @@ def _fit(
         ]
         return np.concatenate([*(weight * part for part in data), x - centre / stray])
 
-    found, _ = least_log_error(
-        residual, centre / stray, low / stray, high / stray, f_scale=1.0
-    )
+    found, _ = least_log_error(residual, centre / stray, low / stray, high / stray, f_scale=1.0)
     values = tuple(rounded(float(v)) for v in found * stray)
     return EraNumbers(values=values, rows=len(rows))
 
@@ -176,4 +174,6 @@ def _weights(rows: Sequence[SpecRow]) -> Array:
 
 
 def _log(predicted: Array, measured: Array) -> Array:
-    return np.where(np.isfinite(measured), np.log(predicted / np.where(measured > 0, measured, 1.0)), 0.0)
+    return np.where(
+        np.isfinite(measured), np.log(predicted / np.where(measured > 0, measured, 1.0)), 0.0
+    )

@@ -129,7 +129,16 @@ def _row(line: dict[str, str]) -> SpecRow:
         return int(line[name]) if line[name] else None
 
     words = ("id", "group", "trust", "source", "gpu", "model", "linears", "experts", "head", "kv")
-    words += ("activations", "engine", "dataset", "kind", "drafter_name", "drafter", "draft_weights", "left_out")
+    words += (
+        "activations",
+        "engine",
+        "dataset",
+        "kind",
+        "drafter_name",
+        "drafter",
+        "draft_weights",
+        "left_out",
+    )
     base, step = number("base_ms"), number("step_ms")
     return SpecRow(
         **{name: line[name] for name in (*words, "note")},  # type: ignore[arg-type]

@@ -67,7 +67,10 @@ def recommend(
         float | None,
         typer.Option(help="Chance that a draft token reuses the last token's experts.  [0]"),
     ] = None,
-    engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file.")] = "vllm",
+    engine: Annotated[
+        str,
+        typer.Option(help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file."),
+    ] = "vllm",
     verify_width: Annotated[
         int | None, typer.Option(help="Rows per sequence that a tree is verified with.  [1 + D]")
     ] = None,

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from roofline.ops import Array
+from roofline.shapes import MoeShape
 
 __all__ = ["VectorKernels"]
 
@@ -51,3 +52,13 @@ class VectorKernels(BaseModel):
         m = np.asarray(rows, dtype=np.float64)
         tiles = np.ceil(m / self.tile)
         return np.where(m <= self.limit, np.maximum(m - 1, 0.0), tiles * self.tile_rows)
+
+    def expert_bytes(self, shape: MoeShape) -> Array:
+        """Return the expert weights that a pass reads: each token's, shared by none up to the limit.
+
+        A matrix-vector kernel takes one token and one expert at a time, so two tokens of one expert
+        read it twice; tiles read every awake expert once.
+        """
+        size = shape.matrices * shape.hidden * shape.width * shape.weight
+        few = np.asarray(shape.tokens) <= self.limit
+        return np.where(few, shape.rows, np.minimum(shape.distinct, shape.rows)) * size
