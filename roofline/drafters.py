@@ -83,7 +83,7 @@ def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     names, heads = resources.bundled_names(SHELF), heads_for(target.id)
     wanted = f"{target.id}-{reference}" if reference in heads else reference
     if reference in HEAD_KINDS and reference not in heads:
-        return reference, derive(reference, target)  # type: ignore[arg-type]
+        return reference, derive(reference, target)
     bundled = wanted.lower().rsplit("/", 1)[-1]
     if bundled not in names and not wanted.endswith((".yaml", ".yml")):
         known = [*HOST_DRAFTERS, "mtp", *names, *HEAD_KINDS]

@@ -158,7 +158,7 @@ class EngineProfile(Document):
 
 
 def load_engine(name: str) -> EngineProfile:
-    """Load a bundled engine by id (``vllm``, or ``vllm@2025`` for an era), or a YAML file by path."""
+    """Load a bundled engine by id (``vllm@2025`` for an era), or a YAML file by path."""
     name, at, era = name.partition("@")
     if not name:
         raise InputError("--engine: expected an engine's name, got an empty string")

@@ -179,10 +179,11 @@ def _beyond_graphs(setup: Setup, points: tuple[Point, ...]) -> list[str]:
             if point.batch * (width if width and d else 1 + d) > graphs.largest
         ]
         if past:
+            lengths = ", ".join(map(str, past))
             found.append(
-                f"batch {point.batch}: draft lengths {', '.join(map(str, past))} need more than the "
-                f"{graphs.largest} rows that {setup.engine.name} captures CUDA graphs for: such steps "
-                "can cost several times more (published: 5 times); raise max_cudagraph_capture_size"
+                f"batch {point.batch}: draft lengths {lengths} need more than the {graphs.largest} "
+                f"rows that {setup.engine.name} captures CUDA graphs for: such steps can cost "
+                "several times more (published: 5 times); raise max_cudagraph_capture_size"
             )
     return list(dict.fromkeys(found))
 

@@ -128,7 +128,7 @@ def step_times(
         batch=grid.batch,
         tree=drafter.topk > 1,
     )
-    around = around + _uncaptured(verify_ops, verify_parts, grid, graphs)
+    around = np.asarray(around + _uncaptured(verify_ops, verify_parts, grid, graphs))
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
         for part in Part
@@ -158,7 +158,10 @@ def _riders(model: ModelSpec, grid: Grid, graphs: Graphs | None) -> Times:
 
 
 def _uncaptured(
-    verify_ops: list[OpTime], parts: Mapping[str, Times], grid: Grid, graphs: Graphs | None
+    verify_ops: list[OpTime],
+    parts: Mapping[str, Times | float],
+    grid: Grid,
+    graphs: Graphs | None,
 ) -> Times:
     """Return what launching every kernel by hand adds beyond the largest captured graph [s].
 

@@ -1,4 +1,4 @@
-"""What the kernels explain of a published speculative run, and what its engine's numbers multiply."""
+"""What kernels explain of a published speculative run, and what the engine's numbers multiply."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ KINDS = ("eagle1", "eagle3", "mtp", "model", "block")
 WIDTHS = ("narrow", "byte", "wide")
 #: What an engine's numbers multiply, in order.
 FEATURES = (
-    "per_step", "per_spec_round", "per_draft_pass", *KINDS, "per_tree_round", "per_model_round", "per_spec_sequence",
-    "per_expert_layer", "narrow", "byte", "wide",
+    "per_step", "per_spec_round", "per_draft_pass", *KINDS, "per_tree_round", "per_model_round",
+    "per_spec_sequence", "per_expert_layer", *WIDTHS,
 )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
             expert_floor_scale=served.expert_floor_scale,
             vector=vector,
         )
-        return step_times(target, drafter, grid, machine, served).total[0, 0]
+        return np.asarray(step_times(target, drafter, grid, machine, served).total[0, 0])
 
     features = [
         overhead_features(row, drafting=d, expert_layers=target.model.num_expert_layers)

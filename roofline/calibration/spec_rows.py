@@ -121,6 +121,13 @@ def load_spec_rows() -> tuple[SpecRow, ...]:
     return tuple(_row(line) for line in csv.DictReader(text.splitlines()))
 
 
+_WORDS = (
+    "id", "group", "trust", "source", "gpu", "model", "linears", "experts", "head", "kv",
+    "activations", "engine", "dataset", "kind", "drafter_name", "drafter", "draft_weights",
+    "left_out", "note",
+)  # fmt: skip
+
+
 def _row(line: dict[str, str]) -> SpecRow:
     def number(name: str) -> float | None:
         return float(line[name]) if line[name] else None
@@ -128,20 +135,10 @@ def _row(line: dict[str, str]) -> SpecRow:
     def whole(name: str) -> int | None:
         return int(line[name]) if line[name] else None
 
-    words = ("id", "group", "trust", "source", "gpu", "model", "linears", "experts", "head", "kv")
-    words += (
-        "activations",
-        "engine",
-        "dataset",
-        "kind",
-        "drafter_name",
-        "drafter",
-        "draft_weights",
-        "left_out",
-    )
     base, step = number("base_ms"), number("step_ms")
+    words = {name: line[name] for name in _WORDS}
     return SpecRow(
-        **{name: line[name] for name in (*words, "note")},  # type: ignore[arg-type]
+        **words,  # type: ignore[arg-type]
         fold=int(line["fold"]),
         tp=int(line["tp"]),
         ep=int(line["ep"]),

@@ -87,12 +87,12 @@ def advice(
     headers = ("group", "sweeps", "rule", "mean\n%", "p90\n%", "worst\n%")
     cells = [_regret_cells(row) for row in regrets]
     text = _table(headers, cells, form)
-    headers = ("group", "rows", "right", "wrong")
+    sign_headers = ("group", "rows", "right", "wrong")
     counts = [[row["group"], str(row["n"]), str(row["right"]), str(row["wrong"])] for row in right]
     each = _table(
         ("sweep", "own AL", "D", "best", *RULES), [choice.cells() for choice in found], form
     )
-    emit_text(f"{text}\n\n{_table(headers, counts, form)}\n\n{each}\n", output)
+    emit_text(f"{text}\n\n{_table(sign_headers, counts, form)}\n\n{each}\n", output)
 
 
 def _check_format(form: str) -> None:

