@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel check bench clean
+.PHONY: demo test lint types wheel check bench models clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,9 @@ check: lint types wheel ## Everything a change must pass
 
 bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
 	$(BIN)/python benchmarks/cold_start.py
+
+models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
+	$(BIN)/python -m roofline.hf_config.regenerate
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

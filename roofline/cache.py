@@ -80,13 +80,15 @@ def attended_tokens(attention: Attention, context: Array, rows: Array = 1.0) -> 
             return _compressed_entries(attention, context, rows)
         case GroupedQueryAttention() | LatentAttention():
             if attention.top_k is not None:
-                return np.minimum(context, attention.top_k * np.asarray(rows))
+                picked: Array = np.minimum(context, attention.top_k * np.asarray(rows))
+                return picked
             if attention.window is None:
                 return context
             if attention.window_kind == "chunked":
                 inside = np.asarray(context) <= attention.window
                 return np.where(inside, context, (attention.window + 1) / 2)
-            return np.minimum(context, attention.window + rows - 1)
+            capped: Array = np.minimum(context, attention.window + rows - 1)
+            return capped
         case _:
             return context
 

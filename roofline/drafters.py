@@ -23,6 +23,7 @@ from roofline.model import (
     load_model,
 )
 from roofline.quantization import Precision
+from roofline.sources import importable, open_network
 from roofline.workload import Grid, Placement
 from roofline.yamlio import load_yaml
 
@@ -80,12 +81,15 @@ def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
         return reference, None
     if reference == "mtp":
         return reference, mtp_head(target)
+    if importable(reference):
+        found = open_network(reference, target)
+        _check_pair(found, target)
+        return str(getattr(found, "kind", "model")), found
     names, heads = resources.bundled_names(SHELF), heads_for(target.id)
     wanted = f"{target.id}-{reference}" if reference in heads else reference
     if reference in HEAD_KINDS and reference not in heads:
         return reference, derive(reference, target)
-    bundled = wanted.lower().rsplit("/", 1)[-1]
-    if bundled not in names and not wanted.endswith((".yaml", ".yml")):
+    if resources.known(wanted, SHELF) is None and not wanted.endswith((".yaml", ".yml")):
         known = [*HOST_DRAFTERS, "mtp", *names, *HEAD_KINDS]
         raise InputError(
             f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
@@ -103,13 +107,20 @@ def _check_pair(drafter: NetworkSpec, target: ModelSpec) -> None:
             f"drafter {drafter.id}: vocabulary of {drafter.vocab_size} tokens, but {target.id} has "
             f"{target.vocab_size}; a drafter must share its target's vocabulary"
         )
-    if isinstance(drafter, DrafterSpec):
-        expected = drafter.fusion.target_hidden_size
-        if expected != target.hidden_size:
-            raise InputError(
-                f"drafter {drafter.id}: reads hidden states of {expected}, but {target.id} has "
-                f"{target.hidden_size}; it was made for {drafter.target}"
-            )
+    if not isinstance(drafter, DrafterSpec):
+        return
+    expected = drafter.fusion.target_hidden_size
+    if expected != target.hidden_size:
+        raise InputError(
+            f"drafter {drafter.id}: reads hidden states of {expected}, but {target.id} has "
+            f"{target.hidden_size}; it was made for {drafter.target}"
+        )
+    beyond = [layer for layer in drafter.fusion.layer_ids if layer >= target.num_layers]
+    if beyond:
+        raise InputError(
+            f"drafter {drafter.id}: reads layer {beyond[0]}, but {target.id} has "
+            f"{target.num_layers} layers; it was made for {drafter.target}"
+        )
 
 
 def draft_passes(drafter: Drafter, grid: Grid) -> tuple[list[Op], list[Op]]:

@@ -120,8 +120,10 @@ def weight_bytes(
     for layers, linear in _linears(network, placement):
         if linear.name == "lm_head" and isinstance(network, DrafterSpec) and network.shares_head:
             continue
-        size = bytes_per_element(stored[linear.component])
-        sizes[linear.component] += layers * linear.copies * linear.parameters * size
+        # biases stay in the format between the products, whatever the matrix is stored in
+        size = bytes_per_element(stored[linear.component]) * linear.inputs * linear.outputs
+        size += bytes_per_element(precision.base) * linear.biases
+        sizes[linear.component] += layers * linear.copies * size
     if isinstance(network, DrafterSpec):
         own = network.side_parameters / placement.tp
         sizes[Component.HEAD] += own * bytes_per_element(stored[Component.HEAD])

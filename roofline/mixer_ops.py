@@ -81,6 +81,15 @@ def pick_tokens(state: Pass, attention: Attention) -> list[Op]:
             flops=2 * state.tokens * seen * width,
             bytes=cache + state.tokens * (width + seen) * state.base_bytes,
             rows=scorer.num_heads * state.rows,
+            shape=AttentionShape(
+                pairs=state.batch,
+                rows=scorer.num_heads * state.rows,
+                length=entries,
+                context=state.context,
+                kv_width=scorer.head_dim,
+                mac_width=scorer.head_dim,
+                kv=bytes_per_element(state.precision.kv),
+            ),
             head_dim=scorer.head_dim,
         )
     ]
@@ -102,7 +111,6 @@ def compressed(state: Pass, attention: CompressedAttention, linears: list[Linear
 
 def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads: int) -> Op:
     length = attended_tokens(attention, state.context)
-    seen = length / 2 if state.prefill else length
     width, kv = attention.head_dim, bytes_per_element(state.precision.kv)
     read = attended_tokens(attention, state.context, 1.0 if state.prefill else state.rows)
     return Op(
@@ -117,7 +125,7 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
             heads=heads,
             key_width=width,
             value_width=width,
-            length=seen,
+            length=length / 2 if state.prefill else length,
         ),
         bytes=ops.latent_attention_bytes(
             batch=state.batch,
@@ -128,7 +136,6 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
             length=read,
             kv=kv,
             activation=state.base_bytes,
-            kv_reads=1.0,
         ),
         rows=heads * state.rows,
         shape=AttentionShape(
@@ -147,7 +154,7 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
 def cross(state: Pass, attention: CrossAttention, linears: list[Linear]) -> list[Op]:
     """Return attention to an image: its keys and values are made once, with the prompt."""
     query, media, _ = linears
-    heads, _ = local_heads(attention, state.placement.tp)
+    heads, kv_heads = local_heads(attention, state.placement.tp)
     entries = float(attention.media_tokens)
     width = kv_width(attention, state.placement.tp)
     kernels = [gemm(state, query, Part.LINEAR, state.tokens)]
@@ -166,7 +173,16 @@ def cross(state: Pass, attention: CrossAttention, linears: list[Linear]) -> list
             storage=state.precision.kv,
             flops=4 * state.tokens * heads * attention.head_dim * entries,
             bytes=state.batch * entries * width * bytes_per_element(state.precision.kv) + values,
-            rows=state.rows,
+            rows=heads // kv_heads * state.rows,
+            shape=AttentionShape(
+                pairs=state.batch * kv_heads,
+                rows=heads // kv_heads * state.rows,
+                length=entries,
+                context=entries,
+                kv_width=2 * attention.head_dim,
+                mac_width=2 * attention.head_dim,
+                kv=bytes_per_element(state.precision.kv),
+            ),
             head_dim=attention.head_dim,
         ),
     ]

@@ -228,6 +228,8 @@ class DrafterSpec(NetworkSpec):
             raise ValueError(
                 f"draft_vocab_size {self.draft_vocab_size} exceeds vocab_size {self.vocab_size}"
             )
+        if not self.fusion.taps and self.kind != "medusa":
+            raise ValueError("fusion.taps: should be greater than 0, only Medusa heads tap nothing")
         return self
 
 

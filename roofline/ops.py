@@ -155,7 +155,8 @@ def attention_bytes(
     """Return the traffic of decode or verify attention [B].
 
     KV read ``kv_reads`` times, B H_kv (d + d_v) L b_kv each, plus the queries in and the outputs
-    out, B q A (d + d_v) b_a; d_v is d unless given. ``kv`` and ``activation`` in bytes per element [B].
+    out, B q A (d + d_v) b_a; d_v is d unless given. ``kv`` and ``activation`` in bytes per
+    element [B].
 
     >>> attention_bytes(batch=1, rows=1, heads=32, kv_heads=8, head_dim=128, length=8192,
     ...                 kv=2, activation=2) / 32  # Llama-3.1-8B at 8k: bytes per query head

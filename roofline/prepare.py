@@ -13,10 +13,10 @@ from roofline.drafters import Drafter
 from roofline.engine import EngineProfile, load_engine
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware
-from roofline.layers import check_parallel
-from roofline.model import DrafterSpec, ModelSpec, NetworkSpec, load_model
+from roofline.layers import check_parallel, layer_linears
+from roofline.model import SHELF, DrafterSpec, ModelSpec, NetworkSpec
 from roofline.priors import priors
-from roofline.quantization import Component, DType, Precision, resolve
+from roofline.quantization import Component, DType, Precision, few_bits, resolve
 from roofline.request import (
     MAX_DRAFT_LENGTH,
     Request,
@@ -24,6 +24,8 @@ from roofline.request import (
     check_placement,
     with_overhead,
 )
+from roofline.resources import alias_note
+from roofline.sources import open_model
 from roofline.step import Target
 from roofline.workload import Placement, Routing
 
@@ -56,7 +58,8 @@ def prepare(request: Request) -> Setup:
     """Load everything that ``request`` names and check that it belongs together."""
     check_numbers(request)
     notes = Notes()
-    gpu, model = load_hardware(request.gpu), load_model(request.model)
+    gpu = load_hardware(request.gpu)
+    model = _model(request.model, gpu, notes)
     engine = with_overhead(load_engine(request.engine), request.overhead)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
@@ -65,6 +68,7 @@ def prepare(request: Request) -> Setup:
         ep=request.ep,
         routing=routing,
         verify_attention=request.verify_attention,
+        state_handling=request.state_handling,
     )
     check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
@@ -92,6 +96,19 @@ def prepare(request: Request) -> Setup:
     )
 
 
+def _model(reference: str, gpu: HardwareProfile, notes: Notes) -> ModelSpec:
+    """Return the model asked for; an alias's note and what an imported config assumed are said."""
+    model, assumed = open_model(reference)
+    notes.assumed += assumed
+    if model.dtype == DType.FP16 and "fp16" not in gpu.rates and "bf16" in gpu.rates:
+        notes.assumed.append(f"{gpu.id} has no fp16 rate: products run in bf16")
+        model = model.model_copy(update={"dtype": DType.BF16})
+    note = alias_note(reference, SHELF)
+    if note is not None:
+        notes.warnings.append(note)
+    return model
+
+
 def _precision(
     network: NetworkSpec,
     gpu: HardwareProfile,
@@ -113,7 +130,21 @@ def _precision(
         kv=kv,
     )
     notes.warnings += warnings
+    narrow = {precision.weights[part] for part in _used_parts(network)}
+    for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
+        notes.warnings.append(
+            f"{network.id}: {dtype} weights have fewer than 4 bits; check the answers' quality"
+        )
     return precision
+
+
+def _used_parts(network: NetworkSpec) -> set[Component]:
+    whole = Placement()
+    return {
+        linear.component
+        for run in network.layers
+        for linear in layer_linears(run, hidden_size=network.hidden_size, placement=whole)
+    }
 
 
 def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Notes) -> Drafter:
@@ -131,7 +162,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
     if network is None:
         return Drafter(kind=kind, name=kind)
     if network.source.startswith("derived"):
-        notes.assumed.append(f"a {kind} head for {target.model.id}, {network.source}")
+        notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")
     network = _shares_formats(network, target)
     placement = target.placement
     if request.draft_tp not in (None, placement.tp):

@@ -237,7 +237,7 @@ def _grouped_vectors(attention: GroupedQueryAttention) -> int:
 
 
 def _compressed_vectors(attention: CompressedAttention) -> int:
-    """Norms of the query rank and the KV vector, sinks, and the compressors' positions and norms."""
+    """Norms of query rank and KV vector, sinks, and the compressors' positions and norms."""
     count = attention.q_lora_rank + attention.head_dim + attention.num_heads
     if attention.ratio:
         count += attention.ratio * attention.compressor_width + attention.head_dim

@@ -9,7 +9,7 @@ from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.layers import check_parallel
 from roofline.model import ModelSpec
-from roofline.ops import VerifyAttention
+from roofline.ops import StateHandling, VerifyAttention
 from roofline.quantization import DType
 from roofline.workload import Placement, Routing
 
@@ -48,6 +48,7 @@ class Request:
     draft_tp: int | None = None
     draft_weights: DType | None = None
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    state_handling: StateHandling = StateHandling.SNAPSHOTS
     engine: str = "vllm"
     #: Rows per sequence and branches of a tree; None is a chain.
     verify_width: int | None = None

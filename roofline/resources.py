@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from roofline.errors import InputError, did_you_mean
+from roofline.yamlio import load_yaml
 
 #: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
 OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
 
-__all__ = ["bundled_names", "data_file", "find", "shelf"]
+__all__ = [
+    "Alias",
+    "alias_note",
+    "aliases",
+    "bundled_names",
+    "data_file",
+    "find",
+    "known",
+    "shelf",
+]
 
 
 def shelf(name: str) -> Traversable:
@@ -35,9 +47,54 @@ def data_file(name: str) -> Traversable:
 
 def bundled_names(name: str) -> list[str]:
     """Return the ids on a shelf, sorted (file names only; nothing is opened)."""
-    entries = (entry.name for entry in shelf(name).iterdir())
+    return list(_names(name))
+
+
+@cache
+def _names(shelf_name: str) -> tuple[str, ...]:
+    """Return the ids on a shelf, listed once in a process."""
+    entries = (entry.name for entry in shelf(shelf_name).iterdir())
     names = (entry.removesuffix(".yaml") for entry in entries if entry.endswith(".yaml"))
-    return sorted(name for name in names if not OVERLAY.search(name))
+    return tuple(sorted(name for name in names if not OVERLAY.search(name)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alias:
+    """Another name of something bundled, with what its user should know."""
+
+    id: str
+    note: str | None = None
+
+
+@cache
+def aliases(name: str) -> dict[str, Alias]:
+    """Return the other names on a shelf, from ``<shelf>.aliases.yaml`` among the package's data."""
+    file = data_file(f"{name}.aliases.yaml")
+    if not file.is_file():
+        return {}
+    entries = load_yaml(file).get("aliases", {})
+    return {
+        alias: Alias(id=entry) if isinstance(entry, str) else Alias(**entry)
+        for alias, entry in entries.items()
+    }
+
+
+def known(reference: str, shelf_name: str) -> str | None:
+    """Return the bundled id that a reference names, aliases included; None where there is none."""
+    wanted = reference.lower().rsplit("/", 1)[-1]
+    if wanted in bundled_names(shelf_name):
+        return wanted
+    other = aliases(shelf_name).get(wanted)
+    return other.id if other is not None else None
+
+
+def alias_note(reference: str, shelf_name: str) -> str | None:
+    """Return what the user of an alias should know."""
+    wanted = reference.lower().rsplit("/", 1)[-1]
+    if wanted in bundled_names(shelf_name):
+        return None
+    other = aliases(shelf_name).get(wanted)
+    return other.note if other is not None else None
 
 
 def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:
@@ -51,4 +108,8 @@ def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:
     wanted = reference.lower().rsplit("/", 1)[-1]
     if wanted in names:
         return shelf(shelf_name) / f"{wanted}.yaml"
+    other = aliases(shelf_name).get(wanted)
+    if other is not None:
+        return shelf(shelf_name) / f"{other.id}.yaml"
+    names = sorted({*names, *aliases(shelf_name)})
     raise InputError(f"unknown {what} '{reference}': {did_you_mean(wanted, names)}")

@@ -48,7 +48,7 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
         ("llama-3.1-8b --acceptance al:5=3 --max-draft-length 3", ("--acceptance", "D=5", "3")),
         ("llama-3.1-8b --drafter ngram", ("--acceptance", "ngram")),
         ("llama-3.1-8b --drafter llama-3.2-1b", ("--acceptance", "llama-3.2-1b")),
-        ("qwen3-0.6b", ("--drafter", "qwen3-0.6b")),
+        ("llama-3.2-1b", ("--drafter", "llama-3.2-1b")),
         # numbers
         ("llama-3.1-8b --batch 0", ("--batch", "0", "at least 1")),
         ("llama-3.1-8b --batch -1", ("--batch", "-1")),

@@ -51,7 +51,8 @@ def test_weights_change_layer_matrices_only() -> None:
     precision, _ = decide(H100, weights=DType.FP8)
     changed = {part for part, dtype in precision.weights.items() if dtype is DType.FP8}
     assert changed == {
-        Component.ATTENTION, Component.MLP, Component.EXPERTS, Component.SHARED_EXPERTS,
+        Component.ATTENTION, Component.MIXER, Component.MLP, Component.EXPERTS,
+        Component.SHARED_EXPERTS,
     }  # fmt: skip
     assert precision.activations[Component.MLP] is DType.FP8
     assert precision.activations[Component.HEAD] is DType.BF16

@@ -1,23 +1,26 @@
-"""``roofline models``: the models and drafters that are known."""
+"""``roofline models``: the models and drafters that are known, and those that are brought."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
+from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 
 if TYPE_CHECKING:
     from roofline.model import NetworkSpec
 
 app = typer.Typer(
-    help="List, show and check model and drafter specs.",
+    help="List, show, check and import model and drafter specs.",
     callback=help_if_bare,
     invoke_without_command=True,
 )
 
 _MODEL = typer.Argument(help="A bundled id, or a path to a YAML spec.")
+_ANY = typer.Argument(help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec.")
+_TARGET = typer.Option(help="The model that a drafter was made for.")
 
 
 @app.command("list")
@@ -39,11 +42,39 @@ def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") 
 
 
 @app.command()
-def check(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") -> None:
-    """Check that a spec can be used, and count it."""
-    from roofline.model import load_network
+def check(
+    model: Annotated[str, _ANY],
+    target: Annotated[str | None, _TARGET] = None,
+    form: Annotated[str, FORMAT] = "table",
+) -> None:
+    """Check that a model can be used: what was read, defaulted and ignored, and what it counts."""
+    from roofline.report.model_check import check_data, check_text
+    from roofline.sources import importable, open_imported, open_model, open_network
 
-    emit({"ok": True} | _summary(load_network(model)), form)
+    base = open_model(target)[0] if target is not None else None
+    if importable(model):
+        imported = open_imported(model, base)
+        data = check_data(imported.spec, imported)
+    else:
+        data = check_data(open_network(model))
+    emit(data if form == "json" else check_text(data), form)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[str, typer.Argument(help="A config.json, a folder with one, or a GGUF file.")],
+    target: Annotated[str | None, _TARGET] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the spec to FILE.")
+    ] = None,
+) -> None:
+    """Write the spec that a published config describes."""
+    from roofline.sources import open_imported, open_model
+    from roofline.specfile import spec_text
+
+    base = open_model(target)[0] if target is not None else None
+    imported = open_imported(path, base)
+    emit_text(spec_text(imported.spec), output, imported.assumptions)
 
 
 def _summary(network: NetworkSpec) -> dict[str, Any]:

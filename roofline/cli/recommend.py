@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["recommend"]
 
-_DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4"
+_DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 _SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
 def recommend(
-    model: Annotated[str, typer.Argument(help="A bundled id, or a path to a YAML spec.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec."),
+    ],
     gpu: Annotated[str, typer.Option(help="A bundled id, or a path to a profile.")] = "h100-sxm",
     tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
     ep: Annotated[int, typer.Option(help="Groups of those GPUs that experts are placed on.")] = 1,
@@ -33,8 +36,8 @@ def recommend(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="none, ngram, suffix, eagle1, eagle3, mtp, medusa, dflash, dspark, domino, "
-            "peagle, a model id or a YAML file.  [bundled eagle3 head]"
+            help="none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, dspark, "
+            "domino, peagle), a model id or a path.  [bundled eagle3 head]"
         ),
     ] = None,
     acceptance: Annotated[
@@ -60,6 +63,10 @@ def recommend(
     verify_attention: Annotated[
         str, typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.")
     ] = "kv_once",
+    state_handling: Annotated[
+        str,
+        typer.Option(help="How verify keeps states of linear mixers: snapshots, replay."),
+    ] = "snapshots",
     routing_skew: Annotated[
         float | None, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.  [fitted]")
     ] = None,
@@ -101,7 +108,7 @@ def recommend(
     ] = None,
 ) -> None:
     """Say which draft length to run for MODEL, what it buys, and why."""
-    from roofline.ops import VerifyAttention
+    from roofline.ops import StateHandling, VerifyAttention
     from roofline.prepare import Request
     from roofline.recommend import recommend as answer_for
     from roofline.report import render
@@ -127,6 +134,7 @@ def recommend(
         draft_tp=draft_tp,
         draft_weights=_dtype("--draft-weights", draft_weights),
         verify_attention=_choice("--verify-attention", verify_attention, VerifyAttention),
+        state_handling=_choice("--state-handling", state_handling, StateHandling),
         engine=engine,
         verify_width=verify_width,
         tree_topk=tree_topk,

@@ -1,0 +1,1 @@
+"""Hugging Face configs as people have them, read into specs: never guessed, always explained."""

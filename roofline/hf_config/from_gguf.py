@@ -1,0 +1,200 @@
+"""A GGUF header as a config: the same families read it, and its tensors check the reading."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from roofline.errors import InputError, did_you_mean
+from roofline.footprint import parameters_total
+from roofline.gguf import GgufHeader, read_gguf
+from roofline.hf_config.build import Identity, build_model
+from roofline.hf_config.fields import Log
+from roofline.hf_config.source import Source
+from roofline.model import ModelSpec
+from roofline.quantization import Component, DType, bytes_per_element
+
+__all__ = ["build_from_gguf", "config_of"]
+
+#: GGUF's ``general.architecture`` and the config class that reads it.
+ARCHITECTURES: Mapping[str, str] = {
+    "llama": "llama", "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen3": "qwen3",
+    "qwen3moe": "qwen3_moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text",
+    "phi2": "phi", "phi3": "phi3", "starcoder2": "starcoder2", "command-r": "cohere",
+    "olmo2": "olmo2", "exaone4": "exaone4", "granite": "granite", "deepseek2": "deepseek_v3",
+    "gpt-oss": "gpt_oss", "glm4moe": "glm4_moe", "minimax-m2": "minimax_m2",
+    "internlm2": "internlm2", "baichuan": "baichuan",
+}  # fmt: skip
+_KEYS: Mapping[str, str] = {
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "context_length": "max_position_embeddings",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.sliding_window": "sliding_window",
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+    "expert_shared_count": "n_shared_experts",
+    "leading_dense_block_count": "first_k_dense_replace",
+    "attention.q_lora_rank": "q_lora_rank",
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "attention.value_length_mla": "v_head_dim",
+    "rope.dimension_count": "qk_rope_head_dim",
+    "nextn_predict_layers": "num_nextn_predict_layers",
+}
+#: By a part of a tensor's name, the first that fits.
+_COMPONENTS: tuple[tuple[str, Component], ...] = (
+    (r"_norm\b|_norm\.|norm\.weight|\.bias$|rope_|sinks", Component.NORM),
+    (r"^token_embd", Component.EMBEDDING),
+    (r"^output\.weight", Component.HEAD),
+    (r"ffn_gate_inp", Component.ROUTER),
+    (r"ffn_\w+_exps", Component.EXPERTS),
+    (r"ffn_\w+_shexp", Component.SHARED_EXPERTS),
+    (r"ffn_", Component.MLP),
+    (r"ssm_|attn_gate", Component.MIXER),
+    (r"attn_", Component.ATTENTION),
+)
+_LAYER = re.compile(r"^blk\.(\d+)\.")
+
+
+def _one(header: GgufHeader, key: str) -> Any:
+    """Return a value; a list by layer must say the same for each."""
+    value = header.metadata.get(key)
+    if isinstance(value, tuple):
+        if len(set(value)) > 1:
+            raise InputError(
+                f"{header.name}: {key}: differs from layer to layer, which is not supported for "
+                "GGUF files; give the model's config.json"
+            )
+        return value[0] if value else None
+    return value
+
+
+def config_of(header: GgufHeader) -> dict[str, Any]:
+    """Return the keys of a config.json that the metadata and the tensor table stand for."""
+    architecture = header.metadata.get("general.architecture")
+    if not isinstance(architecture, str):
+        raise InputError(f"{header.name}: general.architecture: is missing")
+    if architecture not in ARCHITECTURES:
+        raise InputError(
+            f"{header.name}: general.architecture: '{architecture[:40]}' is not known, and none "
+            f"is guessed; {did_you_mean(architecture, ARCHITECTURES)}"
+        )
+    config: dict[str, Any] = {"model_type": ARCHITECTURES[architecture]}
+    for key, name in _KEYS.items():
+        value = _one(header, f"{architecture}.{key}")
+        if value is not None and value != 0:
+            config[name] = value
+    blocks = _one(header, f"{architecture}.block_count")
+    if type(blocks) is not int:
+        raise InputError(f"{header.name}: {architecture}.block_count: is missing")
+    config["num_hidden_layers"] = blocks - config.get("num_nextn_predict_layers", 0)
+    return config | _from_tensors(header, config)
+
+
+def _from_tensors(header: GgufHeader, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what only the tensors tell: vocabulary, tied embeddings, biases, latent attention."""
+    tensors = {tensor.name: tensor for tensor in header.tensors}
+    embedding = tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise InputError(f"{header.name}: token_embd.weight: is missing; give the first split file")
+    found: dict[str, Any] = {
+        "vocab_size": embedding.shape[1],
+        "tie_word_embeddings": "output.weight" not in tensors,
+    }
+    if "kv_lora_rank" in config:
+        width = config.get("head_dim", 0)
+        mla = _one(header, f"{header.metadata['general.architecture']}.attention.key_length_mla")
+        rope = config.get("qk_rope_head_dim", 0)
+        found["qk_nope_head_dim"] = (mla or width) - rope
+        if "v_head_dim" not in config:
+            key = f"{header.metadata['general.architecture']}.attention.value_length"
+            found["v_head_dim"] = _one(header, key)
+    elif "num_experts" in config and config["model_type"] == "llama":
+        found |= {"model_type": "mixtral", "moe_intermediate_size": config["intermediate_size"]}
+    if config["model_type"] in ("llama", "gpt_oss", "glm4_moe") and "blk.0.attn_q.bias" in tensors:
+        found["attention_bias"] = True
+    if config["model_type"] == "gpt_oss":
+        count = config["num_hidden_layers"]
+        kinds = ("sliding_attention", "full_attention")
+        found["layer_types"] = [kinds[layer % 2] for layer in range(max(min(count, 2000), 0))]
+    return found
+
+
+def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, Log]:
+    """Return the spec that a GGUF file's header describes.
+
+    The tensors must hold as many parameters as the metadata describe, within 1 %; so a wrong
+    reading cannot pass. Of a file in several parts only the first part's tensors are there, and
+    the check is left out.
+    """
+    header = read_gguf(path)
+    spec, log = build_model(Source(name=header.name, data=config_of(header)), identity)
+    parts = header.metadata.get("split.count")
+    if isinstance(parts, int) and parts > 1:
+        log.note(f"first of {parts} parts: formats are those of the tensors in this part")
+    else:
+        _check_count(header, spec)
+    formats = _formats(header, log, tied=spec.tie_embeddings)
+    log.note("products run in bf16: a GGUF file does not say")
+    changes = {"dtypes": formats, "notes": tuple(log.notes)}
+    return spec.model_copy(update=changes), log
+
+
+def _own(header: GgufHeader, layers: int) -> list[Any]:
+    """Return the language model's tensors without those of MTP layers and of position tables."""
+    own = []
+    for tensor in header.tensors:
+        layer = _LAYER.match(tensor.name)
+        if "rope_" not in tensor.name and (layer is None or int(layer[1]) < layers):
+            own.append(tensor)
+    return own
+
+
+def _check_count(header: GgufHeader, spec: ModelSpec) -> None:
+    held = sum(tensor.parameters for tensor in _own(header, spec.num_layers))
+    described = parameters_total(spec)
+    if abs(held / described - 1) > 0.01:
+        raise InputError(
+            f"{header.name}: its tensors hold {held / 1e9:.3f} B parameters but its metadata "
+            f"describe {described / 1e9:.3f} B; give the model's config.json"
+        )
+
+
+def _component(name: str) -> Component | None:
+    found = (component for part, component in _COMPONENTS if re.search(part, name))
+    return next(found, None)
+
+
+def _formats(header: GgufHeader, log: Log, *, tied: bool) -> dict[Component, DType]:
+    """Return each component's format: its tensors' own, or the nearest to their mean bits."""
+    bits: dict[Component, Counter[str]] = {}
+    sizes: Counter[Component] = Counter()
+    held: Counter[Component] = Counter()
+    for tensor in header.tensors:
+        component = _component(tensor.name)
+        if component is not None:
+            bits.setdefault(component, Counter())[tensor.type] += tensor.parameters
+            sizes[component] += int(tensor.bytes)
+            held[component] += tensor.parameters
+    formats: dict[Component, DType] = {}
+    for component, types in bits.items():
+        if len(types) == 1:
+            formats[component] = DType(next(iter(types)))
+            continue
+        mean = sizes[component] / held[component]
+        nearest = min(DType, key=lambda dtype: abs(bytes_per_element(dtype) - mean))
+        formats[component] = nearest
+        log.note(
+            f"{component}: {', '.join(sorted(types))} mixed, {8 * mean:.2f} bits a weight: counted "
+            f"as {nearest}"
+        )
+    if tied and Component.EMBEDDING in formats:
+        formats[Component.HEAD] = formats[Component.EMBEDDING]
+    return {part: dtype for part, dtype in formats.items() if dtype != DType.BF16}

@@ -1,0 +1,272 @@
+"""Configs whose layers differ in kind: linear and state-space mixers between attention layers."""
+
+from __future__ import annotations
+
+import math
+
+from roofline.errors import InputError
+from roofline.hf_config.attention import latent_layers, make_grouped, read_heads
+from roofline.hf_config.experts import make_experts, mlp_layers
+from roofline.hf_config.families import Family
+from roofline.hf_config.fields import Fields
+from roofline.hf_config.layer import Layer, zip_layers
+from roofline.mixers import (
+    Attention,
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba2,
+    NoAttention,
+)
+from roofline.model import DenseMlp, Mlp, NoMlp
+from roofline.quantization import DType
+
+__all__ = [
+    "granite_hybrid",
+    "kimi_linear",
+    "minimax_m1",
+    "nemotron_h",
+    "nemotron_nas",
+    "qwen_next",
+]
+
+_BLOCKS = {
+    "M": "mamba", "*": "attention", "E": "moe", "-": "mlp",
+    "mamba": "mamba", "attention": "attention", "moe": "moe", "mlp": "mlp",
+}  # fmt: skip
+_STATE_DTYPES = {"float32": DType.FP32, "bfloat16": DType.BF16, "float16": DType.FP16}
+
+
+def _state_dtype(fields: Fields) -> DType:
+    name = fields.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
+    if name is None:
+        return DType(fields.log.default("mamba_ssm_dtype", "fp32", "states are kept in fp32"))
+    if name == "auto":
+        return DType.FP32
+    if name not in _STATE_DTYPES:
+        raise fields.wrong("mamba_ssm_cache_dtype", f"one of {', '.join(_STATE_DTYPES)}")
+    return _STATE_DTYPES[name]
+
+
+def qwen_next(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
+    """Return Qwen3-Next's and Qwen3.5's layers: three GDN mixers, then gated attention."""
+    heads = read_heads(fields, hidden)
+    if not fields.has("attn_output_gate"):
+        fields.log.default("attn_output_gate", True, "implicit in the class: q_proj is doubled")
+    gate = fields.flag("attn_output_gate", default=True)
+    attention = make_grouped(fields, family, heads, output_gate=gate)
+    mixer = GatedDeltaNet(
+        num_key_heads=fields.integer("linear_num_key_heads"),
+        num_value_heads=fields.integer("linear_num_value_heads"),
+        key_head_dim=fields.integer("linear_key_head_dim"),
+        value_head_dim=fields.integer("linear_value_head_dim"),
+        conv_width=fields.integer("linear_conv_kernel_dim"),
+        state_dtype=_state_dtype(fields),
+    )
+    kinds = fields.texts("layer_types", length=layers)
+    every = fields.optional("full_attention_interval")
+    if kinds is None and every is None:
+        raise InputError(
+            f"{fields.file}: {fields.path}layer_types (or full_attention_interval): is missing, so "
+            "which layers attend is unknown; add it"
+        )
+    if kinds is None:
+        fields.log.note(f"one layer in {every} attends, the others are linear mixers")
+        full = [(layer + 1) % (every or 1) == 0 for layer in range(layers)]
+    else:
+        if set(kinds) - {"linear_attention", "full_attention"}:
+            raise fields.wrong("layer_types", "words among linear_attention, full_attention")
+        full = [kind == "full_attention" for kind in kinds[:layers]]
+    mixing: list[Attention] = [attention if used else mixer for used in full]
+    return zip_layers(
+        mixing, mlp_layers(fields, family, hidden=hidden, layers=layers), norms=family.norms
+    )
+
+
+def mamba_of(fields: Fields, *, prefix: str) -> Mamba2:
+    """Return a Mamba-2 mixer; its keys differ between Nemotron-H and Granite."""
+    if prefix == "mamba_":
+        return Mamba2(
+            num_heads=fields.integer("mamba_n_heads"),
+            head_dim=fields.integer("mamba_d_head"),
+            num_groups=fields.integer("mamba_n_groups"),
+            state_size=fields.integer("mamba_d_state"),
+            conv_width=fields.integer("mamba_d_conv"),
+            conv_bias=fields.flag("mamba_conv_bias", default=True),
+            state_dtype=_state_dtype(fields),
+        )
+    return Mamba2(
+        num_heads=fields.integer("mamba_num_heads"),
+        head_dim=fields.integer("mamba_head_dim"),
+        num_groups=fields.integer("n_groups"),
+        state_size=fields.integer("ssm_state_size"),
+        conv_width=fields.integer("conv_kernel"),
+        conv_bias=fields.flag("use_conv_bias", default=True),
+        state_dtype=_state_dtype(fields),
+    )
+
+
+def nemotron_blocks(fields: Fields) -> list[str]:
+    """Return Nemotron-H's blocks: each is a whole layer of the count, mixer or MLP."""
+    listed = fields.texts("layers_block_type")
+    pattern = fields.text("hybrid_override_pattern")
+    words = listed if listed is not None else list(pattern or "")
+    if not words or any(word not in _BLOCKS for word in words):
+        raise InputError(
+            f"{fields.file}: {fields.path}layers_block_type (or hybrid_override_pattern): expected "
+            "blocks among mamba, moe, attention, mlp; correct the config"
+        )
+    stated = fields.optional("num_hidden_layers")
+    if stated is not None and stated != len(words):
+        raise InputError(
+            f"{fields.file}: {fields.path}num_hidden_layers: {stated}, but the pattern has "
+            f"{len(words)} blocks; correct the config"
+        )
+    if stated is None:
+        fields.log.default("num_hidden_layers", len(words), "absent: the listed blocks")
+    return [_BLOCKS[word] for word in words]
+
+
+def nemotron_h(fields: Fields, family: Family, *, hidden: int) -> list[Layer]:
+    """Return Nemotron-H's and Nemotron-3's blocks, each with one norm."""
+    kinds = nemotron_blocks(fields)
+    none, nothing = NoAttention(), NoMlp()
+    parts: dict[str, tuple[Attention, Mlp]] = {}
+    for kind in dict.fromkeys(kinds):
+        match kind:
+            case "mamba":
+                parts[kind] = (mamba_of(fields, prefix=""), nothing)
+            case "attention":
+                attention = make_grouped(fields, family, read_heads(fields, hidden))
+                parts[kind] = (attention, nothing)
+            case "moe":
+                experts = make_experts(fields, family)
+                if experts is None:
+                    raise InputError(f"{fields.file}: n_routed_experts: is missing; add it")
+                parts[kind] = (none, experts)
+            case _:
+                width = fields.integer("intermediate_size")
+                parts[kind] = (none, DenseMlp(intermediate_size=width, gated=family.gated))
+    return [Layer(attention=parts[kind][0], mlp=parts[kind][1], norms=1) for kind in kinds]
+
+
+def nemotron_nas(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
+    """Return the blocks of a searched network: each names its KV groups and its MLP's width."""
+    blocks = fields.data.get("block_configs")
+    fields.log.read.add(f"{fields.path}block_configs")
+    if not isinstance(blocks, list) or len(blocks) < layers:
+        raise fields.wrong("block_configs", f"a list of {layers} blocks")
+    return [
+        _searched(fields, family, block, at, hidden) for at, block in enumerate(blocks[:layers])
+    ]
+
+
+def _searched(fields: Fields, family: Family, block: object, at: int, hidden: int) -> Layer:
+    if not isinstance(block, dict):
+        raise fields.wrong("block_configs", "a list of objects")
+    own = Fields(
+        file=fields.file, data=block, log=fields.log, path=f"{fields.path}block_configs[{at}]."
+    )
+    mixing, feed = own.inner("attention"), own.inner("ffn")
+    if mixing is None or feed is None:
+        raise InputError(f"{own.file}: {own.path}attention and ffn: are missing; add them")
+    for part in (mixing, feed):
+        if part.flag("replace_with_linear") or part.has("sparsify"):
+            raise InputError(f"{own.file}: {part.path}replace_with_linear: is not supported")
+    attention: Attention = NoAttention()
+    if not mixing.flag("no_op"):
+        query = fields.integer("num_attention_heads")
+        group = mixing.integer("n_heads_in_group")
+        if query % group or hidden % query:
+            raise mixing.wrong("n_heads_in_group", f"a divisor of {query} heads")
+        heads = read_heads(_without_null(fields, query // group), hidden)
+        attention = make_grouped(fields, family, heads, window=mixing.optional("window_length"))
+    mlp: Mlp = NoMlp()
+    if not feed.flag("no_op"):
+        mlp = DenseMlp(intermediate_size=searched_width(feed, hidden))
+    norms = (attention.kind != "none") + (mlp.kind != "none")
+    return Layer(attention=attention, mlp=mlp, norms=norms)
+
+
+def _without_null(fields: Fields, kv_heads: int) -> Fields:
+    """Return the config with the KV heads that a block gives instead of the config's null."""
+    return Fields(
+        file=fields.file,
+        data={**fields.data, "num_key_value_heads": kv_heads},
+        log=fields.log,
+        path=fields.path,
+    )
+
+
+def searched_width(feed: Fields, hidden: int) -> int:
+    """Return an MLP's width: 2/3 of ``ffn_mult`` times the hidden size, up to a multiple of 256."""
+    stated = feed.optional("intermediate_size")
+    if stated is not None:
+        return stated
+    multiple = feed.number("ffn_mult")
+    if multiple is None or not 0 < multiple <= 1000:
+        raise feed.wrong("ffn_mult", "a positive number")
+    return 256 * math.ceil(int(2 * multiple * hidden / 3) / 256)
+
+
+def minimax_m1(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
+    """Return MiniMax-M1's layers: lightning attention where ``attn_type_list`` has 0."""
+    kinds = fields.integers("attn_type_list", length=layers)
+    if kinds is None or set(kinds) - {0, 1}:
+        raise fields.wrong("attn_type_list", "a list of 0 (lightning) and 1 (attention)")
+    heads = read_heads(fields, hidden)
+    attention = make_grouped(fields, family, heads)
+    linear = LightningAttention(num_heads=heads.query, head_dim=heads.width)
+    mixing: list[Attention] = [attention if kind else linear for kind in kinds[:layers]]
+    return zip_layers(
+        mixing, mlp_layers(fields, family, hidden=hidden, layers=layers), norms=family.norms
+    )
+
+
+def kimi_linear(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
+    """Return Kimi's linear layers: KDA mixers and latent attention, both listed from 1."""
+    linear = fields.inner("linear_attn_config")
+    if linear is None:
+        raise InputError(f"{fields.file}: {fields.path}linear_attn_config: is missing; add it")
+    mixer = KimiDeltaAttention(
+        num_heads=linear.integer("num_heads"),
+        head_dim=linear.integer("head_dim"),
+        conv_width=linear.integer("short_conv_kernel_size"),
+        full_rank_gate=linear.flag("use_full_rank_gate"),
+    )
+    mixers = linear.integers("kda_layers") or []
+    full = linear.integers("full_attn_layers") or []
+    if sorted(mixers + full) != list(range(1, layers + 1)):
+        raise InputError(
+            f"{fields.file}: {linear.path}kda_layers and full_attn_layers: expected every layer "
+            f"from 1 to {layers} once; correct the config"
+        )
+    gate = fields.flag("mla_use_output_gate")
+    latent = latent_layers(fields, family, hidden=hidden, layers=layers, output_gate=gate)
+    fields.log.note("the shapes of KDA's gates are assumed: no public class states them")
+    mixing: list[Attention] = [latent[at] if at + 1 in set(full) else mixer for at in range(layers)]
+    return zip_layers(
+        mixing, mlp_layers(fields, family, hidden=hidden, layers=layers), norms=family.norms
+    )
+
+
+def granite_hybrid(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
+    """Return Granite-4's layers: state-space mixers where ``layer_types`` has them, if at all."""
+    kinds = fields.texts("layer_types", length=layers)
+    if kinds is None or set(kinds) - {"attention", "mamba"}:
+        raise fields.wrong("layer_types", "a list of attention and mamba")
+    attention: Attention = NoAttention()
+    mixer: Attention = NoAttention()
+    if "attention" in kinds:
+        attention = make_grouped(fields, family, read_heads(fields, hidden))
+    if "mamba" in kinds:
+        mixer = mamba_of(fields, prefix="mamba_")
+    mixing = [attention if kind == "attention" else mixer for kind in kinds[:layers]]
+    experts = make_experts(fields, family)
+    shared = fields.optional("shared_intermediate_size", minimum=0)
+    mlp: Mlp = (
+        experts
+        if experts is not None
+        else DenseMlp(intermediate_size=shared or fields.integer("intermediate_size"))
+    )
+    return zip_layers(mixing, [mlp] * layers, norms=family.norms)

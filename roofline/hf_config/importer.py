@@ -1,0 +1,116 @@
+"""One path in, one spec out: a config.json, a folder, a GGUF file, a model or a drafter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from roofline.errors import InputError
+from roofline.hf_config.build import NESTED, Identity, build_model
+from roofline.hf_config.drafter import build_drafter, drafter_kind
+from roofline.hf_config.fields import Default, Log
+from roofline.hf_config.from_gguf import build_from_gguf
+from roofline.hf_config.source import Source, read_source
+from roofline.model import ModelSpec, NetworkSpec
+
+__all__ = ["Imported", "identity_of", "import_path"]
+
+#: Keys that change what a layer is: one that the class does not read is a contradiction.
+_DECISIVE = (
+    "kv_lora_rank", "linear_attn_config", "attn_type_list", "compress_ratios", "block_configs",
+    "hybrid_override_pattern", "hybrid_layer_pattern", "layers_block_type", "index_topk",
+    "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts",
+    "cross_attention_layers", "sparse_attention_config", "linear_num_value_heads",
+    "ssm_state_size", "attention_k_eq_v",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Imported:
+    """A spec and what reading its source left to say."""
+
+    spec: NetworkSpec
+    defaults: tuple[Default, ...]
+    ignored: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def assumptions(self) -> list[str]:
+        """The defaults and notes, a line each."""
+        stated = [f"{d.field} = {d.value} ({d.why})" for d in self.defaults]
+        return [*stated, *self.notes]
+
+
+def identity_of(path: Path, data: Mapping[str, Any]) -> Identity:
+    """Return the name of a published repository as a path or the config itself tells it.
+
+    >>> identity_of(Path("meta-llama--Llama-3.2-1B.json"), {}).repository
+    'meta-llama/Llama-3.2-1B'
+    """
+    full = path.resolve()
+    folders = [full.name, *(parent.name for parent in full.parents)]
+    cached = next((name for name in folders if name.startswith("models--")), None)
+    stem = full.parent.name if full.name == "config.json" else full.stem
+    if full.is_dir():
+        stem = full.name
+    stated = data.get("_name_or_path")
+    text = (cached or stem).removeprefix("models--").replace("--", "/", 1)
+    if "/" not in text and isinstance(stated, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", stated):
+        text = stated
+    vendor, _, name = text.rpartition("/")
+    name = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "model"
+    repository = f"{vendor}/{name}" if re.fullmatch(r"[\w.-]+", vendor) else None
+    return Identity(id=name.lower(), name=name, source=path.name, repository=repository)
+
+
+def import_path(
+    path: Path,
+    *,
+    identity: Identity | None = None,
+    target: ModelSpec | None = None,
+    target_id: str = "",
+) -> Imported:
+    """Read a config or a GGUF header; everything that is not understood is refused."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    if path.suffix.lower() == ".gguf":
+        spec, log = build_from_gguf(path, identity or identity_of(path, {}))
+        return _imported(spec, log, Source(name=path.name, data={}))
+    source = read_source(path)
+    who = identity or identity_of(path, source.data)
+    if drafter_kind(source.data) is not None:
+        head, log = build_drafter(source, who, target=target, target_id=target_id)
+        return _imported(head, log, source)
+    model, log = build_model(source, who)
+    return _imported(model, log, source)
+
+
+def _imported(spec: NetworkSpec, log: Log, source: Source) -> Imported:
+    ignored = _ignored(source.data, log)
+    return Imported(
+        spec=spec,
+        defaults=tuple(log.defaults),
+        ignored=tuple(ignored),
+        notes=tuple(log.notes),
+    )
+
+
+def _ignored(data: Mapping[str, Any], log: Log) -> list[str]:
+    """Return the keys that nothing asked for; one that decides what a layer is, is refused."""
+    nested = [name for name in (*NESTED, "thinker_config", "vision_config") if name in data]
+    inner: Mapping[str, Any] = next(
+        (data[name] for name in NESTED if isinstance(data.get(name), dict)), {}
+    )
+    keys = {*data, *inner} - {*nested, "transformer_layer_config"} - log.read
+    for name in sorted(keys):
+        value = inner.get(name, data.get(name))
+        plain = isinstance(value, list) and all(item == 1 for item in value)  # attention in all
+        if name in _DECISIVE and value not in (None, 0, False) and not plain:
+            raise InputError(
+                f"{name}: the config states it, but its model_type does not use it: one of the two "
+                "is wrong; correct the config"
+            )
+    return sorted(keys)

@@ -1,0 +1,109 @@
+"""``python -m roofline.hf_config.regenerate``: write ``model_specs/`` anew from published configs.
+
+``model_configs/catalogue.yaml`` in a checkout says which config becomes which spec.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from roofline.errors import RooflineError
+from roofline.hf_config.build import Identity
+from roofline.hf_config.importer import import_path
+from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
+from roofline.output import write_atomically
+from roofline.schema import Document, Schema
+from roofline.specfile import spec_text
+from roofline.yamlio import dump_yaml
+
+__all__ = ["Catalogue", "Entry", "regenerated"]
+
+
+class Entry(Schema):
+    """One spec: the config it is read from, and what that does not say."""
+
+    config: str
+    id: str
+    name: str | None = None
+    source: str
+    repository: str | None = None
+    license: str | None = None
+    #: A drafter's target, by id.
+    target: str | None = None
+    #: Leave the config's quantisation out: it is that of a quantised copy.
+    unquantized: bool = False
+
+
+class AliasEntry(Schema):
+    """Another name, and what its user is told."""
+
+    id: str
+    note: str | None = None
+
+
+class Catalogue(Document):
+    """All of them, and other names."""
+
+    models: tuple[Entry, ...]
+    drafters: tuple[Entry, ...]
+    aliases: dict[str, str | AliasEntry]
+
+
+def _identity(entry: Entry) -> Identity:
+    repository = entry.repository
+    name = entry.name or (repository or entry.id).rsplit("/", 1)[-1]
+    return Identity(
+        id=entry.id,
+        name=name,
+        source=entry.source,
+        repository=repository,
+        license=entry.license,
+    )
+
+
+def _unquantized(spec: NetworkSpec) -> NetworkSpec:
+    notes = tuple(n for n in spec.notes if n.startswith("vision tower"))
+    return spec.model_copy(update={"dtypes": {}, "kv_dtype": None, "notes": notes})
+
+
+def regenerated(folder: Path) -> Iterator[NetworkSpec]:
+    """Yield every spec of the catalogue in ``folder``."""
+    catalogue = Catalogue.load(folder / "catalogue.yaml")
+    targets: dict[str, ModelSpec] = {}
+    for entry in catalogue.models:
+        spec = import_path(folder / entry.config, identity=_identity(entry)).spec
+        spec = _unquantized(spec) if entry.unquantized else spec
+        if isinstance(spec, ModelSpec):
+            targets[spec.id] = spec
+        yield spec
+    for entry in catalogue.drafters:
+        base = targets[entry.target or ""]
+        head = import_path(folder / entry.config, identity=_identity(entry), target=base).spec
+        assert isinstance(head, DrafterSpec)
+        yield head
+
+
+def main() -> None:
+    """Write the specs and the aliases; take away what the catalogue no longer names."""
+    package = Path(str(files("roofline")))
+    configs, shelf = package.parent / "model_configs", package.parent / "model_specs"
+    try:
+        written = {f"{spec.id}.yaml": spec_text(spec) for spec in regenerated(configs)}
+        catalogue = Catalogue.load(configs / "catalogue.yaml")
+    except RooflineError as error:
+        sys.exit(f"roofline: {error}")
+    for name, text in written.items():
+        write_atomically(shelf / name, text)
+    for file in shelf.glob("*.yaml"):
+        if file.name not in written:
+            file.unlink()
+    names = catalogue.model_dump(mode="json", exclude_none=True)["aliases"]
+    write_atomically(package / "data" / "model_specs.aliases.yaml", dump_yaml({"aliases": names}))
+    sys.stdout.write(f"{len(written)} specs and {len(names)} aliases written\n")
+
+
+if __name__ == "__main__":
+    main()

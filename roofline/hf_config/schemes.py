@@ -1,0 +1,233 @@
+"""One quantisation scheme as any of the tools writes it, as formats and lists of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from roofline.errors import InputError
+from roofline.hf_config.fields import Fields, shown
+from roofline.quantization import DType
+
+__all__ = ["Scheme", "kv_format", "read_scheme"]
+
+_IGNORE = ("ignore", "modules_to_not_convert", "exclude_modules")
+#: Algorithms as the ModelOpt tool calls them; None is no quantisation.
+ALGORITHMS: Mapping[str, DType | None] = {
+    "FP8": DType.FP8,
+    "FP8_PER_CHANNEL_PER_TOKEN": DType.FP8,
+    "FP8_PB_WO": DType.FP8_BLOCK,
+    "FP8_BLOCK_SCALES": DType.FP8_BLOCK,
+    "NVFP4": DType.NVFP4,
+    "NVFP4_AWQ": DType.NVFP4,
+    "W4A16_NVFP4": DType.NVFP4,
+    "W4A8_NVFP4_FP8": DType.NVFP4,
+    "MXFP4": DType.MXFP4,
+    "W4A8_MXFP4_FP8": DType.MXFP4,
+    "W4A16_MXFP4": DType.MXFP4,
+    "W4A16_AWQ": DType.INT4_G128,
+    "W4A8_AWQ": DType.INT4_G128,
+    "W8A16": DType.INT8,
+    "W8A8_SQ_PER_CHANNEL": DType.INT8,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheme:
+    """A default format for matrices in layers, exceptions by name, and what stays as it is."""
+
+    default: DType | None = None
+    named: Mapping[str, DType] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+    experts_only: bool = False
+    kv: DType | None = None
+
+
+def _ignored(fields: Fields) -> tuple[str, ...]:
+    found: list[str] = []
+    for name in _IGNORE:
+        value = fields.data.get(name)
+        fields.log.read.add(fields.path + name)
+        if value is None:
+            continue
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise fields.wrong(name, "a list of module names")
+        found += value
+    return tuple(found)
+
+
+def _bits(fields: Fields) -> int:
+    """Return ``bits``, which some files write as a text."""
+    value = fields.data.get("bits", fields.data.get("w_bit"))
+    if isinstance(value, str) and value.isdecimal() and len(value) < 3:
+        return int(value)
+    bits = fields.optional("bits", "w_bit")
+    if bits is None:
+        raise InputError(f"{fields.file}: {fields.path}bits: is missing; add it")
+    return bits
+
+
+def integer_format(fields: Fields, bits: int, group: int | None, *, symmetric: bool) -> DType:
+    """Return the format of ``bits``-bit integers that share a scale in groups."""
+    if bits == 8:
+        return DType.INT8
+    if bits != 4:
+        raise InputError(
+            f"{fields.file}: {fields.path}bits: {bits}-bit integers are not known; 4 and 8 are"
+        )
+    if group == 32 and not symmetric:
+        fields.log.note("groups of 32 with zero points are counted as symmetric (4.5 bits)")
+    known = {32: DType.INT4_G32, 64: DType.INT4_G64, 128: DType.INT4_G128}
+    if group in known:
+        return known[group]
+    if group is not None and 0 < group < 128:
+        raise InputError(
+            f"{fields.file}: {fields.path}group_size: {group} is not known; 32, 64 and 128 are"
+        )
+    fields.log.note(f"4-bit groups of {group or 'a channel'} are counted like groups of 128")
+    return DType.INT4_G128
+
+
+def _weights_format(fields: Fields, name: str) -> DType:
+    """Return the format of a ``weights`` block: bits, float or int, group."""
+    bits, kind = fields.integer("num_bits"), fields.text("type")
+    group = fields.optional("group_size", minimum=-1)
+    if kind == "float" and bits == 8:
+        return DType.FP8_BLOCK if fields.text("strategy") == "block" else DType.FP8
+    if kind == "float" and bits == 4:
+        if "mxfp4" in name or group == 32:
+            return DType.MXFP4
+        return DType.NVFP4
+    if kind != "int":
+        raise fields.wrong("type", "float or int")
+    symmetric = fields.flag("symmetric", default=True)
+    return integer_format(fields, bits, group, symmetric=symmetric)
+
+
+def kv_format(fields: Fields) -> DType | None:
+    """Return the cache's format: a scheme by name or by bits, None for the model's own."""
+    for name in ("kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_quant_method"):
+        value = fields.data.get(name)
+        fields.log.read.add(fields.path + name)
+        if value is None:
+            continue
+        if isinstance(value, dict):
+            own = fields.inner(name)
+            if own is not None:
+                return _weights_format(own, "")
+        known = {"FP8": DType.FP8, "INT8": DType.INT8, "NVFP4": DType.NVFP4, "NONE": None}
+        if not isinstance(value, str) or value.upper() not in known:
+            raise fields.wrong(name, f"one of {', '.join(known)}")
+        if known[value.upper()] is not None:
+            return known[value.upper()]
+    return None
+
+
+def _algorithm(fields: Fields, name: str) -> DType | None:
+    if name.upper() in ("NONE", "NO_QUANT"):
+        return None
+    if name.upper() not in ALGORITHMS:
+        raise InputError(
+            f"{fields.file}: {fields.path}quant_algo: '{name[:40]}' is not known; give --weights"
+        )
+    return ALGORITHMS[name.upper()]
+
+
+def _listed(fields: Fields) -> dict[str, DType]:
+    """Return ``quantized_layers``: each module with an algorithm of its own."""
+    value = fields.data.get("quantized_layers")
+    fields.log.read.add(f"{fields.path}quantized_layers")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise fields.wrong("quantized_layers", "an object")
+    named: dict[str, DType] = {}
+    for module, entry in value.items():
+        algorithm = entry.get("quant_algo") if isinstance(entry, dict) else None
+        if not isinstance(algorithm, str):
+            raise InputError(f"{fields.file}: {fields.path}quantized_layers: has no quant_algo")
+        dtype = _algorithm(fields, algorithm)
+        if dtype is not None:
+            named[module] = dtype
+    return named
+
+
+def _groups(fields: Fields) -> tuple[DType | None, dict[str, DType]]:
+    """Return the default format of ``config_groups``, and those of groups with named targets."""
+    groups = fields.inner("config_groups")
+    if groups is None:
+        raise InputError(f"{fields.file}: {fields.path}config_groups: is missing; add it")
+    default: DType | None = None
+    named: dict[str, DType] = {}
+    for key in groups.data:
+        group = groups.inner(key)
+        weights = group.inner("weights") if group is not None else None
+        if group is None or weights is None:
+            continue
+        form = group.text("format") or fields.text("format") or ""
+        dtype = _weights_format(weights, form)
+        targets = group.data.get("targets", ["Linear"])
+        if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
+            raise group.wrong("targets", "a list of names")
+        plain = [target for target in targets if "." not in target and not target.startswith("re:")]
+        if any(target in ("Linear", "FusedMoE") for target in plain) or not targets:
+            default = dtype
+        named |= {target: dtype for target in targets if target not in ("Linear", "FusedMoE")}
+    return default, named
+
+
+def read_scheme(fields: Fields) -> Scheme:
+    """Return what a ``quantization_config`` or a companion file says; unknown ones are refused."""
+    method = fields.text("quant_method")
+    algorithm = fields.text("quant_algo")
+    ignore, kv = _ignored(fields), kv_format(fields)
+    if algorithm is not None:
+        return _modelopt(fields, method, algorithm, ignore, kv)
+    match method:
+        case "fp8" | "fbgemm_fp8":
+            return Scheme(default=_fp8(fields), ignore=ignore, kv=kv)
+        case "mxfp4":
+            return Scheme(default=DType.MXFP4, ignore=ignore, experts_only=True, kv=kv)
+        case "awq" | "gptq" | "auto-round" | "awq_marlin" | "gptq_marlin":
+            group = fields.optional("group_size", "q_group_size", minimum=-1)
+            bits = _bits(fields)
+            symmetric = fields.flag("sym") and not fields.flag("zero_point")
+            dtype = integer_format(fields, bits, group, symmetric=symmetric)
+            return Scheme(default=dtype, ignore=ignore, kv=kv)
+        case "compressed-tensors" | "modelopt":
+            default, named = _groups(fields)
+            return Scheme(default=default, named=named, ignore=ignore, kv=kv)
+        case "bitsandbytes":
+            wide = fields.flag("load_in_8bit", "_load_in_8bit")
+            fields.log.note("bitsandbytes 4-bit weights are counted as 4.16 bits")
+            return Scheme(default=DType.INT8 if wide else DType.INT4_G128, ignore=ignore, kv=kv)
+        case None if fields.has("config_groups"):
+            default, named = _groups(fields)
+            return Scheme(default=default, named=named, ignore=ignore, kv=kv)
+    raise InputError(
+        f"{fields.file}: {fields.path}quant_method: {shown(method)} is not known, and no format is "
+        "guessed; remove quantization_config and give --weights"
+    )
+
+
+def _fp8(fields: Fields) -> DType:
+    block = fields.integers("weight_block_size")
+    return DType.FP8_BLOCK if block else DType.FP8
+
+
+def _modelopt(
+    fields: Fields, method: str | None, algorithm: str, ignore: tuple[str, ...], kv: DType | None
+) -> Scheme:
+    """Return ModelOpt's scheme: one algorithm, or a mixture by module over what lies below it."""
+    if algorithm.upper() != "MIXED_PRECISION":
+        dtype = _algorithm(fields, algorithm)
+        return Scheme(default=dtype, ignore=ignore, kv=kv)
+    below = None
+    if method == "fp8":
+        below = _fp8(fields)
+        fields.log.note(
+            f"quant_method fp8 and quant_algo {algorithm} both stand: listed modules have their "
+            f"own format, the others are {below}"
+        )
+        ignore = tuple(name for name in ignore if not name.startswith("*."))
+    return Scheme(default=below, named=_listed(fields), ignore=ignore, kv=kv)

@@ -1,0 +1,117 @@
+"""Getting the bytes: a config.json, a folder with one, and what lies beside it. Strict limits."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from roofline.errors import InputError
+
+__all__ = ["MAX_BYTES", "Source", "read_json", "read_source"]
+
+#: The largest config known (22,422 quantised layers by name) has 3 MB.
+MAX_BYTES = 4_000_000
+MAX_DEPTH = 32
+MAX_PARTS = 150_000  # objects, lists and keys
+QUANT_FILE = "hf_quant_config.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A config, and the quantisation that lies beside it in a file of its own."""
+
+    name: str  # as printed in messages
+    data: Mapping[str, Any]
+    quantization: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_source(path: Path) -> Source:
+    """Read a config.json, a folder with one, or a quantised config with its companion.
+
+    The companion is ``hf_quant_config.json`` in the same folder, or ``NAME.hf_quant_config.json``
+    beside ``NAME.json``.
+    """
+    file = path / "config.json" if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise InputError(f"{path}: no config.json in this folder; name the file itself")
+    data = read_json(file)
+    beside = [file.with_name(f"{file.stem}.{QUANT_FILE}")]
+    if file.name == "config.json":
+        beside.append(file.with_name(QUANT_FILE))
+    found = next((other for other in beside if other.is_file()), None)
+    quantization = read_json(found) if found is not None and found != file else {}
+    return Source(name=file.name, data=data, quantization=quantization)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; raise InputError in one line for everything else.
+
+    ``Infinity`` is accepted where the file's own readers accept it; the value is then plain text,
+    so that no number is ever infinite.
+    """
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file}: is no regular file; name a config.json or a folder with one")
+    try:
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(
+                f"{file.name}: {size} bytes; a config has at most {MAX_BYTES}, so this is another "
+                "file"
+            )
+        raw = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file.name}: cannot be read ({error.strerror})") from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{file.name}: not UTF-8 at byte {error.start}; save it as UTF-8 JSON"
+        ) from None
+    if text.count("[") + text.count("{") + text.count('":') > MAX_PARTS:
+        raise InputError(f"{file.name}: more than {MAX_PARTS} values; this is no config")
+    try:
+        data = json.loads(text, object_pairs_hook=_no_repeats, parse_constant=str)
+        _check_depth(data)
+    except _RepeatedKeyError as error:
+        raise InputError(f"{file.name}: key '{error}' appears twice; keep one") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{file.name}:{error.lineno}: not valid JSON: {error.msg}") from None
+    except RecursionError:
+        raise InputError(f"{file.name}: nested more than {MAX_DEPTH} deep") from None
+    except ValueError as error:
+        raise InputError(f"{file.name}: not valid JSON: {str(error)[:80]}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{file.name}: expected a JSON object, got {type(data).__name__}")
+    return data
+
+
+class _RepeatedKeyError(Exception):
+    """A key that is given twice."""
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _RepeatedKeyError(key[:40])
+            seen.add(key)
+    return data
+
+
+def _check_depth(root: object) -> None:
+    stack: list[tuple[object, int]] = [(root, 0)]
+    while stack:
+        value, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise RecursionError
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("a number is too large")
+        if isinstance(value, dict | list):
+            inner = value.values() if isinstance(value, dict) else value
+            stack += [(item, depth + 1) for item in inner if isinstance(item, dict | list | float)]

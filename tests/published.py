@@ -1,0 +1,65 @@
+"""The published configs in ``model_configs/`` and the counts they are held to.
+
+``tests/data/models.csv`` has one row per config: its origin, and parameter counts computed by a
+separate script whose formulas agree with transformers 5.24 on the meta device for every class that
+library has (155 files) and with keras-hub's exact presets for 42.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from roofline.footprint import parameters_total
+from roofline.hf_config.importer import Imported, import_path
+from roofline.model import DrafterSpec, ModelSpec, load_model
+from tests.support import ROOT
+
+CONFIGS = ROOT / "model_configs"
+with (ROOT / "tests" / "data" / "models.csv").open(encoding="utf-8", newline="") as _file:
+    ROWS: Mapping[str, Mapping[str, str]] = {row["name"]: row for row in csv.DictReader(_file)}
+FILES = sorted(
+    path.name for path in CONFIGS.glob("*.json") if not path.name.endswith("hf_quant_config.json")
+)
+MODELS = [name for name in FILES if not name.startswith("drafter--")]
+DRAFTERS = [name for name in FILES if name.startswith("drafter--")]
+
+
+@cache
+def imported(name: str) -> Imported:
+    """Return a published config by file name; the Medusa one is read for its 7B base."""
+    target = load_model("llama-2-7b") if "medusa" in name else None
+    return import_path(CONFIGS / name, target=target)
+
+
+def model(name: str) -> ModelSpec:
+    """Return a published model by the name of its repository's file, without ``.json``."""
+    spec = imported(f"{name}.json").spec
+    assert isinstance(spec, ModelSpec)
+    return spec
+
+
+def drafter(name: str) -> DrafterSpec:
+    """Return a published drafter by ``project--name``."""
+    spec = imported(f"drafter--{name}.json").spec
+    assert isinstance(spec, DrafterSpec)
+    return spec
+
+
+def total(name: str) -> int:
+    """Return the parameters of a published model."""
+    return parameters_total(model(name))
+
+
+def defaulted(name: str) -> dict[str, Any]:
+    """Return what a config left to its class, by field."""
+    return {entry.field: entry.value for entry in imported(f"{name}.json").defaults}
+
+
+def dtypes(name: str) -> dict[str, str]:
+    """Return the formats of components that differ from the base, and the cache's."""
+    spec = model(name)
+    found = {part.value: dtype.value for part, dtype in spec.dtypes.items()}
+    return found | ({"kv": spec.kv_dtype.value} if spec.kv_dtype else {})

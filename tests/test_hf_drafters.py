@@ -1,0 +1,162 @@
+"""Drafters from published configs: recognised, paired with their target, or derived and said so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.errors import InputError
+from roofline.hf_config.drafter import drafter_kind
+from roofline.hf_config.importer import import_path
+from roofline.mixers import GroupedQueryAttention, LatentAttention
+from roofline.model import DrafterSpec, load_drafter, load_model
+from tests.physics import refusal, run
+from tests.published import CONFIGS, DRAFTERS, MODELS, drafter
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_every_drafter_is_recognised(name: str) -> None:
+    kind = drafter_kind(json.loads((CONFIGS / name).read_text()))
+    words = {
+        "peagle": "peagle", "dspark": "dspark", "domino": "domino", "dflare": "dflash",
+        "dflash": "dflash", "medusa": "medusa", "EAGLE1": "eagle1",
+    }  # fmt: skip
+    expected = next((k for word, k in words.items() if word in name), "eagle3")
+    assert kind == expected
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_model_is_taken_for_a_drafter(name: str) -> None:
+    assert drafter_kind(json.loads((CONFIGS / name).read_text())) is None
+
+
+def test_a_config_as_the_speculators_library_nests_it(tmp_path: Path) -> None:
+    plain = json.loads((CONFIGS / "drafter--specforge--llama3-8B-eagle3.json").read_text())
+    nested = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "draft_vocab_size": 32_000,
+        "eagle_aux_hidden_state_layer_ids": [2, 16, 29],
+        "transformer_layer_config": {
+            key: plain[key]
+            for key in (
+                "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+                "vocab_size", "max_position_embeddings", "num_hidden_layers",
+            )
+        },
+    }  # fmt: skip
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(nested))
+    spec = import_path(file).spec
+    assert isinstance(spec, DrafterSpec)
+    assert spec.fusion.layer_ids == (2, 16, 29)
+    assert spec.layers == drafter("specforge--llama3-8B-eagle3").layers
+
+
+def test_own_heads_and_ffn() -> None:
+    first = drafter("specforge--llama3-8B-eagle3").layers[0]
+    assert isinstance(first.attention, GroupedQueryAttention)
+    assert first.attention.input_size == 2 * 4096  # embedding and hidden state
+    assert first.norms == 3
+    parallel = drafter("specforge--qwen3-8b-peagle")
+    assert parallel.num_layers == 4
+    wide = [
+        run.repeat
+        for run in parallel.layers
+        if isinstance(run.attention, GroupedQueryAttention) and run.attention.input_size
+    ]
+    assert wide == [1]
+    latent = drafter("torchspec--kimi_k25_eagle3_mla").layers[0].attention
+    assert isinstance(latent, LatentAttention)
+    assert latent.input_size == 2 * 7168
+
+
+def test_block_drafters_keep_their_block() -> None:
+    flash, spark = drafter("specforge--qwen3-8b-dflash"), drafter("specforge--qwen3-8b-dspark")
+    assert (flash.block_size, spark.block_size) == (16, 7)
+    assert flash.shares_head
+    assert flash.fusion.layer_ids == (1, 9, 17, 25, 33)
+
+
+def test_medusa_needs_its_target() -> None:
+    with pytest.raises(InputError, match="--target"):
+        import_path(CONFIGS / "drafter--medusa--medusa-vicuna-7b-v1.3.json")
+
+
+# Pairs that do not belong together -----------------------------------------------------------
+
+
+def test_the_classic_small_and_large_qwen() -> None:
+    line = refusal("roofline recommend qwen2.5-7b --drafter qwen2.5-0.5b --acceptance 0.7")
+    assert "151936" in line
+    assert "152064" in line
+
+
+def test_a_head_of_another_hidden_size() -> None:
+    path = CONFIGS / "drafter--specforge--qwen3-8b-eagle3.json"
+    line = refusal(f"roofline recommend qwen3-32b --drafter {path} --acceptance 0.7")
+    assert "4096" in line
+    assert "5120" in line
+
+
+def test_a_head_that_taps_a_layer_beyond_the_target(tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "drafter--specforge--qwen3-8b-dflash.json").read_text())
+    config["dflash_config"]["target_layer_ids"] = [1, 60]
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    line = refusal(f"roofline recommend qwen3-8b --drafter {file} --acceptance 0.7")
+    assert "layer 60" in line
+    assert "36 layers" in line
+
+
+def test_a_drafter_is_no_target() -> None:
+    path = CONFIGS / "drafter--specforge--qwen3-8b-eagle3.json"
+    assert "drafter" in refusal(f"roofline recommend {path} --acceptance 0.7")
+
+
+def test_a_published_head_by_path_is_the_bundled_one() -> None:
+    path = CONFIGS / "drafter--specforge--qwen3-8b-eagle3.json"
+    answers = [
+        run(f"roofline recommend qwen3-8b --drafter {name} --acceptance 0.7 --format json")
+        for name in (path, "eagle3")
+    ]
+    rows = [json.loads(out)["points"][0]["by_draft_length"] for code, out, _ in answers if not code]
+    assert len(rows) == 2
+    assert rows[0] == rows[1]
+
+
+def inner(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object in an answer."""
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            yield from inner(item)
+
+
+def test_a_derived_head_is_labelled_assumed() -> None:
+    code, out, _ = run("roofline recommend llama-3.2-3b --drafter eagle3 --acceptance 0.7")
+    assert code == 0
+    assert "derived" in out
+    code, out, _ = run(
+        "roofline recommend llama-3.2-3b --drafter eagle3 --acceptance 0.7 --format json"
+    )
+    said = [entry["source"] for entry in inner(json.loads(out)) if entry.get("kind") == "assumed"]
+    assert any("derived" in line for line in said)
+
+
+def test_bundled_drafters_fit_their_targets() -> None:
+    for name in (
+        "qwen3-8b-dflash",
+        "qwen3.6-27b-dspark",
+        "kimi-k2.5-eagle3",
+        "mixtral-8x7b-eagle1",
+    ):
+        head = load_drafter(name)
+        target = load_model(head.target)
+        assert head.vocab_size == target.vocab_size
+        assert head.fusion.target_hidden_size == target.hidden_size
