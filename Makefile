@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel check bench models clean
+.PHONY: demo test lint types wheel check calibrate docs bench models clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,15 @@ wheel: $(READY)       ## Build, install into a fresh environment, run from outsi
 
 check: lint types wheel ## Everything a change must pass
 	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
+
+calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
+	$(BIN)/roofline calibrate import
+	$(BIN)/roofline calibrate engines
+	$(BIN)/python -m roofline.report.validation_page > docs/validation.md
+
+docs: $(READY)        ## Refresh the outputs that the pages show
+	$(BIN)/python -m tests.test_docs
 
 bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
 	$(BIN)/python benchmarks/cold_start.py

@@ -83,7 +83,7 @@ def prepare(request: Request) -> Setup:
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
-    curve = _acceptance(request, model, drafter, notes)
+    curve = _acceptance(request, target, drafter, notes)
     return Setup(
         request=request,
         gpu=gpu,
@@ -211,16 +211,23 @@ def _shares_formats(network: NetworkSpec, target: Target) -> NetworkSpec:
     return network.model_copy(update={"dtypes": own})
 
 
-def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Notes) -> Acceptance:
+def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes) -> Acceptance:
     if drafter.kind == "none":
         return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition")
+    model = target.model
     if request.acceptance is not None:
-        return accept.parse_acceptance(request.acceptance)
+        from roofline.engines.sources import acceptance_from
+
+        curve = acceptance_from(request.acceptance, kv=target.precision.kv.value)
+        beyond = curve.beyond(request.contexts)
+        notes.warnings += [*curve.warnings, *([beyond] if beyond else [])]
+        return curve
     found = accept.default_curve(drafter.kind, model.id)
     if found is None:
         raise InputError(
             f"--acceptance: no acceptance is known for {drafter.name} on {model.id}; give a rate "
-            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4) or a YAML file"
+            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline "
+            "acceptance list), a file or an engine's metrics address"
         )
     standing, curve_id = found
     curve = accept.load_acceptance(curve_id)
@@ -235,15 +242,15 @@ def _acceptance(request: Request, model: ModelSpec, drafter: Drafter, notes: Not
 
 
 def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
-    """Return 0 and every draft length up to the limit whose acceptance is known."""
+    """Return 0 and every draft length up to the limit that is known at every context."""
     longest = request.max_draft_length
     limit = drafters.deepest(drafter.network, drafter.block)
     if request.verify_width is not None:
         limit = min(limit or longest, request.verify_width - 1)
     longest = min(longest, limit) if limit is not None else longest
     candidates = range(longest + 1) if drafter.kind != "none" else range(1)
-    known = curve.tokens_per_step(candidates, extrapolate=request.extrapolate)
-    lengths = tuple(d for d, al in zip(candidates, known, strict=True) if np.isfinite(al))
+    known = curve.over_contexts(request.contexts, candidates, extrapolate=request.extrapolate)
+    lengths = tuple(d for d, al in zip(candidates, known.T, strict=True) if np.isfinite(al).all())
     if len(lengths) == 1 and len(candidates) > 1:
         raise InputError(
             f"--acceptance: {curve.label} says nothing about any draft length up to "

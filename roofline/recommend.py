@@ -106,10 +106,12 @@ def recommend(request: Request) -> Recommendation:
     graphs = setup.engine.graphs
     times = step_times(setup.target, setup.drafter, grid, machine, overhead, graphs)
     drawn = drawn_steps(times, grid, priors().spread)
-    yields = setup.acceptance.tokens_per_step(setup.draft_lengths, extrapolate=request.extrapolate)
+    yields = setup.acceptance.over_contexts(
+        request.contexts, setup.draft_lengths, extrapolate=request.extrapolate
+    )
     decision = decide(times, drawn, yields, fits)
     points = tuple(
-        _point(setup, times, decision, yields, fits[i, j], at=(i, j))
+        _point(setup, times, decision, yields[j % len(yields)], fits[i, j], at=(i, j))
         for i in range(grid.shape[0])
         for j in range(grid.shape[1])
         if fits[i, j, 0]

@@ -157,20 +157,17 @@ def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> Ra
     def line(form: Form, first: int, stop: int) -> Array:
         return _line(unit[form][first:stop], seconds[first:stop])
 
-    best, cost = None, np.inf
+    best, cost = np.empty((0, 2)), np.inf
     count = len(payload)
     for first in range(LEAST, count - 2 * LEAST + 1):
         for second in range(first + LEAST, count - LEAST + 1):
             ends = zip(FORMS, (0, first, second), (first, second, count), strict=True)
             lines = np.array([line(form, a, b) for form, a, b in ends])
-            if (np.diff(lines[:, 0]) < 0).any():
-                continue  # a later form starts later, or it is not that form
+            lines[:, 0] = np.maximum.accumulate(lines[:, 0])  # a later form starts no earlier
             times = [lines[i, 0] + unit[form] / lines[i, 1] for i, form in enumerate(FORMS)]
             reached = _cost(np.log(np.min(times, axis=0) / seconds))
             if reached < (1 - CLEARLY) * cost:
                 best, cost = lines, reached
-    if best is None:
-        raise InputError(f"all-reduce among {ranks} GPUs: no three lines whose starts rise fit it")
     start, share = (
         {form: rounded(float(value)) for form, value in zip(FORMS, column, strict=True)}
         for column in best.T

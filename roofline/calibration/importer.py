@@ -46,15 +46,15 @@ class Outcome:
 def import_tables(
     root: Path,
     *,
-    gpus: Sequence[str],
+    gpu: str,
     engines: Sequence[str],
     date: str,
     jobs: int = 1,
     progress: Progress = lambda *_: None,
 ) -> Outcome:
-    """Return the laws of every accelerator and engine; nothing is written."""
+    """Return the laws of one accelerator for each engine; nothing is written."""
     outcome = Outcome()
-    groups = [g for gpu in gpus for g in _groups(root, gpu, engines, outcome)]
+    groups = _groups(root, gpu, engines, outcome)
     work = [(group, date) for group in groups]
     results = zip(groups, _map(_fit_one, work, jobs), strict=True)
     for done, (group, fitted) in enumerate(results, start=1):

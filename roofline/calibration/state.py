@@ -36,6 +36,8 @@ BOUNDS = {
     "r": (1.5, 1.0, 8.0),
     "l2_saving": (0.3, 0.0, 0.95),
 }
+DIFFER = 0.5  # in the share of the state that L2 holds, between rows
+PRECISE = {"f_scale": 0.05, "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
 
 
 def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
@@ -150,10 +152,12 @@ def fit(
 ) -> tuple[StateLaw, dict[str, Any]]:
     """Return the law, by least log error."""
     device = Machine(gpu).device("bf16")
-    start, low, high = np.array(list(BOUNDS.values())).T
+    pinned = _pinned(columns, gpu)
+    free = [name for name in BOUNDS if name not in pinned]
+    start, low, high = np.array([BOUNDS[name] for name in free]).T
 
     def law_of(scaled: Array) -> StateLaw:
-        return StateLaw(**dict(zip(BOUNDS, (scaled * start).tolist(), strict=True)))
+        return StateLaw(**pinned, **dict(zip(free, (scaled * start).tolist(), strict=True)))
 
     def residual(scaled: Array) -> Array:
         time = state_time(
@@ -164,8 +168,20 @@ def fit(
         )
         return np.asarray(np.log(time.total / seconds))
 
-    scaled, _ = least_log_error(
-        residual, np.ones(len(start)), low / start, high / start, f_scale=0.05
-    )
+    first = np.ones(len(start))
+    scaled, _ = least_log_error(residual, first, low / start, high / start, **PRECISE)
     found = law_of(scaled)
     return StateLaw(**{name: rounded(getattr(found, name)) for name in BOUNDS}), {}
+
+
+def _pinned(columns: Numbers, gpu: HardwareProfile) -> dict[str, float]:
+    """Return the constant that these rows cannot tell, if there is one.
+
+    Where rows hardly differ in what L2 holds, ``mem_eff`` and ``l2_saving`` act as one. Beside HBM
+    there is then no saving; beside GDDR, where L2 is clearly faster, ``mem_eff`` is its prior.
+    """
+    if np.ptp(columns["resident"]) > DIFFER:
+        return {}
+    if gpu.memory.kind.startswith("GDDR"):
+        return {"mem_eff": BOUNDS["mem_eff"][0]}
+    return {"l2_saving": 0.0}

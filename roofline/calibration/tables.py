@@ -205,12 +205,14 @@ def _unit_shifted(seconds: NDArray[np.float64], curves: NDArray[np.intp]) -> NDA
         curve[1:] = np.cumsum((curves[1:] != curves[:-1]).any(axis=1))
     logs = np.log(seconds)
     shifted = np.zeros(len(seconds), dtype=bool)
+    if not len(seconds):
+        return shifted
     starts = [int(i) for i in np.flatnonzero(np.diff(curve, prepend=-1))]
     for start, stop in zip(starts, [*starts[1:], len(seconds)], strict=True):
         part = logs[start:stop]
         if len(part) < 3:
             continue
-        window = np.clip(np.arange(len(part))[:, None] + np.arange(-2, 3), 0, len(part) - 1)
-        middle = np.median(part[window], axis=1)
+        padded = np.pad(part, 2, constant_values=np.nan)  # fewer neighbours at the ends
+        middle = np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, 5), axis=1)
         shifted[start:stop] = np.abs(part - middle) > np.log(UNIT_SHIFT)
     return shifted

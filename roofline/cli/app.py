@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from roofline.cli import calibrate, hardware, models, validate
+from roofline.cli import acceptance, calibrate, hardware, models, validate
 from roofline.cli.listing import help_if_bare
 from roofline.cli.recommend import recommend
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command()(recommend)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
+app.add_typer(acceptance.app, name="acceptance")
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(validate.app, name="validate")
 

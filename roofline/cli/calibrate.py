@@ -42,19 +42,19 @@ def import_(
     engines = _chosen("--engine", engine, ["vllm", "sglang", "trtllm"])
     root, folder = data_folder(tables), _folder(output)
     today = dt.date.today().isoformat()
-    with _progress() as tell:
-        outcome = import_tables(
-            root, gpus=gpus, engines=engines, date=today, jobs=jobs, progress=tell
-        )
-    written = write_overlays(outcome, folder)
-    if output is None:
-        from roofline.resources import data_file
-
-        write_samples(outcome, Path(str(data_file("validation"))) / "kernels.jsonl.gz")
-    for line in outcome.skipped:
-        typer.echo(f"skipped: {line}", err=True)
-    count = sum(len(blocks) for blocks in outcome.blocks.values())
-    typer.echo(f"{count} laws written to {len(written)} files in {folder}")
+    count = 0
+    for name in gpus:  # what an accelerator's fits gave is written before the next one starts
+        with _progress() as tell:
+            outcome = import_tables(
+                root, gpu=name, engines=engines, date=today, jobs=jobs, progress=tell
+            )
+        write_overlays(outcome, folder)
+        if output is None:
+            write_samples(outcome, _sample_file())
+        for line in outcome.skipped:
+            typer.echo(f"skipped: {line}", err=True)
+        count += sum(len(blocks) for blocks in outcome.blocks.values())
+    typer.echo(f"{count} laws of {len(gpus)} accelerators written to {folder}")
 
 
 @app.command()
@@ -124,6 +124,12 @@ def _chosen(flag: str, given: list[str] | None, known: list[str]) -> list[str]:
         if name not in known:
             raise InputError(f"{flag}: no tables for '{name}': {did_you_mean(name, known)}")
     return list(dict.fromkeys(given or known))
+
+
+def _sample_file() -> Path:
+    from roofline.resources import data_file
+
+    return Path(str(data_file("validation"))) / "kernels.jsonl.gz"
 
 
 def _folder(output: Path | None) -> Path:

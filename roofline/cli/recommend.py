@@ -44,7 +44,8 @@ def recommend(
         str | None,
         typer.Option(
             help="0.8 | 0.8,0.7,0.6 by position | al:1.84,2.45 tokens per step | "
-            "al:2=2.36,3=2.79 | FILE.yaml  [bundled curve]"
+            "al:2=2.36,3=2.79 | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
+            "[bundled curve]"
         ),
     ] = None,
     max_draft_length: Annotated[int, typer.Option(help="Longest draft to consider.")] = 8,

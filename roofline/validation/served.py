@@ -16,6 +16,8 @@ __all__ = ["compare_decode"]
 def compare_decode(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[Compared]:
     """Yield predicted and measured time per output token, grouped by model and format."""
     rows = [row for row in load_rows() if not row.left_out]
+    if not any(row.gpu in gpus and row.engine in engines for row in rows):
+        return
     predicted, textbook = leave_one_gpu_out(rows)
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, row in enumerate(rows):

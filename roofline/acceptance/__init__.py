@@ -1,0 +1,25 @@
+"""How many tokens a verify pass yields. Nothing here knows what a pass costs.
+
+a_i is the probability that draft token i is accepted given that all before it were; the survival
+S_i is their product; tokens per step AL(D) = 1 + sum of S_i up to D, the bonus token included.
+"""
+
+from roofline.acceptance.curve import Acceptance, from_curve, tokens_per_step
+from roofline.acceptance.files import (
+    SHELF,
+    AcceptanceFile,
+    default_curve,
+    load_acceptance,
+)
+from roofline.acceptance.parse import parse_acceptance
+
+__all__ = [
+    "SHELF",
+    "Acceptance",
+    "AcceptanceFile",
+    "default_curve",
+    "from_curve",
+    "load_acceptance",
+    "parse_acceptance",
+    "tokens_per_step",
+]

@@ -1,0 +1,241 @@
+"""Acceptance files: measured curves with their origin, bundled ones by id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, model_validator
+
+from roofline import resources
+from roofline.acceptance.curve import (
+    Acceptance,
+    by_context,
+    from_curve,
+    from_rates,
+    from_survival,
+)
+from roofline.errors import InputError, did_you_mean
+from roofline.schema import Document, PositiveInt, Schema
+
+__all__ = [
+    "SHELF",
+    "AcceptanceFile",
+    "check_curve",
+    "default_curve",
+    "load_acceptance",
+    "load_file",
+    "part_name",
+    "split_part",
+]
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+SHELF = "acceptance"
+DEEPEST = 64
+_FORMS = ("rate", "conditional", "survival", "tokens_per_step", "decay")
+
+
+class Decay(Schema):
+    """Conditional rates that fall by a constant factor: a_i = first * ratio^(i-1), at most 1."""
+
+    first: Probability
+    ratio: Annotated[float, Field(gt=0, le=1.2)]
+
+    def rates(self, count: int) -> list[float]:
+        """Return a_1 ... a_count."""
+        return [min(self.first * self.ratio**i, 1.0) for i in range(count)]
+
+
+class Curve(Schema):
+    """One measurement: what it was taken on, and the acceptance in one of five forms."""
+
+    dataset: str | None = None
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    context: PositiveInt | None = None
+    kv: str | None = None
+    drafts: Annotated[float, Field(gt=0)] | None = None
+    note: str | None = None
+    rate: Probability | None = None
+    conditional: Annotated[tuple[Probability, ...], Field(min_length=1)] | None = None
+    survival: Annotated[tuple[Probability, ...], Field(min_length=1)] | None = None
+    tokens_per_step: dict[str, float] | None = None
+    decay: Decay | None = None
+
+    def forms(self) -> list[str]:
+        """Return the names of the forms that are given."""
+        return [name for name in _FORMS if getattr(self, name) is not None]
+
+    @model_validator(mode="after")
+    def _forms_hold(self) -> Curve:
+        if len(self.forms()) > 1 or (type(self) is Curve and not self.forms()):
+            raise ValueError(f"give exactly one of {', '.join(_FORMS)}")
+        if self.tokens_per_step is not None:
+            check_curve(self.tokens_per_step, "tokens_per_step")
+        if self.survival is not None and list(self.survival) != sorted(self.survival)[::-1]:
+            raise ValueError("survival: must not rise from one position to the next")
+        return self
+
+    def read(self, *, label: str, source: str) -> Acceptance:
+        """Return what the curve says."""
+        if self.tokens_per_step is not None:
+            curve = {int(d): al for d, al in self.tokens_per_step.items()}
+            made = from_curve(curve, label=label, source=source)
+        elif self.survival is not None:
+            made = from_survival(self.survival, label=label, source=source)
+        elif self.conditional is not None:
+            made = from_rates(self.conditional, label=label, source=source)
+        elif self.decay is not None:
+            made = from_rates(self.decay.rates(DEEPEST), label=label, source=source)
+        else:
+            made = from_rates([self.rate or 0.0], label=label, source=source, unlimited=True)
+        return replace(made, drafts=self.drafts)
+
+
+class AcceptanceFile(Document, Curve):
+    """One curve with its origin; :class:`SeveralCurves` is a file that holds more."""
+
+    target: str | None = None
+    drafter: str | None = None
+    source: str
+    license: str | None = None
+
+    @classmethod
+    def check(cls, data: dict[str, Any], name: str) -> Self:
+        """Validate plain data; a file with ``curves`` has the larger schema."""
+        larger = "curves" in data and not issubclass(cls, SeveralCurves)
+        made = SeveralCurves.check(data, name) if larger else super().check(data, name)
+        return cast("Self", made)
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if len(self.forms()) != 1:
+            raise ValueError(f"give exactly one of {', '.join(_FORMS)}, curves")
+        return self
+
+    def all_curves(self) -> tuple[Curve, ...]:
+        """Return the curves, a single one included."""
+        return (self,)
+
+    def parts(self) -> list[str]:
+        """Return the names by which its datasets are chosen, in the file's order."""
+        return list(dict.fromkeys(part_name(c.dataset or "") for c in self.all_curves()))
+
+    def acceptance(
+        self, name: str, *, part: str | None = None, kv: str | None = None
+    ) -> Acceptance:
+        """Return the curve of one dataset, over its contexts, for a KV format."""
+        chosen, warning = _for_kv(self._of_dataset(name, part), kv, name)
+        dataset = chosen[0].dataset or self.dataset
+        words = [self.drafter, self.target and f"of {self.target}", dataset and f"on {dataset}"]
+        label = " ".join(word for word in words if word) or name
+        made = [(curve.context, curve.read(label=label, source=self.source)) for curve in chosen]
+        known = [(context, curve) for context, curve in made if context is not None]
+        if len(known) not in (0, len(made)):
+            raise InputError(f"{name}: some curves of one dataset have a context and some have not")
+        found = by_context(known, label=label, source=self.source) if known else made[0][1]
+        return replace(found, warnings=(warning,)) if warning else found
+
+    def _of_dataset(self, name: str, part: str | None) -> list[Curve]:
+        names = self.parts()
+        if part is None and len(names) > 1:
+            raise InputError(
+                f"{name}: holds several datasets; say which, as {name}#{names[0]}: "
+                + ", ".join(names)
+            )
+        wanted = names[0] if part is None else part_name(part)
+        if wanted not in names:
+            raise InputError(f"{name}: has no dataset '{part}': {did_you_mean(wanted, names)}")
+        return [c for c in self.all_curves() if part_name(c.dataset or "") == wanted]
+
+
+class SeveralCurves(AcceptanceFile):
+    """Several ``curves`` of one origin, by dataset, context or KV format."""
+
+    curves: Annotated[tuple[Curve, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if self.forms():
+            raise ValueError(f"give exactly one of {', '.join(_FORMS)}, curves")
+        keys = [(c.dataset, c.context, c.kv) for c in self.curves]
+        if len(set(keys)) != len(keys):
+            raise ValueError("curves: two of them have the same dataset, context and kv")
+        return self
+
+    def all_curves(self) -> tuple[Curve, ...]:
+        """Return the curves."""
+        return self.curves
+
+
+def _for_kv(curves: Sequence[Curve], kv: str | None, name: str) -> tuple[list[Curve], str | None]:
+    """Return the curves measured with a KV format, else those that name none, else the first."""
+    for wanted in (kv, None):
+        fitting = [curve for curve in curves if curve.kv == wanted]
+        if fitting:
+            return fitting, None
+    kept = curves[0].kv
+    warning = None
+    if kv is not None:
+        warning = f"acceptance {name}: measured with {kept} KV, not with {kv}"
+    return [curve for curve in curves if curve.kv == kept], warning
+
+
+def check_curve(curve: dict[str, float], where: str) -> None:
+    """Raise ValueError unless every AL lies in 1 ... 1 + D."""
+    if len({int(key) for key in curve if key.isdecimal()}) != len(curve):
+        raise ValueError(f"{where}: a draft length is given twice or is not a number")
+    for key, value in curve.items():
+        if not key.isdecimal() or not 1 <= int(key) <= 256:
+            raise ValueError(f"{where}: expected a draft length from 1 to 256, got '{key}'")
+        if not 1 <= value <= 1 + int(key):
+            raise ValueError(
+                f"{where}: D={key} must have 1 to {1 + int(key)} tokens per step "
+                f"(bonus token included), got {value}"
+            )
+    if not curve:
+        raise ValueError(f"{where}: expected at least one draft length")
+
+
+def part_name(dataset: str) -> str:
+    """Return the name by which a dataset is chosen.
+
+    >>> part_name("SPEED-Bench coding, 1k")
+    'speed-bench-coding-1k'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", dataset.lower()).strip("-")
+
+
+def split_part(reference: str) -> tuple[str, str | None]:
+    """Split ``SOURCE#PART``.
+
+    >>> split_part("qwen3-8b-dspark#gsm8k")
+    ('qwen3-8b-dspark', 'gsm8k')
+    """
+    name, mark, part = reference.partition("#")
+    return name, part if mark else None
+
+
+def load_file(reference: str) -> tuple[str, AcceptanceFile]:
+    """Load a bundled file by id, or a YAML file by path; return its name too."""
+    file = resources.find(reference, SHELF, "acceptance curve")
+    return file.name, AcceptanceFile.load(file)
+
+
+def load_acceptance(reference: str, *, kv: str | None = None) -> Acceptance:
+    """Load the curve that ``ID``, ``ID#DATASET`` or a YAML file's path names."""
+    where, part = split_part(reference)
+    name, content = load_file(where)
+    if not where.endswith((".yaml", ".yml")):
+        name = name.removesuffix(".yaml")
+    return content.acceptance(name, part=part, kv=kv)
+
+
+def default_curve(kind: str, target: str) -> tuple[Literal["own", "stand-in"], str] | None:
+    """Return the bundled curve for this drafter kind and target, or the kind's stand-in."""
+    names = resources.bundled_names(SHELF)
+    if f"{target}-{kind}" in names:
+        return "own", f"{target}-{kind}"
+    stand_in = {"eagle3": "llama-3.1-8b-eagle3"}.get(kind)
+    return ("stand-in", stand_in) if stand_in else None

@@ -1,0 +1,176 @@
+"""Models of acceptance by position, fitted to measured AL(D), and how far off each is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.acceptance.curve import tokens_per_step
+
+__all__ = ["MODELS", "Fit", "fit_all", "fit_constant", "fit_decay", "fit_first", "fit_positions"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """A model, its parameters, and AL(D) as it predicts it for D = 0 ... n."""
+
+    model: str
+    parameters: dict[str, float]
+    predicted: Array
+    residual: float  # root mean square of predicted - measured AL, over the fitted D [tokens]
+
+    def error(self, curve: Mapping[int, float], draft_length: int) -> float:
+        """Return predicted / measured - 1 at one draft length."""
+        return float(self.predicted[draft_length] / curve[draft_length] - 1)
+
+
+def geometric(*, rate: float, depth: int) -> Array:
+    """Return AL(0 ... depth) with one rate at every position, Leviathan et al. 2023, Eq. (1).
+
+    DeepSeek-V4-Pro's MTP head accepts 0.79 at position 1; 8 of them would give 4.19 tokens.
+
+    >>> round(float(geometric(rate=0.79, depth=8)[8]), 2)
+    4.19
+    """
+    return tokens_per_step([rate] * depth)
+
+
+def decaying(*, first: float, ratio: float, depth: int) -> Array:
+    """Return AL(0 ... depth) with a_i = first * ratio^(i-1), each at most 1.
+
+    a = 0.8, 0.4: AL = 1, 1.8, 1.8 + 0.32.
+
+    >>> decaying(first=0.8, ratio=0.5, depth=2).round(2).tolist()
+    [1.0, 1.8, 2.12]
+    """
+    return tokens_per_step(np.minimum(first * ratio ** np.arange(depth), 1.0).tolist())
+
+
+def fit_first(curve: Mapping[int, float], *, depth: int) -> Fit:
+    """Carry the rate of position 1 to every position: a = AL(1) - 1."""
+    rate = curve[min(curve)] - 1 if min(curve) == 1 else math.nan
+    return _fit("one rate, from AL(1)", {"a": rate}, geometric(rate=rate, depth=depth), curve)
+
+
+def fit_constant(curve: Mapping[int, float], *, depth: int) -> Fit:
+    """Find the one rate with the least squared error of AL over all given D."""
+
+    def misfit(rate: float) -> float:
+        return _squares(geometric(rate=rate, depth=depth), curve)
+
+    rate = _minimise(misfit, 0.0, 1.0)
+    return _fit("one rate, best", {"a": rate}, geometric(rate=rate, depth=depth), curve)
+
+
+def fit_decay(curve: Mapping[int, float], *, depth: int) -> Fit:
+    """Find a_1 and r of a_i = a_1 r^(i-1) with the least squared error of AL over all given D."""
+
+    def best_first(ratio: float) -> float:
+        return _minimise(
+            lambda first: _squares(decaying(first=first, ratio=ratio, depth=depth), curve), 0.0, 1.0
+        )
+
+    def misfit(ratio: float) -> float:
+        return _squares(decaying(first=best_first(ratio), ratio=ratio, depth=depth), curve)
+
+    ratio = _minimise(misfit, 0.05, 1.2)
+    first = best_first(ratio)
+    found = {"a1": first, "r": ratio}
+    return _fit("a1 r^(i-1)", found, decaying(first=first, ratio=ratio, depth=depth), curve)
+
+
+def fit_positions(curve: Mapping[int, float], *, depth: int) -> Fit:
+    """Take S_i = AL(i) - AL(i-1), neighbours averaged where noise makes S rise, none below 0.
+
+    Between given D survival is shared geometrically; past the last one the last conditional rate
+    goes on. Where a curve really falls, this model cannot follow.
+    """
+    smooth = _without_rises(curve)
+    rates: list[float] = []
+    survival, at, level = 1.0, 0, 1.0
+    for length in sorted(curve):
+        rate = _rate_over(gain=smooth[length] - level, survival=survival, steps=length - at)
+        rates += [rate] * (length - at)
+        survival *= rate ** (length - at)
+        at, level = length, float(tokens_per_step(rates)[-1])
+    rates += [rates[-1]] * (depth - at)
+    named = {f"a{i}": rate for i, rate in enumerate(rates[:at], start=1)}
+    return _fit("per position", named, tokens_per_step(rates[:depth]), curve)
+
+
+MODELS: tuple[Callable[..., Fit], ...] = (fit_first, fit_constant, fit_positions, fit_decay)
+
+
+def fit_all(curve: Mapping[int, float], *, depth: int | None = None) -> list[Fit]:
+    """Fit every model to ``curve`` (AL by D, D >= 1) and predict up to ``depth``."""
+    deepest = max(depth or 0, *curve)
+    return [model(curve, depth=deepest) for model in MODELS]
+
+
+def _without_rises(curve: Mapping[int, float]) -> dict[int, float]:
+    """Return AL by D with survival that never rises: adjacent violators are pooled.
+
+    Survival 0.4, 0.1, 0.3 becomes 0.4, 0.2, 0.2.
+
+    >>> {d: round(al, 2) for d, al in _without_rises({1: 1.4, 2: 1.5, 3: 1.8}).items()}
+    {1: 1.4, 2: 1.6, 3: 1.8}
+    """
+    blocks: list[tuple[float, int]] = []  # gain, positions
+    at, level = 0, 1.0
+    for length in sorted(curve):
+        blocks.append((curve[length] - level, length - at))
+        at, level = length, curve[length]
+        while len(blocks) > 1 and blocks[-1][0] / blocks[-1][1] > blocks[-2][0] / blocks[-2][1]:
+            (gain, steps), (more, further) = blocks.pop(), blocks.pop()
+            blocks.append((gain + more, steps + further))
+    survival = [gain / steps for gain, steps in blocks for _ in range(steps)]
+    return {length: 1 + sum(survival[:length]) for length in sorted(curve)}
+
+
+def _rate_over(*, gain: float, survival: float, steps: int) -> float:
+    """Return the rate a with survival * (a + a^2 + ... + a^steps) = gain, within 0 ... 1."""
+    if survival <= 0 or gain <= 0:
+        return 0.0
+    if gain >= survival * steps:
+        return 1.0
+    return _minimise(
+        lambda a: abs(survival * sum(a**k for k in range(1, steps + 1)) - gain), 0.0, 1.0
+    )
+
+
+def _minimise(misfit: Callable[[float], float], low: float, high: float) -> float:
+    """Golden-section search for the minimum of a function with one valley."""
+    golden = (math.sqrt(5) - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = misfit(left), misfit(right)
+    for _ in range(45):
+        if at_left < at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = misfit(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = misfit(right)
+    return (low + high) / 2
+
+
+def _squares(predicted: Array, curve: Mapping[int, float]) -> float:
+    return sum((float(predicted[d]) - al) ** 2 for d, al in curve.items())
+
+
+def _fit(
+    model: str, parameters: dict[str, float], predicted: Array, curve: Mapping[int, float]
+) -> Fit:
+    return Fit(
+        model=model,
+        parameters=parameters,
+        predicted=predicted,
+        residual=math.sqrt(_squares(predicted, curve) / len(curve)),
+    )

@@ -1,0 +1,244 @@
+"""``roofline acceptance``: curves that are known, conventions, and what an engine reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
+from roofline.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from roofline.acceptance.convert import Convention
+    from roofline.engines.reading import Reading
+
+app = typer.Typer(
+    help="List and show acceptance curves, convert conventions, read engines.",
+    callback=help_if_bare,
+    invoke_without_command=True,
+)
+
+_KINDS = "conditional, survival, tokens-per-step, accepted-drafts, rate, iid"
+_FIRST = ("target", "drafter", "dataset", "temperature", "context", "source", "license", "note")
+LONGEST_WAIT = 3600.0
+
+
+@app.command("list")
+def list_(
+    match: Annotated[
+        str | None, typer.Option(help="Only curves whose id, target or drafter holds this text.")
+    ] = None,
+    form: Annotated[str, FORMAT] = "table",
+) -> None:
+    """List the bundled curves."""
+    from roofline.acceptance.index import bundled
+
+    rows: list[dict[str, Any]] = [
+        row for row in bundled() if match is None or match.lower() in " ".join(row.values()).lower()
+    ]
+    if not rows:
+        raise InputError(f"--match {match}: no bundled curve holds this text")
+    if form == "table":
+        rows = [_short(row) for row in rows]
+    emit_rows(rows, form)
+
+
+@app.command()
+def show(
+    curve: Annotated[list[str], typer.Argument(help="Bundled ids or files; #DATASET picks one.")],
+    models: Annotated[
+        bool, typer.Option("--models", help="Compare models of acceptance with each curve.")
+    ] = False,
+    form: Annotated[str, FORMAT] = "table",
+) -> None:
+    """Show curves with their source, or how well simple models follow them."""
+    if models:
+        from roofline.acceptance.compare import compare
+
+        emit_rows([row for name in curve for row in compare(name)], form)
+        return
+    if len(curve) > 1:
+        raise InputError("show one curve at a time, or several with --models")
+    from roofline.acceptance.files import load_file, split_part
+
+    where, part = split_part(curve[0])
+    name, content = load_file(where)
+    dumped = content.model_dump(mode="json", by_alias=True, exclude_none=True)
+    kept = {key: dumped[key] for key in (*_FIRST, *dumped) if key in dumped and key != "schema"}
+    if part is not None:
+        kept["tokens_per_step"] = _rounded(content.acceptance(name, part=part).table)
+        kept.pop("curves", None)
+    elif "curves" in kept:
+        kept["curves"] = {
+            f"{index} {each.pop('dataset', '')}".strip(): each
+            for index, each in enumerate(kept["curves"], start=1)
+        }
+    emit(kept, form)
+
+
+@app.command()
+def convert(
+    values: Annotated[str, typer.Argument(help="One number, or one per position: 0.885,0.740.")],
+    source: Annotated[str, typer.Option("--from", help=f"What they are: {_KINDS}.")],
+    target: Annotated[str, typer.Option("--to", help="What you want: the same words.")],
+    draft_length: Annotated[
+        int | None, typer.Option(help="D that a single number was measured at.")
+    ] = None,
+    form: Annotated[str, FORMAT] = "table",
+) -> None:
+    """Convert acceptance from one convention to another."""
+    from roofline.acceptance.convert import check_values
+    from roofline.acceptance.convert import convert as converted
+
+    if draft_length is not None and not 1 <= draft_length <= 256:
+        raise InputError(f"--draft-length {draft_length}: expected 1 to 256")
+    given, wanted = _convention("--from", source), _convention("--to", target)
+    numbers = _numbers(values)
+    check_values(numbers, given, draft_length)
+    result = converted(numbers, source=given, target=wanted, draft_length=draft_length)
+    if form == "json":
+        emit({"from": given, "to": wanted, "draft_length": draft_length, "values": result}, form)
+        return
+    emit({str(wanted): ", ".join(f"{value:.4g}" for value in result)}, form)
+
+
+@app.command()
+def read(
+    source: Annotated[
+        str, typer.Argument(help="A page, log or JSON: path, http address or -; #MODEL picks one.")
+    ],
+    since: Annotated[
+        str | None, typer.Option(help="An earlier copy of the page: count from there.")
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Read twice, this many seconds apart, and count between.")
+    ] = None,
+    draft_length: Annotated[
+        int | None, typer.Option(help="D of the server, where the source does not say it.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds allowed for one http answer.")] = 5.0,
+    form: Annotated[str, FORMAT] = "table",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write an acceptance file: FILE.yaml.")
+    ] = None,
+) -> None:
+    """Read acceptance from what a serving engine prints or serves."""
+    from roofline.engines.sources import read as read_source
+
+    _check_read(since, interval, draft_length, timeout, output)
+    reading = read_source(
+        source, earlier=since, interval=interval, timeout=timeout, draft_length=draft_length
+    )
+    for warning in reading.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if output is not None:
+        emit_text(_file(reading), output)
+        return
+    emit(_data(reading), form)
+
+
+def _check_read(
+    since: str | None,
+    interval: float | None,
+    draft_length: int | None,
+    timeout: float,
+    output: Path | None,
+) -> None:
+    if since is not None and interval is not None:
+        raise InputError("--since and --interval: give one of them")
+    if interval is not None and not 0 < interval <= LONGEST_WAIT:
+        raise InputError(f"--interval {interval:g}: expected more than 0, at most 3600 seconds")
+    if not 0 < timeout <= LONGEST_WAIT:
+        raise InputError(f"--timeout {timeout:g}: expected more than 0, at most 3600 seconds")
+    if draft_length is not None and not 1 <= draft_length <= 256:
+        raise InputError(f"--draft-length {draft_length}: expected 1 to 256")
+    if output is not None and output.suffix.lower() not in (".yaml", ".yml"):
+        raise InputError(f"-o {output}: expected a name ending in .yaml")
+
+
+def _data(reading: Reading) -> dict[str, Any]:
+    known = reading.draft_length is not None or reading.curve is not None
+    curve = reading.acceptance().table if known else None
+    error = reading.standard_error
+    return {
+        "engine": reading.engine,
+        "read": reading.how,
+        "source": reading.where,
+        "model": reading.model,
+        "draft_length": reading.draft_length,
+        "tokens_per_step": round(reading.tokens_per_step, 4),
+        "standard_error": None if error is None else round(error, 4),
+        "survival": _by_position(reading.survival),
+        "curve": None if curve is None else _rounded(curve),
+        "drafts": _count(reading.drafts),
+        "drafted_tokens": _count(reading.drafted),
+        "accepted_tokens": _count(reading.accepted),
+    }
+
+
+def _file(reading: Reading) -> str:
+    """Return the reading as an acceptance file."""
+    from roofline.yamlio import dump_yaml
+
+    made = reading.acceptance()
+    body: dict[str, Any] = {"schema": 1}
+    if reading.model:
+        body["target"] = reading.model
+    body["source"] = f"{reading.engine}, {reading.how}: {reading.where}"
+    if reading.drafts:
+        body["drafts"] = round(reading.drafts, 1)
+    if reading.survival is not None:
+        body["survival"] = [round(value, 6) for value in reading.survival]
+    else:
+        body["tokens_per_step"] = {d: round(al, 6) for d, al in made.table.items() if d > 0}
+    return dump_yaml(body)
+
+
+def _by_position(survival: tuple[float, ...] | None) -> dict[str, float] | None:
+    if survival is None:
+        return None
+    return {str(i): round(value, 4) for i, value in enumerate(survival, start=1)}
+
+
+def _rounded(table: dict[int, float]) -> dict[str, float]:
+    return {str(d): round(al, 4) for d, al in table.items() if d > 0}
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _short(row: dict[str, str]) -> dict[str, str | None]:
+    datasets = row["datasets"].split()
+    return {
+        "id": row["id"],
+        "draft lengths": row["draft_lengths"],
+        "datasets": f"{len(datasets)} datasets" if len(datasets) > 1 else row["datasets"] or None,
+        "contexts": row["contexts"] or None,
+        "licence": row["license"].removeprefix("published figures, "),
+    }
+
+
+def _convention(flag: str, text: str) -> Convention:
+    from roofline.acceptance.convert import Convention
+
+    try:
+        return Convention(text)
+    except ValueError:
+        raise InputError(
+            f"{flag}: unknown value '{text}': {did_you_mean(text, Convention)}"
+        ) from None
+
+
+def _numbers(text: str) -> list[float]:
+    from math import isfinite
+
+    try:
+        numbers = [float(item) for item in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(isfinite(number) for number in numbers):
+        raise InputError(f"expected numbers such as 0.885,0.740, got '{text}'")
+    return numbers

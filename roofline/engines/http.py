@@ -1,0 +1,188 @@
+"""One GET of a metrics page: bounded in time and size, to one host, every failure one line."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from roofline.errors import InputError
+
+__all__ = ["MAX_BYTES", "TIMEOUT", "TOKEN", "fetch"]
+
+TIMEOUT = 5.0  # [s], for the whole exchange
+MAX_BYTES = 10_000_000
+MAX_REDIRECTS = 3
+TOKEN = "ROOFLINE_TOKEN"
+_DEFAULT_PORT = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answer:
+    status: int
+    location: str | None
+    encoding: str | None
+    body: bytes
+
+
+def fetch(url: str, *, timeout: float = TIMEOUT) -> bytes:
+    """Return the page at ``url``; raise InputError with one line for anything else.
+
+    The token in ROOFLINE_TOKEN goes to this host and port only; a redirect elsewhere is refused.
+    """
+    parts = _parsed(url)
+    deadline = time.monotonic() + timeout
+    for _ in range(MAX_REDIRECTS + 1):
+        answer = _exchange(parts, deadline, timeout)
+        if answer.status in (301, 302, 303, 307, 308) and answer.location:
+            parts = _redirected(parts, answer.location)
+            continue
+        if answer.status != 200:
+            hint = f"; set {TOKEN}" if answer.status in (401, 403) else ""
+            raise InputError(f"{shown(parts)}: answered HTTP {answer.status}, expected 200{hint}")
+        if answer.encoding not in (None, "", "identity"):
+            raise InputError(f"{shown(parts)}: answered in {answer.encoding}, expected plain text")
+        return answer.body
+    raise InputError(f"{shown(parts)}: more than {MAX_REDIRECTS} redirects")
+
+
+def shown(parts: SplitResult) -> str:
+    """Return an address as messages show it: without query, which may hold a secret."""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _parsed(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InputError("the address cannot be read; expected http://host:8000/metrics") from None
+    if parts.scheme not in _DEFAULT_PORT or not parts.hostname or port == 0:
+        raise InputError(f"{shown(parts)}: expected an address such as http://host:8000/metrics")
+    if "@" in parts.netloc:
+        raise InputError(f"{shown(parts)}: leave user and password out and set {TOKEN}")
+    if not parts.netloc.isascii() or any(c <= " " or c == "\x7f" for c in url):
+        raise InputError(f"{shown(parts)}: has a character that an address cannot have")
+    return parts
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
+    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORT[parts.scheme]
+
+
+def _redirected(parts: SplitResult, location: str) -> SplitResult:
+    target = _parsed(urljoin(parts.geturl(), location))
+    if _origin(target) != _origin(parts):
+        raise InputError(
+            f"{shown(parts)}: redirects to another host, {shown(target)}; give that address if "
+            "you trust it"
+        )
+    return target
+
+
+def _exchange(parts: SplitResult, deadline: float, timeout: float) -> _Answer:
+    slow = InputError(f"{shown(parts)}: no full answer within {timeout:g} s (--timeout)")
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise slow
+    _, host, port = _origin(parts)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(str(host), port, timeout=left)
+    try:
+        connection.connect()
+        with _until(connection.sock, deadline) as expired:
+            try:
+                answer = _ask(connection, parts)
+            except (OSError, http.client.HTTPException, ValueError):
+                if expired.is_set():
+                    raise slow from None
+                raise
+            if expired.is_set():
+                raise slow
+            return answer
+    except TimeoutError:
+        raise slow from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise InputError(f"{shown(parts)}: {_reason(error)}") from None
+    finally:
+        connection.close()
+
+
+def _ask(connection: http.client.HTTPConnection, parts: SplitResult) -> _Answer:
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "roofline"}
+    connection.request("GET", path, headers=headers | _authorization())
+    with connection.getresponse() as response:
+        body = _body(response, shown(parts)) if response.status == 200 else b""
+        return _Answer(
+            status=response.status,
+            location=response.headers.get("Location"),
+            encoding=response.headers.get("Content-Encoding"),
+            body=body,
+        )
+
+
+def _body(response: http.client.HTTPResponse, where: str) -> bytes:
+    """Return the whole body, or raise when it is longer than a page or shorter than announced."""
+    announced = int(response.headers.get("Content-Length") or 0)
+    body = bytearray()
+    while announced <= MAX_BYTES and len(body) <= MAX_BYTES:
+        chunk = response.read1(1 << 16)
+        if not chunk:
+            break
+        body += chunk
+    if max(announced, len(body)) > MAX_BYTES:
+        raise InputError(f"{where}: the page is larger than {MAX_BYTES // 10**6} MB")
+    if len(body) < announced:
+        raise http.client.IncompleteRead(bytes(body), announced - len(body))
+    return bytes(body)
+
+
+def _authorization() -> dict[str, str]:
+    """Return the header with the token; a token that no header can carry is never echoed."""
+    token = os.environ.get(TOKEN, "").strip()
+    if not token:
+        return {}
+    if not token.isascii() or not token.isprintable():
+        raise InputError(f"{TOKEN}: holds a character that a header cannot carry")
+    return {"Authorization": f"Bearer {token}"}
+
+
+@contextlib.contextmanager
+def _until(sock: socket.socket, deadline: float) -> Iterator[threading.Event]:
+    """Shut a socket at the deadline, so that a server that trickles cannot hold us."""
+    expired = threading.Event()
+
+    def stop() -> None:
+        expired.set()
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(max(deadline - time.monotonic(), 0.0), stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield expired
+    finally:
+        timer.cancel()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing answers there (connection refused); is the server up?"
+    if isinstance(error, socket.gaierror):
+        return "no such host"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, http.client.IncompleteRead):
+        return "the connection broke off before the end of the page"
+    if isinstance(error, http.client.HTTPException | ValueError):
+        return "does not answer in HTTP"
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

@@ -1,0 +1,67 @@
+"""InferenceX golden acceptance files: tokens per step by draft length, bonus token counted.
+
+``model: {thinking_on: {1: 1.78, 2: 2.38}}``, as in its golden_al_distribution folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from roofline.engines.reading import Reading, count
+from roofline.errors import InputError, did_you_mean
+
+__all__ = ["curves", "read_golden"]
+
+
+def curves(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[int, float]]]:
+    """Yield every mapping from whole numbers to numbers, with the keys that lead to it.
+
+    >>> dict(curves({"m": {"thinking_on": {1: 1.78, 2: 2.38}}}))
+    {'m/thinking_on': {1: 1.78, 2: 2.38}}
+    """
+    if not isinstance(data, dict) or not data or len(path) > 4:
+        return
+    if all(type(key) is int and not isinstance(v, dict | list) for key, v in data.items()):
+        yield "/".join(path), data
+        return
+    for key, value in data.items():
+        if not str(key).startswith("_"):
+            yield from curves(value, (*path, str(key)))
+
+
+def read_golden(data: dict[str, Any], where: str, part: str | None) -> Reading:
+    """Read one curve of a file; ask which where there are several."""
+    found = dict(curves(data))
+    if not found:
+        raise InputError(
+            f"{where}: neither an acceptance file (schema: 1) nor one of InferenceX "
+            "(model: {thinking_on: {1: 1.8}})"
+        )
+    matching = [name for name in found if part in (None, name, name.rsplit("/", 1)[-1])]
+    if not matching:
+        short = [name.rsplit("/", 1)[-1] for name in found]
+        raise InputError(f"{where}: has no curve '{part}': {did_you_mean(str(part), short)}")
+    if len(matching) > 1:
+        raise InputError(
+            f"{where}: holds several curves; say which, as {where}#{matching[0]}: "
+            + ", ".join(matching)
+        )
+    name = matching[0]
+    curve = {d: count(al, f"{name}: {d}", where) for d, al in found[name].items()}
+    for length, value in curve.items():
+        if length < 1 or not 1 <= value <= 1 + length:
+            raise InputError(
+                f"{where}: {name}: D={length} must have 1 to {1 + length} tokens per step, got "
+                f"{value:g}"
+            )
+    deepest = max(curve)
+    return Reading(
+        engine="inferencex",
+        how="golden curve",
+        where=where,
+        model=name,
+        tokens_per_step=curve[deepest],
+        draft_length=deepest,
+        curve=curve,
+    )

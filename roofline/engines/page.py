@@ -1,0 +1,163 @@
+"""Prometheus pages: the series that matter here, since start or as the difference of two reads."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from roofline.errors import InputError, did_you_mean
+
+__all__ = ["Page", "Sample", "is_page", "parse_page", "since"]
+
+#: The series that the readers use; a page of many megabytes holds few of these lines.
+WANTED = ("vllm:spec_decode_", "sglang:spec_", "sglang:generation_tokens", "trtllm_spec_decode_")
+Series = tuple[str, tuple[tuple[str, str], ...]]
+_LINE = re.compile(
+    r"^(?:# (?:HELP|TYPE) \S+ .*|[A-Za-z_:][\w:]*(?:\{.*\})?[ \t]+"
+    r"[-+]?(?:\d[\d.eE+-]*|NaN|Inf)(?:[ \t]+-?\d+)?)$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One line of a page."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+    @property
+    def series(self) -> Series:
+        """What tells it from every other line."""
+        return self.name, tuple(sorted(self.labels.items()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """The speculative-decoding lines of one page, for one model."""
+
+    where: str
+    samples: tuple[Sample, ...]
+    how: str = "counters since its start"
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether counters are what happened between two reads."""
+        return "between" in self.how
+
+    def of(self, *names: str) -> list[Sample]:
+        """Return the lines of one series under any of its names."""
+        return [sample for sample in self.samples if sample.name in names]
+
+    def total(self, *names: str) -> float | None:
+        """Return the sum of a series over its engines and other labels, None where it is missing.
+
+        Data-parallel ranks are separate lines of one model and are added up.
+        """
+        found = self.of(*names)
+        return sum(checked(sample, self.where) for sample in found) if found else None
+
+    def needed(self, *names: str) -> float:
+        """Return the sum of a series that must be there."""
+        total = self.total(*names)
+        if total is None:
+            raise InputError(f"{self.where}: the page has no {names[0]}")
+        return total
+
+    def mean(self, name: str) -> float | None:
+        """Return the mean of a gauge over the ranks that show one; 0 means off."""
+        values = [checked(sample, self.where) for sample in self.of(name)]
+        active = [value for value in values if value > 0]
+        return sum(active) / len(active) if active else (0.0 if values else None)
+
+    def by_label(self, label: str, *names: str) -> list[float]:
+        """Return sums by the whole numbers 0, 1, ... of a label, without gaps."""
+        sums: dict[int, float] = {}
+        for sample in self.of(*names):
+            key = sample.labels.get(label, "")
+            if key.isdecimal():
+                sums[int(key)] = sums.get(int(key), 0.0) + checked(sample, self.where)
+        if sorted(sums) != list(range(len(sums))):
+            raise InputError(f"{self.where}: {names[0]} lacks a {label} between 0 and {max(sums)}")
+        return [sums[key] for key in sorted(sums)]
+
+    def for_model(self, model: str | None) -> tuple[Page, str | None]:
+        """Return the lines of one model, and its name; ask which where there are several."""
+        names = sorted({sample.labels.get("model_name", "") for sample in self.samples})
+        if model is None and len(names) > 1:
+            raise InputError(
+                f"{self.where}: holds {len(names)} models; say which, as {self.where}#{names[0]}: "
+                + ", ".join(names)
+            )
+        wanted = names[0] if model is None else model
+        if wanted not in names:
+            raise InputError(f"{self.where}: no model '{wanted}': {did_you_mean(wanted, names)}")
+        kept = [s for s in self.samples if s.labels.get("model_name", "") == wanted]
+        return replace(self, samples=tuple(kept)), wanted or None
+
+
+def checked(sample: Sample, where: str) -> float:
+    """Return the value of a line that can be counted with."""
+    if not math.isfinite(sample.value) or sample.value < 0:
+        raise InputError(f"{where}: {sample.name} is {sample.value:g}, which is no count")
+    return sample.value
+
+
+def is_page(text: str) -> bool:
+    """Return whether a text has the lines of a Prometheus page.
+
+    >>> is_page('up{job="x"} 1'), is_page("<html>")
+    (True, False)
+    """
+    return _LINE.search(text) is not None
+
+
+def parse_page(text: str, where: str) -> Page:
+    """Return the speculative-decoding lines of a page; say so when there is none."""
+    kept = [line for line in text.splitlines() if line.startswith(WANTED)]
+    if not kept:
+        raise InputError(
+            f"{where}: a Prometheus page without speculative-decoding series; is speculation on, "
+            "and with SGLang --enable-metrics?"
+        )
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        found = [
+            Sample(name=sample.name, labels=sample.labels, value=sample.value)
+            for family in text_string_to_metric_families("\n".join(kept) + "\n")
+            for sample in family.samples
+        ]
+    except ValueError as error:
+        reason = str(error).splitlines()[0][:80] if str(error) else "a line cannot be read"
+        raise InputError(f"{where}: not a Prometheus page: {reason}") from None
+    unique = {sample.series: sample for sample in found}
+    return Page(where=where, samples=tuple(unique.values()))
+
+
+def since(later: Page, earlier: Page, *, how: str) -> Page:
+    """Return what was counted between two reads of one page; gauges keep their later value."""
+    before = {sample.series: sample.value for sample in earlier.samples}
+    return replace(
+        later, how=how, samples=tuple(_minus(s, before, later.where) for s in later.samples)
+    )
+
+
+def _minus(sample: Sample, before: Mapping[Series, float], where: str) -> Sample:
+    if not sample.name.endswith("_total"):
+        return sample
+    gain = sample.value - before.get(sample.series, 0.0)
+    if gain < 0:
+        raise InputError(
+            f"{where}: {sample.name} fell from {before[sample.series]:g} to {sample.value:g}: the "
+            "engine was restarted between the two reads; read again"
+        )
+    return replace(sample, value=gain)
+
+
+def names(samples: Sequence[Sample]) -> set[str]:
+    """Return the names of the series that are there."""
+    return {sample.name for sample in samples}

@@ -1,0 +1,201 @@
+"""What was read from an engine, in one form whatever it came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from roofline.acceptance.convert import spread_of_mean, survival_from_histogram
+from roofline.acceptance.curve import Acceptance, from_curve, from_survival
+from roofline.errors import InputError
+
+__all__ = [
+    "Reading",
+    "count",
+    "from_counts",
+    "from_histogram",
+    "mappings_with",
+    "pooled_histogram",
+    "whole_length",
+]
+
+#: A mean drafted length this far below the configured one means that drafts were cut short.
+SHORT = 0.98
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """Tokens per step as an engine reports it, with the counts behind it where it gives them."""
+
+    engine: str
+    how: str  # what kind of numbers these are
+    where: str
+    tokens_per_step: float
+    model: str | None = None
+    draft_length: int | None = None
+    survival: tuple[float, ...] | None = None
+    curve: Mapping[int, float] | None = None
+    drafts: float | None = None  # passes that verified drafts
+    drafted: float | None = None  # tokens
+    accepted: float | None = None  # tokens
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def standard_error(self) -> float | None:
+        """Sampling error of tokens per step, where counts and positions are known [tokens]."""
+        if self.survival is None or not self.drafts:
+            return None
+        return spread_of_mean(survival=self.survival, drafts=self.drafts)
+
+    def with_draft_length(self, draft_length: int | None) -> Reading:
+        """Return the reading with D given by the reader, who knows the server's settings."""
+        if draft_length is None:
+            return self
+        if self.survival is not None and draft_length != len(self.survival):
+            raise InputError(
+                f"--draft-length {draft_length}: {self.where} gives {len(self.survival)} positions"
+            )
+        return replace(self, draft_length=draft_length)
+
+    def acceptance(self) -> Acceptance:
+        """Return what the advice can use."""
+        label = f"{self.engine}: {self.how}" + (f" of {self.model}" if self.model else "")
+        if self.curve is not None:
+            made = from_curve(dict(self.curve), label=label, source=self.where)
+        elif self.survival is not None:
+            made = from_survival(self.survival, label=label, source=self.where)
+        elif self.draft_length is not None:
+            curve = {self.draft_length: self.tokens_per_step}
+            made = from_curve(curve, label=label, source=self.where)
+        else:
+            raise InputError(
+                f"{self.where}: says {self.tokens_per_step:.4g} tokens per step but not at which "
+                "draft length; write it down with 'roofline acceptance read SOURCE --draft-length "
+                "D -o FILE.yaml' and give that file"
+            )
+        self._check()
+        return replace(made, drafts=self.drafts, warnings=self.warnings)
+
+    def _check(self) -> None:
+        if self.draft_length is not None and not 1 <= self.tokens_per_step <= 1 + self.draft_length:
+            raise InputError(
+                f"{self.where}: {self.tokens_per_step:.4g} tokens per step cannot come from "
+                f"{self.draft_length} drafts (1 to {1 + self.draft_length}); is the draft length "
+                "right?"
+            )
+
+
+def from_counts(
+    *,
+    engine: str,
+    how: str,
+    where: str,
+    drafts: float,
+    drafted: float,
+    accepted: float,
+    per_position: Sequence[float] = (),
+    model: str | None = None,
+) -> Reading:
+    """Make a reading from counts: AL = 1 + accepted / drafts, S_i = per_position[i] / drafts.
+
+    vLLM's names: num_drafts, num_draft_tokens, num_accepted_tokens, ..._per_pos.
+
+    >>> made = from_counts(engine="vllm", how="counters", where="page", drafts=43, drafted=129,
+    ...     accepted=10, per_position=[4, 3, 3])
+    >>> round(made.tokens_per_step, 4), made.draft_length
+    (1.2326, 3)
+    """
+    if drafts <= 0:
+        raise InputError(f"{where}: no pass has verified a draft yet; send some requests first")
+    if accepted > drafted or any(value > drafts for value in per_position):
+        raise InputError(f"{where}: more drafts accepted than proposed; the counts do not match")
+    length = len(per_position) or whole_length(drafted / drafts)
+    short = length is not None and drafted / drafts < SHORT * length
+    return Reading(
+        engine=engine,
+        how=how,
+        where=where,
+        model=model,
+        tokens_per_step=1 + accepted / drafts,
+        draft_length=length,
+        survival=tuple(value / drafts for value in per_position) or None,
+        drafts=drafts,
+        drafted=drafted,
+        accepted=accepted,
+        warnings=(_cut_short(where, drafted / drafts, length),) if length and short else (),
+    )
+
+
+def _cut_short(where: str, drafted: float, length: int) -> str:
+    return (
+        f"{where}: {drafted:.2f} tokens drafted per pass, not {length}: drafts were cut short (a "
+        "schedule, or ends of sequences), so deep positions read too low"
+    )
+
+
+def from_histogram(
+    counts: Sequence[float], *, engine: str, how: str, where: str, drafted: float | None = None
+) -> Reading:
+    """Make a reading from how many passes accepted exactly j = 0 ... D drafts.
+
+    >>> made = from_histogram([39, 1, 0, 3], engine="vllm", how="histogram", where="response")
+    >>> round(made.tokens_per_step, 6)  # vLLM's documentation: 1.2325581395348837
+    1.232558
+    """
+    passes, depth = sum(counts), len(counts) - 1
+    if passes <= 0 or depth < 1:
+        raise InputError(f"{where}: no pass has verified a draft yet; send some requests first")
+    survival = survival_from_histogram(counts)
+    return from_counts(
+        engine=engine,
+        how=how,
+        where=where,
+        drafts=passes,
+        drafted=passes * depth if drafted is None else drafted,
+        accepted=sum(j * value for j, value in enumerate(counts)),
+        per_position=[float(s) * passes for s in survival],
+    )
+
+
+def pooled_histogram(histograms: Sequence[Sequence[float]]) -> list[float]:
+    """Add histograms of several requests, the shorter ones filled up with zeros.
+
+    >>> pooled_histogram([[1, 2], [3, 0, 4]])
+    [4, 2, 4]
+    """
+    depth = max(len(counts) for counts in histograms)
+    return [sum(h[j] for h in histograms if j < len(h)) for j in range(depth)]
+
+
+def whole_length(mean: float, *, slack: float = 0.05) -> int | None:
+    """Return a mean drafted length as D where it is whole within ``slack``, else None.
+
+    >>> whole_length(3.0), whole_length(405 / 203), whole_length(37.4)
+    (3, 2, None)
+    """
+    nearest = round(mean)
+    return nearest if nearest >= 1 and abs(mean - nearest) <= slack else None
+
+
+def count(value: Any, what: str, where: str) -> float:
+    """Return a JSON or page value as a finite number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where}: {what}: expected a number, got {value!r:.40}")
+    if not math.isfinite(value) or value < 0:
+        raise InputError(f"{where}: {what} is {value}; expected a finite number of at least 0")
+    return float(value)
+
+
+def mappings_with(data: Any, key: str) -> Iterator[dict[str, Any]]:
+    """Yield every mapping at any depth that has ``key``."""
+    stack = [data]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            if key in item:
+                yield item
+            stack.extend(reversed(item.values()))
+        elif isinstance(item, list):
+            stack.extend(reversed(item))

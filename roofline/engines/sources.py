@@ -1,0 +1,278 @@
+"""Any source of acceptance by what it looks like: numbers, ids, files, addresses, mixes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roofline import resources
+from roofline.acceptance import Acceptance, load_acceptance, parse_acceptance
+from roofline.acceptance.curve import weighted
+from roofline.acceptance.files import SHELF, split_part
+from roofline.errors import InputError
+
+if TYPE_CHECKING:
+    from roofline.engines.page import Page
+    from roofline.engines.reading import Reading
+
+__all__ = ["acceptance_from", "read"]
+
+MAX_BYTES = 10_000_000
+_RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
+_MARKS = (b"SpecDecoding metrics:", b"accept len:", b"#gen drafts", b"draft acceptance",
+          b"spec_decode_", b"sglang:spec_", b"sglang:generation_tokens")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """Content that was read already, under the name that messages use."""
+
+    name: str
+    content: bytes
+
+    def read_bytes(self) -> bytes:
+        """Return the content."""
+        return self.content
+
+
+def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
+    """Read whatever ``--acceptance`` may be.
+
+    A rate, rates, ``al:``, ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or anything that
+    ``roofline acceptance read`` takes; ``#PART`` chooses a dataset or a model inside.
+    """
+    if text.lower().startswith("mix:"):
+        return _mixed(text[4:], kv)
+    where, _ = split_part(text)
+    if where.lower() in resources.bundled_names(SHELF):
+        return load_acceptance(text, kv=kv)
+    if _is_acceptance_file(where):
+        return load_acceptance(text, kv=kv)
+    if _is_address(where) or where == "-" or (not _RATES.fullmatch(text) and _exists(where)):
+        return read(text).acceptance()
+    return parse_acceptance(text)
+
+
+def _mixed(body: str, kv: str | None) -> Acceptance:
+    """Read ``0.7*A,0.3*B``: shares of the passes, which sum to 1."""
+    parts: list[tuple[float, Acceptance]] = []
+    for item in body.split(","):
+        share, star, source = item.partition("*")
+        try:
+            weight = float(share)
+        except ValueError:
+            weight = -1.0
+        if not star or not 0 < weight <= 1 or source.lower().startswith("mix:"):
+            raise InputError(
+                f"--acceptance mix: expected a share and a source, such as 0.7*ID, got '{item}'"
+            )
+        parts.append((weight, acceptance_from(source, kv=kv)))
+    total = sum(weight for weight, _ in parts)
+    if abs(total - 1) > 1e-6:
+        raise InputError(f"--acceptance mix: the shares sum to {total:g}, expected 1")
+    mixed = weighted(
+        parts,
+        label=", ".join(f"{100 * weight:g} % {part.label}" for weight, part in parts),
+        source="; ".join(dict.fromkeys(part.source for _, part in parts)),
+    )
+    if len(mixed.table) == 1:
+        raise InputError("--acceptance mix: the parts have no draft length in common")
+    found = tuple(dict.fromkeys(w for _, part in parts for w in part.warnings))
+    return replace(mixed, warnings=found)
+
+
+def read(
+    reference: str,
+    *,
+    earlier: str | None = None,
+    interval: float | None = None,
+    timeout: float | None = None,
+    draft_length: int | None = None,
+) -> Reading:
+    """Read an engine's page, log or JSON; ``earlier`` or ``interval`` counts from another read.
+
+    ``reference`` is a path, an http address or ``-`` for stdin, with ``#MODEL`` where it holds
+    several.
+    """
+    where, part = split_part(reference)
+    if interval is not None:
+        first = _content(where, timeout)
+        time.sleep(interval)
+        how = f"counters between two reads, {interval:g} s apart"
+    elif earlier is not None:
+        first = _content(earlier, timeout)
+        how = "counters between two reads"
+    else:
+        return _sniff(_content(where, timeout), part).with_draft_length(draft_length)
+    return _difference(first, _content(where, timeout), part, how).with_draft_length(draft_length)
+
+
+def _difference(first: Held, second: Held, part: str | None, how: str) -> Reading:
+    from roofline.engines.page import is_page, parse_page, since
+
+    texts = [_text(held) for held in (first, second)]
+    if not all(is_page(text) for text in texts):
+        raise InputError(f"{second.name}: only Prometheus pages can be read twice")
+    pages = [parse_page(t, h.name) for t, h in zip(texts, (first, second), strict=True)]
+    return _of_page(since(pages[1], pages[0], how=how), part)
+
+
+def _content(where: str, timeout: float | None) -> Held:
+    """Return what lies at an address, a path or on stdin."""
+    if _is_address(where):
+        from roofline.engines import http
+
+        return Held(name=where.partition("?")[0], content=http.fetch(where, timeout=timeout or 5.0))
+    if where == "-":
+        return Held(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
+    path = Path(where)
+    try:
+        with path.open("rb") as file:
+            return Held(name=path.name, content=_bounded(file, path.name))
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise InputError("the path holds a character that no path can have") from None
+
+
+def _bounded(file: Any, name: str) -> bytes:
+    """Return a whole file up to 10 MB; of a longer log, the lines that speak of drafts."""
+    head: bytes = file.read(MAX_BYTES + 1)
+    if len(head) <= MAX_BYTES:
+        return head
+    cut = head.rfind(b"\n") + 1
+    kept = [line for line in head[:cut].splitlines() if any(mark in line for mark in _MARKS)]
+    rest = head[cut:]
+    size = sum(map(len, kept))
+    while line := rest + file.readline(1_000_000):
+        rest = b""
+        if any(mark in line for mark in _MARKS):
+            kept.append(line.rstrip(b"\r\n"))
+            size += len(line)
+        if size > MAX_BYTES:
+            raise InputError(f"{name}: more than {MAX_BYTES // 10**6} MB of such lines; cut it")
+    return b"\n".join(kept)
+
+
+def _text(held: Held) -> str:
+    """Decode; Windows shells write UTF-16."""
+    raw = held.content
+    wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = raw.decode("utf-16" if wide else "utf-8-sig", errors="replace")
+    if not text.strip():
+        raise InputError(f"{held.name}: is empty")
+    return text
+
+
+def _sniff(held: Held, part: str | None) -> Reading:
+    """Hand the content to the reader of what it looks like."""
+    from roofline.engines.page import is_page, parse_page
+
+    text = _text(held)
+    if held.name.endswith((".yaml", ".yml")):
+        from roofline.engines.inferencex import read_golden
+        from roofline.yamlio import load_yaml
+
+        return read_golden(load_yaml(held), held.name, part)
+    documents = _json(text)
+    if documents is not None and (found := _of_json(documents, held.name)) is not None:
+        return found
+    for marks, reader in _logs():
+        if any(mark in text for mark in marks):
+            return reader(text.splitlines(), held.name)
+    if is_page(text):
+        return _of_page(parse_page(text, held.name), part)
+    what = "JSON without speculative-decoding numbers" if documents else "not a Prometheus page"
+    raise InputError(
+        f"{held.name}: {what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
+        "SGLang, TensorRT-LLM, llama.cpp or InferenceX"
+    )
+
+
+def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]:
+    from roofline.engines import llamacpp, sglang, vllm
+
+    return [
+        ((vllm.LOG_MARK,), vllm.read_log),
+        ((sglang.LOG_MARK,), sglang.read_log),
+        (llamacpp.LOG_MARKS, llamacpp.read_log),
+    ]
+
+
+def _of_page(page: Page, part: str | None) -> Reading:
+    from roofline.engines import page as pages
+    from roofline.engines import sglang, trtllm, vllm
+
+    found = pages.names(page.samples)
+    for prefix, reader in (
+        ("vllm:spec_decode_", vllm.read_page),
+        ("trtllm_", trtllm.read_page),
+        ("sglang:spec_", sglang.read_page),
+    ):
+        if any(name.startswith(prefix) for name in found):
+            return reader(page, part)
+    raise InputError(f"{page.where}: no speculative-decoding series; is speculation on?")
+
+
+def _of_json(documents: list[Any], where: str) -> Reading | None:
+    from roofline.engines import sglang, trtllm, vllm
+    from roofline.engines.reading import mappings_with
+
+    if found := list(mappings_with(documents, "specDecodingStats")):
+        return trtllm.read_stats(found, where)
+    if found := list(mappings_with(documents, "acceptance_histogram")):
+        return vllm.read_responses(found, where)
+    if found := list(mappings_with(documents, "spec_verify_ct")):
+        return sglang.read_meta(found, where)
+    if list(mappings_with(documents, "avg_spec_accept_length")):
+        return sglang.read_server_info(documents, where)
+    return None
+
+
+def _json(text: str) -> list[Any] | None:
+    """Return the documents of JSON, JSON lines or a stream of ``data:`` lines."""
+    if text.lstrip()[:1] in "[{":
+        try:
+            return [json.loads(text)]
+        except (ValueError, RecursionError):
+            pass
+    found = []
+    for line in text.splitlines():
+        body = line.strip().removeprefix("data:").strip()
+        if body[:1] in ("[", "{"):
+            try:
+                found.append(json.loads(body))
+            except (ValueError, RecursionError):
+                continue
+    return found or None
+
+
+def _is_address(where: str) -> bool:
+    return where.lower().startswith(("http://", "https://"))
+
+
+def _exists(where: str) -> bool:
+    try:
+        return Path(where).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_acceptance_file(where: str) -> bool:
+    """Return whether a YAML path is ours or is missing; InferenceX's have no schema."""
+    if not where.endswith((".yaml", ".yml")) or _is_address(where):
+        return False
+    path = Path(where)
+    if not path.is_file():
+        return True
+    from roofline.engines.inferencex import curves
+    from roofline.yamlio import load_yaml
+
+    data = load_yaml(path)
+    return "schema" in data or not any(curves(data))

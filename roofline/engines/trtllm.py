@@ -1,0 +1,88 @@
+"""TensorRT-LLM: iteration statistics as JSON, and its Prometheus page (the 1.3 line).
+
+Read in tensorrt_llm/metrics/collector.py and the tests that use LLM.get_stats().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from roofline.engines.page import Page
+from roofline.engines.reading import Reading, count, from_counts, whole_length
+from roofline.errors import InputError
+
+__all__ = ["read_page", "read_stats"]
+
+PREFIX = "trtllm_spec_decode_"
+
+
+def read_page(page: Page, model: str | None) -> Reading:
+    """Read the counters by position, else the acceptance-length gauge."""
+    page, name = page.for_model(model)
+    drafted = page.by_label("token_position", f"{PREFIX}drafted_tokens_total")
+    accepted = page.by_label("token_position", f"{PREFIX}accepted_tokens_total")
+    if drafted and len(drafted) == len(accepted):
+        return from_counts(
+            engine="trtllm",
+            how=f"{page.how}, finished requests",
+            where=page.where,
+            model=name,
+            drafts=drafted[0],
+            drafted=sum(drafted),
+            accepted=sum(accepted),
+            per_position=accepted,
+        )
+    mean = page.mean(f"{PREFIX}acceptance_length")
+    if mean is None:
+        raise InputError(
+            f"{page.where}: the page has neither {PREFIX}drafted_tokens_total by position "
+            f"(return_perf_metrics: true) nor {PREFIX}acceptance_length"
+        )
+    if mean < 1:
+        raise InputError(f"{page.where}: {PREFIX}acceptance_length is {mean:g}: nothing drafted")
+    return Reading(
+        engine="trtllm",
+        how="gauge of its last iteration",
+        where=page.where,
+        model=name,
+        tokens_per_step=mean,
+        draft_length=_gauge_length(page, mean),
+    )
+
+
+def _gauge_length(page: Page, mean: float) -> int | None:
+    """Return D = (AL - 1) / (accepted / drafted) where older builds' gauges give a whole one."""
+    drafted = page.total(f"{PREFIX}num_draft_tokens_total", f"{PREFIX}num_draft_tokens")
+    accepted = page.total(f"{PREFIX}num_accepted_tokens_total", f"{PREFIX}num_accepted_tokens")
+    return whole_length((mean - 1) * drafted / accepted) if drafted and accepted else None
+
+
+def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
+    """Pool ``specDecodingStats`` of many iterations: AL = (accepted + requests) / requests.
+
+    Iterations without drafts do not count.
+    """
+    drafted = accepted = requests = 0.0
+    used = 0
+    for item in found:
+        stats = item["specDecodingStats"]
+        if not isinstance(stats, dict):
+            continue
+        tokens = count(stats.get("numDraftTokens"), "numDraftTokens", where)
+        if tokens == 0:
+            continue
+        used += 1
+        drafted += tokens
+        accepted += count(stats.get("numAcceptedTokens"), "numAcceptedTokens", where)
+        requests += count(
+            stats.get("numRequestsWithDraftTokens"), "numRequestsWithDraftTokens", where
+        )
+    return from_counts(
+        engine="trtllm",
+        how=f"{used} iterations" if used != 1 else "1 iteration",
+        where=where,
+        drafts=requests,
+        drafted=drafted,
+        accepted=accepted,
+    )

@@ -1,0 +1,119 @@
+"""vLLM: its metric page, log lines and per-request JSON (names of 0.33.0).
+
+Read in vllm/v1/spec_decode/metrics.py and docs/features/speculative_decoding/
+acceptance_metrics.md. Lengths count the bonus token; per-position rates are survival.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from roofline.engines.page import Page
+from roofline.engines.reading import Reading, count, from_counts, from_histogram, pooled_histogram
+from roofline.errors import InputError
+
+__all__ = ["LOG_MARK", "read_log", "read_page", "read_responses"]
+
+PREFIX = "vllm:spec_decode_"
+LOG_MARK = "SpecDecoding metrics:"
+_LOG = re.compile(
+    r"Mean acceptance length: (?P<length>[\d.]+|nan),.*?"
+    r"Accepted: (?P<accepted>\d+) tokens, Drafted: (?P<drafted>\d+) tokens, "
+    r"Per-position acceptance rate: (?P<rates>[\d., naif]*?),? *Avg Draft acceptance rate"
+)
+
+
+def read_page(page: Page, model: str | None) -> Reading:
+    """Read the counters; data-parallel engines of one model are added up."""
+    page, name = page.for_model(model)
+    counters = {key: page.needed(*_names(key)) for key in ("num_drafts", "num_accepted_tokens")}
+    per_position = page.by_label("position", *_names("num_accepted_tokens_per_pos"))
+    drafted = page.total(*_names("num_draft_tokens"))
+    if drafted is None:
+        drafted = counters["num_drafts"] * len(per_position)
+    return from_counts(
+        engine="vllm",
+        how=page.how,
+        where=page.where,
+        model=name,
+        drafts=counters["num_drafts"],
+        drafted=drafted,
+        accepted=counters["num_accepted_tokens"],
+        per_position=per_position,
+    )
+
+
+def _names(key: str) -> tuple[str, str]:
+    """Return the name on a page, and the one that vLLM's own client gives."""
+    return f"{PREFIX}{key}_total", f"{PREFIX}{key}"
+
+
+def read_log(lines: Sequence[str], where: str) -> Reading:
+    """Pool the log's intervals, each weighted by its passes: accepted / (length - 1)."""
+    intervals = [found for line in lines if (found := _interval(line)) is not None]
+    if not intervals:
+        raise InputError(f"{where}: no 'SpecDecoding metrics' line in which anything was drafted")
+    depth = len(intervals[-1][3])
+    used = [interval for interval in intervals if len(interval[3]) == depth]
+    drafts = sum(interval[0] for interval in used)
+    made = from_counts(
+        engine="vllm",
+        how=f"{len(used)} log lines" if len(used) > 1 else "1 log line",
+        where=where,
+        drafts=drafts,
+        drafted=max(sum(i[1] for i in used), sum(i[2] for i in used)),
+        accepted=sum(i[2] for i in used),
+        per_position=[sum(i[0] * i[3][p] for i in used) for p in range(depth)],
+    )
+    if len(used) == len(intervals):
+        return made
+    warning = (
+        f"{where}: {len(intervals) - len(used)} lines have another draft length than the last "
+        f"({depth}) and are left out"
+    )
+    return _warned(made, warning)
+
+
+def _warned(reading: Reading, warning: str) -> Reading:
+    return replace(reading, warnings=(*reading.warnings, warning))
+
+
+def _interval(line: str) -> tuple[float, float, float, list[float]] | None:
+    """Return (passes, drafted, accepted, survival) of one line, None where nothing was drafted."""
+    match = _LOG.search(line)
+    if match is None or "nan" in match["length"] or "nan" in match["rates"]:
+        return None
+    rates = [float(item) for item in match["rates"].split(",") if item.strip()]
+    length, accepted = float(match["length"]), float(match["accepted"])
+    drafted = float(match["drafted"])
+    if drafted == 0 or not rates:
+        return None
+    passes = accepted / (length - 1) if accepted and length > 1 else drafted / len(rates)
+    return passes, drafted, accepted, rates
+
+
+def read_responses(found: Sequence[dict[str, Any]], where: str) -> Reading:
+    """Pool ``metrics.speculative_decoding`` of one or more responses; survival is exact."""
+    histograms, drafted = [], 0.0
+    for item in found:
+        raw = item["acceptance_histogram"]
+        if not isinstance(raw, list):
+            raise InputError(f"{where}: acceptance_histogram: expected a list, got {raw!r:.40}")
+        counts = [count(value, "acceptance_histogram", where) for value in raw]
+        histograms.append(counts)
+        full = sum(counts) * (len(counts) - 1)
+        drafted += count(item.get("num_draft_tokens", full), "num_draft_tokens", where)
+    return from_histogram(
+        pooled_histogram(histograms),
+        engine="vllm",
+        how=_responses(len(found)),
+        where=where,
+        drafted=drafted,
+    )
+
+
+def _responses(number: int) -> str:
+    return "1 response" if number == 1 else f"{number} responses"
