@@ -34,7 +34,8 @@ class Overhead(Schema):
     #: Extra time of one layer with experts, in every pass of the target [s].
     per_expert_layer: Duration = 0.0
     per_tree_round: Duration = 0.0  # building and checking a tree instead of a chain [s]
-    per_model_round: Duration = 0.0  # handing over to a separate draft model and back [s]
+    #: Undoing a separate model's rejected drafts in a recurrent state [s].
+    per_model_round: Duration = 0.0
     #: Matrix-vector kernels that a few rows run through; None has none.
     vector: VectorKernels | None = None
     source: str
@@ -91,7 +92,8 @@ class Graphs(Schema):
     def padded(self, rows: Array) -> Array:
         """Return ``rows`` padded to the next captured size; beyond the largest they stay.
 
-        >>> graphs = Graphs(steps=((4, 1), (256, 8)), eager_launch=40e-6, source="here")
+        >>> graphs = Graphs.model_validate_json('{"steps": [[4, 1], [256, 8]],'
+        ...                                      ' "eager_launch": "40 us", "source": "here"}')
         >>> graphs.padded(np.array([3.0, 9.0, 300.0]))
         array([  3.,  16., 300.])
         """

@@ -159,6 +159,11 @@ class NetworkSpec(Document):
         return sum(run.repeat for run in self.layers)
 
     @property
+    def has_state(self) -> bool:
+        """Whether some layer keeps a recurrent state, in which rejected drafts must be undone."""
+        return any(isinstance(run.attention, StateMixer) for run in self.layers)
+
+    @property
     def num_expert_layers(self) -> int:
         """Decoder layers with experts."""
         return sum(run.repeat for run in self.layers if isinstance(run.mlp, MoeMlp))

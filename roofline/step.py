@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from roofline.drafters import Drafter, draft_passes, launches
 from roofline.engine import Graphs, Overhead
 from roofline.forward import decode
-from roofline.kernels import Part
+from roofline.kernels import Op, Part
 from roofline.model import ModelSpec
 from roofline.quantization import Precision
 from roofline.timing import Machine, OpTime, by_part, time_ops
@@ -61,14 +61,15 @@ def overhead_seconds(
     expert_layers: int = 0,
     batch: Times | float = 0.0,
     tree: bool = False,
+    recurrent: bool = False,
 ) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
     per_step + per_layer layers + per_expert_layer layers with experts + per_sequence B; as soon as
-    D > 0 also per_spec_round (and per_tree_round or per_model_round) + per_spec_sequence B + P per_draft_pass, with
-    P = D passes of a chain and 1 of a block drafter.
+    D > 0 also per_spec_round (and per_tree_round or per_model_round) + per_spec_sequence B
+    + P per_draft_pass, with P = D passes of a chain and 1 of a block drafter.
 
-    >>> from roofline.engine import Graphs, Overhead
+    >>> from roofline.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
     ...                                        ' "per_draft_pass": "0.15 ms", "source": "assumed"}')
     >>> 1e3 * overhead_seconds(generic, draft_length=np.array([0, 2]), kind="eagle3")
@@ -79,7 +80,7 @@ def overhead_seconds(
         draft_length > 0,
         overhead.per_spec_round
         + overhead.per_tree_round * tree
-        + overhead.per_model_round * (kind == "model")
+        + overhead.per_model_round * (recurrent and kind == "model")
         + overhead.per_spec_sequence * batch
         + each * launches(kind, draft_length),
         0.0,
@@ -89,7 +90,7 @@ def overhead_seconds(
     return np.asarray(plain + round_time)
 
 
-def step_times(
+def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     target: Target,
     drafter: Drafter,
     grid: Grid,
@@ -104,18 +105,7 @@ def step_times(
     the largest every kernel is launched by hand.
     """
     drafts = grid.draft_length
-    verify_ops = time_ops(
-        decode(
-            target.model,
-            target.precision,
-            target.placement,
-            batch=grid.batch,
-            context=grid.context,
-            rows=grid.rows,
-            riders=_riders(target.model, grid, graphs),
-        ),
-        machine,
-    )
+    verify_ops = _verify(target, grid, machine, graphs)
     first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
     verify_parts = by_part(verify_ops)
     draft_parts = _draft_parts(first, further, drafts)
@@ -127,6 +117,7 @@ def step_times(
         expert_layers=target.model.num_expert_layers,
         batch=grid.batch,
         tree=drafter.topk > 1,
+        recurrent=target.model.has_state,
     )
     around = np.asarray(around + _uncaptured(verify_ops, verify_parts, grid, graphs))
     parts = {
@@ -145,16 +136,30 @@ def step_times(
     )
 
 
-def _riders(model: ModelSpec, grid: Grid, graphs: Graphs | None) -> Times:
-    """Return the rows beside the decoding ones: prompt tokens, and padding to a captured graph.
+def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None) -> list[OpTime]:
+    """Return the verify pass: its own work, in the time of rows padded to a captured graph.
 
     Padding is left out in mixtures of experts: the padded rows repeat one token's choices.
     """
-    prompt = grid.prefill_tokens + 0.0 * grid.rows
-    if graphs is None or model.num_expert_layers:
-        return np.asarray(prompt)
-    rows = grid.batch * grid.rows
-    return np.asarray(graphs.padded(rows + prompt) - rows)
+
+    def kernels(riders: Times | float) -> list[Op]:
+        return decode(
+            target.model,
+            target.precision,
+            target.placement,
+            batch=grid.batch,
+            context=grid.context,
+            rows=grid.rows,
+            riders=riders,
+        )
+
+    rows = grid.batch * grid.rows + grid.prefill_tokens
+    padding = graphs.padded(rows) - rows if graphs else 0.0
+    own = kernels(grid.prefill_tokens)
+    if target.model.num_expert_layers or not np.any(padding):
+        return time_ops(own, machine)
+    padded = time_ops(kernels(grid.prefill_tokens + padding), machine)
+    return [replace(time, op=op) for time, op in zip(padded, own, strict=True)]
 
 
 def _uncaptured(

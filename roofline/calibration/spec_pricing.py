@@ -21,6 +21,7 @@ from roofline.engine import Overhead, load_engine
 from roofline.forward import Op, decode
 from roofline.hardware import HardwareProfile
 from roofline.laws.vector import VectorKernels
+from roofline.model import ModelSpec
 from roofline.priors import priors
 from roofline.step import Target, step_times
 from roofline.timing import Machine
@@ -67,17 +68,17 @@ def kind_name(kind: str) -> str:
     return "block" if kind in ("dflash", "dspark", "domino", "peagle", "medusa") else kind
 
 
-def overhead_features(row: SpecRow, *, drafting: bool, expert_layers: int) -> dict[str, float]:
+def overhead_features(row: SpecRow, model: ModelSpec, *, drafting: bool) -> dict[str, float]:
     """Return what each number but those of matrix-vector kernels multiplies in this step."""
     found = dict.fromkeys(FEATURES, 0.0)
     found["per_step"] = 1.0
-    found["per_expert_layer"] = float(expert_layers)
+    found["per_expert_layer"] = float(model.num_expert_layers)
     if drafting:
         passes = float(launches(row.kind, float(row.draft_length)))
         found["per_spec_round"] = 1.0
         found["per_draft_pass"] = passes
         found["per_spec_sequence"] = float(row.batch)
-        found["per_model_round"] = float(row.kind == "model")
+        found["per_model_round"] = float(row.kind == "model" and model.has_state)
         found["per_tree_round"] = float(row.verify_width is not None and row.topk > 1)
         if kind_name(row.kind) in KINDS:
             found[kind_name(row.kind)] = passes
@@ -106,8 +107,7 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
         return np.asarray(step_times(target, drafter, grid, machine, served).total[0, 0])
 
     features = [
-        overhead_features(row, drafting=d, expert_layers=target.model.num_expert_layers)
-        for d in (False, row.draft_length > 0)
+        overhead_features(row, target.model, drafting=d) for d in (False, row.draft_length > 0)
     ]
     known = _vector_features(total, served, features)
     first, last = textbook(target, drafter, grid, gpu)

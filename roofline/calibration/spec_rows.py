@@ -138,7 +138,7 @@ def _row(line: dict[str, str]) -> SpecRow:
     base, step = number("base_ms"), number("step_ms")
     words = {name: line[name] for name in _WORDS}
     return SpecRow(
-        **words,  # type: ignore[arg-type]
+        **words,
         fold=int(line["fold"]),
         tp=int(line["tp"]),
         ep=int(line["ep"]),

@@ -36,8 +36,8 @@ def recommend(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, dspark, "
-            "domino, peagle), a model id or a path.  [bundled eagle3 head]"
+            help="none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, "
+            "dspark, domino, peagle), a model id or a path.  [bundled eagle3 head]"
         ),
     ] = None,
     acceptance: Annotated[

@@ -160,7 +160,7 @@ def ratio_of_one_pass(ratio: Array, lengths: Sequence[int]) -> float:
 
 
 def leviathan(lengths: Sequence[int], tokens: Array, cost: float) -> int:
-    """Return the position of the largest (1 - a^(D+1)) / ((1 - a) (c D + 1)), Leviathan et al. 2023.
+    """Return the position of the largest (1 - a^(D+1)) / ((1 - a) (c D + 1)), by Leviathan 2023.
 
     One rate a for all positions, from the shortest draft's tokens per step, and a verify pass that
     costs what a plain step does.
@@ -205,9 +205,9 @@ def regret_rows(choices: Sequence[Choice]) -> list[dict[str, Any]]:
     """Return mean, p90 and worst regret of each rule: pooled, and group by group for ours."""
     pools = {"all": list(choices), "all with own AL": [c for c in choices if c.own]}
     rows = [_regret(name, pool, rule) for name, pool in pools.items() for rule in RULES if pool]
-    for group in sorted({choice.group for choice in choices}):
-        rows.append(_regret(group, [c for c in choices if c.group == group], "ours"))
-    return rows
+    groups = sorted({choice.group for choice in choices})
+    own = [_regret(name, [c for c in choices if c.group == name], "ours") for name in groups]
+    return rows + own
 
 
 def _regret(group: str, choices: Sequence[Choice], rule: str) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _plain_once(rows: Sequence[SpecRow], members: Sequence[int]) -> list[int]:
     return list(once.values())
 
 
-def _compared(
+def _compared(  # noqa: PLR0917 - called three times, by position
     kind: str,
     dtype: str,
     found: Runs,

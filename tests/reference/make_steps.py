@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 
 COLUMNS = [
-    "id", "group", "fold", "trust", "source", "gpu", "tp", "ep", "model", "linears", "experts", "head",
-    "kv", "activations", "engine", "batch", "context", "dataset", "kind", "drafter_name", "drafter",
-    "draft_weights", "draft_length", "verify_width", "topk", "block", "tokens_per_step", "curve",
-    "speedup", "base_speed", "speed", "base_ms", "step_ms", "total", "left_out", "note",
+    "id", "group", "fold", "trust", "source", "gpu", "tp", "ep", "model", "linears", "experts",
+    "head", "kv", "activations", "engine", "batch", "context", "dataset", "kind", "drafter_name",
+    "drafter", "draft_weights", "draft_length", "verify_width", "topk", "block",
+    "tokens_per_step", "curve", "speedup", "base_speed", "speed", "base_ms", "step_ms", "total",
+    "left_out", "note",
 ]  # fmt: skip
 
 Row = dict[str, str]
