@@ -250,6 +250,7 @@ def resolve(
     chosen = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
     if weights is not None and is_gguf(weights):  # a file's head is at least 6 bits wide
         chosen[Component.HEAD] = max(weights, DType.Q6_K, key=bytes_per_element)
+        chosen[Component.EMBEDDING] = weights
     narrow: dict[Component, DType] = {}
     warnings: list[str] = []
     for component, dtype in chosen.items():

@@ -180,7 +180,9 @@ def gpu_of(name: str) -> HardwareProfile:
 
 @cache
 def _model(name: str) -> ModelSpec:
-    return load_model(name)
+    """Load a bundled model, or one that only validation rows use."""
+    file = resources.data_file("validation").joinpath("models", f"{name}.yaml")
+    return ModelSpec.load(file) if file.is_file() else load_model(name)
 
 
 def is_dense(row: SpecRow) -> bool:
@@ -222,7 +224,11 @@ def target_of(row: SpecRow, routing: Routing) -> Target:
 
 def drafter_of(row: SpecRow, target: Target) -> Drafter:
     """Return the row's drafter; a head that nobody published for the target is derived."""
-    kind, network = drafters.load(row.drafter or row.kind, target.model)
+    network: NetworkSpec | None
+    if row.kind == "model":
+        kind, network = "model", _model(row.drafter)
+    else:
+        kind, network = drafters.load(row.drafter or row.kind, target.model)
     if network is None:
         return Drafter(kind=kind, name=kind)
     own = row.draft_weights

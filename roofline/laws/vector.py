@@ -54,7 +54,7 @@ class VectorKernels(BaseModel):
         return np.where(m <= self.limit, np.maximum(m - 1, 0.0), tiles * self.tile_rows)
 
     def expert_bytes(self, shape: MoeShape) -> Array:
-        """Return the expert weights that a pass reads: up to the limit each token's, shared by none.
+        """Return the expert weights that a pass reads: each token's up to the limit.
 
         A matrix-vector kernel takes one token and one expert at a time, so two tokens of one expert
         read it twice; tiles read every awake expert once.

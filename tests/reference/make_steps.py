@@ -52,7 +52,7 @@ MODELS = {
     "Qwen3.5-27B": "qwen3.5-27b", "Qwen3.5-35B-A3B": "qwen3.5-35b-a3b",
     "Qwen3.6-35B-A3B": "qwen3.6-35b-a3b", "DeepSeek-R1": "deepseek-r1",
     "DeepSeek-V3.2": "deepseek-v3", "DeepSeek-V4-Flash": "deepseek-v4-flash",
-    "DeepSeek-V4-Pro-0813": "deepseek-v4-pro", "Gemma-4-31B": "gemma-4-31b",
+    "DeepSeek-V4-Pro-0813": "deepseek-v4-pro", "Gemma-4-31B": "gemma-4-31b-it",
     "MiniMax-M2.5": "minimax-m2.5",
 }  # fmt: skip
 
