@@ -9,7 +9,9 @@ import pytest
 
 from tests.support import ROOT, Cli
 
-_ROW = re.compile(r"^\| (?P<ask>[^|]+) \| [^|]+ \| `roofline (?P<command>[^`]+)` \| (?P<answer>.+) \|$")
+_ROW = re.compile(
+    r"^\| (?P<ask>[^|]+) \| [^|]+ \| `roofline (?P<command>[^`]+)` \| (?P<answer>.+) \|$"
+)
 ROWS = [
     found.groupdict()
     for line in (ROOT / "docs" / "asks.md").read_text("utf-8").splitlines()
