@@ -172,7 +172,7 @@ def test_ask_8_a_drafter_that_does_not_decay_keeps_its_gain(cli: Cli) -> None:
 
 
 def test_ask_28_acceptance_of_19_percent_at_32k(cli: Cli) -> None:
-    """A rate of 0.19 at three drafts is AL 1.57: less than a verify pass of the asker's MoE costs."""
+    """A rate of 0.19 at three drafts is AL 1.57: less than the asker's MoE costs to verify."""
     out = cli("acceptance", "convert", "0.19", "--from", "rate", "--to", "tokens-per-step",
               "--draft-length", "3").out  # fmt: skip
     assert out.strip() == "tokens-per-step: 1.57"

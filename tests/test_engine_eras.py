@@ -60,7 +60,7 @@ GRAPHS = Graphs.model_validate_json(
 def test_rows_are_padded_to_captured_graphs() -> None:
     """vLLM captures 1, 2, 4, then multiples of 8 to 256 and of 16 to 512."""
     rows = np.array([1, 2, 3, 5, 8, 9, 250, 257, 500, 512, 513], dtype=float)
-    assert GRAPHS.padded(rows).tolist() == [1, 2, 4, 8, 8, 16, 256, 272, 512, 512, 513]
+    assert np.asarray(GRAPHS.padded(rows)).tolist() == [1, 2, 4, 8, 8, 16, 256, 272, 512, 512, 513]
     assert GRAPHS.largest == 512
 
 
@@ -78,7 +78,7 @@ def test_the_cliff_past_the_captured_graphs_is_named_and_priced(cli: Cli) -> Non
 def test_llamacpp_rows_up_to_eight_and_beyond() -> None:
     """thc1006, Qwen3.8-27B: widths 2 to 8 rise by a constant, width 9 is 26 % below the line."""
     kernels = VectorKernels(narrow=5.0, byte=2.0)
-    extra = kernels.extra_rows(np.arange(1.0, 10.0))
+    extra = np.asarray(kernels.extra_rows(np.arange(1.0, 10.0)))
     assert np.diff(extra)[:7].tolist() == [1.0] * 7
     assert extra[8] < extra[7]
 

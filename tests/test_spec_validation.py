@@ -168,12 +168,12 @@ def growth(lengths: list[int], times: list[float]) -> float:
     ("name", "command", "measured"),
     [
         # ms per step by draft length, from the sources in steps.csv
-        ("thc-9b bf16", "qwen3.5-9b --gpu rtx-3090 --engine llamacpp --kv q8_0 --drafter mtp "
-         "--context 300", {2: 28.70, 3: 32.07, 5: 38.74, 6: 42.09}),
+        ("thc-9b bf16", ("qwen3.5-9b --gpu rtx-3090 --engine llamacpp --kv q8_0 --drafter mtp "
+         "--context 300"), {2: 28.70, 3: 32.07, 5: 38.74, 6: 42.09}),
         ("vllm20780 EAGLE-1", "llama-3.1-8b --engine vllm@2025 --drafter eagle1 --context 400",
          {2: 9.18, 3: 9.82, 4: 10.71, 5: 11.45, 6: 12.10, 7: 12.84}),
-        ("trtblog01", "deepseek-v3.1-nvfp4 --gpu b200-hgx --tp 8 --ep 2 --engine trtllm@2025 "
-         "--drafter mtp --context 2000", {1: 9.70, 2: 10.32, 3: 11.15, 4: 12.20, 5: 12.59}),
+        ("trtblog01", ("deepseek-v3.1-nvfp4 --gpu b200-hgx --tp 8 --ep 2 --engine trtllm@2025 "
+         "--drafter mtp --context 2000"), {1: 9.70, 2: 10.32, 3: 11.15, 4: 12.20, 5: 12.59}),
     ],
 )  # fmt: skip
 def test_growth_per_draft_token(
