@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel check calibrate docs bench models clean
+.PHONY: demo test lint types wheel check torch calibrate docs bench models clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,11 @@ wheel: $(READY)       ## Build, install into a fresh environment, run from outsi
 check: lint types wheel ## Everything a change must pass
 	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
 
+torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build)
+	$(PYTHON) -m venv $(VENV)-torch
+	$(VENV)-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" torch==2.13.0
+	$(VENV)-torch/bin/python -m pytest -q tests/test_measure_kernels.py
+
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
 	$(BIN)/roofline calibrate import
@@ -41,9 +46,10 @@ docs: $(READY)        ## Refresh the outputs that the pages show
 
 bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/advice.py
 
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
 	$(BIN)/python -m roofline.hf_config.regenerate
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-torch dist build .pytest_cache .mypy_cache .ruff_cache

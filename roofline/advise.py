@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from roofline.step import StepTimes
 
-__all__ = ["TIE", "Confidence", "Decision", "decide", "smallest_within_tie", "speedups"]
+__all__ = [
+    "TIE",
+    "Confidence",
+    "Decision",
+    "decide",
+    "near_best",
+    "smallest_within_tie",
+    "speedups",
+]
 
 #: Draft lengths whose expected speed is within this share of the best are equally good.
 TIE = 0.01
@@ -39,6 +47,7 @@ class Decision:
     high: Array
     best: NDArray[np.intp]  # position along the draft lengths
     tie: NDArray[np.bool_]
+    near_best: Array  # probability of being within 1 % of the best
 
 
 def speedups(tokens_per_step: Array, step_seconds: Array) -> Array:
@@ -63,17 +72,34 @@ def smallest_within_tie(speed: Array, tie: float = TIE) -> tuple[NDArray[np.intp
     return within.argmax(axis=-1), within
 
 
+def near_best(drawn_speed: Array, tie: float = TIE) -> Array:
+    """Return the share of draws in which each draft length is within ``tie`` of the best.
+
+    Draws first, draft lengths last; NaN cannot be run.
+
+    >>> near_best(np.array([[1.0, 2.0, 1.0], [1.0, 2.0, 1.99]]))
+    array([0. , 1. , 0.5])
+    """
+    return np.asarray(smallest_within_tie(drawn_speed, tie)[1].mean(axis=0))
+
+
 def decide(
-    times: StepTimes, drawn: Array, tokens_per_step: Array, feasible: NDArray[np.bool_]
+    times: StepTimes,
+    drawn: Array,
+    tokens_per_step: Array,
+    feasible: NDArray[np.bool_],
+    drawn_tokens: Array | None = None,
 ) -> Decision:
     """Choose the smallest draft length within 1 % of the best expected speed, D = 0 included.
 
-    ``drawn`` holds step times under joint draws of the law constants, draws first; their 10th and
-    90th percentiles give the range of each speedup.
+    ``drawn`` holds step times under joint draws of the law constants, draws first, and
+    ``drawn_tokens`` tokens per step under draws of its counts; the 10th and 90th percentiles of
+    both together give the range of each speedup.
     """
+    tokens = tokens_per_step if drawn_tokens is None else drawn_tokens
     speed = np.where(feasible, tokens_per_step / times.total, np.nan)
     best, tie = smallest_within_tie(speed)
-    ordered = np.sort(speedups(tokens_per_step, drawn), axis=0)  # np.quantile imports numpy.ma
+    ordered = np.sort(speedups(tokens, drawn), axis=0)  # np.quantile imports numpy.ma
     low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.1, 0.9))
     return Decision(
         speed=speed,
@@ -82,6 +108,7 @@ def decide(
         high=high,
         best=best,
         tie=np.asarray(tie, dtype=bool),
+        near_best=near_best(np.where(feasible, tokens / drawn, np.nan)),
     )
 
 

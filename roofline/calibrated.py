@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofline.laws.attention import AttentionLaw
+from roofline.laws.base import SimpleLaw
 from roofline.laws.collective import CollectiveLaw
 from roofline.laws.gemm import GemmLaw
 from roofline.laws.moe import MoeLaw
@@ -21,6 +22,7 @@ __all__ = [
     "GemmBlock",
     "LatentBlock",
     "MoeBlock",
+    "SimpleBlock",
     "StateBlock",
 ]
 
@@ -101,7 +103,27 @@ class StateBlock(_Block):
     law: StateLaw
 
 
+class SimpleBlock(_Block):
+    """The five-number law of one kind of kernel at one dtype, measured on the profile's machine.
+
+    ``op`` names the one kernel it prices; without it, every kernel of the kind.
+    """
+
+    kind: Literal["simple"]
+    covers: Literal["gemm", "batched-gemm", "attention", "mla", "ssm", "moe", "elementwise"]
+    dtype: str
+    kernel: str
+    op: str | None = None
+    law: SimpleLaw
+
+
 Block = Annotated[
-    GemmBlock | AttentionBlock | LatentBlock | MoeBlock | CollectiveBlock | StateBlock,
+    GemmBlock
+    | AttentionBlock
+    | LatentBlock
+    | MoeBlock
+    | CollectiveBlock
+    | StateBlock
+    | SimpleBlock,
     Field(discriminator="kind"),
 ]

@@ -13,7 +13,17 @@ from roofline.laws.vector import VectorKernels
 from roofline.ops import Array
 from roofline.schema import Bytes, Document, Duration, PositiveInt, Schema
 
-__all__ = ["SHELF", "EngineProfile", "Era", "Graphs", "MemoryRules", "Overhead", "load_engine"]
+__all__ = [
+    "SHELF",
+    "EngineProfile",
+    "Era",
+    "Graphs",
+    "HoldAcceptance",
+    "IdleSpeculation",
+    "MemoryRules",
+    "Overhead",
+    "load_engine",
+]
 
 SHELF = "engines"
 
@@ -116,6 +126,38 @@ class MemoryRules(Schema):
     source: str
 
 
+class IdleSpeculation(Schema):
+    """What a step of draft length 0 costs where speculation is configured but idle."""
+
+    per_step: Duration = 0.0  # bookkeeping of a round without drafts [s]
+    #: One pass of the drafter over the new token still runs, to keep its cache in step.
+    draft_pass: bool = False
+    source: str
+
+
+class HoldAcceptance(Schema):
+    """How to hold tokens per step fixed while timing, with $tokens_per_step or $accepted_drafts."""
+
+    environment: str | None = None  # put before the command
+    config: str | None = None  # put inside the JSON of the flag
+    source: str
+
+    def apply(self, flag: str, *, tokens_per_step: float) -> str:
+        """Return ``flag`` with the acceptance held.
+
+        >>> hold = HoldAcceptance(environment="ACCEPT=$accepted_drafts", source="here")
+        >>> hold.apply("--draft 3", tokens_per_step=2.5)
+        'ACCEPT=1.50 --draft 3'
+        """
+        text = Template(self.environment or self.config or "").substitute(
+            tokens_per_step=f"{tokens_per_step:.2f}", accepted_drafts=f"{tokens_per_step - 1:.2f}"
+        )
+        if self.environment:
+            return f"{text} {flag}"
+        head, brace, tail = flag.rpartition("}")
+        return f"{head}, {text}{brace}{tail}" if brace else flag
+
+
 class EngineProfile(Document):
     """One serving engine."""
 
@@ -129,6 +171,9 @@ class EngineProfile(Document):
     #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights and $draft_tp.
     flags: dict[str, str]
     flags_source: str
+    #: None where the engine has no schedule, or where its idle cost is not known.
+    idle_speculation: IdleSpeculation | None = None
+    hold_acceptance: HoldAcceptance | None = None
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from roofline import resources
 from roofline.calibrated import Block
+from roofline.ops import VerifyAttention
 from roofline.schema import (
     Bandwidth,
     Bytes,
@@ -21,7 +22,7 @@ from roofline.schema import (
     Source,
 )
 
-__all__ = ["SHELF", "HardwareProfile", "Overlay", "load_hardware", "load_overlay"]
+__all__ = ["SHELF", "HardwareProfile", "Overlay", "VerifyMode", "load_hardware", "load_overlay"]
 
 SHELF = "hardware_profiles"
 RateName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4"]
@@ -59,6 +60,15 @@ class Interconnect(Schema):
     domain_size: PositiveInt
 
 
+class VerifyMode(Schema):
+    """How this machine's attention reads the cache in a verify pass, as measured on it."""
+
+    mode: VerifyAttention
+    tile_rows: PositiveInt = 128
+    #: Median error of each way's own law on the same rows; the least one was taken.
+    errors: dict[str, float]
+
+
 class HardwareProfile(Document):
     """One accelerator."""
 
@@ -68,7 +78,7 @@ class HardwareProfile(Document):
     architecture: str
     generation: str
     compute_capability: str | None = None
-    release_year: int
+    release_year: int | None = None
     form_factor: str
     status: Literal["released", "pre-release"] = "released"
     memory: Memory
@@ -79,6 +89,7 @@ class HardwareProfile(Document):
     disagreements: str | None = None
     #: Laws measured on this very machine; bundled ones lie in overlay files by engine.
     calibration: tuple[Block, ...] = ()
+    verify_attention: VerifyMode | None = None
 
     @model_validator(mode="after")
     def _sources_exist(self) -> HardwareProfile:

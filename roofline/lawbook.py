@@ -15,6 +15,7 @@ from roofline.calibrated import (
     GemmBlock,
     LatentBlock,
     MoeBlock,
+    SimpleBlock,
     StateBlock,
 )
 from roofline.hardware import HardwareProfile, load_hardware, load_overlay
@@ -94,6 +95,9 @@ class LawBook:
 
     def choose(self, op: Op) -> Chosen:
         """Return the law for a kernel: this part's, then a relative's, then the prior."""
+        measured = _simple(op, self.gpu.calibration)
+        if measured is not None:
+            return self._chosen(op, measured, self.gpu)
         finder = _FINDERS.get(op.kind)
         parts = (self.gpu, self.relative) if finder is not None else ()
         for part in parts:
@@ -203,6 +207,20 @@ def _state(op: Op, blocks: Sequence[Block]) -> Block | None:
     wanted = "conv" if op.name == "conv_state" else "delta"
     own = [block for block in blocks if isinstance(block, StateBlock)]
     return next((block for block in own if wanted in block.kernel), None)
+
+
+def _simple(op: Op, blocks: Sequence[Block]) -> Block | None:
+    """Return the simple law measured for this very kernel, else for its kind."""
+    products = op.kind in (Kind.GEMM, Kind.MOE)
+    wanted = weight_key(op.storage, op.compute) if products else str(op.storage)
+    own = [
+        block
+        for block in blocks
+        if isinstance(block, SimpleBlock)
+        and (block.covers, block.dtype) == (op.kind.value, wanted)
+        and block.op in (None, op.name)
+    ]
+    return max(own, key=lambda block: block.op is not None, default=None)
 
 
 def _collective(_op: Op, blocks: Sequence[Block]) -> Block | None:

@@ -12,9 +12,10 @@ from roofline.acceptance import Acceptance
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile, load_engine
 from roofline.errors import InputError
-from roofline.hardware import HardwareProfile, load_hardware
+from roofline.hardware import HardwareProfile, VerifyMode, load_hardware
 from roofline.layers import check_parallel, layer_linears
 from roofline.model import SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.ops import VerifyAttention
 from roofline.priors import priors
 from roofline.quantization import Component, DType, Precision, few_bits, resolve
 from roofline.request import (
@@ -54,20 +55,25 @@ class Setup:
     notes: Notes
 
 
-def prepare(request: Request) -> Setup:
-    """Load everything that ``request`` names and check that it belongs together."""
+def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
+    """Load everything that ``request`` names and check that it belongs together.
+
+    Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
+    """
     check_numbers(request)
     notes = Notes()
     gpu = load_hardware(request.gpu)
     model = _model(request.model, gpu, notes)
-    engine = with_overhead(load_engine(request.engine), request.overhead)
+    engine = _engine(request)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
+    measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
     placement = Placement(
         tp=request.tp,
         ep=request.ep,
         routing=routing,
-        verify_attention=request.verify_attention,
+        verify_attention=request.verify_attention or measured.mode,
+        tile_rows=measured.tile_rows,
         state_handling=request.state_handling,
     )
     check_placement(request, placement, gpu, model)
@@ -83,7 +89,12 @@ def prepare(request: Request) -> Setup:
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
-    curve = _acceptance(request, target, drafter, notes)
+    if needs_acceptance or _acceptance_known(request, model, drafter):
+        curve = _acceptance(request, target, drafter, notes)
+        lengths = _draft_lengths(request, drafter, curve)
+    else:
+        curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
+        lengths = tuple(range(request.max_draft_length + 1))
     return Setup(
         request=request,
         gpu=gpu,
@@ -91,7 +102,7 @@ def prepare(request: Request) -> Setup:
         drafter=drafter,
         acceptance=curve,
         engine=engine,
-        draft_lengths=_draft_lengths(request, drafter, curve),
+        draft_lengths=lengths,
         notes=notes,
     )
 
@@ -109,6 +120,19 @@ def _model(reference: str, gpu: HardwareProfile, notes: Notes) -> ModelSpec:
     return model
 
 
+def _engine(request: Request) -> EngineProfile:
+    """Return the engine, with the share of memory asked for."""
+    engine = with_overhead(load_engine(request.engine), request.overhead)
+    share = request.memory_fraction
+    if share is None:
+        return engine
+    if not 0 < share <= 1:
+        raise InputError(f"--memory-fraction {share:g}: expected more than 0 and at most 1")
+    return engine.model_copy(
+        update={"memory": engine.memory.model_copy(update={"fraction": share})}
+    )
+
+
 def _precision(
     network: NetworkSpec,
     gpu: HardwareProfile,
@@ -118,11 +142,16 @@ def _precision(
     activations: DType | None,
     kv: DType | None,
 ) -> Precision:
+    stored, base, kv_stored = network.stored(), network.dtype, network.kv_dtype
+    if not {"bf16", "fp16"} & set(gpu.rates) and activations is None:
+        text = f"{gpu.id} has no 16-bit rate: the model is priced in fp32"
+        notes.warnings += [text] if text not in notes.warnings else []
+        stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
     precision, warnings = resolve(
-        stored=network.stored(),
-        base=network.dtype,
-        kv_stored=network.kv_dtype,
-        usual=network.activations,
+        stored=stored,
+        base=base,
+        kv_stored=kv_stored,
+        usual=network.activations if base == network.dtype else {},
         available=gpu.rates,
         gpu=gpu.id,
         weights=weights,
@@ -209,6 +238,12 @@ def _shares_formats(network: NetworkSpec, target: Target) -> NetworkSpec:
         return network
     own = {**network.dtypes, Component.HEAD: target.precision.weights[Component.HEAD]}
     return network.model_copy(update={"dtypes": own})
+
+
+def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
+    if request.acceptance is not None or drafter.kind == "none":
+        return True
+    return accept.default_curve(drafter.kind, model.id) is not None
 
 
 def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes) -> Acceptance:

@@ -142,7 +142,7 @@ def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: f
     weights = format_bytes(bytes_moved(times, (Kind.GEMM, Kind.MOE), at))
     cache = format_bytes(bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at))
     if main == "memory":
-        mode = answer.setup.request.verify_attention
+        mode = answer.setup.target.placement.verify_attention
         each = mode is VerifyAttention.KV_PER_QUERY
         shared = ", which all rows of a verify pass share"
         if _experts(answer):

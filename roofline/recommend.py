@@ -12,12 +12,14 @@ from roofline.errors import DoesNotFitError
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
+from roofline.remedies import remedies
+from roofline.sampling import drawn_tokens_per_step
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine
 from roofline.uncertainty import drawn_steps
 from roofline.workload import Grid
 
-__all__ = ["Point", "Recommendation", "recommend"]
+__all__ = ["Costs", "Point", "Recommendation", "costs", "limits", "machine_for", "recommend"]
 
 Array = NDArray[np.float64]
 
@@ -40,6 +42,7 @@ class Point:
     low: Array
     high: Array
     tie: NDArray[np.bool_]
+    near_best: Array  # probability of being within 1 % of the best
     best: int  # position in draft_lengths
     confidence: Confidence
 
@@ -52,6 +55,17 @@ class Point:
     def tie_band(self) -> list[int]:
         """Every D within 1 % of the best."""
         return [d for d, tied in zip(self.draft_lengths, self.tie, strict=True) if tied]
+
+    @property
+    def worth_benchmarking(self) -> list[int]:
+        """Return the positions of the two or three most probable best draft lengths.
+
+        Those with a probability of 10 % or more, at most three; the next one if that is only one.
+        """
+        usable = [i for i, ok in enumerate(self.feasible) if ok]
+        ranked = sorted(usable, key=lambda i: (-self.near_best[i], -self.speedup[i]))
+        likely = [i for i in ranked[:3] if self.near_best[i] >= 0.1]
+        return sorted(likely if len(likely) > 1 else ranked[:2])
 
     @property
     def cost_ratio(self) -> Array:
@@ -73,11 +87,36 @@ class Recommendation:
     times: StepTimes
     memory: Memory
     warnings: tuple[str, ...]
+    refused: tuple[str, ...] = ()  # those of the warnings about points that do not fit
 
 
-def recommend(request: Request) -> Recommendation:
-    """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
-    setup = prepare(request)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """What every point of a grid takes and holds, before anyone decides."""
+
+    grid: Grid
+    memory: Memory
+    fits: NDArray[np.bool_]
+    refused: list[str]
+    times: StepTimes
+    tokens_per_step: Array  # (contexts, or one row for all; draft lengths)
+
+
+def machine_for(setup: Setup) -> Machine:
+    """Return the accelerator as the setup's engine runs it."""
+    overhead = setup.engine.overhead
+    return Machine(
+        setup.gpu,
+        setup.engine.id,
+        floor_scale=overhead.floor_scale,
+        expert_floor_scale=overhead.expert_floor_scale,
+        vector=overhead.vector,
+    )
+
+
+def costs(setup: Setup) -> Costs:
+    """Price the grid of ``setup``; raise DoesNotFitError when no point of it fits the memory."""
+    request = setup.request
     grid = Grid.of(
         request.batches,
         request.contexts,
@@ -94,22 +133,30 @@ def recommend(request: Request) -> Recommendation:
         if not fits[i, j, 0]
     ]
     if not fits[..., 0].any():
-        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}")
+        remedy = remedies(request, batch=request.batches[0], context=request.contexts[0])
+        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}; {remedy}")
     overhead = setup.engine.overhead
-    machine = Machine(
-        setup.gpu,
-        setup.engine.id,
-        floor_scale=overhead.floor_scale,
-        expert_floor_scale=overhead.expert_floor_scale,
-        vector=overhead.vector,
+    machine, graphs = machine_for(setup), setup.engine.graphs
+    return Costs(
+        grid=grid,
+        memory=memory,
+        fits=fits,
+        refused=refused,
+        times=step_times(setup.target, setup.drafter, grid, machine, overhead, graphs),
+        tokens_per_step=setup.acceptance.over_contexts(
+            request.contexts, setup.draft_lengths, extrapolate=request.extrapolate
+        ),
     )
-    graphs = setup.engine.graphs
-    times = step_times(setup.target, setup.drafter, grid, machine, overhead, graphs)
+
+
+def recommend(request: Request) -> Recommendation:
+    """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
+    setup = prepare(request)
+    found = costs(setup)
+    grid, times, fits, yields = found.grid, found.times, found.fits, found.tokens_per_step
     drawn = drawn_steps(times, grid, priors().spread)
-    yields = setup.acceptance.over_contexts(
-        request.contexts, setup.draft_lengths, extrapolate=request.extrapolate
-    )
-    decision = decide(times, drawn, yields, fits)
+    tokens = drawn_tokens_per_step(setup.draft_lengths, yields, request.acceptance_rounds)
+    decision = decide(times, drawn, yields, fits, tokens)
     points = tuple(
         _point(setup, times, decision, yields[j % len(yields)], fits[i, j], at=(i, j))
         for i in range(grid.shape[0])
@@ -120,13 +167,14 @@ def recommend(request: Request) -> Recommendation:
         setup=setup,
         points=points,
         times=times,
-        memory=memory,
+        memory=found.memory,
+        refused=tuple(found.refused),
         warnings=(
             *setup.notes.warnings,
-            *_limits(times),
+            *limits(times),
             *_beyond_graphs(setup, points),
             *_edges(setup, points),
-            *refused,
+            *found.refused,
         ),
     )
 
@@ -157,12 +205,13 @@ def _point(
         low=low,
         high=high,
         tie=decision.tie[at],
+        near_best=decision.near_best[at],
         best=best,
         confidence=confidence(low, high, best, fits),
     )
 
 
-def _limits(times: StepTimes) -> list[str]:
+def limits(times: StepTimes) -> list[str]:
     """Say which kernels run outside what their tables covered."""
     passes = (*times.verify_ops, *times.first_pass_ops)
     return list(dict.fromkeys(t.chosen.limit for t in passes if t.chosen.limit is not None))

@@ -40,6 +40,7 @@ class Request:
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
     acceptance: str | None = None
+    acceptance_rounds: int | None = None  # verify passes that it was counted over
     max_draft_length: int = MAX_DRAFT_LENGTH
     extrapolate: bool = False
     weights: DType | None = None
@@ -47,8 +48,9 @@ class Request:
     kv: DType | None = None
     draft_tp: int | None = None
     draft_weights: DType | None = None
-    verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    verify_attention: VerifyAttention | None = None
     state_handling: StateHandling = StateHandling.SNAPSHOTS
+    memory_fraction: float | None = None
     engine: str = "vllm"
     #: Rows per sequence and branches of a tree; None is a chain.
     verify_width: int | None = None
@@ -76,6 +78,9 @@ def check_numbers(request: Request) -> None:
     for flag, size in sizes:
         if size is not None and size < 1:
             raise InputError(f"{flag} {size}: expected at least 1")
+    rounds = request.acceptance_rounds
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--acceptance-rounds {rounds}: expected at least 1")
     _check_tree(request)
     routing = request.routing or Routing()
     if not 0 <= routing.skew <= 4:

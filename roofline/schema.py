@@ -35,7 +35,7 @@ __all__ = [
 
 PositiveInt = Annotated[int, Field(gt=0, le=2**50)]
 Value = TypeVar("Value")
-Confidence = Literal["datasheet-seen", "second-hand-seen", "derived", "from-memory"]
+Confidence = Literal["measured", "datasheet-seen", "second-hand-seen", "derived", "from-memory"]
 
 
 def _quantity(unit: str) -> BeforeValidator:

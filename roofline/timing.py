@@ -137,6 +137,7 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
                 peak=device.peak,
                 bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
                 law=law,
+                rows=op.rows if machine.staircase else None,
             )
             return in_turn(each, op.turns)
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")

@@ -19,7 +19,7 @@ from roofline.step import StepTimes
 from roofline.timing import OpTime
 from roofline.workload import Grid
 
-__all__ = ["DRAWS", "drawn_steps"]
+__all__ = ["DRAWS", "drawn_steps", "normal_draws"]
 
 DRAWS = 64
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
@@ -27,7 +27,7 @@ Draws = NDArray[np.float64]
 
 
 @cache
-def _normal_draws(stream: int) -> Draws:
+def normal_draws(stream: int) -> Draws:
     """Return DRAWS standard normal numbers, the same ones every time.
 
     Stream j takes the fractional parts of the multiples of sqrt(p_j), p_j the j-th prime: an
@@ -56,7 +56,7 @@ class _Streams:
         self._known: dict[str, int] = {}
 
     def draws(self, name: str) -> Draws:
-        return _normal_draws(self._known.setdefault(name, len(self._known)))
+        return normal_draws(self._known.setdefault(name, len(self._known)))
 
 
 def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:

@@ -157,10 +157,22 @@ def keys(value: Any) -> set[str]:
     return {key for inner in value for key in keys(inner)} if isinstance(value, list) else set()
 
 
-def test_every_json_field_is_documented() -> None:
-    _, out, _ = run("roofline recommend llama-3.1-8b --format json --explain")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "recommend llama-3.1-8b --explain",
+        "recommend llama-3.1-8b --slo-tpot 9",
+        "schedule llama-3.1-8b",
+        "compare llama-3.1-8b",
+        "memory llama-3.1-8b",
+    ],
+)
+def test_every_json_field_is_documented(command: str) -> None:
+    _, out, _ = run(f"roofline {command} --format json")
     documented = set(re.findall(r"`([\w]+)(?:\[\])?`", CLI_PAGE))
-    assert keys(json.loads(out)) - documented == set()
+    # the parts of a memory account are names with spaces, listed in words
+    found = {key for key in keys(json.loads(out)) if " " not in key}
+    assert found - documented - {"logits", "activations", "state", "free"} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -133,7 +133,8 @@ def test_the_head_is_read_in_the_targets_format(cli: Cli) -> None:
     """A GGUF file's head has 6.5625 bits, and MTP reads the same one: 248,320 x 5,120."""
     kernels = cli(
         "recommend", "qwen3.6-27b", "--gpu", "rtx-5090", "--engine", "llamacpp",
-        "--weights", "4.7bpw", "--drafter", "mtp", "--acceptance", "0.9", "--context", "512", "--format", "json",
+        "--weights", "4.7bpw", "--drafter", "mtp", "--acceptance", "0.9", "--context", "512",
+        "--format", "json",
         "--explain",
     ).ops("draft")  # fmt: skip
     weights = 248_320 * 5_120 * 6.5625 / 8

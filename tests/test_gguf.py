@@ -109,6 +109,13 @@ def test_headers_that_are_refused(tmp_path: Path, raw: bytes, words: str) -> Non
         imported(tmp_path, raw)
 
 
+def test_a_name_with_line_breaks_stays_on_one_line(tmp_path: Path) -> None:
+    raw = gguf_file.header({"general.architecture": "a\nb\r\nc"}, [])
+    with pytest.raises(InputError) as caught:
+        imported(tmp_path, raw)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("batch", range(4))
 def test_mutations_of_a_header(tmp_path: Path, batch: int) -> None:
     dice, raw = random.Random(batch), gguf_file.llama_8b()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
-from roofline.calibration import attention, collective, gemm, latent, moe, state
-from roofline.calibration.family import Family
+if TYPE_CHECKING:
+    from roofline.calibration.family import Family
 
-__all__ = ["FAMILIES"]
+__all__ = ["families"]
 
-#: Every family of kernels that has tables, by kind.
-FAMILIES: dict[str, Family] = {
-    module.KIND: cast("Family", module)
-    for module in (gemm, attention, latent, moe, collective, state)
-}
+
+@cache
+def families() -> dict[str, Family]:
+    """Return every family of kernels that has tables, by kind; they load on the first call."""
+    names = ("gemm", "attention", "latent", "moe", "collective", "state")
+    modules = [import_module(f"roofline.calibration.{name}") for name in names]
+    return {module.KIND: cast("Family", module) for module in modules}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration import FAMILIES
+from roofline.calibration import families
 from roofline.calibration.family import Family, Group
 from roofline.calibration.fit import rounded, score
 from roofline.calibration.tables import Table, find_tables, hold_out_mask
@@ -80,7 +80,7 @@ def _groups(root: Path, gpu: str, engines: Sequence[str], outcome: Outcome) -> l
     # every engine is read, since what is host-bound shows only beside the others
     tables = find_tables(root, gpus=[gpu], engines=ENGINES)
     found: list[Group] = []
-    for family in FAMILIES.values():
+    for family in families().values():
         for versions in _by_engine(tables, family).values():
             found += _newest(family, versions, profile, outcome)
     for engine in engines:
@@ -146,7 +146,7 @@ def _rows_by_format(groups: list[Group]) -> Counter[Label]:
 
 def _floor(group: Group) -> float | None:
     """Return the 1st percentile of the rows that count, None without any [s]."""
-    scored = FAMILIES[group.kind].scored(group.columns, group.label)
+    scored = families()[group.kind].scored(group.columns, group.label)
     return float(np.quantile(group.seconds[scored], 0.01)) if scored.any() else None
 
 
@@ -177,7 +177,7 @@ def _fit_one(work: tuple[Group, str]) -> tuple[dict[str, Any], dict[str, Any]] |
 
 def fit_group(group: Group, *, date: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a group's block, scored on shapes it was not fitted on, and its shipped sample."""
-    family, profile = FAMILIES[group.kind], load_hardware(group.gpu)
+    family, profile = families()[group.kind], load_hardware(group.gpu)
     held = hold_out_mask(group.keys)
     if held.all() or not held.any():
         held = np.zeros(len(held), dtype=bool)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import typer
 
 from roofline.cli import acceptance, calibrate, hardware, models, validate
+from roofline.cli.compare import compare
 from roofline.cli.listing import help_if_bare
+from roofline.cli.memory import memory
 from roofline.cli.recommend import recommend
+from roofline.cli.schedule import schedule
 
 __all__ = ["app"]
 
@@ -19,6 +22,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command()(recommend)
+app.command()(schedule)
+app.command()(compare)
+app.command()(memory)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
 app.add_typer(acceptance.app, name="acceptance")

@@ -119,6 +119,76 @@ def fit_steps(
         typer.echo(f"wrote {output}: give it as --engine {output}", err=True)
 
 
+@app.command()
+def measure(
+    device: Annotated[str, typer.Option(help="cpu or cuda (ROCm builds of torch are cuda too).")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="CSV to write, row by row.")],
+    model: Annotated[str, typer.Option(help="The model whose shapes are measured.")] = "qwen3-0.6b",
+    library: Annotated[
+        str | None, typer.Option(help="numpy or torch.  [numpy on cpu, torch on cuda]")
+    ] = None,
+    budget: Annotated[str, typer.Option(help="Time to spend, such as 60s or 3m.")] = "3m",
+    threads: Annotated[int, typer.Option(help="CPU threads of the library.")] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the CSV instead of refusing it.")
+    ] = False,
+) -> None:
+    """Time the kernels of a model on this machine."""
+    from roofline.measure.session import measure as run
+
+    wanted = library or ("numpy" if device == "cpu" else "torch")
+    _one_of("--device", device, ["cpu", "cuda"])
+    _one_of("--library", wanted, ["numpy", "torch"])
+    if device == "cuda" and wanted == "numpy":
+        raise InputError("--library numpy: runs on --device cpu only; use --library torch")
+    if not 1 <= threads <= 1024:
+        raise InputError(f"--threads {threads}: expected 1 to 1024")
+    seconds = _budget(budget)
+    for line in run(
+        device=device, library=wanted, model=model, budget=seconds, threads=threads,
+        path=output, resume=resume, tell=lambda text: typer.echo(text, err=True),
+    ):  # fmt: skip
+        typer.echo(line)
+
+
+@app.command()
+def fit(
+    run: Annotated[Path, typer.Argument(help="The CSV that measure wrote.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Profile (YAML) to write.")],
+    gpu: Annotated[
+        str | None, typer.Option(help="Datasheet to put the laws on.  [by the device's name]")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw predicted against measured into FILE (png, svg).")
+    ] = None,
+) -> None:
+    """Fit the laws to a machine's own measurements and write its profile."""
+    from roofline.measure.session import fit as run_fit
+
+    if output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"-o {output}: expected a name ending in .yaml")
+    for line in run_fit(run, output, gpu=gpu, plot=plot):
+        typer.echo(line)
+
+
+def _one_of(flag: str, given: str, known: list[str]) -> None:
+    if given not in known:
+        raise InputError(f"{flag}: unknown value '{given}': {did_you_mean(given, known)}")
+
+
+def _budget(text: str) -> float:
+    """Return the seconds of ``60s``, ``3m`` or ``1h``."""
+    number, unit = text[:-1], text[-1:]
+    scale = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(unit)
+    try:
+        seconds = float(number) * scale if scale else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 86400:
+        raise InputError(f"--budget: expected a time such as '60s' or '3m', got '{text}'")
+    return seconds
+
+
 def _chosen(flag: str, given: list[str] | None, known: list[str]) -> list[str]:
     for name in given or []:
         if name not in known:

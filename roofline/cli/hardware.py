@@ -51,6 +51,23 @@ def check(
     emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
 
 
+@app.command()
+def diff(
+    first: Annotated[str, typer.Argument(help="A bundled id, or a path to a profile.")],
+    second: Annotated[str, typer.Argument(help="The one to compare with it.")],
+    form: Annotated[str, FORMAT] = "table",
+) -> None:
+    """Show the figures and laws in which two profiles differ."""
+    from roofline.hardware import load_hardware
+    from roofline.measure.diff import differences
+
+    rows = differences(load_hardware(first), load_hardware(second))
+    if not rows and form == "table":
+        typer.echo("no difference")
+        return
+    emit_rows(rows, form)
+
+
 def _summary(profile: HardwareProfile) -> dict[str, Any]:
     peaks = profile.compute.peaks
     return {

@@ -73,9 +73,19 @@ def import_path(
     target: ModelSpec | None = None,
     target_id: str = "",
 ) -> Imported:
-    """Read a config or a GGUF header; everything that is not understood is refused."""
+    """Read a config or a GGUF header; everything that is not understood is refused in one line."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
+    try:
+        return _import(path, identity, target, target_id)
+    except InputError as error:  # names in a broken file may hold anything
+        line = "".join(letter if letter.isprintable() else "?" for letter in str(error))
+        raise InputError(line) from None
+
+
+def _import(
+    path: Path, identity: Identity | None, target: ModelSpec | None, target_id: str
+) -> Imported:
     if path.suffix.lower() == ".gguf":
         spec, log = build_from_gguf(path, identity or identity_of(path, {}))
         return _imported(spec, log, Source(name=path.name, data={}))

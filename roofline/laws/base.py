@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from roofline.ops import Array
 
-__all__ = ["Device", "KernelTime", "SimpleLaw", "combine", "in_turn", "simple_time"]
+__all__ = ["Device", "KernelTime", "SimpleLaw", "combine", "in_turn", "simple_time", "staircase"]
 
 #: Constants come from data files: unknown names are errors.
 STRICT = ConfigDict(extra="forbid")
@@ -58,7 +58,10 @@ def combine(first: Array, second: Array, power: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleLaw:
-    """Five numbers with a physical meaning, for kernels that nobody has tabulated."""
+    """Five numbers with a physical meaning, for kernels that nobody has tabulated.
+
+    A law measured on one machine may add ``steps``: (rows, factor) pairs, the staircase c(M).
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -67,6 +70,19 @@ class SimpleLaw:
     compute_eff: float = 1.0  # share of the datasheet peak reached
     serial: float = 0.0  # latency per 64 of the reduction dimension [s]
     overlap: float = 4.0  # exponent p: 1 no overlap, infinity the textbook roofline
+    steps: tuple[tuple[float, float], ...] = ()  # c at measured rows, straight in log M between
+
+
+def staircase(rows: Array, steps: tuple[tuple[float, float], ...]) -> Array:
+    """Return c(M): 1 without steps, the end's factor beyond the rows that were measured.
+
+    >>> float(staircase(4.0, ((2.0, 3.0), (8.0, 1.0))))
+    2.0
+    """
+    if not steps:
+        return 1.0
+    known, factors = np.array(steps).T
+    return np.asarray(np.interp(np.log(rows), np.log(known), factors))
 
 
 def simple_time(
@@ -77,12 +93,14 @@ def simple_time(
     peak: float,
     bandwidth: float,
     law: SimpleLaw,
+    rows: Array | None = None,
 ) -> KernelTime:
     """Return the time of one launch under the five-number law.
 
-    t = floor + serial K / 64 + (t_mem^p + t_comp^p)^(1/p), with t_mem = bytes / (bandwidth mem_eff)
-    and t_comp = FLOP / (peak compute_eff). ``peak`` [FLOP/s] and ``bandwidth`` [B/s] are datasheet
-    figures. Arguments broadcast. Time never falls when FLOPs or bytes grow.
+    t = floor + c (serial K / 64 + (t_mem^p + t_comp^p)^(1/p)), with t_mem = bytes / (bandwidth
+    mem_eff) and t_comp = FLOP / (peak compute_eff). ``peak`` [FLOP/s] and ``bandwidth`` [B/s] are
+    datasheet figures. Arguments broadcast. c is the law's staircase at ``rows``, 1 where they are
+    not given; without it time never falls when FLOPs or bytes grow.
 
     >>> law = SimpleLaw(floor=2e-6, mem_eff=0.5, compute_eff=0.5, overlap=1.0)
     >>> time = simple_time(flops=1e9, bytes=1e6, reduction=0, peak=1e15, bandwidth=1e12, law=law)
@@ -91,12 +109,14 @@ def simple_time(
     """
     memory = np.asarray(bytes) / (bandwidth * law.mem_eff)
     compute = np.asarray(flops) / (peak * law.compute_eff)
-    fixed = law.floor + law.serial * np.asarray(reduction) / 64
+    serial = law.serial * np.asarray(reduction) / 64
+    factor = 1.0 if rows is None else staircase(rows, law.steps)
+    body = combine(memory + 0 * compute, compute + 0 * memory, law.overlap)
     return KernelTime(
         floor=law.floor,
         memory=memory,
         compute=compute,
-        total=fixed + combine(memory + 0 * compute, compute + 0 * memory, law.overlap),
+        total=law.floor + factor * (serial + body),
     )
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
+from roofline.goals import Choice, Goal
 from roofline.kernels import Part
+from roofline.paste import flag, timed_flag
 from roofline.prepare import Setup
 from roofline.reasons import bound, grid_position, headline, reason, value_at
 from roofline.recommend import Point, Recommendation
 from roofline.report.sources import provenance
+from roofline.rules import rules
 from roofline.timing import OpTime
 
-__all__ = ["SCHEMA", "as_data", "explain_rows"]
+__all__ = ["SCHEMA", "as_data", "explain_rows", "goal_data", "rule_rows"]
 
 SCHEMA = "roofline.recommend/1"
 
@@ -30,7 +34,12 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
     }
     if explain:
         data["explain"] = [
-            {"batch": point.batch, "context": point.context, "ops": explain_rows(answer, point)}
+            {
+                "batch": point.batch,
+                "context": point.context,
+                "ops": explain_rows(answer, point),
+                "rules": rule_rows(answer, point),
+            }
             for point in answer.points
         ]
     return data
@@ -53,12 +62,13 @@ def _inputs(setup: Setup) -> dict[str, Any]:
         "draft_tp": placement.tp if setup.drafter.network else None,
         "acceptance": setup.acceptance.label,
         "acceptance_source": setup.acceptance.source,
+        "acceptance_rounds": request.acceptance_rounds,
         "max_draft_length": request.max_draft_length,
         "extrapolate": request.extrapolate,
         "weights": {c.value: d.value for c, d in precision.weights.items()},
         "activations": precision.base.value,
         "kv": precision.kv.value,
-        "verify_attention": request.verify_attention.value,
+        "verify_attention": setup.target.placement.verify_attention.value,
         "engine": setup.engine.id,
     }
 
@@ -78,6 +88,7 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
         "headline": headline(answer, point),
         "reason": reason(answer, point),
         "flag": flag(answer.setup, point.draft_length),
+        "benchmark": benchmark_rows(answer, point),
         "by_draft_length": [_draft_length(point, i) for i, ok in enumerate(point.feasible) if ok],
     }
 
@@ -96,22 +107,58 @@ def _draft_length(point: Point, i: int) -> dict[str, Any]:
         "speedup": float(point.speedup[i]),
         "speedup_low": float(point.low[i]),
         "speedup_high": float(point.high[i]),
+        "near_best": float(point.near_best[i]),
         "tpot_ms": 1e3 * float(per_token),
         "tokens_per_s": float(point.batch / per_token),
         "breakdown_ms": {part.value: 1e3 * float(point.parts[part][i]) for part in Part},
     }
 
 
-def flag(setup: Setup, draft_length: int) -> str:
-    """Return what to paste into the engine for this draft length."""
-    network = setup.drafter.network
-    weights = "" if network is None else network.repository or f"PATH-TO-{network.id}"
-    return setup.engine.flag(
-        setup.drafter.kind,
-        draft_length=draft_length,
-        draft_weights=weights,
-        draft_tp=setup.drafter.placement.tp,
-    )
+def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
+    """Return the draft lengths worth timing, with the flag that holds their acceptance."""
+    return [
+        {
+            "draft_length": point.draft_lengths[i],
+            "near_best": float(point.near_best[i]),
+            "flag": timed_flag(
+                answer.setup, point.draft_lengths[i], float(point.tokens_per_step[i])
+            ),
+        }
+        for i in point.worth_benchmarking
+    ]
+
+
+def rule_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
+    """Return the five rules with the numbers of this point."""
+    return [asdict(rule) for rule in rules(answer, point)]
+
+
+def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:
+    """Return the goal and what meets it."""
+    return {
+        "slo_tpot_ms": None if goal.tpot is None else 1e3 * goal.tpot,
+        "target_tokens_per_s": goal.rate,
+        "objective": goal.best_by.value,
+        "choices": [
+            {
+                "context": choice.point.context,
+                "batch": choice.point.batch,
+                "draft_length": choice.draft_length,
+                "tpot_ms": 1e3 * choice.tpot,
+                "tokens_per_s": choice.rate,
+                "needed": [
+                    {
+                        "draft_length": need.draft_length,
+                        "tokens_per_step": need.tokens_per_step,
+                        "possible": need.possible,
+                        "reached": need.reached,
+                    }
+                    for need in choice.needed
+                ],
+            }
+            for choice in choices
+        ],
+    }
 
 
 def _engine(setup: Setup) -> dict[str, Any]:

@@ -8,12 +8,15 @@ import json
 from enum import StrEnum
 from typing import Any, assert_never
 
+from roofline.goals import Choice, Goal
+from roofline.paste import flag
 from roofline.quantization import Component
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
 from roofline.report.columns import markdown_table, text_table, wrap
-from roofline.report.data import as_data, explain_rows, flag
+from roofline.report.data import as_data, explain_rows, goal_data
 from roofline.report.formulas import formulas
+from roofline.report.sentences import goal_lines, likely_line, rule_lines, timing_lines
 from roofline.report.sources import summary
 from roofline.units import format_size
 
@@ -42,18 +45,31 @@ _COLUMNS = (
 )
 
 
-def render(answer: Recommendation, how: OutputFormat, *, explain: bool = False) -> str:
-    """Return the answer in the format asked for, ending in a newline."""
+def render(
+    answer: Recommendation,
+    how: OutputFormat,
+    *,
+    explain: bool = False,
+    met: tuple[Goal, list[Choice]] | None = None,
+) -> str:
+    """Return the answer in the format asked for, ending in a newline.
+
+    ``met`` is a goal with the choices that meet it.
+    """
     match how:
         case OutputFormat.TABLE:
-            return _text(answer, explain=explain)
+            said = "" if met is None else "\n\n".join(map(wrap, goal_lines(*met))) + "\n\n"
+            return said + _text(answer, explain=explain)
         case OutputFormat.JSON:
             data = as_data(answer, explain=explain)
+            if met is not None:
+                data["goal"] = goal_data(*met)
             return json.dumps(data, indent=2, allow_nan=False) + "\n"
         case OutputFormat.CSV:
             return _csv(answer)
         case OutputFormat.MARKDOWN:
-            return _markdown(answer, explain=explain)
+            said = "" if met is None else "\n\n".join(goal_lines(*met)) + "\n\n"
+            return said + _markdown(answer, explain=explain)
         case _:
             assert_never(how)
 
@@ -83,6 +99,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
         if len(point.tie_band) > 1:
             ties = ", ".join(map(str, point.tie_band))
             blocks.insert(-1, wrap(f"Within 1 % of the best: draft lengths {ties}."))
+        blocks.insert(-1, wrap(likely_line(point)))
         if explain:
             blocks.append(_explain_text(answer, point))
     blocks.append("\n".join(wrap(line) for line in _footer(answer)))
@@ -142,7 +159,8 @@ def _explain_text(answer: Recommendation, point: Point) -> str:
         + text_table(_EXPLAIN_HEADERS, rows, names_first=True)
         for title, rows in _explain_tables(answer, point).items()
     ]
-    return "\n\n".join([*blocks, *(wrap(line) for line in formulas(answer, point))])
+    lines = [*formulas(answer, point), *rule_lines(answer, point)]
+    return "\n\n".join([*blocks, *map(wrap, lines), *timing_lines(answer, point)])
 
 
 def _csv(answer: Recommendation) -> str:
@@ -181,11 +199,13 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
             _setting(answer, point),
             markdown_table(headers, _cells(entry)),
             f"Why: {reason(answer, point)}",
+            likely_line(point),
             f"```\n{flag(answer.setup, point.draft_length)}\n```",
         ]
         if explain:
             for title, rows in _explain_tables(answer, point).items():
                 blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
-            blocks += formulas(answer, point)
+            blocks += [*formulas(answer, point), *rule_lines(answer, point)]
+            blocks += [f"```\n{text}\n```" for text in timing_lines(answer, point)]
     blocks.append("  \n".join(_footer(answer)))
     return "\n\n".join(blocks) + "\n"

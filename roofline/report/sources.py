@@ -84,9 +84,10 @@ def provenance(answer: Recommendation) -> list[dict[str, Any]]:
     setup = answer.setup
     gpu = setup.gpu
     bandwidth = gpu.sources[gpu.memory.bandwidth.source]
+    figures = "measured" if bandwidth.confidence == "measured" else "datasheet"
     entries: list[dict[str, Any]] = [
-        _entry("bandwidth and peaks", "datasheet", f"{gpu.id}.yaml: {bandwidth.confidence}"),
-        _entry("memory size", "datasheet", f"what the {_memory_basis(setup)} says"),
+        _entry("bandwidth and peaks", figures, f"{gpu.id}.yaml: {bandwidth.confidence}"),
+        _entry("memory size", figures, f"what the {_memory_basis(setup)} says"),
         _entry("model shape", "config", setup.target.model.source),
     ]
     if setup.drafter.network:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from roofline import resources
 from roofline.calibrated import Block
-from roofline.calibration import FAMILIES
+from roofline.calibration import families
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware, load_overlay
 from roofline.validation.score import Compared
@@ -67,7 +67,7 @@ def compare_kernels(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[
         block = matching_block(overlay.calibration if overlay else (), group)
         if block is None:
             continue
-        family, profile = FAMILIES[group.kind], _profile(group.gpu)
+        family, profile = families()[group.kind], _profile(group.gpu)
         predicted = family.seconds(group.columns, group.label, block.law, profile)
         textbook = family.textbook(group.columns, group.label, profile)
         floor = float(getattr(block.law, "floor", 0.0))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from roofline.calibration import FAMILIES
+from roofline.calibration import families
 from roofline.hardware import load_hardware, load_overlay
 from roofline.validation.kernels import SampleGroup, matching_block, sample_groups
 from roofline.validation.score import Compared
@@ -48,7 +48,7 @@ def _borrowed(group: SampleGroup, lender: str) -> Compared | None:
     block = matching_block(overlay.calibration if overlay else (), group)
     if block is None:
         return None
-    family, profile = FAMILIES[group.kind], load_hardware(group.gpu)
+    family, profile = families()[group.kind], load_hardware(group.gpu)
     return Compared(
         suite="transfer",
         kind=group.kind,

@@ -1,0 +1,58 @@
+"""``roofline compare``: drafters side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.listing import emit_text
+from roofline.cli.question import OUTPUT, asks, format_for, sizes
+from roofline.errors import DoesNotFitError, InputError
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+
+__all__ = ["compare"]
+
+_SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
+
+
+@asks("drafter", "acceptance", "acceptance_rounds")
+def compare(
+    request: Request,
+    *,
+    drafter: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME or NAME=ACCEPTANCE; repeat for each.  [bundled heads]"),
+    ] = None,
+    batch: Annotated[str, typer.Option(help="Sequences decoded together: 1 or 1,8,32.")] = "1",
+    context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
+    form: Annotated[
+        str | None, typer.Option("--format", help="table, json, csv, markdown.")
+    ] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Compare drafters for MODEL, each at its own best draft length."""
+    from roofline.compare import compare as side_by_side
+    from roofline.compare import parse_candidate
+    from roofline.drafters import heads_for
+    from roofline.report.compare import render_compare
+    from roofline.report.formats import OutputFormat
+    from roofline.sources import open_model
+
+    how = format_for(form, output, suffixes=_SUFFIXES, kinds=OutputFormat)
+    names = drafter or heads_for(open_model(request.model)[0].id)
+    if not names:
+        raise InputError(
+            f"--drafter: no head is bundled for {request.model}; give NAME=ACCEPTANCE, once for "
+            "each drafter"
+        )
+    asked = replace(request, batches=sizes("--batch", batch), contexts=sizes("--context", context))
+    found = side_by_side(asked, [parse_candidate(name) for name in names])
+    if not found:
+        raise DoesNotFitError(f"{request.model}: no batch and context fits beside every drafter")
+    warnings = dict.fromkeys(w for entry in found[0] for w in entry.answer.warnings)
+    emit_text(render_compare(found, how), output, list(warnings))

@@ -1,0 +1,92 @@
+"""``roofline memory``: where the bytes go, and how many sequences drafts cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.listing import emit_text
+from roofline.cli.question import OUTPUT, asks, format_for, sizes
+from roofline.errors import DoesNotFitError, InputError
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+    from roofline.report.memory import MemoryAnswer
+
+__all__ = ["memory"]
+
+_SUFFIXES = {".json": "json", ".txt": "table"}
+
+
+@asks("acceptance_rounds")
+def memory(
+    request: Request,
+    *,
+    context: Annotated[str, typer.Option(help="Tokens of each sequence: 4k or 2k,32k.")] = "4k",
+    batch: Annotated[
+        int | None, typer.Option(help="Account for this batch.  [the largest that fits]")
+    ] = None,
+    draft_length: Annotated[
+        int | None, typer.Option(help="D to account for.  [best throughput at equal memory]")
+    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help="table or json.")] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Say where the memory goes, how many sequences fit, and how many drafts cost."""
+    from roofline.report.memory import MemoryFormat, render_memory
+
+    how = format_for(form, output, suffixes=_SUFFIXES, kinds=MemoryFormat)
+    if batch is not None and not 1 <= batch <= 2**40:
+        raise InputError(f"--batch {batch}: expected a whole number of at least 1")
+    if draft_length is not None and not 1 <= draft_length <= 64:
+        raise InputError(f"--draft-length {draft_length}: expected 1 to 64")
+    contexts = sizes("--context", context)
+    request = replace(
+        request,
+        contexts=contexts,
+        max_draft_length=max(draft_length or 0, request.max_draft_length),
+    )
+    answers = [_answer(request, size, batch, draft_length) for size in contexts]
+    emit_text(render_memory(answers, how), output, answers[0].setup.notes.warnings)
+
+
+def _answer(
+    request: Request, context: int, batch: int | None, draft_length: int | None
+) -> MemoryAnswer:
+    from roofline.account import slots
+    from roofline.equal_memory import equal_memory
+    from roofline.memory import memory_for
+    from roofline.prepare import prepare
+    from roofline.remedies import remedies
+    from roofline.report.memory import MemoryAnswer
+
+    setup = prepare(request, needs_acceptance=False)
+    held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    if held.largest_batch(context=context, draft_length=0) < (batch or 1):
+        raise DoesNotFitError(
+            f"{setup.target.model.id} on {setup.gpu.id}: "
+            f"{held.explain(batch=batch or 1, context=context)}; "
+            + remedies(request, batch=batch or 1, context=context)
+        )
+    known, drafts = setup.acceptance.source != "not given", setup.drafter.kind != "none"
+    if drafts and not known and draft_length is None:
+        raise InputError(
+            f"--draft-length: no acceptance is known for {setup.drafter.name}, so no best draft "
+            "length either; give --draft-length or --acceptance"
+        )
+    fits_drafted = held.largest_batch(context=context, draft_length=draft_length or 1)
+    equal = None
+    if drafts and known and fits_drafted:
+        equal = equal_memory(request, held, context=context, draft_length=draft_length)
+    chosen = equal.slots.draft_length if equal else (draft_length or 1) if drafts else 0
+    found = slots(held, context=context, draft_length=chosen)
+    return MemoryAnswer(
+        setup=setup,
+        memory=held,
+        slots=found,
+        batches=(batch or found.plain, min(batch or found.speculative, found.speculative)),
+        equal=equal,
+    )

@@ -1,0 +1,263 @@
+"""The options that every question shares, read once into a ``Request``."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from roofline.errors import InputError, did_you_mean
+from roofline.units import parse_size
+
+if TYPE_CHECKING:
+    from enum import StrEnum
+
+    from roofline.prepare import Request
+    from roofline.quantization import DType
+    from roofline.workload import Routing
+
+__all__ = ["OUTPUT", "asks", "choice", "format_for", "sizes", "sizes_or_range"]
+
+_DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
+OUTPUT = typer.Option("-o", "--output", help="Write to FILE; .csv, .json or .md sets the format.")
+
+
+def question(
+    model: Annotated[
+        str,
+        typer.Argument(help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec."),
+    ],
+    gpu: Annotated[str, typer.Option(help="A bundled id, or a path to a profile.")] = "h100-sxm",
+    tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
+    ep: Annotated[int, typer.Option(help="Groups of those GPUs that experts are placed on.")] = 1,
+    drafter: Annotated[
+        str | None,
+        typer.Option(
+            help="none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, "
+            "dspark, domino, peagle), a model id or a path.  [bundled eagle3 head]"
+        ),
+    ] = None,
+    acceptance: Annotated[
+        str | None,
+        typer.Option(
+            help="0.8 | 0.8,0.7,0.6 by position | al:1.84,2.45 tokens per step | "
+            "al:2=2.36,3=2.79 | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
+            "[bundled curve]"
+        ),
+    ] = None,
+    acceptance_rounds: Annotated[
+        int | None,
+        typer.Option(help="Verify passes behind the acceptance: its sampling error.  [exact]"),
+    ] = None,
+    max_draft_length: Annotated[int, typer.Option(help="Longest draft to consider.")] = 8,
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Go beyond the acceptance that was measured.")
+    ] = False,
+    weights: Annotated[str | None, typer.Option(help=f"Layer weights: {_DTYPES}.")] = None,
+    activations: Annotated[
+        str | None, typer.Option(help="Format that products run in, where the GPU has a rate.")
+    ] = None,
+    kv: Annotated[str | None, typer.Option(help="KV cache format (storage only).")] = None,
+    draft_tp: Annotated[
+        int | None, typer.Option(help="GPUs the drafter runs on.  [as --tp]")
+    ] = None,
+    draft_weights: Annotated[str | None, typer.Option(help="The drafter's weights.")] = None,
+    verify_attention: Annotated[
+        str | None,
+        typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.  [measured]"),
+    ] = None,
+    state_handling: Annotated[
+        str,
+        typer.Option(help="How verify keeps states of linear mixers: snapshots, replay."),
+    ] = "snapshots",
+    routing_skew: Annotated[
+        float | None, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.  [fitted]")
+    ] = None,
+    routing_correlation: Annotated[
+        float | None,
+        typer.Option(help="Chance that a draft token reuses the last token's experts.  [0]"),
+    ] = None,
+    memory_fraction: Annotated[
+        float | None, typer.Option(help="Share of the GPU that the engine takes.  [the engine's]")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file."),
+    ] = "vllm",
+    overhead_ms: Annotated[
+        str | None,
+        typer.Option(help="Own ms around a plain step, a round, a draft pass: 0.5,0.7,0.15."),
+    ] = None,
+    verify_width: Annotated[
+        int | None, typer.Option(help="Rows per sequence that a tree is verified with.  [1 + D]")
+    ] = None,
+    tree_topk: Annotated[int, typer.Option(help="Branches of a tree's draft passes.")] = 1,
+    draft_block: Annotated[
+        int | None, typer.Option(help="Block that a block drafter was deployed with.  [its own]")
+    ] = None,
+    first_pass_rows: Annotated[
+        float | None,
+        typer.Option(help="Rows per sequence of the first draft pass.  [padded to 1 + D]"),
+    ] = None,
+    prefill_tokens_per_step: Annotated[
+        float, typer.Option(help="Prompt tokens that ride in each pass (chunked prefill).")
+    ] = 0.0,
+) -> Request:
+    """Return the question that these options ask, at batch 1 and the default context."""
+    from roofline.ops import StateHandling, VerifyAttention
+    from roofline.prepare import Request
+
+    return Request(
+        model=model,
+        gpu=gpu,
+        tp=tp,
+        ep=ep,
+        routing=_routing(routing_skew, routing_correlation),
+        drafter=drafter,
+        acceptance=acceptance,
+        acceptance_rounds=acceptance_rounds,
+        max_draft_length=max_draft_length,
+        extrapolate=extrapolate,
+        weights=_dtype("--weights", weights),
+        activations=_dtype("--activations", activations),
+        kv=_dtype("--kv", kv),
+        draft_tp=draft_tp,
+        draft_weights=_dtype("--draft-weights", draft_weights),
+        verify_attention=(
+            choice("--verify-attention", verify_attention, VerifyAttention)
+            if verify_attention is not None
+            else None
+        ),
+        state_handling=choice("--state-handling", state_handling, StateHandling),
+        memory_fraction=memory_fraction,
+        engine="" if engine is None else engine,
+        overhead=_milliseconds(overhead_ms),
+        verify_width=verify_width,
+        tree_topk=tree_topk,
+        draft_block=draft_block,
+        first_pass_rows=first_pass_rows,
+        prefill_tokens=prefill_tokens_per_step,
+    )
+
+
+def _milliseconds(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(item) for item in text.split(","))
+    except ValueError:
+        raise InputError(f"--overhead-ms {text}: expected numbers such as 0.5,0.7,0.15") from None
+
+
+def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]], Any]:
+    """Give a command the options of ``question``; it receives their ``Request`` first.
+
+    ``leave_out`` names options that the command replaces by its own; ``defaults`` overrides.
+    """
+    shared = {
+        name: parameter.replace(default=defaults.get(name, parameter.default))
+        for name, parameter in inspect.signature(question, eval_str=False).parameters.items()
+        if name not in leave_out
+    }
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=False).parameters.values())[1:]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            asked = question(**{name: given.pop(name) for name in shared})
+            command(asked, **given)
+
+        parameters = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared.values(), *own)
+        ]
+        hints = _hints(question) | _hints(command)
+        typed = [p.replace(annotation=hints[p.name]) for p in parameters]
+        run.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: hints[p.name] for p in parameters}
+        del run.__wrapped__
+        return run
+
+    return wrap
+
+
+def _hints(command: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a command's options; what the request is, Typer need not know."""
+    return get_type_hints(command, localns={"Request": object}, include_extras=True)
+
+
+def _routing(skew: float | None, correlation: float | None) -> Routing | None:
+    """Return the routing asked for; what was not given keeps its stated default."""
+    if skew is None and correlation is None:
+        return None
+    from roofline.priors import priors
+    from roofline.workload import Routing
+
+    stated = priors().routing
+    return Routing(
+        skew=stated.skew if skew is None else skew,
+        correlation=stated.correlation if correlation is None else correlation,
+    )
+
+
+Choice = TypeVar("Choice", bound="StrEnum")
+
+
+def choice(flag: str, text: str, kinds: type[Choice]) -> Choice:
+    """Return the member of ``kinds`` called ``text``."""
+    try:
+        return kinds(text)
+    except ValueError:
+        raise InputError(f"{flag}: unknown value '{text}': {did_you_mean(text, kinds)}") from None
+
+
+def format_for(
+    form: str | None, output: Path | None, *, suffixes: dict[str, str], kinds: type[Choice]
+) -> Choice:
+    """Return the output format: as asked, else by the file's ending, else a table."""
+    by_suffix = None
+    if output is not None:
+        by_suffix = suffixes.get(output.suffix.lower())
+        if by_suffix is None and form is None:
+            raise InputError(
+                f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format"
+            )
+    return choice("--format", form or by_suffix or "table", kinds)
+
+
+def sizes(flag: str, text: str) -> tuple[int, ...]:
+    """Read ``1,8k`` as numbers."""
+    try:
+        return tuple(parse_size(item) for item in text.split(","))
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
+
+
+def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:
+    """Read ``1..256`` or ``1,2,4`` as numbers in rising order.
+
+    >>> sizes_or_range("--batches", "1..4")
+    (1, 2, 3, 4)
+    """
+    first, dots, last = text.partition("..")
+    if not dots:
+        return tuple(sorted(sizes(flag, text)))
+    (low,), (high,) = sizes(flag, first), sizes(flag, last)
+    if low > high or low < 1:
+        raise InputError(f"{flag} {text}: expected a range such as 1..256, lowest first")
+    if high - low >= LONGEST_RANGE:
+        raise InputError(f"{flag} {text}: expected at most {LONGEST_RANGE} batches")
+    return tuple(range(low, high + 1))
+
+
+LONGEST_RANGE = 4096
+
+
+def _dtype(flag: str, text: str | None) -> DType | None:
+    from roofline.quantization import parse_dtype
+
+    return None if text is None else parse_dtype(text, flag)

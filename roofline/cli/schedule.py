@@ -1,0 +1,101 @@
+"""``roofline schedule``: draft lengths by batch, in an engine's words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.listing import emit_text
+from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.errors import InputError
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+
+__all__ = ["schedule"]
+
+_SUFFIXES = {".csv": "csv", ".json": "json", ".txt": "table"}
+
+
+@asks("acceptance_rounds", engine=None)
+def schedule(
+    request: Request,
+    *,
+    batches: Annotated[
+        str, typer.Option(help="Batches to cover: 1..256, or points such as 1,8,64.")
+    ] = "1..256",
+    contexts: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
+    tie: Annotated[
+        float, typer.Option(help="Percent of speed that a band may lose; 0 is the exact best.")
+    ] = 1.0,
+    mix: Annotated[
+        str | None,
+        typer.Option(help="Share of time by batch: 1:0.2,32:0.8.  [every doubling alike]"),
+    ] = None,
+    engine_version: Annotated[
+        str | None, typer.Option(help="TensorRT-LLM release: the reading changed in 1.3.  [1.3]")
+    ] = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="TensorRT-LLM: stop for good below the break-even.")
+    ] = False,
+    proposed: Annotated[
+        bool, typer.Option("--proposed", help="vLLM: rows by context too, which no release takes.")
+    ] = False,
+    candidate_sets: Annotated[
+        bool, typer.Option("--candidate-sets", help="SGLang: let each slot choose within the tie.")
+    ] = False,
+    graph_batches: Annotated[
+        str | None, typer.Option(help="SGLang: captured CUDA-graph batch sizes.  [its default]")
+    ] = None,
+    data_parallel: Annotated[int, typer.Option(help="Data-parallel copies, for warnings.")] = 1,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="table, vllm, trtllm, sglang, llamacpp, json, csv."),
+    ] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Write the best draft length for every batch, as a schedule for the engine."""
+    from roofline.report.schedule import render_schedule
+    from roofline.schedules.formats import ScheduleFormat, Wording, engine_for, write
+    from roofline.schedules.plan import plan
+
+    how = format_for(form, output, suffixes=_SUFFIXES, kinds=ScheduleFormat)
+    engine = engine_for(how, request.engine)
+    wording = Wording(
+        engine_version=engine_version,
+        proposed=proposed,
+        gate=gate,
+        candidate_sets=candidate_sets,
+        graph_batches=None if graph_batches is None else sizes("--graph-batches", graph_batches),
+        data_parallel=data_parallel,
+    )
+    wording.check(engine)
+    if request.drafter == "none":
+        raise InputError("--drafter none: there is nothing to schedule")
+    asked = replace(
+        request,
+        engine=engine,
+        batches=sizes_or_range("--batches", batches),
+        contexts=tuple(sorted(sizes("--contexts", contexts))),
+    )
+    found = plan(asked, tie=tie / 100, mix=None if mix is None else _mix(mix))
+    written = write(found, wording)
+    emit_text(render_schedule(found, written, how), output, [*found.warnings, *written.notes])
+
+
+def _mix(text: str) -> dict[int, float]:
+    """Read ``1:0.2,32:0.8``."""
+    shares: dict[int, float] = {}
+    for item in text.split(","):
+        batch, _, share = item.partition(":")
+        try:
+            (size,), weight = sizes("--mix", batch), float(share)
+        except ValueError:
+            raise InputError(f"--mix: expected 1:0.2,32:0.8, got '{item}'") from None
+        if size in shares or size < 1 or not 0 < weight < float("inf"):
+            raise InputError(f"--mix: each batch once with a share above 0, got '{item}'")
+        shares[size] = weight
+    return shares

@@ -1,0 +1,91 @@
+"""Drafters side by side, each at its own best draft length (rule 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from roofline.account import Slots, slots
+from roofline.errors import InputError
+from roofline.prepare import Request
+from roofline.recommend import Point, Recommendation, recommend
+
+__all__ = ["Candidate", "Entry", "compare", "parse_candidate"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A drafter and the acceptance that goes with it (None: the bundled one)."""
+
+    drafter: str
+    acceptance: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """What one drafter does at one batch and context."""
+
+    answer: Recommendation
+    point: Point
+    slots: Slots
+
+    @property
+    def best_drafting(self) -> int:
+        """The position of the fastest D > 0 that fits; 0 where there is none."""
+        usable = [i for i in range(1, len(self.point.speedup)) if self.point.feasible[i]]
+        return max(usable, key=lambda i: float(self.point.speedup[i]), default=0)
+
+    @property
+    def looked_at(self) -> int:
+        """The position of the advised D, or of the best that lost."""
+        return self.point.best or self.best_drafting
+
+
+def parse_candidate(text: str) -> Candidate:
+    """Read ``NAME`` or ``NAME=ACCEPTANCE``.
+
+    >>> parse_candidate("ngram=al:2=1.4")
+    Candidate(drafter='ngram', acceptance='al:2=1.4')
+    """
+    name, equals, acceptance = text.partition("=")
+    if not name or (equals and not acceptance):
+        raise InputError(f"--drafter: expected NAME or NAME=ACCEPTANCE, got '{text}'")
+    return Candidate(drafter=name, acceptance=acceptance or None)
+
+
+def compare(request: Request, candidates: Sequence[Candidate]) -> list[list[Entry]]:
+    """Return, for each batch and context of ``request``, the drafters, fastest first.
+
+    Points where any of them does not fit are left out for all.
+    """
+    if len(candidates) != len(set(candidates)):
+        raise InputError("--drafter: one is given twice")
+    answers = [_answer(request, candidate) for candidate in candidates]
+    found: dict[tuple[int, int], list[Entry]] = {}
+    for answer in answers:
+        for point in answer.points:
+            found.setdefault((point.batch, point.context), []).append(_entry(answer, point))
+    complete = [entries for entries in found.values() if len(entries) == len(answers)]
+    return [sorted(entries, key=_fastest_first) for entries in complete]
+
+
+def _answer(request: Request, candidate: Candidate) -> Recommendation:
+    asked = replace(request, drafter=candidate.drafter, acceptance=candidate.acceptance)
+    try:
+        return recommend(asked)
+    except InputError as error:
+        raise InputError(f"--drafter {candidate.drafter}: {error}") from None
+
+
+def _entry(answer: Recommendation, point: Point) -> Entry:
+    bare = Entry(
+        answer=answer,
+        point=point,
+        slots=Slots(context=point.context, draft_length=0, plain=0, speculative=0),
+    )
+    length = point.draft_lengths[bare.looked_at]
+    return replace(bare, slots=slots(answer.memory, context=point.context, draft_length=length))
+
+
+def _fastest_first(entry: Entry) -> float:
+    return -float(entry.point.speedup[entry.looked_at])

@@ -1,0 +1,185 @@
+"""Goals on top of the grid: which draft length and batch meet them, or what it would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.advise import TIE
+from roofline.errors import InputError
+from roofline.recommend import Point
+
+__all__ = ["BATCHES", "Choice", "Goal", "Needed", "Objective", "choose", "needed_tokens", "require"]
+
+Array = NDArray[np.float64]
+#: What is tried where a goal is given and no batch: those of these that fit.
+BATCHES: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Objective(StrEnum):
+    """What to make best among the choices that meet the limits."""
+
+    LATENCY = "latency"  # time per output token
+    THROUGHPUT = "throughput"  # tokens per second of all sequences
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """Limits and what to make best: TPOT at most ``tpot`` [s], at least ``rate`` [tokens/s]."""
+
+    tpot: float | None = None
+    rate: float | None = None
+    objective: Objective | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits that no machine has."""
+        for flag, value in (("--slo-tpot", self.tpot), ("--target-tokens-per-s", self.rate)):
+            if value is not None and not 0 < value < float("inf"):
+                raise InputError(f"{flag}: expected more than 0")
+
+    @property
+    def best_by(self) -> Objective:
+        """The objective asked for; else throughput under a TPOT limit, latency without one."""
+        if self.objective is not None:
+            return self.objective
+        return Objective.THROUGHPUT if self.tpot is not None else Objective.LATENCY
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Needed:
+    """Tokens per step that a draft length needs to meet the goal, and those that it has."""
+
+    draft_length: int
+    tokens_per_step: float
+    reached: float
+
+    @property
+    def possible(self) -> bool:
+        """Whether perfect acceptance would do: AL cannot exceed 1 + D."""
+        return self.tokens_per_step <= 1 + self.draft_length
+
+    @property
+    def met(self) -> bool:
+        """Whether the acceptance given is enough."""
+        return self.reached >= self.tokens_per_step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A batch and draft length that meet the goal, at one context."""
+
+    point: Point
+    position: int  # of the draft length
+    needed: tuple[Needed, ...]  # at this batch
+
+    @property
+    def draft_length(self) -> int:
+        """The chosen D."""
+        return self.point.draft_lengths[self.position]
+
+    @property
+    def tpot(self) -> float:
+        """Time per output token of one user [s]."""
+        return float(self.point.time_per_token[self.position])
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second of all sequences [tokens/s]."""
+        return self.point.batch / self.tpot
+
+
+def needed_tokens(step: Array, *, batch: float, tpot: float | None, rate: float | None) -> Array:
+    """Return the tokens per step at which steps of ``step`` seconds meet both limits.
+
+    AL = max(step / TPOT, rate step / B), at least 1.
+
+    >>> needed_tokens(np.array([0.02, 0.03]), batch=4, tpot=0.01, rate=None)
+    array([2., 3.])
+    """
+    found = np.ones_like(step)
+    if tpot is not None:
+        found = np.maximum(found, step / tpot)
+    if rate is not None:
+        found = np.maximum(found, rate * step / batch)
+    return np.asarray(found)
+
+
+def choose(points: Sequence[Point], goal: Goal) -> Choice | None:
+    """Return the choice that meets ``goal`` and is best by its objective; None if none does.
+
+    Of choices within 1 % of the best the smallest batch and draft length is taken. All points
+    belong to one context.
+    """
+    tpot = np.where(
+        np.array([p.feasible for p in points]), [p.time_per_token for p in points], np.inf
+    )
+    batches = np.array([p.batch for p in points])[:, None]
+    meets = np.ones_like(tpot, dtype=bool)
+    if goal.tpot is not None:
+        meets &= tpot <= goal.tpot
+    if goal.rate is not None:
+        meets &= batches / tpot >= goal.rate
+    score = 1 / tpot if goal.best_by is Objective.LATENCY else batches / tpot
+    score = np.where(meets & np.isfinite(tpot), score, 0.0)
+    if not score.any():
+        return None
+    row, position = np.unravel_index(int((score >= (1 - TIE) * score.max()).argmax()), score.shape)
+    return Choice(
+        point=points[int(row)],
+        position=int(position),
+        needed=_needed(points[int(row)], goal),
+    )
+
+
+def _needed(point: Point, goal: Goal) -> tuple[Needed, ...]:
+    wanted = needed_tokens(point.step, batch=point.batch, tpot=goal.tpot, rate=goal.rate)
+    return tuple(
+        Needed(draft_length=d, tokens_per_step=float(al), reached=float(has))
+        for d, al, has, ok in zip(
+            point.draft_lengths, wanted, point.tokens_per_step, point.feasible, strict=True
+        )
+        if ok
+    )
+
+
+def require(points: Sequence[Point], goal: Goal) -> list[Choice]:
+    """Return the choice of every context that has one; refuse a goal that none meets."""
+    contexts = dict.fromkeys(point.context for point in points)
+    groups = [[p for p in points if p.context == context] for context in contexts]
+    found = [choice for group in groups if (choice := choose(group, goal)) is not None]
+    if not found:
+        raise InputError(_out_of_reach(groups[0], goal))
+    return found
+
+
+def _out_of_reach(points: Sequence[Point], goal: Goal) -> str:
+    """Say how close one gets, and the smallest acceptance that would do."""
+    asked = []
+    if goal.tpot is not None:
+        asked.append(f"--slo-tpot {1e3 * goal.tpot:g}")
+    if goal.rate is not None:
+        asked.append(f"--target-tokens-per-s {goal.rate:g}")
+    pace = [np.where(p.feasible, p.time_per_token, np.inf) for p in points]
+    fastest = min(pace, key=lambda times: float(times.min()))
+    busiest = max(p.batch / float(times.min()) for p, times in zip(points, pace, strict=True))
+    options = [
+        (need.tokens_per_step / (1 + need.draft_length), need, point.batch)
+        for point in points
+        for need in _needed(point, goal)
+        if need.possible
+    ]
+    hope = "no acceptance would do"
+    if options:
+        _, need, batch = min(options, key=lambda option: option[0])
+        hope = (
+            f"it would take {need.tokens_per_step:.2f} tokens per step at draft length "
+            f"{need.draft_length} and batch {batch}, where this acceptance gives {need.reached:.2f}"
+        )
+    return (
+        f"{' '.join(asked)}: no batch and draft length tried meets it; the fastest is "
+        f"{1e3 * float(fastest.min()):.2f} ms per token, the most {busiest:.0f} tokens/s; {hope}"
+    )

@@ -1,0 +1,1 @@
+"""Kernels timed on the machine at hand, and the laws fitted to them."""

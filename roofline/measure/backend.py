@@ -1,0 +1,96 @@
+"""The kernels of a decoder as one library offers them, and the clock that times them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.measure.cases import Menu
+
+__all__ = ["TOLERANCE", "Backend", "Timed"]
+
+#: Largest deviation from fp64, over the largest value, that a correct kernel may show.
+TOLERANCE = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8": 1.5e-1, "int8-wo": 5e-2}
+Timed = tuple[tuple[float, ...], str, float]  # seconds of each call, the clock, share waited
+
+
+class Backend(Protocol):
+    """One library on one device. Arrays are the library's own; shapes are row-major.
+
+    Attention takes queries (batch, KV heads, G q, head), keys and values (batch, KV heads, tokens,
+    head), and returns rows (batch q, query heads x head). The q rows of a sequence are its last q
+    tokens: row i does not see the tokens after its own.
+    """
+
+    name: str
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the machine and the library."""
+
+    def menu(self) -> Menu:
+        """Return the formats and attention kernels on offer."""
+
+    def operand(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
+        """Return random values; another ``index`` is another place in memory."""
+
+    def own(self, array: Any) -> Any:
+        """Return a copy in memory of its own."""
+
+    def copies(self, count: int, dtype: str) -> int:
+        """Return how many operands of ``count`` elements hold none of each other in a cache."""
+
+    def weight(self, n: int, k: int, dtype: str, index: int) -> Any:
+        """Return an n x k matrix, prepared for ``linear`` in this format."""
+
+    def linear(self, x: Any, weight: Any, dtype: str) -> Any:
+        """Return x times the transposed weight."""
+
+    def embedding(self, table: Any, ids: Any) -> Any:
+        """Return the rows of the table."""
+
+    def norm(self, x: Any, residual: Any, gain: Any) -> tuple[Any, Any]:
+        """Return the normalised sum of both, and the sum."""
+
+    def qk_norm(self, heads: Any, gain: Any) -> Any:
+        """Return each head normalised."""
+
+    def rope_write(self, qkv: Any, cache: Any, angles: Any, sizes: dict[str, int]) -> Any:
+        """Rotate queries and keys, write keys and values, return packed queries."""
+
+    def attention(self, queries: Any, keys: Any, values: Any, *, q: int, kernel: str) -> Any:
+        """Return attention of q rows per sequence by one of the kernels on the menu."""
+
+    def activation(self, gate_up: Any) -> Any:
+        """Return silu of the first half times the second."""
+
+    def sampling(self, logits: Any) -> Any:
+        """Return the most likely token of each row."""
+
+    def experts(self, x: Any, choice: Any, up: Any, down: Any) -> Any:
+        """Return the sum of the chosen experts of each row."""
+
+    def ids(self, count: int, below: int) -> Any:
+        """Return random whole numbers."""
+
+    def extra(self, op: str, count: int, index: int) -> Callable[[], Any]:
+        """Return a stream, launch or collective kernel."""
+
+    def to_float64(self, array: Any) -> NDArray[np.float64]:
+        """Return a copy that NumPy can compute with."""
+
+    def time(
+        self, call: Callable[[int], Any], *, repeats: int, seconds: float, graph: bool = True
+    ) -> Timed:
+        """Time calls with rising index; at least three, fewer than ``repeats`` if slow.
+
+        ``graph`` off: launched one by one even where they could be captured.
+        """
+
+    def state(self) -> str:
+        """Return clocks and temperature."""
+
+    def failure(self, error: BaseException) -> str | None:
+        """Return the status of an expected failure, None for a bug."""

@@ -1,0 +1,137 @@
+"""A whole run of measurements: rounds over the cases until the budget is spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from roofline.measure.cases import Case
+from roofline.measure.device import CaseError, Device
+from roofline.measure.noise import settle
+from roofline.measure.rows import Row, RowFile, row_of
+
+__all__ = ["Ended", "run"]
+
+REPEATS = 9  # samples of one case in one round
+SLICE = 0.06  # seconds after which a case has enough samples
+ROUNDS = 9
+LONG = 0.04  # share of the budget above which one case is left out
+PROBE_EVERY = 0.5  # seconds between two looks at the reference kernel
+STATE_EVERY = 20  # rows between two looks at clocks and temperature
+GONE = ("unsupported", "wrong", "oom", "hung", "crashed")  # not tried again in later rounds
+Tell = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Ended:
+    """What a campaign did."""
+
+    measured: int = 0
+    resumed: int = 0
+    rounds: int = 0
+    skipped: dict[str, str] = field(default_factory=dict)  # case: why
+    too_long: int = 0
+    complete: bool = False  # the first round saw every case
+
+
+def run(
+    device: Device,
+    cases: Sequence[Case],
+    file: RowFile,
+    *,
+    budget: float,
+    now: Callable[[], float] = time.monotonic,
+    tell: Tell = lambda _: None,
+) -> Ended:
+    """Measure the cases in rounds, so that a disturbance meets many once, for ``budget`` seconds.
+
+    What failed is named and not tried again; what the file has is not measured again.
+    """
+    ended, begin = Ended(), now()
+    have = {(row.round, row.key) for row in file.rows}
+    ended.resumed = len(have)
+    ended.skipped = {row.key: row.status for row in file.rows if row.status in GONE}
+    speed = _Speed(file.rows)
+    probe, probing = 0.0, begin
+    for number in range(1, ROUNDS + 1):
+        for case in cases:
+            if (number, case.key) in have or case.key in ended.skipped:
+                continue
+            left = budget - (now() - begin)
+            if left <= 0:
+                return ended
+            if speed.guess(case) > min(LONG * budget, left):
+                ended.too_long += number == 1
+                continue
+            start = now()
+            if start >= probing:
+                probe, probing = _probe(device), start + PROBE_EVERY
+            look = ended.measured % STATE_EVERY == 0
+            row = _measure(device, case, number, probe=probe, describe=look)
+            file.add(row)
+            speed.learn(case, row, now() - start)
+            ended.measured += 1
+            if row.status in GONE:
+                ended.skipped[case.key] = row.status
+                tell(f"{case.op} {case.kernel} {case.shape_text}: {row.status}: {row.note}")
+        ended.rounds, ended.complete = number, True
+    return ended
+
+
+def _probe(device: Device) -> float:
+    try:
+        return device.probe()
+    except CaseError:
+        return 0.0
+
+
+def _measure(device: Device, case: Case, number: int, *, probe: float, describe: bool) -> Row:
+    try:
+        samples = device.sample(case, repeats=REPEATS, seconds=SLICE)
+        note = device.state() if describe else samples.note
+    except CaseError as error:
+        return row_of(case, round=number, status=error.status, note=error.reason)
+    settled = settle(samples.seconds)
+    return row_of(
+        case,
+        round=number,
+        seconds=settled.median,
+        spread=settled.spread,
+        samples=settled.kept,
+        outliers=settled.outliers,
+        clock=samples.clock,
+        cold=samples.cold,
+        error=samples.error,
+        probe=probe,
+        waited=samples.waited,
+        status="noisy" if settled.noisy else "ok",
+        note=note,
+    )
+
+
+class _Speed:
+    """How long a case will take: as last time, else by the slowest FLOP seen of its kind."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._known: dict[str, float] = {}
+        self._rate = 0.0  # s per FLOP of a large product
+        for row in rows:
+            self._note(row)
+
+    def _note(self, row: Row) -> None:
+        if row.kind == "gemm" and row.rows >= 16 and row.seconds:
+            self._rate = (
+                max(self._rate, row.seconds / row.flops)
+                if self._rate
+                else (row.seconds / row.flops)
+            )
+
+    def learn(self, case: Case, row: Row, spent: float) -> None:
+        """Remember what a case took in all [s]."""
+        self._known[case.key] = spent
+        self._note(row)
+
+    def guess(self, case: Case) -> float:
+        """Return the seconds that measuring a case will take, 0 where nothing is known."""
+        return self._known.get(case.key, 5 * case.flops * self._rate)

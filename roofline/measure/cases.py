@@ -1,0 +1,276 @@
+"""What is timed: one case for each kernel, shape and format, with the work the laws count for it.
+
+Cases are cut from the very list of kernels that prices a step (`roofline.forward`), so a law is
+fitted on the FLOPs and bytes that it will be asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from roofline.forward import decode
+from roofline.kernels import Kind, Op
+from roofline.model import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp, NoMlp
+from roofline.ops import attention_bytes, gemm_bytes, gemm_flops
+from roofline.quantization import DType, bytes_per_element, resolve
+from roofline.shapes import GemmShape
+from roofline.workload import Placement
+
+__all__ = ["LEAN_ROWS", "ROWS", "Case", "Menu", "in_format", "one_layer", "plan"]
+
+#: M of the products. The lean ones come first; the others fill in while the budget lasts.
+LEAN_ROWS = (1, 2, 4, 8, 16, 32, 64)
+ROWS = (3, 6, 12, 24, 48, 5, 7, 10, 14, 20, 28, 40, 56, 65, 96, 128, 129, 192, 256, 257, 512, 1024)
+THIN_ROWS = (1, 16, 4, 64)  # rows of what is not a product
+QUERY_ROWS = (1, 2, 4, 8, 3, 5, 6, 7, 12, 16)  # q = 1 + D, the telling ones first
+GROUPS = (1, 4, 8, 16)  # query heads per KV head beside the model's own
+BATCHES, CONTEXTS = (1, 4, 8), (512, 1024, 4096)
+NARROW_CACHE = ("flashinfer",)  # kernels that read a cache narrower than the queries
+STREAM_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One kernel at one shape. ``flops`` [FLOP] and ``bytes`` [B] are those the laws count."""
+
+    kind: str
+    op: str
+    dtype: str
+    kernel: str
+    shape: tuple[tuple[str, int], ...]
+    flops: float
+    bytes: float
+    rows: float
+    tier: int = 0  # 0 first; later ones while the budget lasts
+
+    @property
+    def key(self) -> str:
+        """Return the name that the case has in a file of measurements."""
+        return f"{self.kind}/{self.op}/{self.dtype}/{self.kernel}/{self.shape_text}"
+
+    @property
+    def shape_text(self) -> str:
+        """Return the shape as the file writes it: ``m=1 n=4096 k=4096``."""
+        return " ".join(f"{name}={value}" for name, value in self.shape)
+
+    def size(self, name: str) -> int:
+        """Return one number of the shape."""
+        return dict(self.shape)[name]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Menu:
+    """What a device can be asked for."""
+
+    base: str  # format of everything that is not named below
+    products: tuple[str, ...]  # formats of matrix products
+    caches: tuple[str, ...]  # formats of the KV cache
+    attention: tuple[str, ...]  # kernels, the one that a model would use first
+    graphs: bool = False  # launches can be captured
+    ranks: int = 1  # accelerators that can be reduced over
+    long: bool = True  # M and L as large as a GPU deserves
+
+
+def in_format(model: ModelSpec, dtype: str) -> ModelSpec:
+    """Return the model stored and computed in one format throughout."""
+    return model.model_copy(update={"dtype": DType(dtype), "dtypes": {}, "kv_dtype": None})
+
+
+def one_layer(model: ModelSpec) -> tuple[ModelSpec, LayerRun]:
+    """Return the model with the first of its layers that has ordinary attention, once."""
+    for run in model.layers:
+        if isinstance(run.attention, GroupedQueryAttention):
+            single = run.model_copy(update={"repeat": 1})
+            return model.model_copy(update={"layers": (single,)}), single
+    raise ValueError(f"{model.id} has no layer with grouped-query attention")
+
+
+def kernels(model: ModelSpec, *, batch: int, rows: int, context: int) -> list[Op]:
+    """Return the kernels of one pass at plain numbers, in the model's own format."""
+    precision, _ = resolve(
+        stored=model.stored(), base=model.dtype, kv_stored=None, available=[model.dtype], gpu="any"
+    )
+    return decode(model, precision, Placement(), batch=batch, context=context, rows=rows)
+
+
+def plan(model: ModelSpec, menu: Menu) -> list[Case]:
+    """Return the cases of a campaign, the most telling first."""
+    single, run = one_layer(in_format(model, menu.base))
+    cases = [
+        *_streams(menu),
+        *_passes(single, run, menu),
+        *_attention(single, run, menu),
+        *_other_products(single, menu),
+        *_collectives(menu),
+    ]
+    unique = {case.key: case for case in reversed(cases)}
+    kept = [case for case in cases if unique[case.key] is case]
+    return sorted(kept, key=lambda case: case.tier)
+
+
+def _streams(menu: Menu) -> Iterator[Case]:
+    width = int(bytes_per_element(DType(menu.base)))
+    count = STREAM_BYTES // width
+    for op, trips in (("copy", 2), ("read", 1)):
+        yield Case(
+            kind="stream", op=op, dtype=menu.base, kernel=op, shape=(("count", count),), flops=0.0,
+            bytes=float(trips * STREAM_BYTES), rows=1.0,
+        )  # fmt: skip
+    size = 2048 if menu.long else 768
+    for scale in (1.0, 0.75, 1.25):  # one may be lost to noise
+        edge = int(scale * size)
+        yield _product("peak", menu.base, edge, edge, edge, tier=0)
+    for op in ("eager", "graph") if menu.graphs else ("eager",):
+        yield Case(
+            kind="launch", op=op, dtype=menu.base, kernel=op, shape=(("count", 1),), flops=0.0,
+            bytes=2.0 * width, rows=1.0,
+        )  # fmt: skip
+
+
+def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
+    """Yield every kernel of a layer, and of the head, over the rows of all sequences together."""
+    for rows in (*LEAN_ROWS, *ROWS):
+        tier = 0 if rows in LEAN_ROWS else 1 if rows <= 64 else 2
+        for op in kernels(model, batch=rows, rows=1, context=CONTEXTS[0]):
+            if op.kind is Kind.GEMM and isinstance(op.shape, GemmShape):
+                big = op.name == "lm_head" and not menu.long
+                if big and rows not in LEAN_ROWS and rows not in (3, 6, 12, 24):
+                    continue
+                yield _product(
+                    op.name, menu.base, rows, int(op.shape.n), int(op.shape.k), tier=tier
+                )
+            elif op.kind is Kind.ELEMENTWISE and rows in THIN_ROWS:
+                shape = (("rows", rows), *_widths(model, run))
+                yield _case(op, menu.base, op.name, shape, int(rows not in THIN_ROWS[:2]))
+            elif op.kind is Kind.MOE and isinstance(run.mlp, MoeMlp):
+                yield _case(
+                    op, menu.base, "loop", (("rows", rows), *_experts(model, run.mlp)), tier
+                )
+
+
+def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
+    """Yield verify attention over q, batch, context and G, for each kernel and cache format."""
+    own = run.attention
+    assert isinstance(own, GroupedQueryAttention)
+    own = own.model_copy(update={"window": None})
+    contexts = (*CONTEXTS, 16384) if menu.long else CONTEXTS
+    for kernel in menu.attention:
+        first = kernel == menu.attention[0]
+        for group in GROUPS:
+            other = own.model_copy(update={"num_heads": group * own.num_kv_heads})
+            for rows in QUERY_ROWS[:6]:
+                yield from _one_attention(
+                    model, other, menu, kernel=kernel, batch=BATCHES[1], rows=rows,
+                    context=CONTEXTS[1], tier=1,
+                )  # fmt: skip
+        for context in contexts if first else CONTEXTS[1:]:
+            for batch in BATCHES if first else BATCHES[:1]:
+                for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
+                    lean = first and batch < BATCHES[-1] and context in CONTEXTS[1:]
+                    tier = 0 if lean and rows in QUERY_ROWS[:4] else 1
+                    yield from _one_attention(
+                        model, own, menu, kernel=kernel, batch=batch, rows=rows, context=context,
+                        tier=tier,
+                    )  # fmt: skip
+
+
+def _one_attention(
+    model: ModelSpec,
+    attention: GroupedQueryAttention,
+    menu: Menu,
+    *,
+    kernel: str,
+    batch: int,
+    rows: int,
+    context: int,
+    tier: int,
+) -> Iterator[Case]:
+    run = model.layers[0].model_copy(update={"attention": attention})
+    other = model.model_copy(update={"layers": (run,)})
+    found = kernels(other, batch=batch, rows=rows, context=context)
+    op = next(op for op in found if op.kind is Kind.ATTENTION)
+    shape = (
+        ("batch", batch), ("q", rows), ("kv_heads", attention.num_kv_heads),
+        ("group", attention.group_size), ("head_dim", attention.head_dim), ("context", context),
+    )  # fmt: skip
+    for cache in menu.caches:
+        if cache != menu.base and kernel not in NARROW_CACHE:
+            continue
+        moved = attention_bytes(
+            batch=batch, rows=rows, heads=attention.num_heads, kv_heads=attention.num_kv_heads,
+            head_dim=attention.head_dim, length=context, kv=bytes_per_element(DType(cache)),
+            activation=bytes_per_element(op.compute),
+        )  # fmt: skip
+        yield _case(replace(op, bytes=moved), cache, kernel, shape, tier)
+
+
+def _other_products(model: ModelSpec, menu: Menu) -> Iterator[Case]:
+    """Yield the layer's products in the further formats that the library offers."""
+    for dtype in menu.products:
+        if dtype == menu.base:
+            continue
+        for rows in (*LEAN_ROWS, 128, 256, 512):
+            for op in kernels(model, batch=1, rows=1, context=1):
+                if (
+                    op.kind is Kind.GEMM
+                    and isinstance(op.shape, GemmShape)
+                    and op.name != "lm_head"
+                ):
+                    yield _product(op.name, dtype, rows, int(op.shape.n), int(op.shape.k), tier=1)
+
+
+def _collectives(menu: Menu) -> Iterator[Case]:
+    if menu.ranks < 2:
+        return
+    for power in range(12, 28, 2):
+        payload = 2**power
+        yield Case(
+            kind="allreduce", op="all_reduce", dtype=menu.base, kernel="nccl",
+            shape=(("payload", payload), ("ranks", menu.ranks)), flops=0.0,
+            bytes=2 * (menu.ranks - 1) / menu.ranks * payload, rows=1.0, tier=1,
+        )  # fmt: skip
+
+
+def _product(op: str, dtype: str, m: int, n: int, k: int, *, tier: int) -> Case:
+    weight = {"int4-wo": 0.5 + 2.5 / 128, "int8-wo": 1.0, "fp8": 1.0}.get(dtype)
+    base = bytes_per_element(DType.FP32 if dtype == "fp32" else DType.BF16)
+    weight = base if weight is None else weight
+    activation = 1.0 if dtype == "fp8" else base
+    return Case(
+        kind="gemm", op=op, dtype=dtype, kernel="linear", shape=(("m", m), ("n", n), ("k", k)),
+        flops=float(gemm_flops(m=m, n=n, k=k)),
+        bytes=float(gemm_bytes(m=m, n=n, k=k, weight=weight, activation=activation, output=base)),
+        rows=float(m), tier=tier,
+    )  # fmt: skip
+
+
+def _case(op: Op, dtype: str, kernel: str, shape: Iterable[tuple[str, int]], tier: int) -> Case:
+    return Case(
+        kind=op.kind.value, op=op.name, dtype=dtype, kernel=kernel, shape=tuple(shape),
+        flops=float(op.flops), bytes=float(op.bytes), rows=float(op.rows), tier=tier,
+    )  # fmt: skip
+
+
+def _widths(model: ModelSpec, run: LayerRun) -> Sequence[tuple[str, int]]:
+    attention, mlp = run.attention, run.mlp
+    assert isinstance(attention, GroupedQueryAttention)
+    match mlp:
+        case MoeMlp():
+            width = mlp.num_experts
+        case DenseMlp():
+            width = mlp.intermediate_size
+        case NoMlp():
+            width = 0
+    return (
+        ("hidden", model.hidden_size), ("heads", attention.num_heads),
+        ("kv_heads", attention.num_kv_heads), ("head_dim", attention.head_dim),
+        ("width", width), ("vocab", model.vocab_size),
+    )  # fmt: skip
+
+
+def _experts(model: ModelSpec, mlp: MoeMlp) -> Sequence[tuple[str, int]]:
+    return (
+        ("hidden", model.hidden_size), ("width", mlp.expert_intermediate_size),
+        ("experts", mlp.num_experts), ("top_k", mlp.top_k),
+    )  # fmt: skip

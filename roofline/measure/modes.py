@@ -1,0 +1,116 @@
+"""Which of three ways a kernel reads the cache for its q rows, told by its times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibration.fit import score
+from roofline.laws.base import SimpleLaw
+from roofline.measure.rows import Row
+from roofline.measure.stepped import Bench, fit_simple, predict
+from roofline.ops import VerifyAttention
+
+__all__ = ["TILES", "Verdict", "bench_as", "tell_mode"]
+
+Array = NDArray[np.float64]
+TILES = (16, 32, 64, 128)
+APART = 0.85  # the best way's error over the next one's, above which they are not told apart
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """The way that fits best, and the median error of each [share]."""
+
+    mode: VerifyAttention
+    tile_rows: int
+    errors: dict[str, float]
+    law: SimpleLaw  # under that way's own count of FLOPs and bytes
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the best way fits clearly better than the others."""
+        first, second = sorted(self.errors.values())[:2]
+        return first < APART * second
+
+
+def bench_as(
+    rows: Sequence[Row], mode: VerifyAttention, *, tile: int, peak: float, bandwidth: float
+) -> Bench:
+    """Return the rows with FLOPs and bytes as they are counted when the cache is read so.
+
+    Each row's own count is that of ``kv_once``: B H_kv L d (2 b) bytes, and 4 B q A d L FLOPs.
+    ``tile``: arithmetic in whole tiles of G q rows; ``kv_per_query``: the cache q times.
+    """
+    sizes = [row.sizes for row in rows]
+    q = np.array([s["q"] for s in sizes], dtype=np.float64)
+    packed = q * np.array([s["group"] for s in sizes])
+    flops = np.array([row.flops for row in rows])
+    moved = np.array([row.bytes for row in rows])
+    # queries and outputs: 2 B q A d elements, as wide as a cached element or two bytes
+    cached = np.array([_cache_bytes(row, s) for row, s in zip(rows, sizes, strict=True)])
+    if mode is VerifyAttention.TILE:
+        flops = flops * np.ceil(packed / tile) * tile / packed
+    if mode is VerifyAttention.KV_PER_QUERY:
+        moved = moved + (q - 1) * cached
+    return Bench(
+        flops=flops, bytes=moved, rows=packed, depth=np.zeros_like(q),
+        seconds=np.array([row.seconds for row in rows]), peak=peak, bandwidth=bandwidth,
+    )  # fmt: skip
+
+
+def _cache_bytes(row: Row, s: dict[str, int]) -> float:
+    """Return the bytes of keys and values: what the count leaves after queries and outputs."""
+    elements = 2 * s["batch"] * s["kv_heads"] * s["head_dim"]
+    width = row.bytes / (elements * (s["context"] + s["q"] * s["group"]))  # if all were as wide
+    if row.dtype in ("bf16", "fp16", "fp32"):
+        return elements * s["context"] * width
+    return row.bytes - elements * s["q"] * s["group"] * 2.0
+
+
+def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
+    """Return which way of reading the cache explains the rows of one kernel best.
+
+    The plain five-number law is fitted under each way's count (no staircase, which could imitate
+    any); the least mean log error wins, each curve over q moved to its own level, since a level
+    says nothing of how often the cache is read. ``kv_once`` stays where they are not told apart.
+    """
+    tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]] = {}
+    ways = [(VerifyAttention.KV_ONCE, 128), (VerifyAttention.KV_PER_QUERY, 128)]
+    for mode, tile in [*ways, *((VerifyAttention.TILE, t) for t in TILES)]:
+        bench = bench_as(rows, mode, tile=tile, peak=peak, bandwidth=bandwidth)
+        law = fit_simple(bench, stepped=False)
+        guess = predict(bench, law)
+        loss = float(np.mean(np.abs(_centred(np.log(guess / bench.seconds), rows))))
+        tried[mode, tile] = (loss, score(guess, bench.seconds).median, law)
+    by_mode = {
+        mode: min((loss, tile) for (m, tile), (loss, _, _) in tried.items() if m is mode)
+        for mode in VerifyAttention
+    }
+    best = min(VerifyAttention, key=lambda mode: by_mode[mode][0])
+    verdict = _verdict(best, by_mode, tried)
+    if not verdict.told_apart:
+        verdict = _verdict(VerifyAttention.KV_ONCE, by_mode, tried)
+    return verdict
+
+
+def _centred(residual: Array, rows: Sequence[Row]) -> Array:
+    """Return log errors less the median of their curve, so that only the course over q counts."""
+    curves = np.array([" ".join(p for p in row.shape.split() if p[:2] != "q=") for row in rows])
+    centred = residual.copy()
+    for curve in np.unique(curves):
+        centred[curves == curve] -= np.median(residual[curves == curve])
+    return centred
+
+
+def _verdict(
+    mode: VerifyAttention,
+    by_mode: dict[VerifyAttention, tuple[float, int]],
+    tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]],
+) -> Verdict:
+    tile = by_mode[mode][1]
+    errors = {m.value: float(f"{loss:.4g}") for m, (loss, _) in by_mode.items()}
+    return Verdict(mode=mode, tile_rows=tile, errors=errors, law=tried[mode, tile][2])

@@ -1,0 +1,93 @@
+"""The two commands: measure a machine into a file, and fit the file into a profile."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from roofline.errors import InputError
+from roofline.hardware import load_hardware
+from roofline.measure.campaign import run
+from roofline.measure.cases import plan
+from roofline.measure.fitted import fit_rows
+from roofline.measure.profile import datasheet_for, profile_data
+from roofline.measure.residuals import parity_plot, residual_table
+from roofline.measure.rows import RowFile, read_rows
+from roofline.measure.worker import WorkerDevice
+from roofline.output import write_atomically
+from roofline.sources import open_model
+from roofline.units import format_seconds
+from roofline.yamlio import dump_yaml
+
+__all__ = ["fit", "measure"]
+
+PATIENCE = 60.0  # seconds after which a kernel is called hung
+
+
+def measure(
+    *, device: str, library: str, model: str, budget: float, threads: int, path: Path,
+    resume: bool, tell: Callable[[str], None],
+) -> Iterator[str]:  # fmt: skip
+    """Measure a model's kernels on this machine; yield the lines that sum it up."""
+    network, _ = open_model(model)
+    with WorkerDevice(
+        device=device, library=library, threads=threads, patience=PATIENCE
+    ) as machine:
+        today = dt.date.today().isoformat()
+        facts = machine.facts() | {"model": network.id, "date": today, "version": 1}
+        try:
+            cases = plan(network, machine.menu())
+        except ValueError as error:
+            raise InputError(f"--model {model}: {error}") from None
+        file = RowFile(path, facts, resume=resume)
+        ended = run(machine, cases, file, budget=budget, tell=tell)
+    yield f"{ended.measured} rows of {facts['device']} ({facts['library']}) written to {path}"
+    if ended.resumed:
+        yield f"{ended.resumed} rows were there already"
+    if not ended.complete:
+        seen = len({row.key for row in file.rows})
+        yield (
+            f"the budget ended the first round after {seen} of {len(cases)} cases; "
+            "continue with --resume"
+        )
+    if ended.too_long:
+        yield f"{ended.too_long} cases were left out: too long for the budget"
+    if ended.skipped:
+        counts: dict[str, int] = {}
+        for status in ended.skipped.values():
+            counts[status] = counts.get(status, 0) + 1
+        yield "skipped: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def fit(path: Path, output: Path, *, gpu: str | None, plot: Path | None) -> Iterator[str]:
+    """Fit a file of measurements and write the profile; yield residuals and notes."""
+    facts, rows = read_rows(path)
+    datasheet = load_hardware(gpu) if gpu else datasheet_for(facts)
+    cite = (
+        f"roofline calibrate measure on {facts.get('device')}, {facts.get('date')}, "
+        f"{facts.get('library')}, {facts.get('threads')} threads ({path.name})"
+    )
+    fitted = fit_rows(rows, facts, datasheet, cite=cite)
+    data: dict[str, Any] = profile_data(fitted, facts, datasheet, cite=cite)
+    write_atomically(output, dump_yaml(data))
+    if plot is not None:
+        try:
+            parity_plot(fitted.laws, plot, title=str(facts.get("device")))
+        except (OSError, ValueError) as error:
+            raise InputError(f"--plot {plot}: cannot be written ({error})") from None
+    figures = fitted.figures
+    yield residual_table(fitted.laws).rstrip("\n")
+    yield ""
+    yield (
+        f"bandwidth reached {figures.bandwidth / 1e9:.4g} GB/s; peaks reached "
+        + ", ".join(f"{rate} {peak / 1e9:.4g} GFLOP/s" for rate, peak in figures.peaks.items())
+    )
+    for op, seconds in figures.launch.items():
+        yield f"an empty kernel takes {format_seconds(seconds)} ({op})"
+    for reason, count in fitted.sifted.left_out.items():
+        yield f"left out: {count} rows, {reason}"
+    yield from fitted.notes
+    basis = f"the datasheet of {datasheet.id}" if datasheet else "measured figures (no datasheet)"
+    yield f"{len(fitted.laws)} laws on {basis} written to {output}"

@@ -1,0 +1,148 @@
+"""Fitting the five-number law, and its staircase over measured rows, to a machine's own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibration.fit import Score, least_log_error, rounded, score
+from roofline.laws.base import SimpleLaw, simple_time
+
+__all__ = ["Bench", "fit_constants", "fit_simple", "predict"]
+
+Array = NDArray[np.float64]
+#: Lowest, start and highest of each constant; floor is in units of the quickest row.
+BOUNDS = {
+    "floor": (0.0, 0.5, 1.0),
+    "mem_eff": (0.01, 0.8, 1.05),
+    "compute_eff": (0.002, 0.7, 1.05),
+    "serial": (0.0, 0.0, 1e-6),
+    "overlap": (1.0, 2.0, 8.0),
+    "share": (0.001, 0.8, 20.0),
+}
+_WARM = SimpleLaw(floor=0.0, mem_eff=0.8)
+LEAST_ROWS = 3  # rows measured at one M before it gets a step of its own
+IDENTIFIED = 1.02  # a constant whose removal costs less than this is left at its start
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """Measured rows of one group. FLOP, B, s; ``depth`` is K, 0 where nothing is reduced."""
+
+    flops: Array
+    bytes: Array
+    rows: Array
+    depth: Array
+    seconds: Array
+    peak: float
+    bandwidth: float
+
+    def pick(self, chosen: NDArray[np.bool_]) -> Bench:
+        """Return some of the rows."""
+        return replace(
+            self, flops=self.flops[chosen], bytes=self.bytes[chosen], rows=self.rows[chosen],
+            depth=self.depth[chosen], seconds=self.seconds[chosen],
+        )  # fmt: skip
+
+    def score(self, law: SimpleLaw) -> Score:
+        """Return how far a law is off."""
+        return score(predict(self, law), self.seconds)
+
+
+def predict(bench: Bench, law: SimpleLaw) -> Array:
+    """Return what a law says of the rows [s]."""
+    time = simple_time(
+        flops=bench.flops, bytes=bench.bytes, reduction=bench.depth, peak=bench.peak,
+        bandwidth=bench.bandwidth, law=law, rows=bench.rows if law.steps else None,
+    )  # fmt: skip
+    return np.asarray(time.total)
+
+
+def fit_constants(
+    bench: Bench, names: tuple[str, ...], fixed: SimpleLaw, *, cached: bool = False
+) -> SimpleLaw:
+    """Return ``fixed`` with the named constants fitted on log error; bounded, deterministic.
+
+    ``cached`` operands may be read faster than memory, or not all of them.
+    """
+    quickest = float(bench.seconds.min())
+    unit = {"floor": quickest, "serial": 1e-6}
+
+    def law_of(scaled: Array) -> SimpleLaw:
+        values = {n: float(v) * unit.get(n, 1.0) for n, v in zip(names, scaled, strict=True)}
+        return replace(fixed, **values)  # type: ignore[arg-type]
+
+    def residual(scaled: Array) -> Array:
+        return np.log(predict(bench, law_of(scaled)) / bench.seconds)
+
+    limits = BOUNDS | ({"mem_eff": BOUNDS["share"]} if cached else {})
+    low, start, high = (np.array([limits[n][i] for n in names]) for i in range(3))
+    serial = [i for i, n in enumerate(names) if n == "serial"]
+    high[serial] = 5.0  # up to 5 us for 64 of K
+    found, _ = least_log_error(residual, start, low, high)
+    return law_of(found)
+
+
+def fit_simple(bench: Bench, *, memory_only: bool = False, stepped: bool = True) -> SimpleLaw:
+    """Return the better of the plain law and the one with a staircase, constants rounded.
+
+    Constants that the rows do not tell apart stay where they start: K's latency needs several K,
+    and the exponent p must earn its place. The staircase is 1 at its ends, so that the first row
+    fixes the memory's share and the last one the arithmetic's.
+    """
+    if memory_only:
+        return _short(fit_constants(bench, ("floor", "mem_eff"), _WARM, cached=True))
+    plain = _plain(bench)
+    if not stepped or len(np.unique(bench.rows)) < 4:
+        return _short(plain)
+    steep = _stepped(bench)
+    better = _loss(bench, steep) < 0.8 * _loss(bench, plain)
+    return _short(steep if better else plain)
+
+
+def _plain(bench: Bench) -> SimpleLaw:
+    start = SimpleLaw(floor=0.0, mem_eff=0.8, compute_eff=0.7, overlap=2.0)
+    names: tuple[str, ...] = ("floor", "mem_eff", "compute_eff")
+    best = fit_constants(bench, names, start)
+    for extra in ("overlap", "serial"):
+        if extra == "serial" and len(np.unique(bench.depth)) < 2:
+            continue
+        wider = fit_constants(bench, (*names, extra), best)
+        if _loss(bench, best) > IDENTIFIED * _loss(bench, wider):
+            best, names = wider, (*names, extra)
+    return best
+
+
+def _loss(bench: Bench, law: SimpleLaw) -> float:
+    return float(np.mean(np.abs(np.log(predict(bench, law) / bench.seconds))))
+
+
+def _stepped(bench: Bench) -> SimpleLaw:
+    """Fit constants at the ends of the staircase and steps between them, in turn."""
+    known, counts = np.unique(bench.rows, return_counts=True)
+    known = known[(counts >= min(LEAST_ROWS, counts.max()))]
+    first, last = known[0], known[-1]
+    ends = (bench.rows <= first) | (bench.rows >= last)
+    law = SimpleLaw(floor=0.0, mem_eff=0.8, compute_eff=0.7, overlap=4.0)
+    law = fit_constants(bench.pick(ends), ("floor", "mem_eff", "compute_eff"), law)
+    steps = []
+    for rows in known:
+        at = bench.pick(bench.rows == rows)
+        body = np.maximum(predict(at, law) - law.floor, 1e-12)
+        factor = float(np.median((at.seconds - law.floor) / body))
+        steps.append((float(rows), max(factor, 0.05)))
+    return replace(law, steps=tuple(steps))
+
+
+def _short(law: SimpleLaw) -> SimpleLaw:
+    """Round every constant to the digits that files keep."""
+    return SimpleLaw(
+        floor=rounded(law.floor),
+        mem_eff=rounded(law.mem_eff),
+        compute_eff=rounded(law.compute_eff),
+        serial=rounded(law.serial),
+        overlap=rounded(law.overlap),
+        steps=tuple((m, rounded(c)) for m, c in law.steps),
+    )

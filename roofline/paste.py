@@ -1,0 +1,39 @@
+"""What to paste into an engine: its flag for a drafter, and additions inside its braces."""
+
+from __future__ import annotations
+
+from roofline.prepare import Setup
+
+__all__ = ["flag", "inside", "timed_flag"]
+
+
+def flag(setup: Setup, draft_length: int) -> str:
+    """Return what to paste into the engine for this draft length."""
+    network = setup.drafter.network
+    weights = "" if network is None else network.repository or f"PATH-TO-{network.id}"
+    return setup.engine.flag(
+        setup.drafter.kind,
+        draft_length=draft_length,
+        draft_weights=weights,
+        draft_tp=setup.drafter.placement.tp,
+    )
+
+
+def timed_flag(setup: Setup, draft_length: int, tokens_per_step: float) -> str | None:
+    """Return the flag with tokens per step held fixed for timing, if the engine can do that."""
+    hold = setup.engine.hold_acceptance
+    if draft_length == 0:
+        return flag(setup, 0)
+    if hold is None:
+        return None
+    return hold.apply(flag(setup, draft_length), tokens_per_step=tokens_per_step)
+
+
+def inside(text: str, addition: str) -> str:
+    """Put ``addition`` before the last closing brace.
+
+    >>> inside("--x '{1: 2}'", ", 3: 4")
+    "--x '{1: 2, 3: 4}'"
+    """
+    head, brace, tail = text.rpartition("}")
+    return f"{head}{addition}{brace}{tail}"

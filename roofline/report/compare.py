@@ -1,0 +1,151 @@
+"""Drafters side by side, as a table, JSON, CSV or Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from roofline.compare import Entry
+from roofline.paste import flag
+from roofline.report.columns import markdown_table, text_table, wrap
+from roofline.report.formats import OutputFormat
+from roofline.units import format_size
+
+__all__ = ["render_compare"]
+
+SCHEMA = "roofline.compare/1"
+
+
+def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
+    """Return the comparison in the format asked for, ending in a newline."""
+    if how is OutputFormat.JSON:
+        data = {"schema": SCHEMA, "points": [_point(entries) for entries in found]}
+        return json.dumps(data, indent=2, allow_nan=False) + "\n"
+    if how is OutputFormat.CSV:
+        return _csv(found)
+    return "\n\n".join(_text(entries, how) for entries in found) + "\n"
+
+
+def _point(entries: list[Entry]) -> dict[str, Any]:
+    first = entries[0]
+    return {
+        "batch": first.point.batch,
+        "context": first.point.context,
+        "drafters": [_row(entry) for entry in entries],
+    }
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """Return one drafter: the fields of JSON, and of CSV behind batch and context."""
+    answer, point, i = entry.answer, entry.point, entry.looked_at
+    length = point.draft_lengths[i]
+    return {
+        "drafter": answer.setup.drafter.name,
+        "drafter_kind": answer.setup.drafter.kind,
+        "draft_length": point.draft_length,
+        "best_draft_length": length,
+        "speedup": float(point.speedup[i]),
+        "speedup_low": float(point.low[i]),
+        "speedup_high": float(point.high[i]),
+        "confidence": point.confidence.value,
+        "verify_ms": 1e3 * float(point.verify[i]),
+        "draft_ms": 1e3 * float(point.draft[i]),
+        "overhead_ms": 1e3 * float(point.overhead[i]),
+        "tokens_per_step": float(point.tokens_per_step[i]),
+        "break_even_tokens_per_step": float(point.cost_ratio[i]),
+        "draft_weights_bytes": answer.memory.draft_weights,
+        "slots_lost": entry.slots.lost,
+        "acceptance": answer.setup.acceptance.label,
+        "acceptance_source": answer.setup.acceptance.source,
+        "flag": flag(answer.setup, length),
+    }
+
+
+_HEADERS = (
+    "drafter", "D", "speedup", "low-high", "step\nms", "split %", "AL", "AL\nneeded", "GB",
+    "slots\nlost",
+)  # fmt: skip
+
+
+def _cells(entry: Entry) -> list[str]:
+    row = _row(entry)
+    advised = row["draft_length"] == row["best_draft_length"] > 0
+    parts = [row["verify_ms"], row["draft_ms"], row["overhead_ms"]]
+    split = "/".join(f"{100 * part / sum(parts):.0f}" for part in parts)
+    return [
+        _short(entry),
+        f"{'*' if advised else ''}{row['best_draft_length']}",
+        f"{row['speedup']:.2f}x",
+        f"{row['speedup_low']:.2f}-{row['speedup_high']:.2f}",
+        f"{sum(parts):.2f}",
+        split,
+        f"{row['tokens_per_step']:.2f}",
+        f"{row['break_even_tokens_per_step']:.2f}",
+        f"{row['draft_weights_bytes'] / 1e9:.1f}",
+        f"{row['slots_lost']:.0%}",
+    ]
+
+
+def _short(entry: Entry) -> str:
+    """Return the drafter's name without the target's in front, cut to its column."""
+    setup = entry.answer.setup
+    return setup.drafter.name.removeprefix(f"{setup.target.model.id}-")[:14]
+
+
+def _text(entries: list[Entry], how: OutputFormat) -> str:
+    first = entries[0]
+    setup, point = first.answer.setup, first.point
+    where = (
+        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, batch {point.batch}, "
+        f"context {format_size(point.context)}, {setup.engine.name}. Each drafter at its own best "
+        "D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
+        "break-even. GB: the drafter's weights on one GPU."
+    )
+    cells = [_cells(entry) for entry in entries]
+    seen = [
+        f"{_short(e)}: {e.answer.setup.acceptance.label} ({e.answer.setup.acceptance.source})"
+        for e in entries
+    ]
+    if how is OutputFormat.MARKDOWN:
+        lines = [f"- {line}" for line in seen]
+        return "\n\n".join([_verdict(entries), where, markdown_table(_HEADERS, cells)]) + (
+            "\n\nAcceptance assumed:\n\n" + "\n".join(lines)
+        )
+    return "\n\n".join(
+        [
+            wrap(_verdict(entries)),
+            wrap(where),
+            text_table(_HEADERS, cells, names_first=True),
+            "Acceptance assumed:\n" + "\n".join(wrap(line) for line in seen),
+        ]
+    )
+
+
+def _verdict(entries: list[Entry]) -> str:
+    best = entries[0]
+    if best.point.best == 0:
+        return "None of these drafters beats plain decoding here."
+    inside = [
+        _short(e)
+        for e in entries[1:]
+        if e.point.high[e.looked_at] >= best.point.low[best.point.best]
+    ]
+    said = f"{_short(best)} is fastest, {best.point.speedup[best.point.best]:.2f}x at D = "
+    said += f"{best.point.draft_length}"
+    return f"{said}; within the model's error of it: {', '.join(inside)}." if inside else f"{said}."
+
+
+def _csv(found: list[list[Entry]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    rows = [
+        {"batch": entry.point.batch, "context": entry.point.context} | _row(entry)
+        for entries in found
+        for entry in entries
+    ]
+    writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in row.values())
+    return out.getvalue()

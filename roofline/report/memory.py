@@ -1,0 +1,157 @@
+"""The memory account as a table or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from roofline.account import PerSequence, Slots, account, per_sequence
+from roofline.equal_memory import EqualMemory
+from roofline.memory import Memory
+from roofline.prepare import Setup
+from roofline.report.columns import text_table, wrap
+from roofline.units import format_bytes, format_size
+
+__all__ = ["MemoryAnswer", "MemoryFormat", "render_memory"]
+
+SCHEMA = "roofline.memory/1"
+
+
+class MemoryFormat(StrEnum):
+    """How to write the account."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryAnswer:
+    """One context: the batches accounted for without and with drafts, and what they yield."""
+
+    setup: Setup
+    memory: Memory
+    slots: Slots
+    batches: tuple[int, int]
+    equal: EqualMemory | None
+
+    @property
+    def sides(self) -> list[tuple[str, int, int]]:
+        """Return (name, batch, D) of what is accounted for."""
+        plain = ("plain", self.batches[0], 0)
+        if self.slots.draft_length == 0 or self.batches[1] == 0:
+            return [plain]
+        return [plain, (f"D = {self.slots.draft_length}", self.batches[1], self.slots.draft_length)]
+
+    def sequence(self, draft_length: int) -> PerSequence:
+        """Return what one sequence holds."""
+        return per_sequence(self.memory, context=self.slots.context, draft_length=draft_length)
+
+    def parts(self, batch: int, draft_length: int) -> dict[str, float]:
+        """Return the account of one side [B]."""
+        return account(
+            self.memory, batch=batch, context=self.slots.context, draft_length=draft_length
+        )
+
+
+def render_memory(answers: list[MemoryAnswer], form: MemoryFormat) -> str:
+    """Return the account, ending in a newline."""
+    if form is MemoryFormat.JSON:
+        data = {"schema": SCHEMA, "contexts": [_data(answer) for answer in answers]}
+        return json.dumps(data, indent=2, allow_nan=False) + "\n"
+    return "\n\n".join(_text(answer) for answer in answers) + "\n"
+
+
+def _data(answer: MemoryAnswer) -> dict[str, Any]:
+    equal, slots = answer.equal, answer.slots
+    data: dict[str, Any] = {
+        "context": slots.context,
+        "draft_length": slots.draft_length,
+        "largest_batch": slots.plain,
+        "largest_batch_speculative": slots.speculative,
+        "slots_lost": slots.lost,
+        "accounts": [
+            {
+                "batch": batch,
+                "draft_length": length,
+                "bytes": answer.parts(batch, length),
+                "per_sequence": _sequence(answer.sequence(length)),
+            }
+            for _, batch, length in answer.sides
+        ],
+        "equal_memory": None,
+    }
+    if equal is not None:
+        data["equal_memory"] = {
+            "plain_tokens_per_s": equal.plain,
+            "speculative_tokens_per_s": equal.speculative,
+            "gain": equal.gain,
+            "speedup_at_equal_batch": equal.same_batch,
+        }
+    return data
+
+
+def _sequence(each: PerSequence) -> dict[str, float]:
+    return {
+        "reserved": each.reserved,
+        "fixed": each.state + each.snapshots,
+        "per_token": each.per_token,
+        "read": each.read,
+    }
+
+
+def _text(answer: MemoryAnswer) -> str:
+    columns = [answer.parts(batch, length) for _, batch, length in answer.sides]
+    names = [name for name in columns[0] if any(column[name] for column in columns)]
+    rows = [[name, *(_gigabytes(column[name]) for column in columns)] for name in names]
+    headers = ["GB of one GPU", *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
+    blocks = [
+        wrap(_headline(answer)),
+        text_table(headers, rows, names_first=True),
+        *(wrap(_per_sequence(answer, name, length)) for name, _, length in answer.sides),
+    ]
+    if answer.equal is not None:
+        blocks.append(wrap(_equal(answer.equal)))
+    return "\n\n".join(blocks)
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:.2f}"
+
+
+def _headline(answer: MemoryAnswer) -> str:
+    setup, slots, rules = answer.setup, answer.slots, answer.memory.rules
+    where = (
+        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name} "
+        f"({setup.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
+        f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
+    )
+    if slots.draft_length == 0:
+        return f"{where}: {slots.plain} sequences fit."
+    return (
+        f"{where}: {slots.plain} sequences fit without speculation, {slots.speculative} with "
+        f"{setup.drafter.name} at draft length {slots.draft_length}: {slots.lost:.1%} of the slots "
+        "lost."
+    )
+
+
+def _per_sequence(answer: MemoryAnswer, name: str, draft_length: int) -> str:
+    each = answer.sequence(draft_length)
+    fixed = each.state + each.snapshots
+    start = f"{format_bytes(fixed)} fixed and " if fixed else ""
+    return (
+        f"A sequence, {name}: {format_bytes(each.reserved)} reserved ({start}"
+        f"{format_bytes(each.per_token)} for each token of context where no window caps it); a "
+        f"plain pass reads {format_bytes(each.read)} of the target's."
+    )
+
+
+def _equal(equal: EqualMemory) -> str:
+    slots = equal.slots
+    capped = " (batches capped at 4096)" if equal.capped else ""
+    return (
+        f"At equal memory{capped}: {equal.plain:.0f} tokens/s plain at batch {slots.plain}, "
+        f"{equal.speculative:.0f} with draft length {slots.draft_length} at batch "
+        f"{slots.speculative}: {equal.gain:.2f}x, against {equal.same_batch:.2f}x at equal batch."
+    )

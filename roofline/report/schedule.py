@@ -1,0 +1,171 @@
+"""A schedule as a table, JSON or CSV, or as an engine's own text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+
+from roofline.report.columns import text_table, wrap
+from roofline.schedules.bands import Band
+from roofline.schedules.formats import ENGINES, ScheduleFormat
+from roofline.schedules.plan import Plan
+from roofline.schedules.written import Written, best_fixed, gain
+from roofline.units import format_size
+
+__all__ = ["SCHEMA", "render_schedule"]
+
+SCHEMA = "roofline.schedule/1"
+
+
+def render_schedule(plan: Plan, written: Written, how: ScheduleFormat) -> str:
+    """Return the schedule in the format asked for, ending in a newline."""
+    if how.value in ENGINES:
+        return written.text + "\n"
+    if how is ScheduleFormat.JSON:
+        return json.dumps(as_data(plan, written), indent=2, allow_nan=False) + "\n"
+    return _csv(plan, written) if how is ScheduleFormat.CSV else _text(plan, written)
+
+
+def as_data(plan: Plan, written: Written) -> dict[str, Any]:
+    """Return the whole schedule as JSON-ready data."""
+    setup = plan.setup
+    fixed, _ = best_fixed(plan)
+    return {
+        "schema": SCHEMA,
+        "inputs": {
+            "model": setup.target.model.id,
+            "gpu": setup.gpu.id,
+            "tp": setup.request.tp,
+            "drafter": setup.drafter.name,
+            "acceptance": setup.acceptance.label,
+            "acceptance_source": setup.acceptance.source,
+            "engine": setup.engine.id,
+            "context": list(plan.contexts),
+            "batches": plan.batches,
+            "mix": plan.mix,
+            "tie": plan.tie,
+        },
+        "bands": [row for band in written.bands for row in _rows(plan, band)],
+        "best_fixed_draft_length": fixed,
+        "gain_over_fixed": gain(plan, written.bands),
+        "loss": written.loss,
+        "form_loss": written.form_loss,
+        "idle_ms": 1e3 * plan.idle,
+        "text": written.text,
+        "warnings": [*plan.warnings, *written.notes],
+    }
+
+
+def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
+    """Return one row for each context of a band (one for all, where it has one draft length)."""
+    joint = len(band.draft_lengths) == 1
+    contexts = [list(plan.contexts)] if joint else [[context] for context in plan.contexts]
+    inside = slice(band.first - 1, band.last)
+    rows = []
+    for position, own in enumerate(contexts):
+        length = band.draft_lengths[position]
+        columns = slice(None) if joint else slice(position, position + 1)
+        speed = plan.speed[inside, columns]
+        run = speed[..., plan.draft_lengths.index(length)]
+        speedup = run / plan.plain[inside, columns]
+        lost = 1 - run / np.where(np.isnan(speed), -np.inf, speed).max(axis=-1)
+        usable = np.isfinite(speedup)
+        rows.append(
+            {
+                "batch_start": band.first,
+                "batch_end": band.last,
+                "context": own,
+                "draft_length": length,
+                "speedup_low": float(speedup[usable].min()) if usable.any() else None,
+                "speedup_high": float(speedup[usable].max()) if usable.any() else None,
+                "largest_loss": float(lost[usable].max()) if usable.any() else None,
+            }
+        )
+    return rows
+
+
+def _text(plan: Plan, written: Written) -> str:
+    setup = plan.setup
+    fixed, _ = best_fixed(plan)
+    contexts = ", ".join(map(format_size, plan.contexts))
+    rows = [row for band in written.bands for row in _rows(plan, band)]
+    joined = f" (one table for all: geometric mean over contexts {contexts})"
+    blocks = [
+        wrap(_headline(plan, written, fixed)),
+        wrap(
+            f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, contexts "
+            f"{contexts}; drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
+            + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
+        ),
+        text_table(
+            ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best"),
+            [_cells(row) for row in rows],
+        ),
+        wrap(_losses(plan, written)),
+    ]
+    if setup.engine.idle_speculation is not None and any(r["draft_length"] == 0 for r in rows):
+        blocks.append(
+            wrap(
+                f"At D = 0 speculation stays configured and costs {1e3 * plan.idle:.2f} ms a step "
+                f"({setup.engine.idle_speculation.source})."
+            )
+        )
+    blocks.append(f"{setup.engine.name}:\n{written.text}")
+    return "\n\n".join([*blocks, *(wrap(f"Assumed: {t}") for t in setup.notes.assumed)]) + "\n"
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    start, end = row["batch_start"], row["batch_end"]
+    context = row["context"]
+    numbers = [row["speedup_low"], row["speedup_high"]]
+    return [
+        f"{start}-{end}" if end > start else f"{start}",
+        "all" if len(context) > 1 else format_size(context[0]),
+        f"{row['draft_length']}",
+        *("-" if value is None else f"{value:.2f}x" for value in numbers),
+        "-" if row["largest_loss"] is None else f"{row['largest_loss']:.1%}",
+    ]
+
+
+def _headline(plan: Plan, written: Written, fixed: int) -> str:
+    lengths = {d for band in written.bands for d in band.draft_lengths}
+    rises = any(
+        b.draft_lengths[0] > a.draft_lengths[0]
+        for a, b in zip(written.bands, written.bands[1:], strict=False)
+    )
+    shape = "; D rises again with batch" if rises else ""
+    won = gain(plan, written.bands)
+    against = f"D = {fixed} at every batch" if fixed else "no speculation at all"
+    if lengths == {0}:
+        return "Do not configure speculation: no draft length wins at any batch of the range."
+    if len(lengths) == 1:
+        return f"One draft length is enough: D = {lengths.pop()} is within the tie everywhere."
+    if won <= 0:
+        return f"The bands gain nothing ({won:.1%} tokens) over {against}: run that ({plan.mix})."
+    verdict = f"{won:+.1%} tokens against {against}"
+    return (
+        f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
+        f"({plan.mix})."
+    )
+
+
+def _losses(plan: Plan, written: Written) -> str:
+    said = f"Bands within {plan.tie:.1%} lose {written.loss:.2%} of the mix to the best everywhere"
+    if written.form_loss > 0:
+        said += f", of which {written.form_loss:.2%} because the engine's form cannot say it"
+    return said + "."
+
+
+def _csv(plan: Plan, written: Written) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    rows = [row for band in written.bands for row in _rows(plan, band)]
+    writer.writerow(rows[0])
+    for row in rows:
+        own = row | {"context": " ".join(map(str, row["context"]))}
+        writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in own.values())
+    return out.getvalue()

@@ -1,0 +1,87 @@
+"""Sentences that an answer adds below its table: odds, rules, goals, and what to time."""
+
+from __future__ import annotations
+
+from roofline.goals import Choice, Goal, Objective
+from roofline.recommend import Point, Recommendation
+from roofline.report.data import benchmark_rows
+from roofline.rules import rules
+from roofline.uncertainty import DRAWS
+from roofline.units import format_size
+
+__all__ = ["goal_lines", "likely_line", "rule_lines", "timing_lines"]
+
+
+def likely_line(point: Point) -> str:
+    """Return how probable it is that each draft length is within 1 % of the best."""
+    if len(point.draft_lengths) == 1:
+        return "One draft length was looked at, so there is nothing to benchmark."
+    ranked = sorted(range(len(point.draft_lengths)), key=lambda i: -point.near_best[i])
+    shown = [
+        f"D = {point.draft_lengths[i]} {_odds(float(point.near_best[i]))}"
+        for i in ranked[:4]
+        if point.near_best[i] > 0
+    ]
+    timed = " and ".join(str(point.draft_lengths[i]) for i in point.worth_benchmarking)
+    return f"Within 1 % of the best, by the model's errors: {', '.join(shown)}. Benchmark {timed}."
+
+
+def _odds(share: float) -> str:
+    """Return a share of the draws as a percentage that does not claim certainty.
+
+    >>> _odds(0.5), _odds(1.0)
+    ('50%', 'over 98%')
+    """
+    most = 1 - 1 / DRAWS
+    return f"over {most:.0%}" if share > most else f"{share:.0%}"
+
+
+def rule_lines(answer: Recommendation, point: Point) -> list[str]:
+    """Return the five rules, each in one line."""
+    return [
+        f"Rule {rule.number}, {rule.name}: {rule.says}. "
+        f"{'It binds here' if rule.binds else 'It does not bind here'}: {rule.model_says}."
+        for rule in rules(answer, point)
+    ]
+
+
+def timing_lines(answer: Recommendation, point: Point) -> list[str]:
+    """Return what to paste to time the likely best draft lengths with acceptance held fixed."""
+    rows = benchmark_rows(answer, point)
+    name = answer.setup.engine.name
+    if all(row["flag"] is None for row in rows if row["draft_length"]):
+        return [f"{name} cannot hold acceptance fixed while timing."]
+    shown = "\n".join(f"  {row['flag']}" for row in rows if row["flag"])
+    return [f"To time them with acceptance held fixed, {name}:\n{shown}"]
+
+
+def goal_lines(goal: Goal, choices: list[Choice]) -> list[str]:
+    """Return what meets the goal, and the acceptance that each draft length would need."""
+    return [line for choice in choices for line in _goal_lines(goal, choice)]
+
+
+def _goal_lines(goal: Goal, choice: Choice) -> list[str]:
+    point = choice.point
+    asked = []
+    if goal.tpot is not None:
+        asked.append(f"at most {1e3 * goal.tpot:g} ms per token")
+    if goal.rate is not None:
+        asked.append(f"at least {goal.rate:g} tokens/s")
+    most = "throughput" if goal.best_by is Objective.THROUGHPUT else "speed of one user"
+    wanted = " and ".join([*asked, f"best {most}"])
+    where = f"batch {point.batch}, draft length {choice.draft_length}"
+    pace = f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
+    lines = [f"Goal ({wanted}): {where} at context {format_size(point.context)}: {pace}."]
+    needs = [
+        f"{need.tokens_per_step:.2f} at D = {need.draft_length} ("
+        + (f"has {need.reached:.2f}" if need.possible else "out of reach")
+        + ")"
+        for need in choice.needed
+    ]
+    if asked:
+        shortest = min(n.draft_length for n in choice.needed if n.met)
+        lines.append(
+            f"Tokens per step needed at batch {point.batch}: {', '.join(needs)}. The shortest "
+            f"draft length that meets it is {shortest}."
+        )
+    return lines

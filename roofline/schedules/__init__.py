@@ -1,0 +1,1 @@
+"""Draft lengths by batch: the best table, and how each engine can be told."""

@@ -1,0 +1,114 @@
+"""From speeds to bands of batches that share a draft length. Nothing here knows an engine.
+
+Arrays: batches first, then contexts where there are any, draft lengths last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Band", "coverage", "longest_runs", "octave_weights", "relative_speed", "within"]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Band:
+    """Batches ``first`` to ``last``, both included, and the draft length of each context."""
+
+    first: int
+    last: int
+    draft_lengths: tuple[int, ...]
+
+    @property
+    def draft_length(self) -> int:
+        """The draft length where there is one for all contexts."""
+        (only,) = self.draft_lengths
+        return only
+
+
+def relative_speed(speed: Array) -> Array:
+    """Return speed over the best of its batch, joined over contexts by the geometric mean.
+
+    ``speed`` has shape (batches, contexts, draft lengths), NaN where it cannot be run. A context
+    that a batch cannot run at all is left out; a draft length that one of the others cannot run
+    counts 0.
+
+    >>> relative_speed(np.array([[[1.0, 2.0], [4.0, 1.0]]])).round(3)
+    array([[0.707, 0.5  ]])
+    """
+    usable = np.where(np.isnan(speed), 0.0, speed)
+    best = usable.max(axis=-1, keepdims=True)
+    runs = best > 0
+    with np.errstate(divide="ignore"):
+        log = np.log(np.divide(usable, best, out=np.ones_like(usable), where=runs))
+    contexts = np.maximum(runs.sum(axis=1), 1)
+    return np.asarray(np.exp(np.where(runs, log, 0.0).sum(axis=1) / contexts))
+
+
+def within(speed: Array, tie: float) -> Mask:
+    """Return which draft lengths are within ``tie`` of the fastest; NaN never is.
+
+    >>> within(np.array([1.0, 0.995, np.nan]), 0.01)
+    array([ True,  True, False])
+    """
+    usable = np.where(np.isnan(speed), -np.inf, speed)
+    best = usable.max(axis=-1, keepdims=True)
+    return np.asarray((usable >= (1 - tie) * best) & np.isfinite(usable))
+
+
+def longest_runs(allowed: Mask) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return (start, stop, choice of each context) of the fewest runs that ``allowed`` permits.
+
+    ``allowed`` has shape (batches, contexts, draft lengths) and permits something everywhere. Each
+    run goes on for as long as every context has a draft length permitted throughout; no division
+    has fewer runs, because a run that starts earlier never reaches further. Of those that reach
+    the end the smallest is chosen.
+
+    >>> permitted = [[[1, 1, 0]], [[0, 1, 0]], [[0, 1, 1]], [[0, 0, 1]]]
+    >>> longest_runs(np.array(permitted, dtype=bool))
+    [(0, 3, (1,)), (3, 4, (2,))]
+    """
+    count = len(allowed)
+    index = np.arange(count)[:, None, None]
+    stops = np.where(allowed, count, index)[::-1]
+    reach = np.minimum.accumulate(stops, axis=0)[::-1]  # first batch that no longer permits it
+    runs, start = [], 0
+    while start < count:
+        stop = int(reach[start].max(axis=-1).min())
+        chosen = (reach[start] >= stop).argmax(axis=-1)
+        runs.append((start, stop, tuple(int(d) for d in chosen)))
+        start = stop
+    return runs
+
+
+def coverage(points: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the whole numbers that each listed one stands for, from 1 to the last.
+
+    Neighbours meet at their geometric mean.
+
+    >>> coverage([1, 2, 8, 32])
+    [(1, 1), (2, 4), (5, 16), (17, 32)]
+    """
+    ends = [int((a * b) ** 0.5) for a, b in pairwise(points)]
+    starts = [1, *(end + 1 for end in ends)]
+    return list(zip(starts, [*ends, points[-1]], strict=True))
+
+
+def octave_weights(count: int) -> Array:
+    """Return the share of time at each batch from 1 to ``count`` if every doubling is as frequent.
+
+    w_B is proportional to log((B + 1) / B).
+
+    >>> octave_weights(3).round(3)
+    array([0.5  , 0.292, 0.208])
+    """
+    batches = np.arange(1, count + 1)
+    weights = np.log1p(1 / batches)
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,43 @@
+"""llama.cpp: the relative cost of a token by batch, as ``GGML_BATCH_COSTS``.
+
+A proposal (ggml-org/llama.cpp PR 17034, open): no release reads it, and no release takes a schedule
+by batch. Entry n is the time of a pass over n tokens, over n passes of one: 1 first, falling while
+rows share the weights.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.drafters import Drafter
+from roofline.recommend import machine_for
+from roofline.schedules.plan import Plan
+from roofline.schedules.written import Written, written
+from roofline.step import step_times
+from roofline.workload import Grid
+
+__all__ = ["LONGEST", "costs_per_token", "write"]
+
+LONGEST = 64
+
+
+def costs_per_token(pass_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return t(n) / (n t(1)) for passes over n = 1, 2, … tokens.
+
+    >>> costs_per_token(np.array([10.0, 12.0, 15.0]))
+    array([1. , 0.6, 0.5])
+    """
+    return np.asarray(pass_seconds / (np.arange(1, len(pass_seconds) + 1) * pass_seconds[0]))
+
+
+def write(plan: Plan) -> Written:
+    """Return the variable to export, for one sequence at the first context."""
+    setup = plan.setup
+    grid = Grid.of((1,), plan.contexts[:1], range(LONGEST))
+    alone = Drafter(kind="none", name="none")
+    passes = step_times(setup.target, alone, grid, machine_for(setup), setup.engine.overhead)
+    array = costs_per_token(passes.verify[0, 0])
+    text = "export GGML_BATCH_COSTS=" + ",".join(f"{cost:.3g}" for cost in array)
+    notes = ["llama.cpp: a proposal (PR 17034); no release reads it or takes a schedule by batch"]
+    return written(plan, "llamacpp", text, plan.merged, notes)

@@ -1,0 +1,228 @@
+"""The best draft length for every batch and context while speculation is configured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.errors import DoesNotFitError, InputError
+from roofline.prepare import Request, Setup, prepare
+from roofline.recommend import Costs, costs, limits
+from roofline.schedules.bands import (
+    Band,
+    coverage,
+    longest_runs,
+    octave_weights,
+    relative_speed,
+    within,
+)
+from roofline.step import StepTimes
+from roofline.timing import by_part
+
+__all__ = ["Plan", "idle_seconds", "plan", "table_value"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Speeds of one sequence [tokens/s] for every batch from 1 on, and the bands they lead to.
+
+    ``speed`` has shape (batches, contexts, draft lengths), NaN where it does not fit; D = 0 in it
+    carries the cost of idle speculation. ``plain`` is without any speculation configured.
+    ``weights`` is the share of time at each batch. ``relative`` joins the contexts.
+    """
+
+    setup: Setup
+    contexts: tuple[int, ...]
+    draft_lengths: tuple[int, ...]
+    speed: Array
+    plain: Array
+    cost_ratio: Array
+    weights: Array
+    mix: str
+    tie: float
+    relative: Array
+    allowed: NDArray[np.bool_]  # (batches, 1, draft lengths)
+    idle: float
+    warnings: tuple[str, ...]
+
+    @property
+    def batches(self) -> int:
+        """The largest batch; all from 1 on are covered."""
+        return len(self.speed)
+
+    def lengths(self, positions: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return draft lengths for positions along the draft-length axis."""
+        return np.asarray(self.draft_lengths)[positions]
+
+    def bands(self, allowed: NDArray[np.bool_]) -> list[Band]:
+        """Return the fewest bands that ``allowed`` permits."""
+        return [
+            Band(
+                first=start + 1,
+                last=stop,
+                draft_lengths=tuple(self.draft_lengths[d] for d in chosen),
+            )
+            for start, stop, chosen in longest_runs(allowed)
+        ]
+
+    @property
+    def merged(self) -> list[Band]:
+        """The fewest bands with one draft length for all contexts, each within the tie."""
+        return self.bands(self.allowed)
+
+    def by_context(self) -> list[Band]:
+        """Return the fewest bands with a draft length for each context."""
+        return self.bands(self.permitted())
+
+    def permitted(self) -> NDArray[np.bool_]:
+        """Return what is within the tie; a context that no longer fits keeps its last choice."""
+        fits = np.isfinite(self.speed).any(axis=-1)
+        batches = np.arange(self.batches)[:, None]
+        last = np.maximum.accumulate(np.where(fits, batches, -1), axis=0)
+        held = within(self.speed, self.tie)[np.maximum(last, 0), np.arange(fits.shape[1])]
+        return np.where((last >= 0)[..., None], held, True)
+
+    def positions(self, bands: list[Band]) -> NDArray[np.intp]:
+        """Return the position of each batch's and context's draft length."""
+        index = {d: i for i, d in enumerate(self.draft_lengths)}
+        rows = [[index[d] for d in band.draft_lengths] for band in bands]
+        return np.repeat(np.array(rows), [band.last - band.first + 1 for band in bands], axis=0)
+
+
+def table_value(plan: Plan, positions: NDArray[np.intp]) -> float:
+    """Return the tokens per second of all sequences, averaged over the mix [tokens/s].
+
+    V = sum over B of w_B B mean over contexts of speed(B, context, D). ``positions`` has shape
+    (batches, 1 or contexts). A draft length that does not fit yields nothing.
+    """
+    picked = np.take_along_axis(
+        plan.speed, np.broadcast_to(positions[..., None], (*plan.plain.shape, 1)), axis=-1
+    )[..., 0]
+    return _mixed(plan.weights, picked)
+
+
+def _mixed(weights: Array, speed: Array) -> float:
+    batches = np.arange(1, len(speed) + 1)
+    return float((weights * batches * np.nan_to_num(speed).mean(axis=1)).sum())
+
+
+def plain_value(plan: Plan) -> float:
+    """Return the same for plain decoding without speculation configured [tokens/s]."""
+    return _mixed(plan.weights, plan.plain)
+
+
+def idle_seconds(setup: Setup, times: StepTimes) -> Array:
+    """Return what a step of D = 0 pays beyond plain decoding [s], shape (batches, contexts).
+
+    The engine's bookkeeping, and where the engine keeps the drafter's cache in step, one pass of
+    the drafter over the new token.
+    """
+    shape = times.total.shape[:2]
+    idle = setup.engine.idle_speculation
+    if idle is None or setup.drafter.kind == "none":
+        return np.zeros(shape)
+    extra = np.full(shape, idle.per_step)
+    if idle.draft_pass:
+        spent = sum(by_part(times.first_pass_ops).values())
+        extra = extra + np.broadcast_to(spent, times.total.shape)[..., 0]
+    return extra
+
+
+def plan(request: Request, *, tie: float, mix: dict[int, float] | None) -> Plan:
+    """Price every batch and context of ``request`` and find what is within ``tie`` of the best."""
+    if not 0 <= tie < 0.5:
+        raise InputError(f"--tie {100 * tie:g}: expected 0 to 50 percent")
+    setup = prepare(request)
+    found = costs(setup)
+    speed, plain, idle = _speeds(setup, found)
+    listed = coverage(request.batches)
+    kept = _kept(setup, speed)
+    times = [last - first + 1 for first, last in listed[:kept]]
+    speed, plain, idle, ratio = (
+        np.repeat(a[:kept], times, axis=0)
+        for a in (speed, plain, idle, found.times.total / found.times.total[..., :1])
+    )
+    relative = relative_speed(speed)
+    weights, said = _weights(mix, len(speed))
+    return Plan(
+        setup=setup,
+        contexts=request.contexts,
+        draft_lengths=setup.draft_lengths,
+        speed=speed,
+        plain=plain,
+        cost_ratio=ratio,
+        weights=weights,
+        mix=said,
+        tie=tie,
+        relative=relative,
+        allowed=within(relative, tie)[:, None, :],
+        idle=float(idle.mean()),
+        warnings=(
+            *setup.notes.warnings,
+            *limits(found.times),
+            *_cut(request, listed, kept),
+            *_left_out(request, speed),
+        ),
+    )
+
+
+def _kept(setup: Setup, speed: Array) -> int:
+    """Return how many of the listed batches fit beside the drafter, from the smallest on."""
+    runs = np.asarray(np.isfinite(speed).any(axis=(1, 2)))
+    if not runs[0]:
+        raise DoesNotFitError(
+            f"{setup.target.model.id} on {setup.gpu.id}: nothing of this fits beside the drafter"
+        )
+    return len(runs) if runs.all() else int((~runs).argmax())
+
+
+def _speeds(setup: Setup, found: Costs) -> tuple[Array, Array, Array]:
+    """Return speeds with speculation configured, without, and the idle cost, at listed batches."""
+    fits = found.fits.copy()
+    if len(setup.draft_lengths) > 1:
+        fits[..., 0] &= fits[..., 1]  # the drafter stays resident
+    idle = idle_seconds(setup, found.times)
+    step = found.times.total.copy()
+    plain = np.where(found.fits[..., 0], 1 / step[..., 0], np.nan)
+    step[..., 0] += idle
+    return np.where(fits, found.tokens_per_step / step, np.nan), plain, idle
+
+
+def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
+    if mix is None:
+        return octave_weights(count), "every doubling of the batch as frequent"
+    if max(mix) > count:
+        raise InputError(f"--mix: batch {max(mix)} is beyond the largest batch planned, {count}")
+    weights = np.zeros(count)
+    weights[np.array(list(mix)) - 1] = list(mix.values())
+    total = weights.sum()
+    said = ", ".join(f"{share / total:.0%} at {batch}" for batch, share in sorted(mix.items()))
+    return weights / total, f"time spent: {said}"
+
+
+def _cut(request: Request, listed: list[tuple[int, int]], kept: int) -> list[str]:
+    said = []
+    if request.batches[0] > 1:
+        said.append(
+            f"batches below {request.batches[0]} were not asked for: the first band covers them"
+        )
+    if kept < len(listed):
+        said.append(
+            f"batches from {listed[kept][0]} on do not fit beside the drafter: the table ends there"
+        )
+    return said
+
+
+def _left_out(request: Request, speed: Array) -> list[str]:
+    """Say which contexts stop fitting before the table ends."""
+    fits = np.isfinite(speed).any(axis=-1)
+    last = np.where(fits.all(axis=0), len(speed), (~fits).argmax(axis=0))
+    return [
+        f"context {context} does not fit above batch {end}: it has no say there"
+        for context, end in zip(request.contexts, last, strict=True)
+        if end < len(speed)
+    ]

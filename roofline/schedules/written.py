@@ -1,0 +1,65 @@
+"""A schedule in an engine's words, with what the words could not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.schedules.bands import Band
+from roofline.schedules.plan import Plan, plain_value, table_value
+
+__all__ = ["Written", "best_fixed", "gain", "loss", "written"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """Text to paste, the bands that the engine will read in it, and what it costs.
+
+    ``loss`` is the share of the mix's tokens lost against the best D at every batch and context;
+    ``form_loss`` the part that is the format's fault.
+    """
+
+    engine: str
+    text: str
+    bands: list[Band]
+    loss: float
+    form_loss: float
+    notes: tuple[str, ...]
+
+
+def loss(plan: Plan, bands: list[Band]) -> float:
+    """Return the share of tokens that bands lose against the best D everywhere."""
+    best = np.where(np.isnan(plan.speed), -np.inf, plan.speed).argmax(axis=-1)
+    return 1 - table_value(plan, plan.positions(bands)) / table_value(plan, best)
+
+
+def written(plan: Plan, engine: str, text: str, bands: list[Band], notes: list[str]) -> Written:
+    """Return the schedule with its losses worked out."""
+    own = loss(plan, bands)
+    return Written(
+        engine=engine,
+        text=text,
+        bands=bands,
+        loss=own,
+        form_loss=max(own - loss(plan, plan.merged), 0.0) if bands != plan.merged else 0.0,
+        notes=tuple(notes),
+    )
+
+
+def best_fixed(plan: Plan) -> tuple[int, float]:
+    """Return the best draft length for all batches and its tokens per second over the mix.
+
+    D = 0 means that no speculation is configured, so it pays nothing for being idle.
+    """
+    everywhere: NDArray[np.intp] = np.zeros((plan.batches, 1), dtype=np.intp)
+    values = [plain_value(plan)]
+    values += [table_value(plan, everywhere + i) for i in range(1, len(plan.draft_lengths))]
+    best = int(np.argmax(values))
+    return plan.draft_lengths[best], values[best]
+
+
+def gain(plan: Plan, bands: list[Band]) -> float:
+    """Return the gain of the bands over the best fixed draft length, as a share."""
+    return table_value(plan, plan.positions(bands)) / best_fixed(plan)[1] - 1

@@ -1,0 +1,113 @@
+"""Drafters side by side: each row is what ``recommend`` says of that drafter alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import Cli, assert_refused
+
+BASE = ("qwen3-8b", "--gpu", "h200-sxm", "--batch", "8", "--context", "2k")
+DRAFTERS = {
+    "eagle3": "al:1.8,2.4,2.8,3.1,3.3",
+    "ngram": "0.4",
+    "qwen3-0.6b": "0.65",
+    "qwen3-1.7b": "0.75",
+}
+FLAGS = [word for name, rate in DRAFTERS.items() for word in ("--drafter", f"{name}={rate}")]
+
+
+def table(cli: Cli, *more: str) -> list[Any]:
+    data = cli("compare", *BASE, *FLAGS, *more, "--format", "json").data()
+    assert data["schema"] == "roofline.compare/1"
+    (point,) = data["points"]
+    return list(point["drafters"])
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_each_row_is_its_own_best_answer(cli: Cli, name: str) -> None:
+    full = "qwen3-8b-eagle3" if name == "eagle3" else name
+    (row,) = (row for row in table(cli) if row["drafter"] == full)
+    answer = cli(
+        "recommend", *BASE, "--drafter", name, "--acceptance", DRAFTERS[name], "--format", "json"
+    )
+    own = answer.by_draft_length()[row["best_draft_length"]]
+    for key in ("speedup", "verify_ms", "draft_ms", "overhead_ms", "tokens_per_step"):
+        assert row[key] == own[key]
+    assert row["break_even_tokens_per_step"] == own["cost_ratio"]
+    assert row["draft_length"] == answer.point()["draft_length"]
+
+
+def test_the_fastest_comes_first(cli: Cli) -> None:
+    speeds = [row["speedup"] for row in table(cli)]
+    assert speeds == sorted(speeds, reverse=True)
+
+
+def test_memory_and_slots_are_those_of_the_memory_command(cli: Cli) -> None:
+    for row in table(cli):
+        name = "eagle3" if row["drafter_kind"] == "eagle3" else row["drafter"]
+        (context,) = cli(
+            "memory", "qwen3-8b", "--gpu", "h200-sxm", "--context", "2k", "--drafter", name,
+            "--acceptance", DRAFTERS[name], "--draft-length", str(row["best_draft_length"]),
+            "--format", "json",
+        ).data()["contexts"]  # fmt: skip
+        assert row["slots_lost"] == pytest.approx(context["slots_lost"])
+        drafted = context["accounts"][1]["bytes"]
+        assert row["draft_weights_bytes"] == drafted["draft weights"]
+
+
+def test_what_was_assumed_is_said(cli: Cli) -> None:
+    rows = {row["drafter"]: row for row in table(cli)}
+    assert "0.65" in rows["qwen3-0.6b"]["acceptance"]
+    assert rows["qwen3-0.6b"]["acceptance_source"] == "given"
+    out = cli("compare", "llama-3.1-8b").out
+    assert "MT-Bench" in out
+
+
+def test_a_drafter_that_loses_is_still_shown(cli: Cli) -> None:
+    rows = table(cli, "--drafter", "none")
+    plain = next(row for row in rows if row["drafter"] == "none")
+    assert plain["speedup"] == 1
+    out = cli("compare", *BASE, "--drafter", "qwen3-1.7b=0.1", "--drafter", "ngram=0").out
+    assert out.startswith("None of these drafters beats plain decoding here.")
+    assert "qwen3-1.7b" in out
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown"])
+def test_other_formats_have_a_row_for_each(cli: Cli, form: str) -> None:
+    out = cli("compare", *BASE, *FLAGS, "--format", form).out
+    for name in DRAFTERS:
+        assert name in out
+
+
+def test_several_batches_and_contexts(cli: Cli) -> None:
+    data = cli(
+        "compare", "llama-3.1-8b", "--batch", "1,8", "--context", "1k,4k", "--format", "json"
+    ).data()
+    assert [(p["batch"], p["context"]) for p in data["points"]] == [
+        (1, 1024), (1, 4096), (8, 1024), (8, 4096),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("llama-3.1-8b --drafter ngram", ("--drafter ngram", "--acceptance")),
+        ("llama-3.1-8b --drafter egale3=0.7", ("egale3", "did you mean", "eagle3")),
+        ("llama-3.1-8b --drafter =0.7", ("--drafter", "NAME=ACCEPTANCE")),
+        ("llama-3.1-8b --drafter ngram=", ("--drafter", "NAME=ACCEPTANCE")),
+        ("llama-3.1-8b --drafter ngram=1.4", ("ngram", "1.4")),
+        ("llama-3.1-8b --drafter ngram=0.4 --drafter ngram=0.4", ("--drafter", "twice")),
+        ("llama-3.1-405b", ("--drafter", "llama-3.1-405b")),
+        ("llama-3.1-8b --engine llamacpp", ("llama.cpp", "eagle3")),
+        ("llama-3.1-8b --batch 0", ("--batch", "0")),
+    ],
+)
+def test_refused_with_one_line(cli: Cli, arguments: str, words: tuple[str, ...]) -> None:
+    assert_refused(cli("compare", *arguments.split()), *words)
+
+
+def test_the_table_fits_eighty_columns(cli: Cli) -> None:
+    out = cli("compare", *BASE, *FLAGS).out
+    assert [line for line in out.splitlines() if len(line) > 80] == []

@@ -1,0 +1,177 @@
+"""A planted machine is found again: constants, modes, cliffs, outliers, drift."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from roofline.hardware import HardwareProfile
+from roofline.measure.campaign import run
+from roofline.measure.cases import Case, plan
+from roofline.measure.fitted import Fitted, fit_rows
+from roofline.measure.noise import cliffs, drifted, settle, sift
+from roofline.measure.profile import profile_data
+from roofline.measure.rows import Row, RowFile
+from roofline.model import load_model
+from roofline.ops import VerifyAttention
+from tests.measuring import BANDWIDTH, COMPUTE_EFF, FLOOR, MEM_EFF, PEAK, FakeDevice, of_case
+
+MODEL = "qwen3-0.6b"
+
+
+def campaign(device: FakeDevice, path: Path, budget: float = 1e9, **options: Any) -> RowFile:
+    file = RowFile(path, device.facts(), resume=path.exists())
+    run(device, plan(load_model(MODEL), device.menu()), file, budget=budget, **options)
+    return file
+
+
+def fitted(device: FakeDevice, folder: Path) -> Fitted:
+    file = campaign(device, folder / "run.csv")
+    return fit_rows(file.rows, device.facts(), None, cite="planted")
+
+
+def law_of(result: Fitted, covers: str) -> dict[str, Any]:
+    blocks = [j.block for j in result.laws if j.block.get("covers") == covers]
+    law: dict[str, Any] = blocks[0]["law"]
+    return law
+
+
+def test_a_planted_law_is_recovered_within_three_percent(tmp_path: Path) -> None:
+    """2 % noise; the expected constants are those that tests/measuring.py writes out by hand."""
+    result = fitted(FakeDevice(), tmp_path)
+    assert result.figures.bandwidth == pytest.approx(BANDWIDTH, rel=0.03)
+    assert result.figures.peaks["fp32"] == pytest.approx(PEAK, rel=0.03)
+    law = law_of(result, "gemm")
+    assert law["mem_eff"] * result.figures.bandwidth == pytest.approx(BANDWIDTH * MEM_EFF, rel=0.03)
+    reached = law["compute_eff"] * result.figures.peaks["fp32"]
+    assert reached == pytest.approx(PEAK * COMPUTE_EFF, rel=0.03)
+    for judged in result.laws:
+        measured = np.array([of_case_row(row) for row in judged.rows])
+        assert np.median(np.abs(judged.predicted / measured - 1)) < 0.03, judged.block
+
+
+def of_case_row(row: Row) -> float:
+    """Return what the planted machine would take without noise."""
+    return FLOOR + max(row.bytes / (BANDWIDTH * MEM_EFF), row.flops / (PEAK * COMPUTE_EFF))
+
+
+def test_a_planted_floor_is_recovered(tmp_path: Path) -> None:
+    """Norms of a few rows move kilobytes: their time is the floor of 5 us."""
+    result = fitted(FakeDevice(noise=0.005), tmp_path)
+    floor = next(j.block["law"]["floor"] for j in result.laws if j.block.get("op") == "mlp_norm")
+    assert floor == pytest.approx(FLOOR, rel=0.03)
+
+
+def test_outliers_do_not_move_a_law(tmp_path: Path) -> None:
+    device = FakeDevice(outlier_every=2)
+    file = campaign(device, tmp_path / "run.csv")
+    assert sum(row.outliers for row in file.rows) >= len(file.rows) // 3
+    result = fit_rows(file.rows, device.facts(), None, cite="planted")
+    law = law_of(result, "gemm")
+    assert law["mem_eff"] * result.figures.bandwidth == pytest.approx(BANDWIDTH * MEM_EFF, rel=0.03)
+
+
+def test_rows_measured_while_the_machine_was_slow_are_left_out(tmp_path: Path) -> None:
+    """The last fifth of the run is half as fast; the reference kernel tells."""
+    device = FakeDevice()
+    ticks = iter(range(10**6))
+    cases = plan(load_model(MODEL), device.menu())
+    device.drift_after = int(0.8 * len(cases))
+    file = RowFile(tmp_path / "run.csv", device.facts(), resume=False)
+    run(device, cases, file, budget=3.0 * len(cases), now=lambda: float(next(ticks)))
+    slow = [row for row in file.rows if row.probe > 1.2e-3]
+    assert slow
+    sifted = sift(file.rows)
+    assert sifted.left_out["drift"] == len(slow)
+    assert not {(r.round, r.key) for r in sifted.rows} & {(r.round, r.key) for r in slow}
+    result = fit_rows(file.rows, device.facts(), None, cite="planted")
+    law = law_of(result, "gemm")
+    assert law["mem_eff"] * result.figures.bandwidth == pytest.approx(BANDWIDTH * MEM_EFF, rel=0.03)
+
+
+def test_a_kernel_that_falls_off_a_cliff_is_named(tmp_path: Path) -> None:
+    def cliff(case: Case) -> float:
+        return of_case(case) * (2.0 if case.op == "o_proj" and case.rows > 16 else 1.0)
+
+    result = fitted(FakeDevice(law=cliff), tmp_path)
+    named = [note for note in result.notes if note.startswith("cliff:")]
+    assert len(named) == 1
+    assert "o_proj linear fp32 from 16 to 20 rows: 2." in named[0] or "1.9" in named[0]
+
+
+def test_the_staircase_of_a_library_is_followed(tmp_path: Path) -> None:
+    """One row takes a fast path (x1), two and more cost four times the stream."""
+
+    def stairs(case: Case) -> float:
+        step = 4.0 if case.kind == "gemm" and case.op != "peak" and case.rows > 1 else 1.0
+        return step * of_case(case)
+
+    result = fitted(FakeDevice(law=stairs, noise=0.01), tmp_path)
+    judged = next(j for j in result.laws if j.block.get("covers") == "gemm")
+    assert judged.median < 0.03
+    steps = dict(judged.block["law"]["steps"])
+    assert steps[2.0] / steps[1.0] == pytest.approx(4.0, rel=0.05)
+
+
+def planted_mode(mode: VerifyAttention, tile: int = 32) -> FakeDevice:
+    """Return a machine whose attention reads its cache in one of the three ways."""
+
+    def law(case: Case) -> float:
+        if case.kind != "attention":
+            return of_case(case)
+        s = dict(case.shape)
+        rows = s["q"] * s["group"]
+        pairs = s["batch"] * s["kv_heads"]
+        reads = s["q"] if mode is VerifyAttention.KV_PER_QUERY else 1
+        worked = -(-rows // tile) * tile if mode is VerifyAttention.TILE else rows
+        moved = pairs * s["head_dim"] * 4 * (2 * s["context"] * reads + 2 * rows)
+        flops = pairs * 4 * worked * s["head_dim"] * s["context"]
+        return FLOOR + max(moved / 80e9, flops / 1e12)
+
+    return FakeDevice(law=law)
+
+
+@pytest.mark.parametrize("mode", VerifyAttention)
+def test_the_three_ways_to_read_a_cache_are_told_apart(
+    mode: VerifyAttention, tmp_path: Path
+) -> None:
+    result = fitted(planted_mode(mode), tmp_path)
+    (verdict,) = result.verdicts.values()
+    assert verdict.mode is mode
+    assert verdict.told_apart
+    if mode is VerifyAttention.TILE:
+        assert verdict.tile_rows == 32
+    assert min(verdict.errors, key=lambda name: verdict.errors[name]) == mode.value
+
+
+def test_the_mode_found_is_the_default_of_the_profile(tmp_path: Path) -> None:
+    device = planted_mode(VerifyAttention.TILE)
+    result = fitted(device, tmp_path)
+    data = profile_data(result, device.facts(), None, cite="planted")
+    profile = HardwareProfile.check(data, "planted.yaml")
+    assert profile.verify_attention is not None
+    assert profile.verify_attention.mode is VerifyAttention.TILE
+    assert profile.verify_attention.tile_rows == 32
+
+
+def test_samples_settle_on_the_median_without_far_ones() -> None:
+    """MAD of (1, 1, 1.02, .98, 1.01) about 1 is .01: 5 x 1.4826 x .01 = .074; 1.2 is far."""
+    settled = settle([1.0, 1.0, 1.02, 0.98, 1.01, 1.2])
+    assert settled.outliers == 1
+    assert settled.median == 1.0
+    assert not settled.noisy
+    assert settle([1.0, 2.0, 3.0, 4.0]).noisy
+
+
+def test_drift_is_judged_only_where_a_probe_was_taken() -> None:
+    assert not drifted(np.zeros(3)).any()
+    assert drifted(np.array([1.0, 1.0, 1.0, 1.16])).tolist() == [False, False, False, True]
+
+
+def test_time_that_grows_with_the_rows_is_no_cliff() -> None:
+    m = np.array([1.0, 2.0, 4.0, 8.0])
+    assert cliffs(m, m * 1e-3) == []
+    assert cliffs(np.array([64.0, 65.0]), np.array([1.0, 1.66])) == [(64.0, 65.0, 1.66)]

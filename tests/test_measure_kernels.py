@@ -1,0 +1,125 @@
+"""Kernels compute what they say, on NumPy always and on PyTorch where it is installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from roofline.measure.backend import Backend
+from roofline.measure.cases import Case, in_format, plan
+from roofline.measure.decoder import Shape, build
+from roofline.measure.local import LocalDevice, open_backend
+from roofline.measure.prepared import prepare, reference_attention
+from roofline.model import ModelSpec
+from tests.support import MODEL
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+LIBRARIES = ["numpy", pytest.param("torch", marks=needs_torch)]
+
+
+def small_model() -> ModelSpec:
+    from roofline.yamlio import load_yaml
+
+    class Text:
+        name = "tiny.yaml"
+
+        def read_bytes(self) -> bytes:
+            return MODEL.encode()
+
+    return ModelSpec.check(load_yaml(Text()), "tiny.yaml")
+
+
+def backend(library: str) -> Backend:
+    return open_backend("cpu", library, 1)
+
+
+def small(cases: list[Case]) -> list[Case]:
+    """Return one case of each kernel, none of them large."""
+    chosen: dict[tuple[str, str, str], Case] = {}
+    for case in cases:
+        if case.flops < 1e8 and case.kind != "stream":
+            chosen.setdefault((case.kind, case.op, case.kernel), case)
+        if case.kind == "attention" and case.size("q") == 3 and case.size("context") <= 1024:
+            chosen[case.kind, "causal", case.kernel] = case
+    return list(chosen.values())
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_kernel_agrees_with_fp64(library: str) -> None:
+    use = backend(library)
+    cases = small(plan(small_model(), use.menu()))
+    kinds = {case.kind for case in cases}
+    assert {"gemm", "attention", "elementwise", "launch"} <= kinds
+    assert {c.op for c in cases} >= {
+        "embedding", "mlp_norm", "rope_kv_write", "activation", "sampling",
+    }  # fmt: skip
+    for case in cases:
+        assert prepare(case, use).error() < 1e-4, case.key
+
+
+def test_a_wrong_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    from roofline.measure.device import CaseError
+
+    use = backend("numpy")
+    case = next(c for c in small(plan(small_model(), use.menu())) if c.kind == "gemm")
+    right = use.linear
+    monkeypatch.setattr(use, "linear", lambda x, w, dtype: 1.01 * right(x, w, dtype))
+    with pytest.raises(CaseError) as caught:
+        LocalDevice(use).sample(case, repeats=3, seconds=0.1)
+    assert caught.value.status == "wrong"
+
+
+def test_reference_attention_is_causal_over_the_last_rows() -> None:
+    """Two rows, three tokens, equal scores: the first row averages two values, the second three."""
+    values = np.array([[3.0], [6.0], [9.0]])
+    found = reference_attention(np.zeros((2, 1)), np.ones((3, 1)), values, 2)
+    np.testing.assert_allclose(found[:, 0], [4.5, 6.0])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_ways_to_read_the_cache_give_one_answer(library: str) -> None:
+    use = backend(library)
+    shape = (2, 2, 48, 16)
+    queries = use.operand((2, 2, 12, 16), "fp32", 0)
+    keys, values = use.operand(shape, "fp32", 1), use.operand(shape, "fp32", 2)
+    found = [
+        use.to_float64(use.attention(queries, keys, values, q=3, kernel=kernel))
+        for kernel in use.menu().attention
+    ]
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("rows", [1, 4])
+def test_the_decoder_runs_whole_steps(library: str, rows: int) -> None:
+    use = backend(library)
+    decoder = build(in_format(small_model(), "fp32"), use, dtype="fp32", kernel="packed")
+    shape = Shape(batch=2, rows=rows, context=32)
+    ids = use.ids(2 * rows, 1000)
+    chosen = decoder.step(shape, decoder.caches(shape), ids, decoder.angles(shape))
+    tokens = use.to_float64(chosen)
+    assert tokens.shape == (2 * rows,)
+    assert ((tokens >= 0) & (tokens < 1000)).all()
+
+
+def test_operands_are_random_and_rotate() -> None:
+    use = backend("numpy")
+    first, second = (use.weight(64, 64, "fp32", i) for i in (0, 1))
+    assert np.std(first) > 0.1
+    assert not np.shares_memory(first, second)
+    assert use.copies(64 * 64, "fp32") * 64 * 64 * 4 > 32 * 2**20
+
+
+def test_the_work_of_a_case_is_that_of_the_laws() -> None:
+    """By hand, for the small model: 8 query heads over 2 KV heads of 64, fp32, q = 2, L = 512."""
+    cases = plan(small_model(), backend("numpy").menu())
+    wanted = {"batch": 1, "q": 2, "kv_heads": 2, "group": 4, "head_dim": 64, "context": 512}
+    case = next(c for c in cases if c.kind == "attention" and dict(c.shape) == wanted)
+    assert case.flops == 4 * 2 * 8 * 64 * 512
+    assert case.bytes == 4 * (2 * 2 * 64 * 512 + 2 * 2 * 8 * 64)
+    product = next(c for c in cases if c.op == "o_proj" and c.size("m") == 3)
+    assert product.flops == 2 * 3 * 512 * 512
+    assert product.bytes == 4 * (512 * 512 + 2 * 3 * 512)

@@ -1,0 +1,162 @@
+"""``roofline memory``: the account adds up, and its slots are those of a count by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roofline.hardware import load_hardware
+from tests.support import Cli, assert_refused
+
+CACHE = ("target KV", "draft KV", "D + 1 slots", "block rounding", "state", "state snapshots")
+PAIR = ("qwen3-14b", "--gpu", "h200-sxm", "--drafter", "qwen3-1.7b", "--draft-length", "4")
+
+
+def only(cli: Cli, *arguments: str) -> Any:
+    (context,) = cli("memory", *arguments, "--format", "json").data()["contexts"]
+    return context
+
+
+def test_a_separate_drafter_costs_qwen3_14b_two_fifths_of_its_slots(cli: Cli) -> None:
+    """Published for this pair on one H200 at 2k: 43.8 % of the slots (cases.md, golden numbers)."""
+    found = only(cli, *PAIR, "--context", "2k")
+    assert 0.41 <= found["slots_lost"] <= 0.44
+
+
+def test_slots_by_hand(cli: Cli) -> None:
+    """80 GB card, 0.9 taken, 1.5 GB reserve; the H100's driver shows what its profile says."""
+    found = only(cli, "llama-3.1-8b", "--drafter", "none", "--context", "2k")
+    usable = 0.9 * 80e9 - 1.5e9
+    weights = 2 * 8_030_261_248
+    blocks = -(-(2048 + 1) // 16) * 16 * 131_072
+    # a chunk of 8192 prompt tokens: 2 H + 3 I values of two bytes; logits in bf16 and fp32
+    activations = 8192 * (2 * 4096 + 3 * 14336) * 2
+    by_hand = int((usable - weights - activations) / (blocks + 128_256 * 6))
+    assert found["largest_batch"] == by_hand
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        (*PAIR, "--context", "2k"),
+        ("llama-3.1-8b", "--context", "8k", "--batch", "3"),
+        ("gemma-3-27b", "--gpu", "h200-sxm", "--drafter", "none", "--context", "64k"),
+        (
+            "qwen3.5-397b-a17b", "--gpu", "h200-sxm", "--tp", "8", "--weights", "fp8", "--drafter",
+            "mtp", "--draft-length", "3",
+        ),
+    ],
+)  # fmt: skip
+def test_parts_make_the_whole(cli: Cli, ask: tuple[str, ...]) -> None:
+    found = only(cli, *ask)
+    for account in found["accounts"]:
+        parts = account["bytes"]
+        assert all(size >= -1 for size in parts.values()), parts
+        gpu = ask[ask.index("--gpu") + 1] if "--gpu" in ask else "h100-sxm"
+        assert sum(parts.values()) == pytest.approx(load_hardware(gpu).memory_bytes)
+        each = sum(parts[name] for name in CACHE)
+        assert each == pytest.approx(account["batch"] * account["per_sequence"]["reserved"])
+
+
+def test_one_more_sequence_would_not_fit(cli: Cli) -> None:
+    found = only(cli, *PAIR, "--context", "2k")
+    for account in found["accounts"]:
+        free = account["bytes"]["free"]
+        assert 0 <= free < account["per_sequence"]["reserved"] + 5 * 151_936 * 6
+
+
+def test_snapshots_are_one_state_for_each_draft(cli: Cli) -> None:
+    """SSM states are kept once, and once more for every drafted token (theory 6.6)."""
+    ask = ("qwen3.5-397b-a17b", "--gpu", "h200-sxm", "--tp", "8", "--weights", "fp8")
+    found = only(cli, *ask, "--drafter", "mtp", "--draft-length", "3", "--batch", "10")
+    plain, drafted = found["accounts"]
+    assert plain["bytes"]["state snapshots"] == 0
+    assert drafted["bytes"]["state snapshots"] == pytest.approx(3 * drafted["bytes"]["state"])
+
+
+def test_reserved_and_read_are_told_apart(cli: Cli) -> None:
+    """Gemma 3 27B at 64k: 10 of 62 layers see everything, 52 a window of 1024 (ask 64)."""
+    found = only(
+        cli, "gemma-3-27b", "--gpu", "h200-sxm", "--drafter", "none", "--context", "64k",
+        "--batch", "1",
+    )  # fmt: skip
+    each = found["accounts"][0]["per_sequence"]
+    layer = 2 * 16 * 128 * 2
+    assert each["per_token"] == 62 * layer
+    assert each["read"] == pytest.approx(layer * (10 * 65536 + 52 * 1024), rel=1e-3)
+    assert each["reserved"] >= each["read"]
+    assert each["reserved"] < 0.5 * 65536 * each["per_token"]
+
+
+def test_throughput_at_equal_memory_by_hand(cli: Cli) -> None:
+    """Each side at its own largest batch, from ``recommend`` at those batches."""
+    ask = ("qwen3-14b", "--gpu", "h200-sxm", "--drafter", "qwen3-1.7b", "--acceptance", "0.7")
+    found = only(cli, *ask, "--context", "2k")
+    equal, drafts = found["equal_memory"], found["draft_length"]
+
+    def row(batch: int, length: int) -> Any:
+        rows = cli(
+            "recommend", *ask, "--context", "2k", "--batch", str(batch), "--format", "json"
+        ).by_draft_length()
+        return rows[length]
+
+    plain = row(found["largest_batch"], 0)["tokens_per_s"]
+    drafted = row(found["largest_batch_speculative"], drafts)
+    assert equal["plain_tokens_per_s"] == pytest.approx(plain)
+    assert equal["speculative_tokens_per_s"] == pytest.approx(drafted["tokens_per_s"])
+    assert equal["speedup_at_equal_batch"] == pytest.approx(drafted["speedup"])
+    assert equal["gain"] < equal["speedup_at_equal_batch"]  # slots lost are throughput lost
+
+
+def test_the_engines_share_of_memory_can_be_set(cli: Cli) -> None:
+    """The same question at two shares (ask 46): 0.05 of the GPU is 0.05 of 80 GB."""
+    counts = []
+    for share in ("0.90", "0.95"):
+        found = only(
+            cli, "llama-3.1-8b", "--drafter", "none", "--context", "2k", "--memory-fraction", share
+        )
+        counts.append(found["largest_batch"])
+    more = 0.05 * 80e9 / (2064 * 131_072 + 128_256 * 6)
+    assert counts[1] - counts[0] == pytest.approx(more, abs=1)
+
+
+def test_what_does_not_fit_is_refused_with_remedies_that_work(cli: Cli) -> None:
+    ask = ("llama-3.1-8b", "--drafter", "none", "--context", "128k")
+    line = assert_refused(cli("memory", *ask, "--batch", "4"), "nearest remedies", code=3)
+    for word in ("--kv fp8", "--tp 2", "batch 3", "GB"):
+        assert word in line
+    assert only(cli, *ask, "--batch", "4", "--kv", "fp8")["largest_batch"] >= 4
+    assert only(cli, *ask, "--batch", "4", "--tp", "2")["largest_batch"] >= 4
+    assert only(cli, *ask, "--batch", "3")["largest_batch"] == 3
+    shorter = line.split("--context ")[1].split(",")[0]
+    assert only(cli, *ask[:-1], shorter, "--batch", "4")["largest_batch"] == 4
+
+
+def test_recommend_names_the_remedies_too(cli: Cli) -> None:
+    line = assert_refused(cli("recommend", "llama-3.1-70b"), "nearest remedies", code=3)
+    tp = line.split("--tp ")[-1].split(" ")[0]
+    assert cli("recommend", "llama-3.1-70b", "--tp", tp).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--batch 0", ("--batch", "0")),
+        ("--draft-length 0", ("--draft-length", "0")),
+        ("--draft-length 99", ("--draft-length", "99")),
+        ("--drafter llama-3.2-1b", ("--draft-length", "llama-3.2-1b", "--acceptance")),
+        ("--draft-length 1", ("--draft-length 1", "says nothing")),
+        ("--memory-fraction 0", ("--memory-fraction", "0")),
+        ("--memory-fraction 1.2", ("--memory-fraction", "1.2")),
+        ("--format csv", ("--format", "csv")),
+        ("--context 0", ("--context",)),
+    ],
+)
+def test_refused_with_one_line(cli: Cli, arguments: str, words: tuple[str, ...]) -> None:
+    assert_refused(cli("memory", "llama-3.1-8b", *arguments.split()), *words)
+
+
+def test_the_table_fits_eighty_columns(cli: Cli) -> None:
+    out = cli("memory", *PAIR, "--acceptance", "0.7").out
+    assert [line for line in out.splitlines() if len(line) > 80] == []

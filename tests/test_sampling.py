@@ -1,0 +1,136 @@
+"""What a finite count leaves open: against a simulation, and in the ranges that are printed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import yaml
+
+from roofline.sampling import drawn_tokens_per_step, rounds_covariance, survival
+from tests.schedule_rules import vllm_config
+from tests.support import Cli, assert_refused
+
+
+def test_covariance_against_a_simulation() -> None:
+    """400,000 rounds of a chain with a = 0.8, 0.7, 0.5 (fixed generator)."""
+    conditional = np.array([0.8, 0.7, 0.5])
+    generator = np.random.default_rng(20261129)
+    accepted = np.cumprod(generator.random((400_000, 3)) < conditional, axis=1)
+    simulated = np.cov(np.cumsum(accepted, axis=1).T)
+    assert rounds_covariance(np.cumprod(conditional)) == pytest.approx(simulated, abs=0.01)
+
+
+def test_one_draft_is_a_coin() -> None:
+    """Binomial: 0.7 x 0.3 / 900 rounds, a standard error of 0.0153."""
+    draws = drawn_tokens_per_step((0, 1), np.array([[1.0, 1.7]]), 900)[:, 0, 0, :]
+    assert (draws[:, 0] == 1).all()
+    assert draws[:, 1].std() == pytest.approx(math.sqrt(0.7 * 0.3 / 900), rel=0.1)
+    assert draws[:, 1].mean() == pytest.approx(1.7, abs=0.003)
+
+
+def test_a_table_that_falls_is_held_to_a_chain() -> None:
+    """DSpark's measured curve falls after D = 6; survival cannot be negative."""
+    curve = np.array([1, 1.84, 2.51, 3.01, 3.36, 3.61, 3.77, 3.73])
+    found = survival(tuple(range(8)), curve)
+    assert found[-1] == 0
+    assert (np.diff(found) <= 0).all()
+
+
+def test_fewer_rounds_widen_the_range(cli: Cli) -> None:
+    widths = []
+    for rounds in ([], ["--acceptance-rounds", "1000"], ["--acceptance-rounds", "30"]):
+        point = cli("recommend", "llama-3.1-8b", *rounds, "--format", "json").point()
+        widths.append(point["speedup_high"] - point["speedup_low"])
+    assert widths[0] < 1.1 * widths[1] < widths[2]
+
+
+def test_enough_rounds_change_nothing(cli: Cli) -> None:
+    exact = cli("recommend", "llama-3.1-8b", "--format", "json").point()
+    many = cli(
+        "recommend", "llama-3.1-8b", "--acceptance-rounds", "100000000", "--format", "json"
+    ).point()
+    assert many["speedup_low"] == pytest.approx(exact["speedup_low"], rel=1e-3)
+    assert many["draft_length"] == exact["draft_length"]
+
+
+def test_the_advice_itself_never_moves(cli: Cli) -> None:
+    few = cli("recommend", "llama-3.1-8b", "--acceptance-rounds", "5", "--format", "json").point()
+    plain = cli("recommend", "llama-3.1-8b", "--format", "json").point()
+    assert few["draft_length"] == plain["draft_length"]
+    assert few["speedup"] == plain["speedup"]
+
+
+def test_odds_of_being_within_a_percent(cli: Cli) -> None:
+    """At rate 0 nothing can beat D = 0; every share lies between 0 and 1, and one is large."""
+    lost = cli("recommend", "llama-3.1-8b", "--acceptance", "0", "--format", "json")
+    assert lost.by_draft_length()[0]["near_best"] == 1
+    open_rows = cli(
+        "recommend", "llama-3.1-8b", "--acceptance-rounds", "50", "--format", "json"
+    ).by_draft_length()
+    odds = [row["near_best"] for row in open_rows.values()]
+    assert all(0 <= share <= 1 for share in odds)
+    assert sum(odds) >= 1
+
+
+@pytest.mark.parametrize("rounds", [[], ["--acceptance-rounds", "40"]])
+def test_two_or_three_lengths_are_worth_timing(cli: Cli, rounds: list[str]) -> None:
+    """Ask 67: 27 configurations in five batches become two or three."""
+    point = cli("recommend", "llama-3.1-8b", *rounds, "--format", "json").point()
+    assert 2 <= len(point["benchmark"]) <= 3
+    odds = {row["draft_length"]: row["near_best"] for row in point["by_draft_length"]}
+    timed = {row["draft_length"] for row in point["benchmark"]}
+    assert max(odds, key=lambda d: odds[d]) in timed
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_the_engines_own_switch_holds_the_acceptance(cli: Cli, engine: str) -> None:
+    """vLLM and SGLang count the bonus token, TensorRT-LLM does not (theory 2)."""
+    answer = cli("recommend", "llama-3.1-8b", "--engine", engine, "--format", "json")
+    rows = answer.by_draft_length()
+    for timed in answer.point()["benchmark"]:
+        length, text = timed["draft_length"], timed["flag"]
+        tokens = rows[length]["tokens_per_step"]
+        if engine == "vllm":
+            config = vllm_config(text)
+            assert config["rejection_sample_method"] == "synthetic"
+            assert config["synthetic_acceptance_length"] == pytest.approx(tokens, abs=0.005)
+            assert config["num_speculative_tokens"] == length
+            continue
+        name = {"sglang": "SGLANG_SIMULATE_ACC_LEN", "trtllm": "TLLM_SPEC_DECODE_FORCE_NUM"}[engine]
+        first = text.split()[0]
+        assert first.startswith(name)
+        bonus = 0 if engine == "sglang" else 1
+        assert float(first.split("=")[1]) == pytest.approx(tokens - bonus, abs=0.005)
+    if engine == "trtllm":
+        body = text.split(" ", 1)[1]
+        assert yaml.safe_load(body)["speculative_config"]["max_draft_len"] == length
+
+
+def test_an_engine_without_the_switch_says_so(cli: Cli) -> None:
+    ask = ("llama-3.1-8b", "--engine", "llamacpp", "--drafter", "ngram", "--acceptance", "0.6")
+    assert "cannot hold acceptance fixed" in cli("recommend", *ask, "--explain").out
+    timed = cli("recommend", *ask, "--format", "json").point()["benchmark"]
+    assert {row["flag"] for row in timed if row["draft_length"]} == {None}
+
+
+def test_a_gain_inside_the_error_is_said_in_words(cli: Cli) -> None:
+    """Near break-even the range straddles 1."""
+    for rate in np.arange(0.20, 0.50, 0.01):
+        outcome = cli(
+            "recommend", "llama-3.1-8b", "--batch", "128", "--context", "1k", "--acceptance",
+            f"{rate:.2f}", "--format", "json",
+        )  # fmt: skip
+        point = json.loads(outcome.out)["points"][0]
+        if point["draft_length"] and point["confidence"] == "inside_error":
+            assert "inside the model's error" in point["headline"]
+            return
+    pytest.fail("no rate leaves the gain inside the error")
+
+
+def test_rounds_must_be_counted(cli: Cli) -> None:
+    assert_refused(
+        cli("recommend", "llama-3.1-8b", "--acceptance-rounds", "0"), "--acceptance-rounds", "0"
+    )
