@@ -1,9 +1,15 @@
-"""docs/asks.md: the answers to public questions are what the tool says today."""
+"""docs/asks.md: the answers to public questions are what the tool says today.
+
+``python -m tests.test_asks_steps`` writes them anew.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +86,31 @@ def test_the_drafter_takes_memory(cli: Cli) -> None:
     with_draft = cli(*command)
     assert "do not fit beside the drafter" in with_draft.err
     assert with_draft.point()["draft_length"] == 0
+
+
+def rewrite() -> None:
+    """Replace each row's answer by today's, at the draft lengths that it shows."""
+    page = ROOT / "docs" / "asks.md"
+    text = page.read_text("utf-8")
+    for row in ROWS:
+        command = [
+            sys.executable,
+            "-m",
+            "roofline",
+            *shlex.split(row["command"]),
+            "--format",
+            "json",
+        ]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        (point,) = json.loads(done.stdout)["points"]
+        by_length = {each["draft_length"]: each["speedup"] for each in point["by_draft_length"]}
+        shown = [int(length) for length in re.findall(r"D (\d+): ", row["answer"])]
+        cells = ", ".join(f"D {length}: {by_length[length]:.2f}x" for length in shown)
+        answer = f"D = {point['draft_length']} ({point['confidence']}); {cells}"
+        text = text.replace(f"`roofline {row['command']}` | {row['answer']} |",
+                            f"`roofline {row['command']}` | {answer} |")  # fmt: skip
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    rewrite()
