@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from roofline.kernels import Part
 from roofline.layers import local_heads
-from roofline.model import GatedDeltaNet, MoeMlp
+from roofline.model import MoeMlp, NoAttention, StateMixer
 from roofline.ops import gemm_knee_rows
 from roofline.quantization import Component, bytes_per_element, rate_name
 from roofline.reasons import bound_shares, grid_position
@@ -105,7 +105,7 @@ def _fill_the_tile(answer: Recommendation, point: Point) -> list[Rule]:
     groups = [
         heads // kv_heads
         for run in answer.setup.target.model.layers
-        if not isinstance(run.attention, GatedDeltaNet)
+        if not isinstance(run.attention, StateMixer | NoAttention)
         for heads, kv_heads in [local_heads(run.attention, placement.tp)]
     ]
     if not groups:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+from roofline import resources
 from roofline.calibration.decode_rows import load_rows
+from roofline.calibration.engine_numbers import write_engines
 from roofline.validation.score import Compared, pool, worst
 from tests.support import Cli, assert_refused
 
@@ -93,3 +98,17 @@ def test_the_worst_rows_come_first() -> None:
 )
 def test_bad_input_is_one_line(cli: Cli, args: tuple[str, ...], named: str) -> None:
     assert_refused(cli(*args), named)
+
+
+def test_engine_numbers_are_those_of_the_fit(tmp_path: Path) -> None:
+    shelf = Path(str(resources.shelf("engines")))
+    for engine in ("vllm", "sglang", "trtllm"):
+        shutil.copy(shelf / f"{engine}.yaml", tmp_path)
+    write_engines(tmp_path)
+    for path in tmp_path.iterdir():
+        again, stated = (yaml.safe_load((d / path.name).read_text()) for d in (tmp_path, shelf))
+        fitted = [again.pop("overhead"), stated.pop("overhead")]
+        assert again == stated
+        for name in ("floor_scale", "expert_floor_scale"):
+            assert fitted[0][name] == pytest.approx(fitted[1][name], rel=0.01)
+        assert fitted[0]["fitted_rows"] == fitted[1]["fitted_rows"]

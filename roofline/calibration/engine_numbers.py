@@ -135,13 +135,16 @@ def write_engines(folder: Path) -> list[str]:
 def _rewrite(path: Path, numbers: EngineNumbers, count: int) -> None:
     """Replace the fitted lines of an engine file's overhead, leaving the rest as it is."""
     text = path.read_text("utf-8")
-    for name, value in as_yaml(numbers).items():
+    section = re.search(r"^overhead:\n(?:  .*\n)+", text, re.MULTILINE)
+    if section is None:
+        raise InputError(f"{path.name}: overhead: is missing; add it")
+    lines = section.group()
+    for name, value in (as_yaml(numbers) | {"fitted_rows": count}).items():
         pattern = re.compile(rf"^  {name}: .*$", re.MULTILINE)
-        if not pattern.search(text):
+        if not pattern.search(lines):
             raise InputError(f"{path.name}: overhead.{name}: is missing; add it")
-        text = pattern.sub(f"  {name}: {value}", text)
-    fitted = re.compile(r"^  fitted_rows: .*$", re.MULTILINE)
-    write_atomically(path, fitted.sub(f"  fitted_rows: {count}", text))
+        lines = pattern.sub(f"  {name}: {value}", lines)
+    write_atomically(path, text[: section.start()] + lines + text[section.end() :])
 
 
 def as_yaml(numbers: EngineNumbers) -> dict[str, float | str]:
