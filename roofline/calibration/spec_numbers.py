@@ -119,7 +119,10 @@ def _pull(era: str) -> dict[str, tuple[float, float, float]]:
     overhead = load_engine(engine_of(era)).overhead
     if "@" in era or not overhead.fitted_rows:
         return PULL
-    pinned = {"per_step": (overhead.per_step, 1e-6, 8e-3), "per_expert_layer": (0.0, 1e-8, 1e-6)}
+    pinned = {
+        "per_step": (overhead.per_step, 1e-6, 8e-3),
+        "per_expert_layer": (overhead.per_expert_layer, 1e-8, 200e-6),
+    }
     return PULL | pinned
 
 
