@@ -55,6 +55,7 @@ def mtp_head(target: ModelSpec) -> DrafterSpec:
         dtype=target.dtype,
         dtypes=target.dtypes,
         kv_dtype=target.kv_dtype,
+        activations=target.activations,
         layers=(target.mtp,),
         fusion=FeatureFusion(taps=2, target_hidden_size=target.hidden_size, every_pass=True),
         shares_head=True,

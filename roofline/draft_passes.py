@@ -44,7 +44,7 @@ def launches(kind: str, draft_length: Array) -> Array:
 def block_rows(network: DrafterSpec, block: int | None, grid: Grid) -> Array:
     """Return the rows of a block drafter's pass: its block, or D where it has none of its own."""
     own = block or network.block_size
-    return grid.draft_length if own is None else np.maximum(float(own), grid.draft_length)
+    return np.maximum(float(own or 1), grid.draft_length)
 
 
 def passes(

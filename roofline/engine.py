@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from string import Template
 
+import numpy as np
 from pydantic import Field
 
 from roofline import resources
 from roofline.errors import InputError
+from roofline.laws.vector import VectorKernels
+from roofline.ops import Array
 from roofline.schema import Bytes, Document, Duration, PositiveInt, Schema
 
 __all__ = [
     "SHELF",
     "EngineProfile",
+    "Era",
+    "Graphs",
     "HoldAcceptance",
     "IdleSpeculation",
     "MemoryRules",
@@ -36,14 +41,77 @@ class Overhead(Schema):
     #: And of one kind of drafter, where measured.
     draft_passes: dict[str, Duration] = Field(default_factory=dict)
     per_spec_sequence: Duration = 0.0  # of the batch, once drafts are in play [s]
+    #: Extra time of one layer with experts, in every pass of the target [s].
+    per_expert_layer: Duration = 0.0
+    per_tree_round: Duration = 0.0  # building and checking a tree instead of a chain [s]
+    #: Undoing a separate model's rejected drafts in a recurrent state [s].
+    per_model_round: Duration = 0.0
+    #: Matrix-vector kernels that a few rows run through; None has none.
+    vector: VectorKernels | None = None
     source: str
     note: str | None = None
     #: Served decode rows that the first five numbers were fitted on; 0 where none were.
     fitted_rows: int = 0
+    #: Speculative rows that the numbers of rounds and passes were fitted on.
+    spec_rows: int = 0
 
     def draft_pass(self, kind: str) -> float:
         """Return the time around one pass of a drafter of this kind [s]."""
         return self.draft_passes.get(kind, self.per_draft_pass)
+
+
+class Era(Schema):
+    """What an older line of builds spent instead; what is not named is as it is today."""
+
+    id: str
+    builds: str
+    per_step: Duration | None = None
+    per_spec_round: Duration | None = None
+    per_draft_pass: Duration | None = None
+    draft_passes: dict[str, Duration] = Field(default_factory=dict)
+    per_tree_round: Duration | None = None
+    per_model_round: Duration | None = None
+    per_spec_sequence: Duration | None = None
+    per_expert_layer: Duration | None = None
+    spec_rows: int = 0
+    source: str
+
+    def applied(self, overhead: Overhead) -> Overhead:
+        """Return the overhead of that time."""
+        own = {k: v for k, v in self.model_dump().items() if v is not None and k not in _LABELS}
+        return overhead.model_copy(update={**own, "note": f"builds {self.builds}"})
+
+
+_LABELS = ("id", "builds")
+
+
+class Graphs(Schema):
+    """Which batches an engine has captured CUDA graphs for, in rows of one pass."""
+
+    #: Up to each row count, the multiple that rows are padded to.
+    steps: tuple[tuple[PositiveInt, PositiveInt], ...]
+    #: Time to launch one kernel where no graph covers the pass [s].
+    eager_launch: Duration
+    source: str
+
+    @property
+    def largest(self) -> int:
+        """Return the largest captured row count."""
+        return self.steps[-1][0]
+
+    def padded(self, rows: Array) -> Array:
+        """Return ``rows`` padded to the next captured size; beyond the largest they stay.
+
+        >>> graphs = Graphs.model_validate_json('{"steps": [[4, 1], [256, 8]],'
+        ...                                      ' "eager_launch": "40 us", "source": "here"}')
+        >>> graphs.padded(np.array([3.0, 9.0, 300.0]))
+        array([  3.,  16., 300.])
+        """
+        rows = np.asarray(rows, dtype=np.float64)
+        found = rows
+        for upto, every in reversed(self.steps):
+            found = np.where(rows <= upto, np.minimum(np.ceil(rows / every) * every, upto), found)
+        return found
 
 
 class MemoryRules(Schema):
@@ -97,6 +165,8 @@ class EngineProfile(Document):
     name: str
     overhead: Overhead
     memory: MemoryRules
+    graphs: Graphs | None = None
+    eras: tuple[Era, ...] = ()
     draft_length_name: str
     #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights and $draft_tp.
     flags: dict[str, str]
@@ -113,6 +183,14 @@ class EngineProfile(Document):
                 f"--engine {self.id}: {self.name} has no {kind} drafter; it has {known}"
             )
 
+    def at_era(self, era: str) -> EngineProfile:
+        """Return the engine as its builds of an era were."""
+        for known in self.eras:
+            if known.id == era:
+                return self.model_copy(update={"overhead": known.applied(self.overhead)})
+        eras = ", ".join(f"{self.id}@{known.id}" for known in self.eras) or "none"
+        raise InputError(f"--engine {self.id}@{era}: no such era; known: {eras}, or {self.id}")
+
     def flag(
         self, drafter_kind: str, *, draft_length: int, draft_weights: str, draft_tp: int
     ) -> str:
@@ -127,7 +205,9 @@ class EngineProfile(Document):
 
 
 def load_engine(name: str) -> EngineProfile:
-    """Load a bundled engine by id, or a YAML file by path."""
+    """Load a bundled engine by id (``vllm@2025`` for an era), or a YAML file by path."""
+    name, at, era = name.partition("@")
     if not name:
         raise InputError("--engine: expected an engine's name, got an empty string")
-    return EngineProfile.load(resources.find(name, SHELF, "engine"))
+    profile = EngineProfile.load(resources.find(name, SHELF, "engine"))
+    return profile.at_era(era) if at else profile

@@ -62,6 +62,8 @@ class Op:
     count: int = 1
     shape: Shape | None = None
     head_dim: int = 0
+    #: Times that the kernel's loop runs one after another (rows of a recurrent state).
+    turns: Array = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

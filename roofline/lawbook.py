@@ -107,6 +107,10 @@ class LawBook:
                     return self._chosen(op, block, part)
         return Chosen(law=self.prior(op), provenance="assumed", detail="stated prior")
 
+    def plain(self, op: Op) -> Chosen:
+        """Return the stated simple law, whatever has been calibrated: not this kernel."""
+        return Chosen(law=self.prior(op), provenance="assumed", detail="matrix-vector kernel")
+
     def _by_engine(self, part: HardwareProfile | None) -> Iterator[Sequence[Block]]:
         """Yield a part's blocks: its own measurements, this engine's, then other engines'."""
         if part is None:
@@ -183,6 +187,8 @@ def _cache_format(op: Op) -> str:
 
 
 def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
+    if not isinstance(op.shape, AttentionShape):
+        return None  # an indexer or an image's cache: the simple law
     own = [block for block in blocks if isinstance(block, AttentionBlock)]
     same = [block for block in own if block.dtype == _cache_format(op)] or own
 

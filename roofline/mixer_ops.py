@@ -33,12 +33,19 @@ def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]
     return [
         *(gemm(state, linear, Part.LINEAR, state.tokens) for linear in linears[:-1]),
         *(filters if mixer.channels else []),
-        _state_op(state, _UPDATES.get(mixer.kind, "linear_attention"), moved, state.tokens * work),
+        _state_op(
+            state,
+            _UPDATES.get(mixer.kind, "linear_attention"),
+            moved,
+            state.tokens * work,
+            turns=rows,
+        ),
         elementwise(state, "gated_norm", 3 * mixer.value_width // tp, state.tokens),
     ]
 
 
-def _state_op(state: Pass, name: str, moved: Array, flops: Array) -> Op:
+def _state_op(state: Pass, name: str, moved: Array, flops: Array, *, turns: Array = 1.0) -> Op:
+    """Return a pass over a state; the rows of one sequence take turns."""
     return Op(
         name=name,
         kind=Kind.STATE,
@@ -48,6 +55,7 @@ def _state_op(state: Pass, name: str, moved: Array, flops: Array) -> Op:
         flops=flops,
         bytes=moved,
         rows=state.tokens,
+        turns=turns,
     )
 
 

@@ -139,6 +139,8 @@ class NetworkSpec(Document):
     #: Components stored in another dtype than ``dtype``.
     dtypes: dict[Component, DType] = Field(default_factory=dict)
     kv_dtype: DType | None = None
+    #: Formats that components are multiplied in, where not the usual ones of their weights.
+    activations: dict[Component, DType] = Field(default_factory=dict)
     #: Numbers outside layers, embedding and head that every step reads.
     other_parameters: Count = 0
     #: The head has a bias.
@@ -155,6 +157,16 @@ class NetworkSpec(Document):
     def num_layers(self) -> int:
         """Decoder layers."""
         return sum(run.repeat for run in self.layers)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether some layer keeps a recurrent state, in which rejected drafts must be undone."""
+        return any(isinstance(run.attention, StateMixer) for run in self.layers)
+
+    @property
+    def num_expert_layers(self) -> int:
+        """Decoder layers with experts."""
+        return sum(run.repeat for run in self.layers if isinstance(run.mlp, MoeMlp))
 
 
 class ModelSpec(NetworkSpec):

@@ -15,46 +15,22 @@ from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, VerifyMode, load_hardware
 from roofline.layers import check_parallel, layer_linears
 from roofline.model import SHELF, DrafterSpec, ModelSpec, NetworkSpec
-from roofline.ops import StateHandling, VerifyAttention
+from roofline.ops import VerifyAttention
 from roofline.priors import priors
 from roofline.quantization import Component, DType, Precision, few_bits, resolve
+from roofline.request import (
+    MAX_DRAFT_LENGTH,
+    Request,
+    check_numbers,
+    check_placement,
+    with_overhead,
+)
 from roofline.resources import alias_note
 from roofline.sources import open_model
 from roofline.step import Target
 from roofline.workload import Placement, Routing
 
 __all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
-
-MAX_DRAFT_LENGTH = 8
-#: No engine drafts deeper, and no acceptance has been measured there.
-DEEPEST = 64
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """What the user asks, as names and numbers; None means a default that is then stated."""
-
-    model: str
-    gpu: str = "h100-sxm"
-    tp: int = 1
-    ep: int = 1
-    routing: Routing | None = None
-    batches: tuple[int, ...] = (1,)
-    contexts: tuple[int, ...] = (4096,)
-    drafter: str | None = None
-    acceptance: str | None = None
-    acceptance_rounds: int | None = None  # verify passes that it was counted over
-    max_draft_length: int = MAX_DRAFT_LENGTH
-    extrapolate: bool = False
-    weights: DType | None = None
-    activations: DType | None = None
-    kv: DType | None = None
-    draft_tp: int | None = None
-    draft_weights: DType | None = None
-    verify_attention: VerifyAttention | None = None
-    state_handling: StateHandling = StateHandling.SNAPSHOTS
-    memory_fraction: float | None = None
-    engine: str = "vllm"
 
 
 @dataclass(slots=True)
@@ -84,7 +60,7 @@ def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
 
     Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
     """
-    _check_numbers(request)
+    check_numbers(request)
     notes = Notes()
     gpu = load_hardware(request.gpu)
     model = _model(request.model, gpu, notes)
@@ -100,7 +76,7 @@ def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
         tile_rows=measured.tile_rows,
         state_handling=request.state_handling,
     )
-    _check_placement(request, placement, gpu, model)
+    check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
         notes.warnings.append(f"{gpu.id} is a pre-release part: its figures may change")
     target = Target(
@@ -146,7 +122,8 @@ def _model(reference: str, gpu: HardwareProfile, notes: Notes) -> ModelSpec:
 
 def _engine(request: Request) -> EngineProfile:
     """Return the engine, with the share of memory asked for."""
-    engine, share = load_engine(request.engine), request.memory_fraction
+    engine = with_overhead(load_engine(request.engine), request.overhead)
+    share = request.memory_fraction
     if share is None:
         return engine
     if not 0 < share <= 1:
@@ -154,51 +131,6 @@ def _engine(request: Request) -> EngineProfile:
     return engine.model_copy(
         update={"memory": engine.memory.model_copy(update={"fraction": share})}
     )
-
-
-def _check_numbers(request: Request) -> None:
-    for flag, values in (("--batch", request.batches), ("--context", request.contexts)):
-        if not values:
-            raise InputError(f"{flag}: expected at least one number")
-        for value in values:
-            if not 1 <= value <= 2**40:
-                raise InputError(f"{flag} {value}: expected a whole number of at least 1")
-        if len(set(values)) != len(values):
-            raise InputError(f"{flag}: a value is given twice; list each once")
-    if not 0 <= request.max_draft_length <= DEEPEST:
-        raise InputError(f"--max-draft-length {request.max_draft_length}: expected 0 to {DEEPEST}")
-    sizes = (("--tp", request.tp), ("--ep", request.ep), ("--draft-tp", request.draft_tp))
-    for flag, size in sizes:
-        if size is not None and size < 1:
-            raise InputError(f"{flag} {size}: expected at least 1")
-    rounds = request.acceptance_rounds
-    if rounds is not None and rounds < 1:
-        raise InputError(f"--acceptance-rounds {rounds}: expected at least 1")
-    routing = request.routing or Routing()
-    if not 0 <= routing.skew <= 4:
-        raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")
-    if not 0 <= routing.correlation <= 1:
-        raise InputError(f"--routing-correlation {routing.correlation:g}: expected 0 to 1")
-
-
-def _check_placement(
-    request: Request, placement: Placement, gpu: HardwareProfile, model: ModelSpec
-) -> None:
-    domain = gpu.interconnect.domain_size
-    if request.tp > domain:
-        raise InputError(
-            f"--tp {request.tp}: {gpu.id} links {domain} GPUs in one domain; use --tp {domain} "
-            "or less"
-        )
-    if request.draft_tp is not None and request.draft_tp > request.tp:
-        raise InputError(f"--draft-tp {request.draft_tp}: expected at most --tp {request.tp}")
-    check_parallel(model, placement)
-    longest = max(request.contexts)
-    if longest > model.max_context:
-        raise InputError(
-            f"--context {longest}: {model.id} handles at most {model.max_context} tokens; "
-            "give a shorter context"
-        )
 
 
 def _precision(
@@ -219,6 +151,7 @@ def _precision(
         stored=stored,
         base=base,
         kv_stored=kv_stored,
+        usual=network.activations if base == network.dtype else {},
         available=gpu.rates,
         gpu=gpu.id,
         weights=weights,
@@ -259,6 +192,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         return Drafter(kind=kind, name=kind)
     if network.source.startswith("derived"):
         notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")
+    network = _shares_formats(network, target)
     placement = target.placement
     if request.draft_tp not in (None, placement.tp):
         placement = replace(placement, tp=request.draft_tp or 1, ep=1)
@@ -270,7 +204,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         network.model_copy(update={"dtype": base}) if network.dtype != base else network,
         gpu,
         notes,
-        weights=request.draft_weights,
+        weights=request.draft_weights or (request.weights if kind == "mtp" else None),
         activations=None,
         kv=target.precision.kv,
     )
@@ -292,7 +226,18 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         network=network,
         precision=precision,
         placement=placement,
+        topk=request.tree_topk,
+        block=request.draft_block,
+        first_rows=request.first_pass_rows,
     )
+
+
+def _shares_formats(network: NetworkSpec, target: Target) -> NetworkSpec:
+    """Return a head that uses its target's vocabulary projection in the format it is stored in."""
+    if not isinstance(network, DrafterSpec) or not network.shares_head:
+        return network
+    own = {**network.dtypes, Component.HEAD: target.precision.weights[Component.HEAD]}
+    return network.model_copy(update={"dtypes": own})
 
 
 def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
@@ -333,7 +278,12 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
 
 def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
     """Return 0 and every draft length up to the limit that is known at every context."""
-    candidates = range(request.max_draft_length + 1) if drafter.kind != "none" else range(1)
+    longest = request.max_draft_length
+    limit = drafters.deepest(drafter.network, drafter.block)
+    if request.verify_width is not None:
+        limit = min(limit or longest, request.verify_width - 1)
+    longest = min(longest, limit) if limit is not None else longest
+    candidates = range(longest + 1) if drafter.kind != "none" else range(1)
     known = curve.over_contexts(request.contexts, candidates, extrapolate=request.extrapolate)
     lengths = tuple(d for d, al in zip(candidates, known.T, strict=True) if np.isfinite(al).all())
     if len(lengths) == 1 and len(candidates) > 1:

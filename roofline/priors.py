@@ -33,6 +33,8 @@ class GenerationPrior(Schema):
 
     mem_eff: float = Field(ge=0.3, le=1.05)
     compute_eff: dict[str, float]
+    #: Lanes that do integers, as a share of those that do fp32.
+    integer_lanes: float = Field(default=0.5, gt=0, le=1)
     #: The calibrated accelerator whose laws stand in for this generation's.
     relative: str | None = None
     #: Median error of borrowed constants (roofline validate transfer).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,9 +15,21 @@ __all__ = [
     "Precision",
     "bytes_per_element",
     "few_bits",
+    "is_gguf",
     "parse_dtype",
     "resolve",
 ]
+
+
+def bits_per_weight(name: str) -> float | None:
+    """Return the bits that a format called ``4.7bpw`` stores a weight in; None is another name.
+
+    >>> bits_per_weight("4.7bpw"), bits_per_weight("fp8")
+    (4.7, None)
+    """
+    found = re.fullmatch(r"(\d{1,2}(?:\.\d{1,3})?)bpw", name)
+    bits = float(found[1]) if found else 0.0
+    return bits if 1 <= bits <= 32 else None
 
 
 class DType(StrEnum):
@@ -66,6 +79,16 @@ class DType(StrEnum):
     IQ3_M = "iq3_m"
     IQ3_XS = "iq3_xs"
     IQ2_M = "iq2_m"
+
+    @classmethod
+    def _missing_(cls, value: object) -> DType | None:
+        """Make a format of any width: ``4.7bpw`` stores a weight in 4.7 bits, scales included."""
+        if not isinstance(value, str) or bits_per_weight(value) is None:
+            return None
+        made = str.__new__(cls, value)
+        made._name_, made._value_ = value, value
+        known = cls._value2member_map_.setdefault(value, made)
+        return known if isinstance(known, cls) else None
 
 
 class Component(StrEnum):
@@ -141,13 +164,27 @@ def few_bits(dtype: DType) -> bool:
     return 8 * bytes_per_element(dtype) < QUALITY_BITS
 
 
+def _format(dtype: DType) -> _Format:
+    bits = bits_per_weight(dtype.value)
+    return _FORMATS[dtype] if bits is None else _Format(bits / 8, "int8", None)
+
+
 def bytes_per_element(dtype: DType) -> float:
     """Return the bytes of one element including its share of the scales [B].
 
-    >>> bytes_per_element(DType.NVFP4), bytes_per_element(DType.MXFP4)
-    (0.5625, 0.53125)
+    >>> bytes_per_element(DType.NVFP4), bytes_per_element(DType("4.8bpw"))
+    (0.5625, 0.6)
     """
-    return _FORMATS[dtype].element_bytes
+    return _format(dtype).element_bytes
+
+
+def is_gguf(dtype: DType) -> bool:
+    """Return whether a format is one of llama.cpp's files, where the head is quantised as well.
+
+    >>> is_gguf(DType.Q4_K_M), is_gguf(DType("4.8bpw")), is_gguf(DType.FP8)
+    (True, True, False)
+    """
+    return dtype.value in _GGUF_BITS or bits_per_weight(dtype.value) is not None
 
 
 def rate_name(activations: DType) -> str:
@@ -156,7 +193,7 @@ def rate_name(activations: DType) -> str:
     >>> rate_name(DType.FP8_BLOCK)
     'fp8'
     """
-    return _FORMATS[activations].rate
+    return _format(activations).rate
 
 
 def parse_dtype(text: str, flag: str) -> DType:
@@ -192,6 +229,7 @@ def resolve(
     weights: DType | None = None,
     activations: DType | None = None,
     kv: DType | None = None,
+    usual: Mapping[Component, DType] | None = None,
 ) -> tuple[Precision, list[str]]:
     """Decide every format from the model's own, the user's wishes and the accelerator's rates.
 
@@ -200,7 +238,8 @@ def resolve(
     own activation format ("weight-only"), with a warning. Activations that the accelerator cannot
     multiply are refused, and the KV cache format is storage only.
 
-    Returns the formats and the warnings.
+    ``usual`` holds the activations that a model's own kernels are made for, where they are not the
+    weight format's. Returns the formats and the warnings.
     """
     rates = set(available)
     wide = activations if activations in (DType.FP32, DType.BF16, DType.FP16) else None
@@ -209,11 +248,16 @@ def resolve(
     if activations is not None:
         _require(activations, rates, gpu)
     chosen = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
+    if weights is not None and is_gguf(weights):  # a file's head is at least 6 bits wide
+        chosen[Component.HEAD] = max(weights, DType.Q6_K, key=bytes_per_element)
+        chosen[Component.EMBEDDING] = weights
     narrow: dict[Component, DType] = {}
     warnings: list[str] = []
     for component, dtype in chosen.items():
-        usual = _FORMATS[dtype].activations
-        wanted = base if usual is None else DType(usual)
+        own = _format(dtype).activations
+        wanted = base if own is None else DType(own)
+        if component in (usual or {}) and dtype == stored[component]:
+            wanted = (usual or {})[component]
         if activations is not None and component in LAYER_LINEARS:
             wanted = activations
             if bytes_per_element(wanted) < bytes_per_element(dtype) - 0.1:

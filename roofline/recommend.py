@@ -110,13 +110,20 @@ def machine_for(setup: Setup) -> Machine:
         setup.engine.id,
         floor_scale=overhead.floor_scale,
         expert_floor_scale=overhead.expert_floor_scale,
+        vector=overhead.vector,
     )
 
 
 def costs(setup: Setup) -> Costs:
     """Price the grid of ``setup``; raise DoesNotFitError when no point of it fits the memory."""
     request = setup.request
-    grid = Grid.of(request.batches, request.contexts, setup.draft_lengths)
+    grid = Grid.of(
+        request.batches,
+        request.contexts,
+        setup.draft_lengths,
+        verify_width=request.verify_width,
+        prefill_tokens=request.prefill_tokens,
+    )
     memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
     fits = memory.fits(grid)
     refused = [
@@ -129,12 +136,13 @@ def costs(setup: Setup) -> Costs:
         remedy = remedies(request, batch=request.batches[0], context=request.contexts[0])
         raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}; {remedy}")
     overhead = setup.engine.overhead
+    machine, graphs = machine_for(setup), setup.engine.graphs
     return Costs(
         grid=grid,
         memory=memory,
         fits=fits,
         refused=refused,
-        times=step_times(setup.target, setup.drafter, grid, machine_for(setup), overhead),
+        times=step_times(setup.target, setup.drafter, grid, machine, overhead, graphs),
         tokens_per_step=setup.acceptance.over_contexts(
             request.contexts, setup.draft_lengths, extrapolate=request.extrapolate
         ),
@@ -164,6 +172,7 @@ def recommend(request: Request) -> Recommendation:
         warnings=(
             *setup.notes.warnings,
             *limits(times),
+            *_beyond_graphs(setup, points),
             *_edges(setup, points),
             *found.refused,
         ),
@@ -206,6 +215,28 @@ def limits(times: StepTimes) -> list[str]:
     """Say which kernels run outside what their tables covered."""
     passes = (*times.verify_ops, *times.first_pass_ops)
     return list(dict.fromkeys(t.chosen.limit for t in passes if t.chosen.limit is not None))
+
+
+def _beyond_graphs(setup: Setup, points: tuple[Point, ...]) -> list[str]:
+    """Say which draft lengths leave the captured CUDA graphs, at which batch."""
+    graphs, found = setup.engine.graphs, []
+    if graphs is None:
+        return []
+    for point in points:
+        width = setup.request.verify_width
+        past = [
+            d
+            for d in point.draft_lengths
+            if point.batch * (width if width and d else 1 + d) > graphs.largest
+        ]
+        if past:
+            lengths = ", ".join(map(str, past))
+            found.append(
+                f"batch {point.batch}: draft lengths {lengths} need more than the {graphs.largest} "
+                f"rows that {setup.engine.name} captures CUDA graphs for: such steps can cost "
+                "several times more (published: 5 times); raise max_cudagraph_capture_size"
+            )
+    return list(dict.fromkeys(found))
 
 
 def _edges(setup: Setup, points: tuple[Point, ...]) -> list[str]:

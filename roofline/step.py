@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.drafters import Drafter, draft_passes, launches
-from roofline.engine import Overhead
+from roofline.engine import Graphs, Overhead
 from roofline.forward import decode
-from roofline.kernels import Part
+from roofline.kernels import Op, Part
 from roofline.model import ModelSpec
 from roofline.quantization import Precision
 from roofline.timing import Machine, OpTime, by_part, time_ops
@@ -58,12 +58,16 @@ def overhead_seconds(
     draft_length: Times,
     kind: str,
     layers: int = 0,
+    expert_layers: int = 0,
     batch: Times | float = 0.0,
+    tree: bool = False,
+    recurrent: bool = False,
 ) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
-    per_step + per_layer layers + per_sequence B, plus per_spec_round and P per_draft_pass as soon
-    as D > 0, with P = D passes of a chain and 1 of a block drafter.
+    per_step + per_layer layers + per_expert_layer layers with experts + per_sequence B; as soon as
+    D > 0 also per_spec_round (and per_tree_round or per_model_round) + per_spec_sequence B
+    + P per_draft_pass, with P = D passes of a chain and 1 of a block drafter.
 
     >>> from roofline.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
@@ -75,39 +79,33 @@ def overhead_seconds(
     round_time = np.where(
         draft_length > 0,
         overhead.per_spec_round
+        + overhead.per_tree_round * tree
+        + overhead.per_model_round * (recurrent and kind == "model")
         + overhead.per_spec_sequence * batch
         + each * launches(kind, draft_length),
         0.0,
     )
     plain = overhead.per_step + overhead.per_layer * layers + overhead.per_sequence * batch
+    plain = plain + overhead.per_expert_layer * expert_layers
     return np.asarray(plain + round_time)
 
 
-def step_times(
+def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     target: Target,
     drafter: Drafter,
     grid: Grid,
     machine: Machine,
     overhead: Overhead,
+    graphs: Graphs | None = None,
 ) -> StepTimes:
     """Return the time of one step over the whole grid.
 
-    The verify pass runs 1 + D rows per sequence and makes logits for each; the drafter makes D
-    passes before it, the first over the rows of the last verify pass.
+    The verify pass runs 1 + D rows per sequence (a tree's width of them) and makes logits for each;
+    the drafter makes its passes before it. Rows are padded to the engine's captured graphs; beyond
+    the largest every kernel is launched by hand.
     """
     drafts = grid.draft_length
-    verify_ops = time_ops(
-        decode(
-            target.model,
-            target.precision,
-            target.placement,
-            batch=grid.batch,
-            context=grid.context,
-            rows=grid.rows,
-            riders=grid.prefill_tokens,
-        ),
-        machine,
-    )
+    verify_ops = _verify(target, grid, machine, graphs)
     first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
     verify_parts = by_part(verify_ops)
     draft_parts = _draft_parts(first, further, drafts)
@@ -116,8 +114,12 @@ def step_times(
         draft_length=drafts,
         kind=drafter.kind,
         layers=target.model.num_layers,
+        expert_layers=target.model.num_expert_layers,
         batch=grid.batch,
+        tree=drafter.topk > 1,
+        recurrent=target.model.has_state,
     )
+    around = np.asarray(around + _uncaptured(verify_ops, verify_parts, grid, graphs))
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
         for part in Part
@@ -132,6 +134,50 @@ def step_times(
         first_pass_ops=first,
         further_pass_ops=further,
     )
+
+
+def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None) -> list[OpTime]:
+    """Return the verify pass: its own work, in the time of rows padded to a captured graph.
+
+    Padding is left out in mixtures of experts: the padded rows repeat one token's choices.
+    """
+
+    def kernels(riders: Times | float) -> list[Op]:
+        return decode(
+            target.model,
+            target.precision,
+            target.placement,
+            batch=grid.batch,
+            context=grid.context,
+            rows=grid.rows,
+            riders=riders,
+        )
+
+    rows = grid.batch * grid.rows + grid.prefill_tokens
+    padding = graphs.padded(rows) - rows if graphs else 0.0
+    own = kernels(grid.prefill_tokens)
+    if target.model.num_expert_layers or not np.any(padding):
+        return time_ops(own, machine)
+    padded = time_ops(kernels(grid.prefill_tokens + padding), machine)
+    return [replace(time, op=op) for time, op in zip(padded, own, strict=True)]
+
+
+def _uncaptured(
+    verify_ops: list[OpTime],
+    parts: Mapping[str, Times | float],
+    grid: Grid,
+    graphs: Graphs | None,
+) -> Times:
+    """Return what launching every kernel by hand adds beyond the largest captured graph [s].
+
+    max(0, kernels x eager_launch - their own time): slow launches hide behind slow kernels.
+    """
+    if graphs is None:
+        return np.zeros((1, 1, 1))
+    launched = graphs.eager_launch * sum(time.op.count for time in verify_ops)
+    own = _sum(*parts.values(), shape=grid.shape)
+    beyond = grid.batch * grid.rows + grid.prefill_tokens > graphs.largest
+    return np.where(beyond, np.maximum(launched - own, 0.0), 0.0)
 
 
 def _draft_parts(

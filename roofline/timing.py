@@ -11,12 +11,14 @@ from roofline.hardware import HardwareProfile
 from roofline.kernels import Kind, Op
 from roofline.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.laws.attention import AttentionLaw, attention_time
-from roofline.laws.base import Device, KernelTime, SimpleLaw, simple_time
+from roofline.laws.base import Device, KernelTime, SimpleLaw, in_turn, simple_time
 from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
 from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.laws.moe import MoeLaw, moe_time
 from roofline.laws.state import StateLaw, state_time
+from roofline.laws.vector import VectorKernels
 from roofline.ops import Array
+from roofline.priors import priors
 from roofline.quantization import rate_name
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
 
@@ -44,7 +46,8 @@ class Machine:
 
     ``floor_scale`` is the part of a launch floor that the engine's graphs leave visible, and
     ``expert_floor_scale`` that of expert kernels; ``staircase`` off prices every kernel without
-    tile steps, monotone in its rows.
+    tile steps, monotone in its rows. ``vector`` are the matrix-vector kernels of engines that run
+    few rows through them.
     """
 
     gpu: HardwareProfile
@@ -52,6 +55,7 @@ class Machine:
     floor_scale: float = 1.0
     expert_floor_scale: float = 1.0
     staircase: bool = True
+    vector: VectorKernels | None = None
     book: LawBook = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,40 +75,71 @@ class Machine:
 
 def time_op(op: Op, machine: Machine) -> OpTime:
     """Return how long ``op`` takes on ``machine``."""
-    chosen = machine.book.choose(op)
-    time = _by_law(op, chosen.law, machine)
+    vector = machine.vector if isinstance(op.shape, GemmShape | MoeShape) else None
+    chosen = machine.book.choose(op) if vector is None else machine.book.plain(op)
+    time = _by_law(op, chosen, machine)
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
     each = time.total + (scale - 1) * time.floor
+    if vector is not None and isinstance(op.shape, GemmShape):
+        each = each + extra_rows_time(op.shape, integer_peak(machine.gpu), vector)
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
 
 
-def _by_law(op: Op, law: object, machine: Machine) -> KernelTime:
+def integer_peak(gpu: HardwareProfile) -> float:
+    """Return the rate of code that is three parts integer to one part floating point [FLOP/s].
+
+    The fp32 rate where every lane does integers too (Blackwell); where half of them do, they are
+    what such code waits for: 0.5 / 0.75 of it.
+    """
+    generation = priors().generations.get(gpu.generation)
+    lanes = generation.integer_lanes if generation else 0.5
+    return gpu.peak("fp32") * min(1.0, lanes / 0.75)
+
+
+def extra_rows_time(shape: GemmShape, peak: float, vector: VectorKernels) -> Array:
+    """Return what the rows beyond the first add in matrix-vector kernels [s].
+
+    Each repeats one row's arithmetic on ordinary cores: N K c FLOP at ``peak`` [FLOP/s], c by
+    format.
+    """
+    work = shape.n * shape.k * vector.cost(shape.weight)
+    return vector.extra_rows(shape.m) * work / peak
+
+
+def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     """Price a kernel by whichever law was chosen for it."""
-    device = machine.device(rate_name(op.compute))
+    device, law = machine.device(rate_name(op.compute)), chosen.law
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
-            return gemm_time(shape, device, law, staircase=machine.staircase)
+            short = chosen.relative_error > 0
+            return gemm_time(shape, device, law, staircase=machine.staircase, short_tiles=short)
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
-            return moe_time(shape, device, law, staircase=machine.staircase)
+            return moe_time(shape, device, law, staircase=machine.staircase, smooth=True)
         case CollectiveLaw(), CollectiveShape() as shape:
             if op.kind is Kind.ALL_REDUCE:
                 return collective_time(shape, device, law)
             return exchange_time(sent=op.bytes, ranks=shape.ranks, device=device, law=law)
         case StateLaw(), _:
-            return state_time(moved=op.bytes, device=device, law=law)
+            each = state_time(moved=op.bytes / op.turns, device=device, law=law)
+            return in_turn(each, op.turns)
         case SimpleLaw(), shape:
-            return simple_time(
-                flops=op.flops,
-                bytes=op.bytes,
+            vector = machine.vector if isinstance(shape, GemmShape | MoeShape) else None
+            moved = op.bytes
+            if vector is not None and isinstance(shape, MoeShape):
+                moved = vector.expert_bytes(shape)
+            each = simple_time(
+                flops=op.flops / op.turns if vector is None else 0.0,
+                bytes=moved / op.turns,
                 reduction=shape.k if isinstance(shape, GemmShape) else 0,
                 peak=device.peak,
                 bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
                 law=law,
                 rows=op.rows if machine.staircase else None,
             )
+            return in_turn(each, op.turns)
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")
 
 

@@ -56,6 +56,7 @@ ORDER = [
     "uncertainty",
     "sampling",
     "advise",
+    "request",
     "prepare",
     "remedies",
     "account",

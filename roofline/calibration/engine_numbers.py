@@ -126,20 +126,21 @@ def write_engines(folder: Path) -> list[str]:
     said = [f"expert popularity skew {skew:g} (priors.yaml states the one in use)"]
     for engine, numbers in fitted.items():
         path = folder / f"{engine}.yaml"
-        count = sum(row.engine == engine for row in rows)
-        _rewrite(path, numbers, count)
-        said.append(f"{path.name}: {as_yaml(numbers)}")
+        own = [row for row in rows if row.engine == engine]
+        lines = as_yaml(numbers, dense_seen=any(row.dense for row in own))
+        _rewrite(path, lines | {"fitted_rows": len(own)})
+        said.append(f"{path.name}: {lines}")
     return said
 
 
-def _rewrite(path: Path, numbers: EngineNumbers, count: int) -> None:
+def _rewrite(path: Path, fitted: dict[str, float | str]) -> None:
     """Replace the fitted lines of an engine file's overhead, leaving the rest as it is."""
     text = path.read_text("utf-8")
     section = re.search(r"^overhead:\n(?:  .*\n)+", text, re.MULTILINE)
     if section is None:
         raise InputError(f"{path.name}: overhead: is missing; add it")
     lines = section.group()
-    for name, value in (as_yaml(numbers) | {"fitted_rows": count}).items():
+    for name, value in fitted.items():
         pattern = re.compile(rf"^  {name}: .*$", re.MULTILINE)
         if not pattern.search(lines):
             raise InputError(f"{path.name}: overhead.{name}: is missing; add it")
@@ -147,9 +148,23 @@ def _rewrite(path: Path, numbers: EngineNumbers, count: int) -> None:
     write_atomically(path, text[: section.start()] + lines + text[section.end() :])
 
 
-def as_yaml(numbers: EngineNumbers) -> dict[str, float | str]:
-    """Return the numbers as an engine file writes them."""
+def as_yaml(numbers: EngineNumbers, *, dense_seen: bool) -> dict[str, float | str]:
+    """Return the numbers as an engine file writes them.
+
+    Rows of models with experts only say nothing of a dense layer: what they add to the generic
+    engine's cost per layer is then charged to layers with experts.
+
+    >>> numbers = EngineNumbers(floor_scale=1.1, expert_floor_scale=1.0, per_layer=22e-6,
+    ...                         per_step=0.5e-3, per_sequence=2e-6)
+    >>> as_yaml(numbers, dense_seen=False)["per_layer"]
+    '4.0 us'
+    >>> as_yaml(numbers, dense_seen=False)["per_expert_layer"]
+    '18.0 us'
+    """
+    generic = float(GENERIC[EngineNumbers.__slots__.index("per_layer")])
+    every = numbers.per_layer if dense_seen else min(numbers.per_layer, generic)
+    times = asdict(numbers) | {"per_layer": every, "per_expert_layer": numbers.per_layer - every}
     return {
-        name: value if name.endswith("scale") else f"{rounded(1e6 * value)} us"
-        for name, value in asdict(numbers).items()
+        name: value if name.endswith("scale") else f"{rounded(1e6 * value) if value else 0.0} us"
+        for name, value in times.items()
     }

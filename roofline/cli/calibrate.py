@@ -14,7 +14,7 @@ from roofline.cli.listing import help_if_bare
 from roofline.errors import InputError, did_you_mean
 
 app = typer.Typer(
-    help="Fit the laws' constants to measured kernels.",
+    help="Fit constants to measured kernels and steps.",
     callback=help_if_bare,
     invoke_without_command=True,
 )
@@ -63,13 +63,60 @@ def engines(
         Path | None, typer.Option("-o", "--output", help="Folder to write to.  [data/engines]")
     ] = None,
 ) -> None:
-    """Fit each engine's numbers to the shipped decode runs."""
+    """Fit each engine's numbers to the shipped decode and speculative runs."""
     from roofline.calibration.engine_numbers import write_engines
+    from roofline.calibration.spec_files import write_spec_numbers
     from roofline.resources import shelf
 
     folder = output or Path(str(shelf("engines")))
-    for line in write_engines(folder):
+    for line in (*write_engines(folder), *write_spec_numbers(folder)):
         typer.echo(line)
+
+
+@app.command("fit-steps")
+def fit_steps(
+    file: Annotated[
+        Path, typer.Argument(help="CSV: batch,context,draft_length,step_ms (drafting included).")
+    ],
+    model: Annotated[str, typer.Argument(help="The model that was served.")],
+    gpu: Annotated[str, typer.Option(help="A bundled id, or a path to a profile.")] = "h100-sxm",
+    tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
+    drafter: Annotated[str, typer.Option(help="As in recommend.")] = "none",
+    weights: Annotated[str | None, typer.Option(help="As in recommend.")] = None,
+    kv: Annotated[str | None, typer.Option(help="As in recommend.")] = None,
+    engine: Annotated[str, typer.Option(help="The engine, or its YAML file.")] = "vllm",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Engine file to write: engine.yaml.")
+    ] = None,
+) -> None:
+    """Fit an engine's numbers to a few measured steps of your own."""
+    import numpy as np
+
+    from roofline.calibration.user_steps import fit_steps as fit
+    from roofline.calibration.user_steps import read_steps
+    from roofline.output import write_atomically
+    from roofline.quantization import parse_dtype
+    from roofline.request import Request
+
+    request = Request(
+        model=model,
+        gpu=gpu,
+        tp=tp,
+        drafter=drafter,
+        weights=None if weights is None else parse_dtype(weights, "--weights"),
+        kv=None if kv is None else parse_dtype(kv, "--kv"),
+        engine=engine,
+    )
+    fitted = fit(request, read_steps(file))
+    for name, value in fitted.numbers.items():
+        typer.echo(f"{name}: {1e3 * value:.4g} ms")
+    worst = [100 * float(np.abs(error).max()) for error in (fitted.before, fitted.after)]
+    typer.echo(
+        f"{len(fitted.after)} steps: worst error {worst[0]:.1f} % before, {worst[1]:.1f} % after"
+    )
+    if output is not None:
+        write_atomically(output, fitted.text)
+        typer.echo(f"wrote {output}: give it as --engine {output}", err=True)
 
 
 @app.command()

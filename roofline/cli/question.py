@@ -37,8 +37,8 @@ def question(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="none, ngram, mtp, a kind of head (eagle3, dflash, ...), a model id or a path. "
-            "[bundled eagle3 head]"
+            help="none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, "
+            "dspark, domino, peagle), a model id or a path.  [bundled eagle3 head]"
         ),
     ] = None,
     acceptance: Annotated[
@@ -84,7 +84,28 @@ def question(
     memory_fraction: Annotated[
         float | None, typer.Option(help="Share of the GPU that the engine takes.  [the engine's]")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="vllm, sglang, trtllm, llamacpp.")] = "vllm",
+    engine: Annotated[
+        str | None,
+        typer.Option(help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file."),
+    ] = "vllm",
+    overhead_ms: Annotated[
+        str | None,
+        typer.Option(help="Own ms around a plain step, a round, a draft pass: 0.5,0.7,0.15."),
+    ] = None,
+    verify_width: Annotated[
+        int | None, typer.Option(help="Rows per sequence that a tree is verified with.  [1 + D]")
+    ] = None,
+    tree_topk: Annotated[int, typer.Option(help="Branches of a tree's draft passes.")] = 1,
+    draft_block: Annotated[
+        int | None, typer.Option(help="Block that a block drafter was deployed with.  [its own]")
+    ] = None,
+    first_pass_rows: Annotated[
+        float | None,
+        typer.Option(help="Rows per sequence of the first draft pass.  [padded to 1 + D]"),
+    ] = None,
+    prefill_tokens_per_step: Annotated[
+        float, typer.Option(help="Prompt tokens that ride in each pass (chunked prefill).")
+    ] = 0.0,
 ) -> Request:
     """Return the question that these options ask, at batch 1 and the default context."""
     from roofline.ops import StateHandling, VerifyAttention
@@ -114,7 +135,22 @@ def question(
         state_handling=choice("--state-handling", state_handling, StateHandling),
         memory_fraction=memory_fraction,
         engine="" if engine is None else engine,
+        overhead=_milliseconds(overhead_ms),
+        verify_width=verify_width,
+        tree_topk=tree_topk,
+        draft_block=draft_block,
+        first_pass_rows=first_pass_rows,
+        prefill_tokens=prefill_tokens_per_step,
     )
+
+
+def _milliseconds(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(item) for item in text.split(","))
+    except ValueError:
+        raise InputError(f"--overhead-ms {text}: expected numbers such as 0.5,0.7,0.15") from None
 
 
 def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]], Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.cli import validate_spec
 from roofline.cli.listing import emit_text, help_if_bare
 from roofline.errors import InputError, did_you_mean
 
@@ -71,6 +72,10 @@ def transfer(
     from roofline.validation.transfer import compare_transfer
 
     _run(compare_transfer, gpu, engine, form, plot, output)
+
+
+app.command()(validate_spec.steps)
+app.command()(validate_spec.advice)
 
 
 def _run(

@@ -130,6 +130,7 @@ def _build(
         dtype=formats.base,
         dtypes=formats.components,
         kv_dtype=formats.kv,
+        activations=formats.activations,
         layers=runs,
         mtp=mtp,
         mtp_modules=modules,

@@ -31,6 +31,8 @@ class Formats:
 
     base: DType
     components: dict[Component, DType] = field(default_factory=dict)
+    #: What a component is multiplied with, where not what its weight format usually is.
+    activations: dict[Component, DType] = field(default_factory=dict)
     kv: DType | None = None
 
 
@@ -53,15 +55,18 @@ def shipped_formats(fields: Fields, source: Source, layers: list[Layer], hidden:
     kv = scheme.kv if scheme is not None else None
     if scheme is not None:
         components = _resolve(fields, scheme, layers, hidden, base)
-    experts = fields.text("expert_dtype")
+    experts, activations = fields.text("expert_dtype"), {}
     if experts is not None:
         if experts not in _EXPERT_FORMATS:
             raise fields.wrong("expert_dtype", f"one of {', '.join(_EXPERT_FORMATS)}")
         if scheme is None or not any("experts" in name for name in scheme.named):
             components[Component.EXPERTS] = _EXPERT_FORMATS[experts]
+            if experts == "fp4" and scheme is not None:  # beside fp8 layers: fp8 times fp4 kernels
+                activations[Component.EXPERTS] = DType.FP8
     return Formats(
         base=base,
         components={part: dtype for part, dtype in components.items() if dtype != base},
+        activations=activations,
         kv=kv,
     )
 

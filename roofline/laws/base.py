@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from roofline.ops import Array
 
-__all__ = ["Device", "KernelTime", "SimpleLaw", "combine", "simple_time", "staircase"]
+__all__ = ["Device", "KernelTime", "SimpleLaw", "combine", "in_turn", "simple_time", "staircase"]
 
 #: Constants come from data files: unknown names are errors.
 STRICT = ConfigDict(extra="forbid")
@@ -117,4 +117,21 @@ def simple_time(
         memory=memory,
         compute=compute,
         total=law.floor + factor * (serial + body),
+    )
+
+
+def in_turn(each: KernelTime, turns: Array) -> KernelTime:
+    """Return the time of a kernel whose loop runs ``turns`` times, one after the other.
+
+    A turn cannot begin before the last one's state is written, so its latency is paid in each.
+
+    >>> once = KernelTime(floor=1e-6, memory=2e-6, compute=0.0, total=3e-6)
+    >>> round(1e6 * float(in_turn(once, 4.0).total), 3)
+    12.0
+    """
+    return KernelTime(
+        floor=each.floor,
+        memory=np.asarray(each.memory * turns),
+        compute=np.asarray(each.compute * turns),
+        total=np.asarray(each.total * turns),
     )

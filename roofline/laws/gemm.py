@@ -24,6 +24,7 @@ __all__ = ["ROW_EDGES", "TILES", "GemmLaw", "TileSet", "gemm_time"]
 
 #: Upper ends of the bands of M that the staircase has a factor for; it is 1 above the last.
 ROW_EDGES = (16, 32, 64, 128, 256, 512)
+SHORT = 16  # rows of the shortest tile
 K_STEP = 64  # reduction elements of one step of a tile's loop
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 _WIDTHS = tuple(range(16, 257, 16))
@@ -78,12 +79,16 @@ def _choices(tiles: TileSet) -> tuple[NDArray[np.float64], ...]:
     return tuple(columns)
 
 
-def loop_seconds(shape: GemmShape, device: Device, law: GemmLaw, *, staircase: bool) -> Array:
+def loop_seconds(
+    shape: GemmShape, device: Device, law: GemmLaw, *, staircase: bool, short_tiles: bool = False
+) -> Array:
     """Return the time of the tiles' K loops if memory never stalled them [s].
 
     min over (tm, tn, S) of  waves (K / (64 S) step + edge tm tn / 128^2) + [S > 1] (split + ...),
     step = hypot(latency, 2 tm tn 64 / (peak / SMs compute_eff)) (1 + pad empty rows / tile rows),
     waves = q ceil(x) + (1 - q) max(1, x), x = ceil(M / tm) ceil(N / tn) S / SMs.
+    ``short_tiles`` lets a part with less arithmetic than the one the law was fitted on take tiles
+    of 16 rows for few rows; their empty rows would otherwise cost it more than the weights do.
     """
     m = np.asarray(shape.m, dtype=np.float64)
     deep = (-1,) + (1,) * m.ndim
@@ -91,7 +96,8 @@ def loop_seconds(shape: GemmShape, device: Device, law: GemmLaw, *, staircase: b
     count = np.ceil if staircase else _at_least_one
     q, pad = (law.q, law.pad) if staircase else (0.0, 0.0)
     tile_rows = count(m / tm)
-    matrix = 2 * tm * tn * K_STEP / (device.peak / device.units * law.compute_eff)
+    height = np.minimum(tm, SHORT * np.ceil(m / SHORT)) if short_tiles else tm
+    matrix = 2 * height * tn * K_STEP / (device.peak / device.units * law.compute_eff)
     empty = np.maximum(1 - m / (tile_rows * tm), 0.0)
     step = np.hypot(law.latency, matrix) * (1 + pad * empty)
     x = tile_rows * count(shape.n / tn) * s / device.units
@@ -125,7 +131,13 @@ def stream_seconds(shape: GemmShape, device: Device, law: GemmLaw, *, warm: bool
 
 
 def gemm_time(
-    shape: GemmShape, device: Device, law: GemmLaw, *, staircase: bool = True, warm: bool = False
+    shape: GemmShape,
+    device: Device,
+    law: GemmLaw,
+    *,
+    staircase: bool = True,
+    warm: bool = False,
+    short_tiles: bool = False,
 ) -> KernelTime:
     """Return the time of one GEMM.
 
@@ -139,7 +151,7 @@ def gemm_time(
     32.9
     """
     m = np.asarray(shape.m, dtype=np.float64)
-    loop = loop_seconds(shape, device, law, staircase=staircase)
+    loop = loop_seconds(shape, device, law, staircase=staircase, short_tiles=short_tiles)
     if staircase:
         loop = loop * np.append(law.c, 1.0)[np.searchsorted(ROW_EDGES, m)]
     memory = stream_seconds(shape, device, law, warm=warm)

@@ -45,7 +45,13 @@ class MoeLaw:
 
 
 def moe_time(
-    shape: MoeShape, device: Device, law: MoeLaw, *, staircase: bool = True, resident: Array = 0.0
+    shape: MoeShape,
+    device: Device,
+    law: MoeLaw,
+    *,
+    staircase: bool = True,
+    smooth: bool = False,
+    resident: Array = 0.0,
 ) -> KernelTime:
     """Return the time of one rank's routed experts: both products, permute and combine.
 
@@ -53,8 +59,9 @@ def moe_time(
     body = q ((t_w^p + t_c^p)^(1/p) + t_rows + t_all); t_w = D n H I' b_w / (BW mem_eff) for D
     distinct experts of n matrices; t_c = 2 n H I' (padded + hottest_weight hottest) / (peak
     compute_eff); t_rows and t_all move the rows' values, I' = max(I, min_width). ``resident`` is
-    the share of the weights that a benchmark finds in L2, 0 in a model. Router, shared experts and
-    communication are separate.
+    the share of the weights that a benchmark finds in L2, 0 in a model. ``smooth`` draws lines
+    between the steps: tables hold powers of two, so where between them a step lies is not known.
+    Router, shared experts and communication are separate.
 
     >>> device = Device(bandwidth=4.8e12, peak=989.4e12, units=132, l2=60e6, link=450e9)
     >>> shape = MoeShape(tokens=1.0, top_k=8, experts=128, ranks=1, hidden=2048, width=768,
@@ -78,7 +85,8 @@ def moe_time(
     serial = law.serial * (shape.hidden + shape.width) / 64
     experts = law.per_active * shape.awake + law.per_local * shape.distinct
     fixed = law.floor + serial + experts
-    factor = _staircase(shape, law) if staircase else 1.0
+    rule = _between_steps if smooth else _staircase
+    factor = rule(shape, law) if staircase else 1.0
     return KernelTime(
         floor=law.floor, memory=memory, compute=compute, total=(fixed + body) * factor
     )
@@ -100,3 +108,14 @@ def _staircase(shape: MoeShape, law: MoeLaw) -> Array:
     if not law.steps:
         return 1.0
     return np.asarray(np.asarray(law.steps)[step_index(shape, law.steps_axis)])
+
+
+def _between_steps(shape: MoeShape, law: MoeLaw) -> Array:
+    """Return the staircase's factor, interpolated in log2 m between the middles of its steps."""
+    if not law.steps:
+        return 1.0
+    tokens, local = np.asarray(shape.tokens, dtype=np.float64), shape.experts / shape.ranks
+    m = tokens * shape.top_k / shape.experts if law.steps_axis == "rows" else tokens / local
+    band = law.steps[int(np.all(np.asarray(shape.width) > WIDTH_EDGE))]
+    middles = np.arange(STEP_LOW, STEP_LOW + len(band))
+    return np.asarray(np.interp(np.log2(m), middles, band))

@@ -110,9 +110,9 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
 
 def _setting(answer: Recommendation, point: Point) -> str:
     setup = answer.setup
-    precision = setup.target.precision
     return (
-        f"{setup.target.model.name} ({_weights(setup)}, {precision.kv} KV) on {setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
+        f"{setup.target.model.name} ({_weights(setup)}, {setup.target.precision.kv} KV) on "
+        f"{setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
         f"{format_size(point.context)}; drafter {setup.drafter.name}; acceptance: "
         f"{setup.acceptance.label}."
     )

@@ -27,6 +27,7 @@ class Compared:
     predicted: Array
     measured: Array
     textbook: Array
+    group: str = ""
     above_floor: NDArray[np.bool_] | None = None
 
 
@@ -44,6 +45,8 @@ class ScoreRow:
     p90_abs_error: float
     bias: float
     textbook_median_abs_error: float
+    textbook_p90_abs_error: float | None = None
+    group: str = ""
     above_floor_median_abs_error: float | None = None
     above_floor_p90_abs_error: float | None = None
 
@@ -52,6 +55,8 @@ class ScoreRow:
         data = {name: getattr(self, name) for name in self.__slots__}
         if self.kind != "attention":
             del data["above_floor_median_abs_error"], data["above_floor_p90_abs_error"]
+        if not self.group:
+            del data["group"], data["textbook_p90_abs_error"]
         return data
 
 
@@ -59,7 +64,7 @@ def pool(parts: Iterable[Compared]) -> list[ScoreRow]:
     """Return one score for each kind, accelerator, engine and format, rows pooled."""
     pools: dict[tuple[str, ...], list[Compared]] = {}
     for part in parts:
-        key = (part.suite, part.kind, part.gpu, part.engine, part.dtype)
+        key = (part.suite, part.kind, part.gpu, part.engine, part.dtype, part.group)
         pools.setdefault(key, []).append(part)
     return [_score(key, members) for key, members in sorted(pools.items())]
 
@@ -67,7 +72,7 @@ def pool(parts: Iterable[Compared]) -> list[ScoreRow]:
 def _score(key: tuple[str, ...], members: list[Compared]) -> ScoreRow:
     error = np.concatenate([m.predicted / m.measured - 1 for m in members])
     textbook = np.concatenate([m.textbook / m.measured - 1 for m in members])
-    suite, kind, gpu, engine, dtype = key
+    suite, kind, gpu, engine, dtype, group = key
     masks = [m.above_floor for m in members if m.above_floor is not None]
     above = error[np.concatenate(masks)] if masks else np.array([])
     return ScoreRow(
@@ -81,6 +86,8 @@ def _score(key: tuple[str, ...], members: list[Compared]) -> ScoreRow:
         p90_abs_error=float(np.quantile(np.abs(error), 0.9)),
         bias=float(np.median(error)),
         textbook_median_abs_error=float(np.median(np.abs(textbook))),
+        textbook_p90_abs_error=float(np.quantile(np.abs(textbook), 0.9)) if group else None,
+        group=group,
         above_floor_median_abs_error=float(np.median(np.abs(above))) if len(above) else None,
         above_floor_p90_abs_error=float(np.quantile(np.abs(above), 0.9)) if len(above) else None,
     )

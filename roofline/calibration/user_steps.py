@@ -1,0 +1,151 @@
+"""An engine's numbers from a user's own measured steps: ``batch,context,draft_length,step_ms``."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline import resources
+from roofline.calibration.fit import least_log_error, rounded
+from roofline.calibration.spec_numbers import PULL
+from roofline.draft_passes import launches
+from roofline.engine import SHELF, Overhead
+from roofline.errors import InputError
+from roofline.prepare import Setup, prepare
+from roofline.request import Request
+from roofline.step import step_times
+from roofline.timing import Machine
+from roofline.workload import Grid
+
+__all__ = ["Fitted", "MeasuredStep", "fit_steps", "read_steps"]
+
+Array = NDArray[np.float64]
+COLUMNS = ("batch", "context", "draft_length", "step_ms")
+NAMES = ("per_step", "per_spec_round", "per_draft_pass", "per_spec_sequence")
+STEP_ERROR = 0.03  # deviation of the logarithm of a user's own measurement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredStep:
+    """One decode or verify step, draft passes included [s]."""
+
+    batch: int
+    context: int
+    draft_length: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted:
+    """The numbers found [s], the steps' errors before and after, and the engine's file."""
+
+    numbers: dict[str, float]
+    before: Array
+    after: Array
+    text: str
+
+
+def read_steps(path: Path) -> list[MeasuredStep]:
+    """Read the file; say which line is wrong and why."""
+    try:
+        lines = list(csv.DictReader(path.read_text("utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path.name}: cannot be read ({error})") from None
+    missing = [name for name in COLUMNS if not lines or name not in lines[0]]
+    if missing:
+        raise InputError(
+            f"{path.name}: expected the columns {','.join(COLUMNS)} and at least a row"
+        )
+    return [_step(line, number, path.name) for number, line in enumerate(lines, start=2)]
+
+
+def _step(line: dict[str, str], number: int, name: str) -> MeasuredStep:
+    try:
+        batch, context, length = (int(line[column] or "") for column in COLUMNS[:3])
+        seconds = float(line["step_ms"] or "") / 1e3
+    except ValueError:
+        raise InputError(
+            f"{name}: line {number}: expected three whole numbers and a time"
+        ) from None
+    if batch < 1 or context < 1 or not 0 <= length <= 64 or not 0 < seconds < 100:
+        raise InputError(
+            f"{name}: line {number}: expected batch and context of at least 1, a draft length of 0 "
+            "to 64 and a step of 0 to 100,000 ms"
+        )
+    return MeasuredStep(batch=batch, context=context, draft_length=length, seconds=seconds)
+
+
+def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:
+    """Fit the times around a step, a round, a draft pass and a drafting sequence.
+
+    Kernels come from the laws; each number is pulled towards the generic engine, so that two or
+    three rows are enough and a number that no row tells stays where it was.
+    """
+    setup = prepare(replace(request, acceptance="0.5" if request.drafter != "none" else None))
+    kernels = np.array([_kernels(setup, step) for step in steps])
+    features = np.array([_features(setup.drafter.kind, step) for step in steps])
+    measured = np.array([step.seconds for step in steps])
+    centre, stray, high = (np.array(c) for c in zip(*(PULL[n] for n in NAMES), strict=True))
+
+    def residual(x: Array) -> Array:
+        predicted = kernels + features @ (x * stray)
+        return np.concatenate([np.log(predicted / measured) / STEP_ERROR, x - centre / stray])
+
+    found, _ = least_log_error(
+        residual, centre / stray, 0 * stray, high / stray, f_scale=1.0, max_nfev=400
+    )
+    numbers = {name: rounded(float(v)) for name, v in zip(NAMES, found * stray, strict=True)}
+    own = setup.engine.overhead
+    shipped = np.array([own.per_step, own.per_spec_round, own.draft_pass(setup.drafter.kind),
+                        own.per_spec_sequence])  # fmt: skip
+    return Fitted(
+        numbers=numbers,
+        before=(kernels + features @ shipped) / measured - 1,
+        after=(kernels + features @ (found * stray)) / measured - 1,
+        text=_engine_file(request.engine, numbers, len(steps)),
+    )
+
+
+def _kernels(setup: Setup, step: MeasuredStep) -> float:
+    """Return the step without the numbers that are fitted [s]."""
+    overhead = setup.engine.overhead.model_copy(
+        update={**dict.fromkeys(NAMES, 0.0), "draft_passes": {}}
+    )
+    machine = Machine(
+        setup.gpu,
+        setup.engine.id,
+        floor_scale=overhead.floor_scale,
+        expert_floor_scale=overhead.expert_floor_scale,
+        vector=overhead.vector,
+    )
+    grid = Grid.of((step.batch,), (step.context,), (step.draft_length,))
+    times = step_times(setup.target, setup.drafter, grid, machine, overhead, setup.engine.graphs)
+    return float(times.total[0, 0, 0])
+
+
+def _features(kind: str, step: MeasuredStep) -> tuple[float, ...]:
+    drafting = float(step.draft_length > 0)
+    passes = float(launches(kind, float(step.draft_length)))
+    return 1.0, drafting, passes, drafting * step.batch
+
+
+def _engine_file(engine: str, numbers: dict[str, float], count: int) -> str:
+    """Return the engine's file with the numbers in place and its eras dropped."""
+    source = resources.find(engine.partition("@")[0], SHELF, "engine")
+    text = re.sub(r"^eras:\n(?:[- ].*\n)+", "", source.read_text("utf-8"), flags=re.MULTILINE)
+    lines = {name: f"{rounded(1e6 * value)} us" for name, value in numbers.items()}
+    lines |= {"draft_passes": "{}", "spec_rows": str(count)}
+    for name, value in lines.items():
+        if name not in Overhead.model_fields:
+            raise ValueError(name)
+        pattern = re.compile(rf"^  {name}: .*$", re.MULTILINE)
+        if pattern.search(text):
+            text = pattern.sub(f"  {name}: {value}", text)
+        else:
+            text = text.replace("overhead:\n", f"overhead:\n  {name}: {value}\n", 1)
+    return text

@@ -1,0 +1,141 @@
+"""``roofline validate steps`` and ``advice``: published speculative runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roofline.cli.listing import emit_text
+from roofline.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from roofline.validation.score import ScoreRow
+
+__all__ = ["advice", "steps"]
+
+SCHEMA = "roofline.validate/1"
+_GROUP = typer.Option(help="Only this group of runs; repeatable.")
+_FORMAT = typer.Option("--format", help="table, json or markdown.")
+_OUTPUT = typer.Option("-o", "--output", help="Write to FILE instead of stdout.")
+_STEP_HEADERS = ("kind", "group", "what", "rows", "median\n%", "p90\n%", "bias\n%",
+                 "text-\nbook %", "p90\n%")  # fmt: skip
+
+
+def steps(
+    group: Annotated[list[str] | None, _GROUP] = None,
+    form: Annotated[str, _FORMAT] = "table",
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a parity plot: .png, .svg or .pdf.")
+    ] = None,
+    output: Annotated[Path | None, _OUTPUT] = None,
+) -> None:
+    """Compare step times and cost ratios; engine numbers are fitted without each row's group."""
+    from roofline.validation.score import pool
+    from roofline.validation.steps import compare_steps, shown
+
+    _check_format(form)
+    parts = _of_group(list(compare_steps()), group)
+    if plot is not None:
+        from roofline.charts.parity import write_parity
+
+        write_parity([p for p in parts if p.kind == "step" and not p.group.startswith("all")], plot)
+    rows, aside = pool(parts), [row for row in shown() if not group or row["group"] in group]
+    if form == "json":
+        data = {
+            "schema": SCHEMA,
+            "rows": [row.as_data() for row in rows],
+            "left_out": aside,
+        }
+        emit_text(json.dumps(data, indent=2) + "\n", output)
+        return
+    text = _table(_STEP_HEADERS, [_step_cells(row) for row in rows], form)
+    emit_text(f"{text}\n\n{_reasons(aside)}\n", output)
+
+
+def advice(
+    group: Annotated[list[str] | None, _GROUP] = None,
+    form: Annotated[str, _FORMAT] = "table",
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a plot of all regrets: .png, .svg or .pdf.")
+    ] = None,
+    output: Annotated[Path | None, _OUTPUT] = None,
+) -> None:
+    """Compare recommended draft lengths with the measured best, and the sign of each speedup."""
+    from roofline.validation.advice import RULES, regret_rows, sign_rows, signs, sweeps
+
+    _check_format(form)
+    found = _of_group(sweeps(), group)
+    told = [sign for sign in signs() if not group or sign.group in group]
+    if plot is not None:
+        from roofline.charts.regret import write_regrets
+
+        write_regrets(found, plot)
+    regrets, right = regret_rows(found), sign_rows(told)
+    if form == "json":
+        data = {
+            "schema": SCHEMA,
+            "rows": [*regrets, *right],
+            "sweeps": [choice.as_data() for choice in found],
+            "wrong_signs": [sign.as_data() for sign in told if not sign.right],
+        }
+        emit_text(json.dumps(data, indent=2) + "\n", output)
+        return
+    headers = ("group", "sweeps", "rule", "mean\n%", "p90\n%", "worst\n%")
+    cells = [_regret_cells(row) for row in regrets]
+    text = _table(headers, cells, form)
+    sign_headers = ("group", "rows", "right", "wrong")
+    counts = [[row["group"], str(row["n"]), str(row["right"]), str(row["wrong"])] for row in right]
+    each = _table(
+        ("sweep", "own AL", "D", "best", *RULES), [choice.cells() for choice in found], form
+    )
+    emit_text(f"{text}\n\n{_table(sign_headers, counts, form)}\n\n{each}\n", output)
+
+
+def _check_format(form: str) -> None:
+    if form not in ("table", "json", "markdown"):
+        raise InputError(f"--format: expected table, json or markdown, got '{form}'")
+
+
+def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
+    """Return what belongs to the wanted groups; an unknown group is an error."""
+    known = sorted({part.group for part in parts})
+    for name in wanted or []:
+        if name not in known:
+            raise InputError(f"--group: unknown name '{name}': {did_you_mean(name, known)}")
+    return [part for part in parts if not wanted or part.group in wanted]
+
+
+def _table(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
+    from roofline.report.columns import markdown_table, text_table
+
+    if form == "markdown":
+        return markdown_table(headers, cells)
+    return text_table(headers, cells, names_first=True)
+
+
+def _step_cells(row: ScoreRow) -> list[str]:
+    numbers = (
+        row.median_abs_error,
+        row.p90_abs_error,
+        row.bias,
+        row.textbook_median_abs_error,
+        row.textbook_p90_abs_error or 0.0,
+    )
+    return [row.kind, row.group, row.dtype, str(row.n), *(f"{100 * x:.1f}" for x in numbers)]
+
+
+def _regret_cells(row: dict[str, Any]) -> list[str]:
+    numbers = (row["mean_regret"], row["p90_regret"], row["worst_regret"])
+    return [row["group"], str(row["n"]), row["rule"], *(f"{100 * x:.1f}" for x in numbers)]
+
+
+def _reasons(aside: list[dict[str, Any]]) -> str:
+    counts: dict[str, int] = {}
+    for row in aside:
+        counts[row["left_out"]] = counts.get(row["left_out"], 0) + 1
+    told = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    return f"Shown in --format json, never scored: {told}." if told else "Nothing left out."

@@ -1,0 +1,64 @@
+"""Matrix-vector kernels: what llama.cpp runs a few rows through, and where it stops.
+
+Up to a limit (8) every row repeats the unpacking and the dot products of the quantised weights on
+ordinary cores; beyond it whole tiles of rows go through the tensor cores.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from roofline.ops import Array
+from roofline.shapes import MoeShape
+
+__all__ = ["VectorKernels"]
+
+Cost = Annotated[float, Field(ge=0, le=100)]
+
+
+class VectorKernels(BaseModel):
+    """FLOP that one more row costs for each weight, by how wide the weight is stored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    narrow: Cost  # under 6 bits: unpacked from blocks with scales of scales
+    byte: Cost  # 6 to 10 bits
+    wide: Cost = 1.0  # 16 bits: a multiply-add, half of it under the loads
+    limit: Annotated[int, Field(ge=1, le=512)] = 8  # rows
+    tile: Annotated[int, Field(ge=1, le=512)] = 16  # rows of one tile beyond the limit
+    tile_rows: Annotated[float, Field(ge=0, le=64)] = 3.5  # what a tile costs, in rows
+
+    def cost(self, weight: float) -> float:
+        """Return the FLOP per weight and row for weights of ``weight`` bytes.
+
+        >>> VectorKernels(narrow=7.0, byte=3.0).cost(0.6)
+        7.0
+        """
+        bits = 8 * weight
+        return self.narrow if bits < 6 else self.byte if bits < 10 else self.wide
+
+    def extra_rows(self, rows: Array) -> Array:
+        """Return how many rows' work M rows cost beyond the first.
+
+        M - 1 up to the limit, ``tile_rows`` for each started tile beyond it.
+
+        >>> kernels = VectorKernels(narrow=7.0, byte=3.0)
+        >>> kernels.extra_rows(np.array([1.0, 8.0, 9.0, 17.0]))
+        array([0. , 7. , 3.5, 7. ])
+        """
+        m = np.asarray(rows, dtype=np.float64)
+        tiles = np.ceil(m / self.tile)
+        return np.where(m <= self.limit, np.maximum(m - 1, 0.0), tiles * self.tile_rows)
+
+    def expert_bytes(self, shape: MoeShape) -> Array:
+        """Return the expert weights that a pass reads: each token's up to the limit.
+
+        A matrix-vector kernel takes one token and one expert at a time, so two tokens of one expert
+        read it twice; tiles read every awake expert once.
+        """
+        size = shape.matrices * shape.hidden * shape.width * shape.weight
+        few = np.asarray(shape.tokens) <= self.limit
+        return np.where(few, shape.rows, np.minimum(shape.distinct, shape.rows)) * size

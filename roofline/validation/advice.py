@@ -1,0 +1,242 @@
+"""The recommended draft length against the measured best, on every published sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.advise import smallest_within_tie
+from roofline.calibration.spec_rows import SpecRow
+from roofline.validation.steps import Runs, runs
+
+__all__ = [
+    "RULES",
+    "Choice",
+    "Sign",
+    "leviathan",
+    "nearest",
+    "regret_rows",
+    "sign_rows",
+    "signs",
+    "sweeps",
+]
+
+Array = NDArray[np.float64]
+#: Who chooses a draft length.
+RULES = ("ours", "always 3", "Leviathan", "textbook")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """One sweep: what was measured best, what each rule chose, and what the choice costs.
+
+    ``regret`` is 1 - speed at the chosen D / speed at the measured best, by rule.
+    """
+
+    group: str
+    name: str
+    own: bool  # tokens per step of the sweep's own rows
+    draft_lengths: tuple[int, ...]
+    best: int
+    chosen: Mapping[str, int]
+    regret: Mapping[str, float]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the sweep as JSON writes it."""
+        return asdict(self)
+
+    def cells(self) -> list[str]:
+        """Return the sweep as a row of a table."""
+        picks = [f"{self.chosen[rule]} ({100 * self.regret[rule]:.1f} %)" for rule in RULES]
+        lengths = ",".join(map(str, self.draft_lengths))
+        own = "yes" if self.own else "no"
+        return [f"{self.group}: {self.name}"[:60], own, lengths, str(self.best), *picks]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sign:
+    """Whether a row's speculation wins or loses, measured and predicted."""
+
+    id: str
+    group: str
+    measured: float
+    predicted: float
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the row as JSON writes it."""
+        return asdict(self)
+
+    @property
+    def right(self) -> bool:
+        """Whether both are on the same side of 1."""
+        return (self.measured > 1) == (self.predicted > 1)
+
+
+def _key(row: SpecRow) -> tuple[object, ...]:
+    return (
+        row.group, row.model, row.gpu, row.tp, row.linears, row.kind, row.drafter_name, row.block,
+        row.batch, row.context, row.dataset,
+    )  # fmt: skip
+
+
+def _usable(row: SpecRow) -> bool:
+    elsewhere = row.left_out.startswith(("tokens per step from elsewhere", "no tokens per step of"))
+    chain = row.topk == 1 and row.verify_width is None
+    return chain and bool(row.speed) and row.trust in ("A", "B") and (row.scored or elsewhere)
+
+
+def _tokens(row: SpecRow, own: bool) -> float | None:
+    return row.tokens_per_step if own else row.curve.get(row.draft_length)
+
+
+def sweeps() -> list[Choice]:
+    """Return every sweep of at least two draft lengths whose tokens per step are known."""
+    found = runs()
+    members: dict[tuple[object, ...], list[int]] = {}
+    for i, row in enumerate(found.rows):
+        if _usable(row) and row.draft_length:
+            members.setdefault(_key(row), []).append(i)
+    choices = []
+    for pick in members.values():
+        rows = [found.rows[i] for i in pick]
+        own = all(row.tokens_per_step for row in rows)
+        usable = [i for i in pick if _tokens(found.rows[i], own)]
+        lengths = {found.rows[i].draft_length for i in usable}
+        if len(lengths) >= 2:
+            usable.sort(key=lambda i: found.rows[i].draft_length)
+            choices.append(_choice(found, usable, own))
+    return choices
+
+
+def _choice(found: Runs, pick: Sequence[int], own: bool) -> Choice:
+    """Let each rule choose among the sweep's lengths, D = 0 included where a baseline exists."""
+    rows = [found.rows[i] for i in pick]
+    plain = bool(rows[0].base_speed)
+    lengths = [0, *(row.draft_length for row in rows)]
+    speeds = np.array([rows[0].base_speed or np.nan, *(row.speed or np.nan for row in rows)])
+    tokens = np.array([1.0, *(_tokens(row, own) or np.nan for row in rows)])
+    ratio = np.array([1.0, *found.predicted.ratio[list(pick)]])
+    textbook = found.priced.textbook[list(pick)] / found.priced.plain_textbook[list(pick)]
+    start = 0 if plain else 1
+    lengths, speeds, tokens, ratio = lengths[start:], speeds[start:], tokens[start:], ratio[start:]
+    book = np.array([1.0, *textbook])[start:]
+    positions = {
+        "ours": int(smallest_within_tie(tokens / ratio)[0]),
+        "always 3": nearest(lengths, 3),
+        "Leviathan": leviathan(lengths, tokens, ratio_of_one_pass(book, lengths)),
+        "textbook": int(np.argmax(tokens / book)),
+    }
+    best = int(np.nanargmax(speeds))
+    one = rows[0]
+    return Choice(
+        group=one.group,
+        name=f"{one.model} {one.kind} {one.gpu} b{one.batch} {one.dataset}".strip(),
+        own=own,
+        draft_lengths=tuple(lengths),
+        best=lengths[best],
+        chosen={rule: lengths[at] for rule, at in positions.items()},
+        regret={rule: float(1 - speeds[at] / speeds[best]) for rule, at in positions.items()},
+    )
+
+
+def nearest(lengths: Sequence[int], wanted: int) -> int:
+    """Return the position of the draft length nearest to ``wanted``, the shorter of two; never 0.
+
+    >>> nearest([0, 2, 4], 3)
+    1
+    """
+    drafting = [i for i, d in enumerate(lengths) if d > 0]
+    return min(drafting, key=lambda i: (abs(lengths[i] - wanted), lengths[i]))
+
+
+def ratio_of_one_pass(ratio: Array, lengths: Sequence[int]) -> float:
+    """Return c: what one more draft costs in plain steps, by the textbook roofline's two ends."""
+    first, last = (int(np.flatnonzero(np.array(lengths) > 0)[k]) for k in (0, -1))
+    return max(float(ratio[last] - ratio[first]) / max(lengths[last] - lengths[first], 1), 0.0)
+
+
+def leviathan(lengths: Sequence[int], tokens: Array, cost: float) -> int:
+    """Return the position of the largest (1 - a^(D+1)) / ((1 - a) (c D + 1)), by Leviathan 2023.
+
+    One rate a for all positions, from the shortest draft's tokens per step, and a verify pass that
+    costs what a plain step does.
+
+    >>> leviathan([0, 2, 4, 8], np.array([1.0, 2.44, 3.36, 4.33]), 0.05)  # a = 0.8
+    3
+    """
+    at = next(i for i, d in enumerate(lengths) if d > 0)
+    rate = _constant_rate(float(tokens[at]), lengths[at])
+    d = np.array(lengths, dtype=float)
+    speed = (1 - rate ** (d + 1)) / ((1 - rate) * (cost * d + 1))
+    return int(np.argmax(speed))
+
+
+def _constant_rate(tokens: float, length: int) -> float:
+    """Return the rate a with (1 - a^(D+1)) / (1 - a) = AL, by bisection."""
+    low, high = 0.0, 1 - 1e-9
+    for _ in range(60):
+        middle = (low + high) / 2
+        if (1 - middle ** (length + 1)) / (1 - middle) < tokens:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def signs() -> list[Sign]:
+    """Return every row with tokens per step (its own, else a named curve's) and a speedup."""
+    found = runs()
+    told = []
+    for i, row in enumerate(found.rows):
+        tokens = row.tokens_per_step or row.curve.get(row.draft_length)
+        elsewhere = row.left_out.startswith(("tokens per step from", "no tokens per step of"))
+        if not (row.draft_length and row.speedup and tokens and (row.scored or elsewhere)):
+            continue
+        predicted = tokens / float(found.predicted.ratio[i])
+        told.append(Sign(id=row.id, group=row.group, measured=row.speedup, predicted=predicted))
+    return told
+
+
+def regret_rows(choices: Sequence[Choice]) -> list[dict[str, Any]]:
+    """Return mean, p90 and worst regret of each rule: pooled, and group by group for ours."""
+    pools = {"all": list(choices), "all with own AL": [c for c in choices if c.own]}
+    rows = [_regret(name, pool, rule) for name, pool in pools.items() for rule in RULES if pool]
+    groups = sorted({choice.group for choice in choices})
+    own = [_regret(name, [c for c in choices if c.group == name], "ours") for name in groups]
+    return rows + own
+
+
+def _regret(group: str, choices: Sequence[Choice], rule: str) -> dict[str, Any]:
+    regret = np.array([choice.regret[rule] for choice in choices])
+    return {
+        "suite": "advice",
+        "kind": "regret",
+        "group": group,
+        "rule": rule,
+        "n": len(choices),
+        "mean_regret": float(regret.mean()),
+        "p90_regret": float(np.quantile(regret, 0.9)),
+        "worst_regret": float(regret.max()),
+    }
+
+
+def sign_rows(told: Sequence[Sign]) -> list[dict[str, Any]]:
+    """Return how often winning and losing are told apart, pooled and by group."""
+    pools = {"all": list(told)}
+    for sign in told:
+        pools.setdefault(sign.group, []).append(sign)
+    return [
+        {
+            "suite": "advice",
+            "kind": "sign",
+            "group": group,
+            "n": len(pool),
+            "right": sum(sign.right for sign in pool),
+            "wrong": sum(not sign.right for sign in pool),
+        }
+        for group, pool in pools.items()
+    ]

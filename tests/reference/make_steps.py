@@ -1,0 +1,374 @@
+"""Write ``roofline/data/validation/steps.csv`` from the collected table of published runs.
+
+    python tests/reference/make_steps.py E2E.csv OUT.csv
+
+What each group's configuration means in the project's own names is stated here, once per group; the
+measured columns are copied. A row that cannot be scored keeps the reason in ``left_out``.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+COLUMNS = [
+    "id", "group", "fold", "trust", "source", "gpu", "tp", "ep", "model", "linears", "experts",
+    "head", "kv", "activations", "engine", "batch", "context", "dataset", "kind", "drafter_name",
+    "drafter", "draft_weights", "draft_length", "verify_width", "topk", "block",
+    "tokens_per_step", "curve", "speedup", "base_speed", "speed", "base_ms", "step_ms", "total",
+    "left_out", "note",
+]  # fmt: skip
+
+Row = dict[str, str]
+#: Published AL(D) of the same model and drafter, for sweeps without their own.
+CURVES = {
+    "v4pro": "1=1.84,2=2.51,3=3.01,4=3.36,5=3.61,6=3.77,7=3.73,8=3.47",
+    "eagle1": "2=2.1,3=2.29,4=2.39,5=2.43,6=2.45,7=2.47",
+    "eagle3": "2=2.36,3=2.79,4=3.08,5=3.32,6=3.46,7=3.54",
+    "mtp27": "1=1.78,2=2.32,3=2.67,5=3.05,7=3.24",
+    "dflash2": "4=2.886,7=3.353",
+    "ngram8": "",
+    "domino": "MTP:3=3.556,7=5.503,15=6.855",
+    "dflash8b": "7=4.09,15=4.49",
+}
+GGUF27 = {"linears": "5bpw", "head": "q6_k", "kv": "q8_0"}
+GGUF9 = {
+    "Q4_K_M": {"linears": "4.7bpw", "head": "q6_k"},
+    "Q8_0": {"linears": "q8_0", "head": "q8_0"},
+    "BF16": {},
+}
+MOE35 = {"linears": "5bpw", "experts": "4.7bpw", "head": "q6_k", "kv": "q8_0"}
+MODELS = {
+    "Llama-3.1-8B-Instruct": "llama-3.1-8b", "Llama-3-8B-Instruct": "llama-3.1-8b",
+    "Qwen3-1.7B": "qwen3-1.7b", "Qwen3-4B": "qwen3-4b", "Qwen3-8B": "qwen3-8b",
+    "Qwen3-14B": "qwen3-14b", "Qwen3-32B": "qwen3-32b", "Qwen3-30B-A3B": "qwen3-30b-a3b",
+    "Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b",
+    "Qwen3-Coder-30B-A3B-Instruct": "qwen3-30b-a3b",
+    "Qwen3-Next-80B-A3B-Instruct-FP8": "qwen3-next-80b-a3b-instruct",
+    "Qwen3-Coder-480B-A35B-Instruct": "qwen3-coder-480b-a35b-instruct",
+    "Qwen3.5-9B": "qwen3.5-9b", "Qwen3.8-27B": "qwen3.6-27b", "Qwen3.6-27B": "qwen3.6-27b",
+    "Qwen3.5-27B": "qwen3.5-27b", "Qwen3.5-35B-A3B": "qwen3.5-35b-a3b",
+    "Qwen3.6-35B-A3B": "qwen3.6-35b-a3b", "DeepSeek-R1": "deepseek-r1",
+    "DeepSeek-V3.2": "deepseek-v3", "DeepSeek-V4-Flash": "deepseek-v4-flash",
+    "DeepSeek-V4-Pro-0813": "deepseek-v4-pro", "Gemma-4-31B": "gemma-4-31b-it",
+    "MiniMax-M2.5": "minimax-m2.5",
+}  # fmt: skip
+
+
+def tree(text: str) -> Row:
+    """Read SGLang's ``steps 5 topk 3 draft_tokens 6`` or ``4-4-16``; a chain has topk 1."""
+    found = re.search(r"steps (\d+) topk (\d+) draft_tokens (\d+)", text) or re.search(
+        r"(\d+)-(\d+)-(\d+)", text
+    )
+    if not found:
+        return {}
+    steps, topk, width = found.groups()
+    chain = topk == "1"
+    return {
+        "draft_length": steps,
+        "topk": "" if chain else topk,
+        "verify_width": "" if chain and int(width) == int(steps) + 1 else width,
+    }
+
+
+def describe(row: Row, group: str) -> Row | None:  # noqa: PLR0912, PLR0915 - a table of groups
+    """Return what a row's configuration is called here; None where it cannot be expressed."""
+    number = int(row["id"].rsplit("-", 1)[1])
+    text = row["drafter"]
+    match group:
+        case "trtblog01" | "trtblog01relax":
+            return {
+                "gpu": "b200-hgx", "engine": "trtllm@2025", "linears": "nvfp4", "experts": "nvfp4",
+                "attention": "bf16", "kind": "mtp", "draft_weights": "bf16", "context": "2000",
+            }  # fmt: skip
+        case "vllm-dsv4pro-dspark":
+            if not row["draft_tokens_D"].isdigit():
+                return None
+            return {
+                "gpu": "b300-hgx", "engine": "vllm", "kind": "dspark", "block": "7",
+                "curve": CURVES["v4pro"], "context": "1500",
+            }  # fmt: skip
+        case "vllm-aa":
+            if number != 1:
+                return None
+            return {"gpu": "b300-hgx", "engine": "vllm", "kind": "mtp", "tokens_per_step": "1.9",
+                    "linears": "nvfp4", "experts": "nvfp4", "context": "1500",
+                    "note": "weight format not stated: nvfp4 assumed"}  # fmt: skip
+        case "vllm-amd-mm25":
+            return {"gpu": "mi355x", "engine": "vllm", "kind": "eagle3", "context": "1536",
+                    "curve": ""}  # fmt: skip
+        case "vllm20780" | "vllm16035":
+            kind = "eagle3" if "3" in text else "eagle1"
+            note = "GPU not stated; the same author's PR 16937 states H100"
+            return {"gpu": "h100-sxm", "engine": "vllm@2025", "kind": kind, "context": "400",
+                    "note": note, "curve": CURVES[kind]}  # fmt: skip
+        case "vllm41044":
+            return {"gpu": "b200-hgx", "engine": "vllm", "kind": "mtp", "context": "1152"}
+        case "vllm48944":
+            return {"gpu": "h100-nvl", "engine": "vllm", "kind": "eagle1", "linears": "fp8",
+                    "context": str(int(float(row["input_len"])) + 50), "total": "1",
+                    "note": "assistant head has no published spec here: derived"}  # fmt: skip
+        case "vllm24343":
+            return {"gpu": "a100-sxm-40gb", "engine": "vllm@2025", "kind": "eagle3",
+                    "context": "500", "note": "EAGLE with a head of 32k tokens (FR-Spec): priced "
+                    "as EAGLE-3"}  # fmt: skip
+        case "rtx5090-power" | "rtx5090-prompt" | "qwen38-pr85":
+            weights = GGUF27 if group != "qwen38-pr85" else {"linears": "q6_k", "head": "q6_k"}
+            return {"gpu": "rtx-5090", "engine": "llamacpp", "kind": "mtp", "context": "300",
+                    **weights, "kv": "bf16", "curve": "1=1.889,2=2.58,3=3.175,4=3.588,5=3.955,"
+                    "6=4.222"}  # fmt: skip
+        case "2x5060ti-q4km":
+            return {"gpu": "rtx-5060-ti", "engine": "llamacpp", "kind": "mtp", "context": "300",
+                    **GGUF27, "linears": "4.7bpw", "kv": "bf16",
+                    "curve": "2=2.562,3=3.142,4=3.592"}  # fmt: skip
+        case "5060ti":
+            return {"gpu": "rtx-5060-ti", "engine": "llamacpp", "kind": "mtp", "context": "300",
+                    "linears": "4.3bpw", "head": "q6_k",
+                    "curve": "2=2.562,3=3.142,4=3.592"}  # fmt: skip
+        case "3080":
+            return {"gpu": "rtx-3080", "engine": "llamacpp", "kind": "mtp", "context": "300",
+                    "linears": "2.5bpw", "head": "4.5bpw"}  # fmt: skip
+        case "3090-dspark":
+            return {"gpu": "rtx-3090", "engine": "llamacpp", "context": "300", **GGUF27,
+                    "kind": "dspark" if "DSpark" in text else "mtp", "kv": "bf16",
+                    "draft_weights": "q8_0"}  # fmt: skip
+        case "qwen38-pr11":
+            return {"gpu": "rtx-pro-6000-blackwell-ws", "engine": "vllm", "kind": "mtp",
+                    "linears": "nvfp4", "context": "500", "draft_weights": "bf16"}  # fmt: skip
+        case "club613":
+            return None
+        case "modelopt-dflash" | "modelopt-dflash-cat":
+            block = "8" if "block 8" in text else "16"
+            rate = row["draft_acceptance_rate"]
+            own = f"{1 + float(rate) * (int(block) - 1):.3f}" if rate else row["accept_len"]
+            return {"gpu": "h100-sxm", "engine": "vllm", "kind": "dflash", "block": block,
+                    "tokens_per_step": own, "context": "500"}  # fmt: skip
+        case "specbundle":
+            if row["model"] not in MODELS:
+                return None
+            model = MODELS[row["model"]]
+            tp = "1" if "llama" in model else "8" if "480b" in model else "4"
+            fp8 = {"linears": "fp8-block", "experts": "fp8-block"} if "FP8" in row["model"] else {}
+            return {"gpu": "h200-sxm", "engine": "sglang", "kind": "eagle3", "tp": tp,
+                    "context": "600", "total": "1", **fp8, **tree(row["spec_config"]),
+                    "note": "GPU as its site labels it, TP that fits"}  # fmt: skip
+        case "angelslim":
+            return {"gpu": "h20", "engine": "vllm@2025", "kind": "eagle3", "context": "700"}
+        case "dcut":
+            if "DFlash" not in text and text != "none":
+                return None
+            if row["model"] not in MODELS:
+                return None
+            block = text.rsplit("B", 1)[1] if "DFlash" in text else ""
+            curve = CURVES["dflash8b"] if row["model"] == "Qwen3-8B" else ""
+            return {"gpu": "h20", "engine": "sglang", "kind": "dflash", "block": block,
+                    "context": "1000", "total": "1", "curve": curve}  # fmt: skip
+        case "sdbench" | "sdbench-tree":
+            return _sdbench(row, group)
+        case "gpustack" | "gpustack-bs":
+            return {"gpu": "h100-sxm", "engine": "sglang@0.5", "kind": "eagle3",
+                    "linears": "fp8", "context": "340", **tree(row["spec_config"])}  # fmt: skip
+        case "vllmrecipe-glm51" | "sgl-cookbook":
+            return None
+        case "thc-phaseA" | "thc-hostB" | "thc-phaseM-dense" | "thc-ctx":
+            kind = "mtp" if "MTP" in text else "dflash" if "DFlash2" in text else "model"
+            context = row["input_len"] or "300"
+            curve = {"mtp": CURVES["mtp27"], "dflash": CURVES["dflash2"]}.get(kind, "")
+            note = "GPU unresolved: RTX 3090 assumed" if group == "thc-hostB" else ""
+            return {"gpu": "rtx-3090", "engine": "llamacpp", "kind": kind, "context": context,
+                    "drafter": "qwen3.5-0.8b" if kind == "model" else "",
+                    "draft_weights": {"model": "4.7bpw", "dflash": "q8_0", "mtp": ""}[kind],
+                    "curve": curve, "note": note, **GGUF27}  # fmt: skip
+        case "thc-9b":
+            weights = GGUF9[row["precision_weights"].split()[0]]
+            return {"gpu": "rtx-3090", "engine": "llamacpp", "kind": "mtp", "context": "300",
+                    "kv": "q8_0", **weights}  # fmt: skip
+        case "thc-phaseM-moe" | "thc-moe-O2" | "thc-moe-C" | "thc-moe-I":
+            return _thc_moe(row, group)
+        case "eagle3-t3" | "eagle3-t5":
+            kind = "eagle3" if "3" in text else "eagle1"
+            old = group == "eagle3-t5"
+            return {"gpu": "rtx-3090" if old else "h100-sxm",
+                    "engine": "vllm@2025" if old else "sglang@0.4", "kind": kind,
+                    "context": "400", "curve": CURVES[kind],
+                    "tokens_per_step": "" if old else {"eagle3": "2.79", "eagle1": "2.29"}[kind],
+                    }  # fmt: skip
+        case "domino" | "domino-conc":
+            kind = text.split()[0].lower()
+            curve = CURVES["domino"].split(":")[1] if kind == "mtp" else ""
+            if group == "domino-conc" and row["dataset"] == "MT-Bench":
+                curve = "3=3.227,15=5.156"  # its speeds at c1 x the steps of the GSM8K rows
+            return {"gpu": "a100-sxm-80gb", "engine": "sglang", "kind": kind, "context": "1500",
+                    "block": "16" if kind != "mtp" else "", "curve": curve,
+                    "total": "1" if group == "domino-conc" else "",
+                    "note": "engine as its acceptance rows say"}  # fmt: skip
+        case "pedro4090":
+            return None
+    return None
+
+
+def _sdbench(row: Row, group: str) -> Row | None:
+    text = row["drafter"]
+    if group == "sdbench-tree":
+        shape = {"draft_length": "3"} if "chain" in text else {
+            "draft_length": "4", "topk": "4", "verify_width": "22"}  # fmt: skip
+        return {"gpu": "h100-sxm", "engine": "sglang", "kind": "eagle3", "context": "500",
+                **shape, "note": "a tree of 21 drafts" if "tree" in text else ""}  # fmt: skip
+    kind = {"n": "ngram", "d": "model"}.get(text[0], "eagle3" if "3" in text else "eagle1")
+    return {"gpu": "h100-sxm", "engine": "vllm@2025", "kind": kind, "context": "600",
+            "drafter": "qwen3-0.6b" if kind == "model" else ""}  # fmt: skip
+
+
+def _thc_moe(row: Row, group: str) -> Row | None:
+    text = row["drafter"]
+    own = row["accept_len"]
+    if "draft model" in text:
+        kind = "model"
+    elif "n-gram" in text:
+        kind = "ngram"
+    else:
+        kind = "dflash" if "DFlash" in text else "mtp"
+    if not own and row["draft_acceptance_rate"] and row["draft_tokens_D"] and kind != "ngram":
+        own = f"{1 + float(row['draft_acceptance_rate']) * float(row['draft_tokens_D']):.3f}"
+    # run O2 states the tokens drafted per token emitted, g: AL = 1 / (1 - rate x g)
+    drafted = {1: 0.81, 2: 0.77, 3: 1.24, 7: 1.86, 8: 0.50}.get(int(row["id"][-3:]))
+    if group == "thc-moe-O2" and drafted:
+        own = f"{1 / (1 - float(row['draft_acceptance_rate']) * drafted):.3f}"
+    if not row["draft_tokens_D"] and kind != "ngram":
+        return None
+    return {"gpu": "rtx-3090", "engine": "llamacpp", "kind": kind, "context": "400",
+            "drafter": "qwen3.5-0.8b" if kind == "model" else "",
+            "draft_weights": {"model": "4.7bpw", "dflash": "q8_0"}.get(kind, ""),
+            "tokens_per_step": own, **MOE35}  # fmt: skip
+
+
+def left_out(row: Row, group: str) -> str:
+    """Return why a row is shown but not scored (README of the table, section 9)."""
+    number = int(row["id"].rsplit("-", 1)[1])
+    if row["trust"] == "C":
+        return "trust C"
+    if group == "specbundle":
+        prefilled = [*range(1, 6), *range(106, 111), *range(231, 241)]
+        return "prefill inside the measurement" if number in prefilled else ""
+    if group == "thc-ctx" and number in (1, 2, 3, 4, 6, 8, 10):
+        return "speedup and speeds disagree by up to 6 %"
+    if group == "thc-phaseM-moe" and number >= 6:
+        return "its authors doubt the tokens per step"
+    if group == "thc-phaseM-dense" and number >= 6:
+        return "drafter delivers 53-77 % of the requested depth (its authors)"
+    if group == "modelopt-dflash-cat" and number in (3, 4):
+        return "inconsistent in itself"
+    if group == "angelslim" and number >= 21:
+        return "plain step shorter than its kernels' floors"
+    if group.startswith("thc-moe-"):
+        return "no tokens per step of its own: derived from a rate, drafts may stop early"
+    fixed = {
+        "trtblog01relax": "not against plain decoding",
+        "gpustack-bs": "not against plain decoding",
+        "vllm48944": "prefill inside the measurement",
+        "vllm-dsv4pro-dspark": "tokens per step from elsewhere",
+        "sdbench": "tokens per step from elsewhere",
+        "eagle3-t3": "tokens per step from another engine, same model, drafter and data",
+        "eagle3-t5": "tokens per step from elsewhere; GPU in doubt",
+        "dcut": "tokens per step from elsewhere",
+        "vllm-amd-mm25": "tokens per step from elsewhere",
+    }
+    if row["id"] == "e2e-sdbench-tree-002":
+        return "depth and branches of the tree not stated"
+    if row["id"] == "e2e-qwen38-pr11-003":
+        return "inconsistent in itself"
+    return fixed.get(group, "")
+
+
+def times(row: Row, total: bool, tokens: str) -> tuple[str, str]:
+    """Return (plain step, step) in ms from whatever unit the source printed."""
+    unit, batch = row["unit"], float(row["batch_or_concurrency"] or 1)
+    base, spec = row["base_value"], row["spec_value"]
+    if "ms" in unit:
+        plain, value = base, float(spec or 0)
+    elif "ratio" in unit or (not base and not spec):
+        return "", row["itl_or_step_ms"]
+    else:
+        share = batch if total or "total" in unit or "aggregate" in unit else 1.0
+        plain = f"{1e3 * share / float(base):.4g}" if base else ""
+        value = 1e3 * share / float(spec) if spec else 0.0
+    step = row["itl_or_step_ms"]
+    if not step and tokens and value:
+        step = f"{value * float(tokens):.4g}"
+    return plain, step
+
+
+def speeds(row: Row) -> Row:
+    """Return the plain and the speculative speed, in whatever unit makes more better."""
+    base, spec = row["base_value"], row["spec_value"]
+    if "ms" in row["unit"]:
+        base, spec = (f"{1e3 / float(v):.6g}" if v else "" for v in (base, spec))
+    if not spec and row["speedup"]:
+        base, spec = "1", row["speedup"]
+    return {"base_speed": base, "speed": spec}
+
+
+def convert(row: Row) -> Row | None:
+    """Return one line of the shipped table."""
+    group = group_of(row)
+    given = describe(row, group)
+    if given is None:
+        return None
+    batch = row["batch_or_concurrency"]
+    if not batch.replace(".", "").isdigit():
+        return None
+    out = dict.fromkeys(COLUMNS, "")
+    tokens = given.get("tokens_per_step") or row["accept_len"].lstrip("~")
+    length = given.get("draft_length", row["draft_tokens_D"])
+    if not re.fullmatch(r"\d+", length) and given["kind"] != "ngram":
+        return None
+    if length in ("", "0"):
+        length, tokens = "0" if text_is_plain(row) else length, "1"
+    out |= {
+        "id": row["id"].removeprefix("e2e-"), "group": group, "trust": row["trust"],
+        "source": row["source_url_or_repo_path"][:120], "tp": str(int(float(row["tp"] or 1))),
+        "ep": str(int(float(row["ep"] or 1))), "model": MODELS.get(row["model"], ""),
+        "drafter_name": text_of(row["drafter"]),
+        "batch": str(int(float(batch))), "dataset": row["dataset"],
+        "left_out": left_out(row, group), "draft_length": length, "tokens_per_step": tokens,
+        "speedup": row["speedup"],
+    }  # fmt: skip
+    out |= {k: v for k, v in given.items() if k in COLUMNS and k != "tokens_per_step"}
+    if given.get("attention"):
+        out["activations"] = "attention=" + given["attention"]
+    plain, step = times(row, bool(given.get("total")), tokens)
+    out |= {"base_ms": plain, "step_ms": step} | speeds(row)
+    return out if out["model"] and length else None
+
+
+def text_of(name: str) -> str:
+    """Return a drafter's name in the source, without what a mapping holds anyway."""
+    return name.removeprefix("EAGLE3 ")[:60]
+
+
+def text_is_plain(row: Row) -> bool:
+    """Return whether a row is the run without speculation."""
+    return row["draft_tokens_D"] in ("0",)
+
+
+def group_of(row: Row) -> str:
+    """Return the id's prefix."""
+    return row["id"].removeprefix("e2e-").rsplit("-", 1)[0]
+
+
+def main(source: Path, target: Path) -> None:
+    """Convert the table; folds are its groups sorted by name, even and odd."""
+    with source.open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    folds = {name: str(i % 2) for i, name in enumerate(sorted({group_of(row) for row in table}))}
+    rows = [line | {"fold": folds[line["group"]]} for line in map(convert, table) if line]
+    with target.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

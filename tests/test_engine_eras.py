@@ -1,0 +1,154 @@
+"""Engine numbers: eras, a user's own, captured graphs, and fitting them to measured steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from roofline.calibration.user_steps import fit_steps, read_steps
+from roofline.engine import Graphs, load_engine
+from roofline.errors import InputError
+from roofline.laws.vector import VectorKernels
+from roofline.request import Request
+from tests.support import ENGINE, Cli, write
+
+JSON = ("--format", "json")
+COMMAND = ("recommend", "llama-3.1-8b", "--acceptance", "0.7", "--max-draft-length", "3")
+
+
+def overheads(cli: Cli, *options: str) -> list[float]:
+    rows = cli(*COMMAND, *options, *JSON).by_draft_length()
+    return [row["overhead_ms"] for row in rows.values()]
+
+
+def test_the_users_own_milliseconds(cli: Cli) -> None:
+    """0.5 a step, 20 a round, 0.3 a pass: 0.5, 20.8, 21.1, 21.4 ms."""
+    assert overheads(cli, "--overhead-ms", "0.5,20,0.3") == pytest.approx([0.5, 20.8, 21.1, 21.4])
+
+
+def test_an_engine_of_ones_own(cli: Cli, tmp_path: Path) -> None:
+    """The invented engine: 0.5 ms a step, 0.7 a round, 0.15 a pass."""
+    path = write(tmp_path, "engine.yaml", ENGINE)
+    assert overheads(cli, "--engine", path) == pytest.approx([0.5, 1.35, 1.5, 1.65])
+
+
+def test_an_era_spends_more_on_a_pass_than_today() -> None:
+    """vLLM of 2025 spends about a millisecond per EAGLE-3 pass, kernels included (issue 20780)."""
+    old, new = load_engine("vllm@2025").overhead, load_engine("vllm").overhead
+    assert 0.3e-3 < old.draft_pass("eagle3") < 0.7e-3
+    assert old.draft_pass("eagle3") > 2 * new.draft_pass("eagle3")
+    assert old.draft_pass("eagle1") < old.draft_pass("eagle3")
+    assert (old.floor_scale, old.per_layer) == (new.floor_scale, new.per_layer)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
+def test_every_engine_stays_near_the_generic_one(engine: str) -> None:
+    """0.5 ms a step, 0.7 a round, 0.15 a pass, each with a deviation of about its own size."""
+    overhead = load_engine(engine).overhead
+    assert 0.3e-3 <= overhead.per_step <= 1.2e-3
+    assert 0.1e-3 <= overhead.per_spec_round <= 1.5e-3
+    assert 0.1e-3 <= overhead.per_draft_pass <= 0.3e-3
+
+
+GRAPHS = Graphs.model_validate_json(
+    '{"steps": [[2, 1], [4, 2], [256, 8], [512, 16]], "eager_launch": "40 us", "source": "vLLM"}'
+)
+
+
+def test_rows_are_padded_to_captured_graphs() -> None:
+    """vLLM captures 1, 2, 4, then multiples of 8 to 256 and of 16 to 512."""
+    rows = np.array([1, 2, 3, 5, 8, 9, 250, 257, 500, 512, 513], dtype=float)
+    assert np.asarray(GRAPHS.padded(rows)).tolist() == [1, 2, 4, 8, 8, 16, 256, 272, 512, 512, 513]
+    assert GRAPHS.largest == 512
+
+
+def test_the_cliff_past_the_captured_graphs_is_named_and_priced(cli: Cli) -> None:
+    """128 x (1 + 3) = 512 rows are captured, 128 x 5 are not."""
+    outcome = cli(
+        "recommend", "llama-3.2-1b", "--batch", "128", "--context", "256", "--drafter", "ngram",
+        "--acceptance", "0.7", "--max-draft-length", "4", *JSON,
+    )  # fmt: skip
+    assert "draft lengths 4 need more than the 512 rows" in outcome.err
+    rows = outcome.by_draft_length()
+    assert rows[4]["overhead_ms"] - rows[3]["overhead_ms"] > 1.0
+
+
+def test_llamacpp_rows_up_to_eight_and_beyond() -> None:
+    """thc1006, Qwen3.8-27B: widths 2 to 8 rise by a constant, width 9 is 26 % below the line."""
+    kernels = VectorKernels(narrow=5.0, byte=2.0)
+    extra = np.asarray(kernels.extra_rows(np.arange(1.0, 10.0)))
+    assert np.diff(extra)[:7].tolist() == [1.0] * 7
+    assert extra[8] < extra[7]
+
+
+def test_prompt_tokens_ride_in_the_step(cli: Cli) -> None:
+    """They pass every layer beside the decoding rows, and make no logits."""
+    quiet = cli(*COMMAND, "--drafter", "ngram", "--batch", "8", *JSON, "--explain")
+    busy = cli(
+        *COMMAND, "--drafter", "ngram", "--batch", "8", "--prefill-tokens-per-step", "100", *JSON,
+        "--explain",
+    )  # fmt: skip
+    rows = 8 * (1 + quiet.point()["draft_length"])
+    assert quiet.ops("verify")["o_proj"]["rows"] == rows
+    busy_rows = 8 * (1 + busy.point()["draft_length"])
+    assert busy.ops("verify")["o_proj"]["rows"] == busy_rows + 100
+    assert busy.ops("verify")["lm_head"]["rows"] == busy_rows
+
+
+STEPS = """\
+batch,context,draft_length,step_ms
+1,400,0,7.07
+1,400,2,10.195
+1,400,3,11.411
+1,400,4,12.474
+1,400,5,13.712
+1,400,6,14.532
+1,400,7,15.187
+"""
+
+
+def test_fitting_to_a_few_steps(cli: Cli, tmp_path: Path) -> None:
+    """vLLM issue 20780, EAGLE-3: a plain step and six draft lengths; about 1 ms a pass."""
+    path = write(tmp_path, "steps.csv", STEPS)
+    target = tmp_path / "engine.yaml"
+    outcome = cli(
+        "calibrate", "fit-steps", path, "llama-3.1-8b", "--drafter", "eagle3", "-o", str(target)
+    )
+    assert outcome.code == 0
+    answer = cli(
+        "recommend", "llama-3.1-8b", "--engine", str(target), "--context", "400", *JSON
+    )  # fmt: skip
+    measured = dict(line.split(",")[2:] for line in STEPS.splitlines()[1:])
+    for length, row in answer.by_draft_length().items():
+        assert row["step_ms"] == pytest.approx(float(measured[str(length)]), rel=0.05)
+    assert answer.point()["draft_length"] == 4  # the measured best
+
+
+def test_a_number_that_no_row_tells_stays_generic(tmp_path: Path) -> None:
+    path = Path(write(tmp_path, "plain.csv", "batch,context,draft_length,step_ms\n1,400,0,7.07\n"))
+    fitted = fit_steps(Request(model="llama-3.1-8b", drafter="eagle3"), read_steps(path))
+    assert fitted.numbers["per_spec_round"] == pytest.approx(0.7e-3)
+    assert fitted.numbers["per_draft_pass"] == pytest.approx(0.15e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("batch,context\n1,2\n", "columns batch,context,draft_length,step_ms"),
+        ("batch,context,draft_length,step_ms\n", "at least a row"),
+        ("batch,context,draft_length,step_ms\n1,400,0,x\n", "line 2"),
+        ("batch,context,draft_length,step_ms\n1,400,0,7\n0,400,0,7\n", "line 3"),
+        ("batch,context,draft_length,step_ms\n1,400,99,7\n", "0 to 64"),
+        ("batch,context,draft_length,step_ms\n1,400,0,nan\n", "line 2"),
+    ],
+)
+def test_bad_step_files(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):
+        read_steps(Path(write(tmp_path, "steps.csv", text)))
+
+
+def test_a_missing_step_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_steps(tmp_path / "none.csv")
