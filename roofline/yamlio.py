@@ -7,27 +7,17 @@ YAML 1.1 surprises are removed: a repeated key is an error, ``12:30`` and ``1e12
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
 from roofline.errors import InputError
+from roofline.reading import Readable, read_at_most
 
 __all__ = ["Readable", "dump_yaml", "load_yaml"]
 
 MAX_BYTES = 4_000_000
 MAX_DEPTH = 40
-
-
-class Readable(Protocol):
-    """A file on disk or inside the package."""
-
-    @property
-    def name(self) -> str:
-        """Name printed in messages."""
-
-    def read_bytes(self) -> bytes:
-        """Return the whole content."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -52,13 +42,7 @@ _Loader.add_implicit_resolver(
 
 def load_yaml(file: Readable) -> dict[str, Any]:
     """Return the mapping in ``file``; raise InputError naming file, line and remedy."""
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"{file.name}: cannot be read ({reason})") from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{file.name}: {len(raw)} bytes; a YAML file here has at most {MAX_BYTES}")
+    raw = read_at_most(file, MAX_BYTES, "a YAML file here")
     try:
         loader = _Loader(raw)
         try:

@@ -16,6 +16,7 @@ ORDER = [
     "errors",
     "units",
     "output",
+    "reading",
     "yamlio",
     "schema",
     "resources",

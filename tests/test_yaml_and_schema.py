@@ -69,7 +69,7 @@ class Locked:
         (b"a: 1\n\tb: 2\n", (":2", "not valid YAML")),
         (b"a: 1\n---\nb: 2\n", ("not valid YAML",)),
         (b"? [a, b]\n: 1\n", ("key",)),
-        (b"# " + b"x" * 5_000_000 + b"\na: 1\n", ("5000008", "4000000")),
+        (b"# " + b"x" * 5_000_000 + b"\na: 1\n", ("over 4000000", "4000000")),
     ],
 )
 def test_refused(content: bytes, words: tuple[str, ...]) -> None:
@@ -247,3 +247,22 @@ def test_depth_does_not_crash_the_interpreter(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("roofline: deep.yaml")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("models", "show"), ("hardware", "check")])
+def test_a_file_of_gigabytes_is_refused_unread(
+    cli: Cli, tmp_path: Path, command: tuple[str, str]
+) -> None:
+    huge = tmp_path / "huge.yaml"
+    with huge.open("wb") as file:
+        file.truncate(1 << 40)  # a hole: it could not be read whole
+    assert_refused(cli(*command, str(huge)), "huge.yaml", "over 4000000 bytes")
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
+def test_a_closed_stream_is_no_traceback(stream: str) -> None:
+    number = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-"}[stream]
+    line = f"{sys.executable} -m roofline hardware list {number}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert not done.stderr

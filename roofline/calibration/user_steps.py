@@ -17,6 +17,7 @@ from roofline.draft_passes import launches
 from roofline.engine import SHELF, Overhead
 from roofline.errors import InputError
 from roofline.prepare import Setup, prepare
+from roofline.reading import read_at_most
 from roofline.request import Request
 from roofline.step import step_times
 from roofline.timing import Machine
@@ -25,6 +26,7 @@ from roofline.workload import Grid
 __all__ = ["Fitted", "MeasuredStep", "fit_steps", "read_steps"]
 
 Array = NDArray[np.float64]
+MAX_BYTES = 10_000_000
 COLUMNS = ("batch", "context", "draft_length", "step_ms")
 NAMES = ("per_step", "per_spec_round", "per_draft_pass", "per_spec_sequence")
 STEP_ERROR = 0.03  # deviation of the logarithm of a user's own measurement
@@ -53,9 +55,10 @@ class Fitted:
 def read_steps(path: Path) -> list[MeasuredStep]:
     """Read the file; say which line is wrong and why."""
     try:
-        lines = list(csv.DictReader(path.read_text("utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_at_most(path, MAX_BYTES, "a CSV of steps").decode("utf-8")
+    except UnicodeDecodeError as error:
         raise InputError(f"{path.name}: cannot be read ({error})") from None
+    lines = list(csv.DictReader(text.splitlines()))
     missing = [name for name in COLUMNS if not lines or name not in lines[0]]
     if missing:
         raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 __all__ = ["main"]
 
@@ -15,6 +16,9 @@ def main() -> None:
     from roofline.cli.app import app
     from roofline.errors import RooflineError
 
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     # Typer's own copy of click is private; its public BadParameter leads to the base class.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:

@@ -14,9 +14,11 @@ from typing import Any
 
 from roofline.errors import InputError
 from roofline.measure.cases import Case
+from roofline.reading import read_at_most
 
 __all__ = ["FACTS", "Row", "RowFile", "read_rows", "row_of"]
 
+MAX_BYTES = 50_000_000
 FACTS = "facts"  # kind of the first row: who measured, with what
 
 
@@ -128,9 +130,7 @@ def _same_machine(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) ->
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Return the facts and the rows of a file; a last line without its end is left out."""
     try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        text = read_at_most(path, MAX_BYTES, "a CSV of measurements").decode("utf-8")
     except UnicodeDecodeError:
         raise InputError(f"{path}: is no CSV of measurements (not UTF-8)") from None
     whole = text[: text.rfind("\n") + 1]
