@@ -49,7 +49,6 @@ def recommend(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Say which draft length to run for MODEL, what it buys, and why."""
-    from roofline.goals import BATCHES, require
     from roofline.recommend import recommend as answer_for
     from roofline.report import OutputFormat, render
 
@@ -61,17 +60,28 @@ def recommend(
         raise InputError("--format csv: has no place for a goal; use table, json or markdown")
     contexts = sizes("--context", context)
     if batch is None:
-        batches: tuple[int, ...] = BATCHES if goal is not None else (1,)
+        batches = _tried(goal)
     else:
         batches = sizes_or_range("--batch", batch) if ".." in batch else sizes("--batch", batch)
     answer = answer_for(replace(request, batches=batches, contexts=contexts))
     if goal is None:
         emit_text(render(answer, how, explain=explain), output, answer.warnings)
         return
+    from roofline.goals import require
+
     choices = require(answer.points, goal)
     chosen = replace(answer, points=tuple(choice.point for choice in choices))
     warnings = [w for w in answer.warnings if batch is not None or w not in answer.refused]
     emit_text(render(chosen, how, explain=explain, met=(goal, choices)), output, warnings)
+
+
+def _tried(goal: Goal | None) -> tuple[int, ...]:
+    """Return the batches looked at where none is given."""
+    if goal is None:
+        return (1,)
+    from roofline.goals import BATCHES
+
+    return BATCHES
 
 
 def _goal(tpot: float | None, rate: float | None, objective: str | None) -> Goal | None:
