@@ -38,11 +38,22 @@ def draw_parity(axes: Axes, parts: Sequence[Compared]) -> dict[str, PathCollecti
     for factor in (BAND, 1 / BAND):
         axes.plot(ends, factor * ends, color="black", linewidth=0.7, linestyle="--")
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    _label_ticks(axes, decades=float(np.log10(high / low)))
     axes.set_xlabel("measured (µs)")
     axes.set_ylabel("predicted (µs)")
     axes.set_title("Predicted against measured; dashed: 25 % off")
     axes.legend(loc="upper left", fontsize=8, framealpha=0.9)
     return found
+
+
+def _label_ticks(axes: Axes, *, decades: float) -> None:
+    """Label whole decades, or 1, 2 and 5 of each where there are few: labels never overlap."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 3 else (1.0,)))
+        axis.set_major_formatter("{x:,.0f}")
+        axis.set_minor_formatter(NullFormatter())
 
 
 def write_parity(parts: Sequence[Compared], path: Path) -> None:
