@@ -131,3 +131,17 @@ def test_what_it_would_take_does_it(cli: Cli) -> None:
     less = f"al:{length}={needed - 0.01:.3f}"
     assert cli(*ASK, "--slo-tpot", "2.5", "--batch", "1", "--acceptance", enough).code == 0
     assert cli(*ASK, "--slo-tpot", "2.5", "--batch", "1", "--acceptance", less).code == 2
+
+
+def test_between_powers_of_two_is_tried(cli: Cli) -> None:
+    """No batch given: at most an eighth of the batch lies between two that are tried."""
+    (choice,) = goal(cli, "--slo-tpot", "6")["choices"]
+    tried = range(max(choice["batch"], 16), choice["batch"] + 9)
+    found = cli(*ASK, "--batch", ",".join(map(str, tried)), "--format", "json").data()
+    above = [
+        row["tokens_per_s"]
+        for point in found["points"]
+        for row in point["by_draft_length"]
+        if row["tpot_ms"] <= 6
+    ]
+    assert choice["tokens_per_s"] >= max(above) / 1.13
