@@ -35,7 +35,7 @@ def test_more_queries_are_never_faster(group: int) -> None:
 def test_other_models_keep_their_measured_factor() -> None:
     """One query of 16 heads: the second band's factor, half of the first's, by hand.
 
-    A body of factor x memory time; the arithmetic (at most 17 GFLOP at 600 TFLOP/s) is far below it.
+    A body of factor x memory time; 17 GFLOP at 600 TFLOP/s at most are far below it.
     """
     one, other = seconds(rows=np.array([8.0, 16.0]), group=0) - LAW.floor
     assert other / one == pytest.approx(0.5, rel=0.05)
