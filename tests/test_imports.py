@@ -16,6 +16,7 @@ ORDER = [
     "errors",
     "units",
     "output",
+    "figure",
     "reading",
     "yamlio",
     "schema",

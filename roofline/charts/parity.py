@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofline.charts.style import PALETTE, new_figure, save
+from roofline.figure import PALETTE, new_figure, save
 from roofline.validation.score import Compared
 
 if TYPE_CHECKING:

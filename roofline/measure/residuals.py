@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from roofline.calibration.fit import score
+from roofline.figure import PALETTE, new_figure, save
 from roofline.measure.groups import Judged
 from roofline.units import format_seconds
 
 __all__ = ["parity_plot", "residual_table"]
 
+MARKERS = "os^"  # one for each time the palette is used again
 HEADERS = (
     "law", "dtype", "kernel", "rows", "held out", "median %", "p90 %", "bias %", "worst row",
 )  # fmt: skip
@@ -53,27 +54,24 @@ def residual_table(laws: Sequence[Judged]) -> str:
 
 def parity_plot(laws: Sequence[Judged], path: Path, *, title: str) -> None:
     """Draw predicted against measured time of every row, held-out rows hollow."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 6), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.add_subplot()
+    figure, axes = new_figure(6.5, 6.0)
     spans: list[float] = []
     for number, judged in enumerate(laws):
         measured = np.array([row.seconds for row in judged.rows])
         label = f"{judged.block.get('op') or judged.block.get('covers') or judged.block['kind']}"
-        for which, face in ((~judged.held, f"C{number % 10}"), (judged.held, "none")):
+        again, colour = divmod(number, len(PALETTE))
+        for which, face in ((~judged.held, PALETTE[colour]), (judged.held, "none")):
             axes.scatter(
                 measured[which], judged.predicted[which], s=14, facecolors=face,
-                edgecolors=f"C{number % 10}", label=label if face != "none" else None,
+                edgecolors=PALETTE[colour], marker=MARKERS[again % len(MARKERS)],
+                label=label if face != "none" else None,
             )  # fmt: skip
         spans += [*measured, *judged.predicted]
-    ends = [min(spans) / 1.5, max(spans) * 1.5]
+    ends = (min(spans) / 1.5, max(spans) * 1.5)
     axes.plot(ends, ends, color="0.5", linewidth=1)
     axes.set(
-        xscale="log", yscale="log", xlim=ends, ylim=ends, title=title,
-        xlabel="measured time of one call [s]", ylabel="predicted time of one call [s]",
+        xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"{title}; hollow: not fitted",
+        xlabel="measured time of one call (s)", ylabel="predicted time of one call (s)",
     )  # fmt: skip
     axes.legend(fontsize="x-small")
-    figure.savefig(path, dpi=120)
+    save(figure, path)
