@@ -58,14 +58,14 @@ class Point:
 
     @property
     def worth_benchmarking(self) -> list[int]:
-        """Return the positions of the two or three most probable best draft lengths.
+        """Return the position of the advice and of one or two others that may be the best.
 
-        Those with a probability of 10 % or more, at most three; the next one if that is only one.
+        Those with the highest probability; the second only if it has 10 % or more.
         """
-        usable = [i for i, ok in enumerate(self.feasible) if ok]
-        ranked = sorted(usable, key=lambda i: (-self.near_best[i], -self.speedup[i]))
-        likely = [i for i in ranked[:3] if self.near_best[i] >= 0.1]
-        return sorted(likely if len(likely) > 1 else ranked[:2])
+        others = [i for i, ok in enumerate(self.feasible) if ok and i != self.best]
+        others.sort(key=lambda i: (-self.near_best[i], -self.speedup[i]))
+        likely = [i for i in others[1:2] if self.near_best[i] >= 0.1]
+        return sorted([self.best, *others[:1], *likely])
 
     @property
     def cost_ratio(self) -> Array:

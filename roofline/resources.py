@@ -14,6 +14,8 @@ from roofline.yamlio import load_yaml
 
 #: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
 OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
+#: Which command lists a shelf.
+LISTINGS = {"model_specs": "models", "hardware_profiles": "hardware", "acceptance": "acceptance"}
 
 __all__ = [
     "Alias",
@@ -112,4 +114,7 @@ def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:
     if other is not None:
         return shelf(shelf_name) / f"{other.id}.yaml"
     names = sorted({*names, *aliases(shelf_name)})
-    raise InputError(f"unknown {what} '{reference}': {did_you_mean(wanted, names)}")
+    hint = did_you_mean(wanted, names)
+    listing = LISTINGS.get(shelf_name)
+    more = f"; see 'roofline {listing} list'" if listing and "did you mean" not in hint else ""
+    raise InputError(f"unknown {what} '{reference}': {hint}{more}")

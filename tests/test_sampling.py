@@ -85,6 +85,18 @@ def test_two_or_three_lengths_are_worth_timing(cli: Cli, rounds: list[str]) -> N
     assert max(odds, key=lambda d: odds[d]) in timed
 
 
+@pytest.mark.parametrize(("rate", "advised"), [("0.4", 4), ("0.2", 2)])
+def test_the_advice_is_among_what_is_timed(cli: Cli, rate: str, advised: int) -> None:
+    """Found by a user: a long tie advised its smallest length, and named only others to time."""
+    ask = ("recommend", "mistral-nemo-instruct-2407", "--gpu", "l40s", "--drafter", "ngram")
+    answer = cli(*ask, "--acceptance", rate)
+    point = cli(*ask, "--acceptance", rate, "--format", "json").point()
+    assert point["draft_length"] == advised
+    assert advised in {row["draft_length"] for row in point["benchmark"]}
+    odds = answer.out[answer.out.index("Odds of") : answer.out.index("Benchmark")]
+    assert f"D = {advised} " in odds
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 def test_the_engines_own_switch_holds_the_acceptance(cli: Cli, engine: str) -> None:
     """vLLM and SGLang count the bonus token, TensorRT-LLM does not (theory 2)."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_parity", "write_parity"]
 
-BAND = 1.25  # the dashed lines: 25 % off
+BAND = 1.25  # the factor of the dashed lines
 
 
 def draw_parity(axes: Axes, parts: Sequence[Compared]) -> dict[str, PathCollection]:
@@ -41,7 +41,7 @@ def draw_parity(axes: Axes, parts: Sequence[Compared]) -> dict[str, PathCollecti
     _label_ticks(axes, decades=float(np.log10(high / low)))
     axes.set_xlabel("measured (µs)")
     axes.set_ylabel("predicted (µs)")
-    axes.set_title("Predicted against measured; dashed: 25 % off")
+    axes.set_title("Predicted against measured; dashed: a factor of 1.25")
     axes.legend(loc="upper left", fontsize=8, framealpha=0.9)
     return found
 

@@ -17,10 +17,11 @@ def likely_line(point: Point) -> str:
     if len(point.draft_lengths) == 1:
         return "One draft length was looked at, so there is nothing to benchmark."
     ranked = sorted(range(len(point.draft_lengths)), key=lambda i: -point.near_best[i])
+    first = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
     shown = [
         f"D = {point.draft_lengths[i]} {_odds(float(point.near_best[i]))}"
-        for i in ranked[:4]
-        if point.near_best[i] > 0
+        for i in first
+        if point.near_best[i] > 0 or i == point.best
     ]
     timed = " and ".join(str(point.draft_lengths[i]) for i in point.worth_benchmarking)
     return (
