@@ -13,7 +13,7 @@ from roofline.footprint import kv_bytes_reserved, state_bytes_per_sequence, weig
 from roofline.hardware import HardwareProfile
 from roofline.model import DenseMlp, Mlp, MoeMlp, NetworkSpec, NoMlp
 from roofline.ops import Array, StateHandling
-from roofline.quantization import Component, Precision, bytes_per_element
+from roofline.quantization import Precision, bytes_per_element
 from roofline.step import Target
 from roofline.units import format_bytes
 from roofline.workload import Grid
@@ -61,7 +61,6 @@ class Memory:
     rules: MemoryRules
     total: float  # what the accelerator has
     weights: float
-    weights_read: float  # by one pass, every expert counted: all but the embedding
     draft_weights: float
 
     @property
@@ -168,6 +167,5 @@ def memory_for(
         rules=rules,
         total=gpu.memory_bytes,
         weights=weights,
-        weights_read=weights - held.get(Component.EMBEDDING, 0.0) - held.get(Component.VISION, 0.0),
         draft_weights=draft_weights,
     )

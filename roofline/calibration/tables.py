@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -52,14 +52,6 @@ class Table:
     def label(self) -> str:
         """Return the file's place in the wheel, for messages and provenance."""
         return f"{FOLDERS[self.gpu]}/{self.family}/{self.engine}/{self.version}/{self.name}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cleaned:
-    """The rows that can be used, and how many were not, by reason."""
-
-    columns: Columns
-    rejected: dict[str, int] = field(default_factory=dict)
 
 
 def data_folder(given: Path | None = None) -> Path:

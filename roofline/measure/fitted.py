@@ -204,9 +204,14 @@ def _trust(rows: Sequence[Row], sifted: Sifted) -> list[str]:
     judged = [row for row in rows if row.status in ("ok", "noisy")]
     lost = sum(sifted.left_out.get(reason, 0) for reason in ("noisy", "drift"))
     waited = float(np.mean([row.waited for row in judged])) if judged else 0.0
+    rounds = "no case was measured twice"
+    if sifted.repeated:
+        rounds = (
+            f"rounds differ by {sifted.disagreement:.1%} at the median ({sifted.repeated} cases)"
+        )
     text = (
-        f"{lost} of {len(judged)} rows were noisy or drifted, rounds differ by "
-        f"{sifted.disagreement:.1%} at the median, kernels waited {waited:.0%} of their time"
+        f"{lost} of {len(judged)} rows were noisy or drifted, {rounds}, "
+        f"kernels waited {waited:.0%} of their time"
     )
     noisy = lost > NOISY * len(judged) or sifted.disagreement > UNSTEADY or waited > BUSY
     return [f"the machine was noisy: {text}" if noisy else f"the machine was steady: {text}"]
