@@ -4,11 +4,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel check torch calibrate docs bench models clean
+.PHONY: demo test lint types wheel site check torch calibrate docs bench models clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,lint]" build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,lint,docs]" build
 	touch $(READY)
 
 demo: $(READY)        ## Answer the question on a real model and GPU
@@ -27,7 +27,10 @@ types: $(READY)
 wheel: $(READY)       ## Build, install into a fresh environment, run from outside the tree
 	$(BIN)/python tests/check_wheel.py
 
-check: lint types wheel ## Everything a change must pass
+site: $(READY)        ## The documentation as a site; every link is checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+check: lint types wheel site ## Everything a change must pass
 	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
 
 torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -33,13 +34,18 @@ from roofline.quantization import resolve
 from roofline.workload import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+#: Written by Typer from the commands themselves; the synopses in it are not commands to run.
+REFERENCE = ROOT / "docs" / "reference.md"
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {REFERENCE})
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 CLI_PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
 
-# A fenced block with its info string; `console exit=3` says what the commands in it return.
+# A fenced block with its info string, and a command in it; `# exit 3` says what it returns.
 _BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"^\$ (?P<command>[^\n]*)\n(?P<output>(?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
+_COMMAND = re.compile(
+    r"^\$ (?P<command>[^#\n]*?)(?:  # exit (?P<code>\d+))?\n(?P<output>(?:(?!\$ )[^\n]*\n)*)",
+    re.MULTILINE,
+)
 _LINK = re.compile(r"\]\((?!https?://|mailto:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 
 
@@ -56,14 +62,15 @@ class Example:
 def examples(name: str, text: str) -> Iterator[Example]:
     """Yield every ``$ roofline`` command in the console blocks of a page."""
     for block in _BLOCK.finditer(text):
-        kind, _, rest = block["info"].partition(" ")
-        if kind != "console":
+        if block["info"] != "console":
             continue
-        code = int(rest.removeprefix("exit=") or 0)
         for match in _COMMAND.finditer(block["body"]):
             if match["command"].startswith("roofline"):
                 yield Example(
-                    page=name, command=match["command"], output=match["output"], exit_code=code
+                    page=name,
+                    command=match["command"],
+                    output=match["output"],
+                    exit_code=int(match["code"] or 0),
                 )
 
 
@@ -186,6 +193,20 @@ def test_relative_links_resolve(page: Path) -> None:
             assert link["anchor"] in slugs, link[0]
 
 
+def reference() -> str:
+    """Return the page of all commands and options, as Typer writes it."""
+    command = [sys.executable, "-m", "typer", "roofline.cli.app", "utils", "docs"]
+    written = subprocess.run(
+        [*command, "--name", "roofline", "--title", "All options"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return written.stdout.rstrip("\n") + "\n"
+
+
+def test_the_reference_is_what_the_commands_say_of_themselves() -> None:
+    assert REFERENCE.read_text("utf-8") == reference()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_python_examples_hold(page: Path) -> None:
     results = doctest.testfile(
@@ -243,12 +264,15 @@ def refreshed(name: str, text: str) -> str:
     """Return a page with the outputs that its commands print now."""
     for example in examples(name, text):
         if example.output.strip():
-            old = f"$ {example.command}\n{example.output}"
-            text = text.replace(old, f"$ {example.command}\n{shown(example)[1].rstrip()}\n", 1)
+            said = f"  # exit {example.exit_code}" if example.exit_code else ""
+            first = f"$ {example.command}{said}\n"
+            new = f"{first}{shown(example)[1].rstrip()}\n"
+            text = text.replace(first + example.output, new, 1)
     return text
 
 
 if __name__ == "__main__":
+    REFERENCE.write_text(reference(), encoding="utf-8")
     for _page, _name in zip(PAGES, NAMES, strict=True):
         _text = _page.read_text("utf-8")
         with tempfile.TemporaryDirectory() as _folder:
