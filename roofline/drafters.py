@@ -7,7 +7,9 @@ no business of this module.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from roofline import resources
 from roofline.draft_heads import DERIVED, derive, mtp_head
@@ -70,20 +72,30 @@ def heads_for(target: str) -> list[str]:
     return [kind for kind in kinds if kind in HEAD_KINDS]
 
 
-def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
+def load(
+    reference: str, target: ModelSpec, adapt: Callable[[NetworkSpec], NetworkSpec] | None = None
+) -> tuple[str, NetworkSpec | None]:
     """Return (kind, network) of the drafter called ``reference``, checked against its target.
 
     ``reference`` is ``none``, ``ngram``, ``suffix``, ``mtp`` (the target's own layer), a kind of
     head (the bundled one for the target, else one derived by a stated rule), the id of a bundled
-    drafter or model, or a path to a YAML file.
+    drafter or model, or a path to a YAML file. ``adapt`` changes the network before the check.
     """
+    kind, network = _open(reference, target)
+    if network is None:
+        return kind, None
+    network = network if adapt is None else adapt(network)
+    _check_pair(network, target)
+    return kind, network
+
+
+def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     if reference in HOST_DRAFTERS:
         return reference, None
     if reference == "mtp":
         return reference, mtp_head(target)
     if importable(reference):
         found = open_network(reference, target)
-        _check_pair(found, target)
         return str(getattr(found, "kind", "model")), found
     names, heads = resources.bundled_names(SHELF), heads_for(target.id)
     wanted = f"{target.id}-{reference}" if reference in heads else reference
@@ -94,10 +106,20 @@ def load(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
         raise InputError(
             f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
         )
-    kind = load_yaml(resources.find(wanted, SHELF, "drafter")).get("kind", "model")
-    network = load_model(wanted, "drafter") if kind == "model" else load_drafter(wanted)
-    _check_pair(network, target)
-    return str(kind), network
+    bundled = resources.known(wanted, SHELF)
+    return _bundled(bundled) if bundled else _load(wanted)
+
+
+@cache
+def _bundled(name: str) -> tuple[str, NetworkSpec]:
+    """Return a bundled drafter, loaded once in a process."""
+    return _load(name)
+
+
+def _load(reference: str) -> tuple[str, NetworkSpec]:
+    kind = load_yaml(resources.find(reference, SHELF, "drafter")).get("kind", "model")
+    whole = kind == "model"
+    return str(kind), load_model(reference, "drafter") if whole else load_drafter(reference)
 
 
 def _check_pair(drafter: NetworkSpec, target: ModelSpec) -> None:

@@ -55,6 +55,12 @@ def _overlay(gpu: str, engine: str) -> tuple[Block, ...]:
     return tuple(block for block in blocks if block.evidence.median_error <= TRUSTED)
 
 
+@cache
+def _relative(name: str) -> HardwareProfile:
+    """Return a bundled part that others lean on, loaded once in a process."""
+    return load_hardware(name)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chosen:
     """A law and how far to trust it."""
@@ -91,7 +97,7 @@ class LawBook:
         generation = priors().generations.get(self.gpu.generation)
         name = generation.relative if generation else None
         usable = name is not None and name != self.gpu.id and self.gpu.compute.units is not None
-        return load_hardware(name) if usable and name else None
+        return _relative(name) if usable and name else None
 
     def choose(self, op: Op) -> Chosen:
         """Return the law for a kernel: this part's, then a relative's, then the prior."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,12 +10,13 @@ from roofline import acceptance as accept
 from roofline import drafters
 from roofline.acceptance import Acceptance
 from roofline.drafters import Drafter
-from roofline.engine import EngineProfile, load_engine
+from roofline.engine import EngineProfile
 from roofline.errors import InputError
-from roofline.hardware import HardwareProfile, VerifyMode, load_hardware
+from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.layers import check_parallel, layer_linears
-from roofline.model import SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
+from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
 from roofline.priors import priors
 from roofline.quantization import Component, DType, Precision, few_bits, resolve
 from roofline.request import (
@@ -23,22 +24,11 @@ from roofline.request import (
     Request,
     check_numbers,
     check_placement,
-    with_overhead,
 )
-from roofline.resources import alias_note
-from roofline.sources import open_model
 from roofline.step import Target
 from roofline.workload import Placement, Routing
 
 __all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
-
-
-@dataclass(slots=True)
-class Notes:
-    """What the answer must say about itself, gathered while the parts are put together."""
-
-    assumed: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,16 +45,20 @@ class Setup:
     notes: Notes
 
 
-def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
+def prepare(
+    request: Request, *, needs_acceptance: bool = True, parts: Parts | None = None
+) -> Setup:
     """Load everything that ``request`` names and check that it belongs together.
 
     Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
+    ``parts`` are those of an equal request but for its overrides, already loaded.
     """
     check_numbers(request)
     notes = Notes()
-    gpu = load_hardware(request.gpu)
-    model = _model(request.model, gpu, notes)
-    engine = _engine(request)
+    parts = parts or open_parts(request)
+    gpu = changed_part(parts.gpu, "gpu", request, notes)
+    model = model_of(request, parts, gpu, notes)
+    engine = engine_of(request, parts, notes)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
     measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
@@ -104,32 +98,6 @@ def prepare(request: Request, *, needs_acceptance: bool = True) -> Setup:
         engine=engine,
         draft_lengths=lengths,
         notes=notes,
-    )
-
-
-def _model(reference: str, gpu: HardwareProfile, notes: Notes) -> ModelSpec:
-    """Return the model asked for; an alias's note and what an imported config assumed are said."""
-    model, assumed = open_model(reference)
-    notes.assumed += assumed
-    if model.dtype == DType.FP16 and "fp16" not in gpu.rates and "bf16" in gpu.rates:
-        notes.assumed.append(f"{gpu.id} has no fp16 rate: products run in bf16")
-        model = model.model_copy(update={"dtype": DType.BF16})
-    note = alias_note(reference, SHELF)
-    if note is not None:
-        notes.warnings.append(note)
-    return model
-
-
-def _engine(request: Request) -> EngineProfile:
-    """Return the engine, with the share of memory asked for."""
-    engine = with_overhead(load_engine(request.engine), request.overhead)
-    share = request.memory_fraction
-    if share is None:
-        return engine
-    if not 0 < share <= 1:
-        raise InputError(f"--memory-fraction {share:g}: expected more than 0 and at most 1")
-    return engine.model_copy(
-        update={"memory": engine.memory.model_copy(update={"fraction": share})}
     )
 
 
@@ -187,8 +155,15 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
                 "eagle3 for a head of the usual shape, a model id, or a path) and --acceptance"
             )
         notes.assumed.append(f"the bundled EAGLE-3 head {target.model.id}-eagle3 as drafter")
-    kind, network = drafters.load(reference, target.model)
+    own = overrides_of(request, "drafter")
+    kind, network = drafters.load(
+        reference,
+        target.model,
+        adapt=lambda network: changed_part(network, "drafter", request, notes),
+    )
     if network is None:
+        if own:
+            raise InputError(f"{own[0]}: the drafter {kind} has no network to change")
         return Drafter(kind=kind, name=kind)
     if network.source.startswith("derived"):
         notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 from roofline.errors import InputError, did_you_mean
 
@@ -164,6 +165,7 @@ def few_bits(dtype: DType) -> bool:
     return 8 * bytes_per_element(dtype) < QUALITY_BITS
 
 
+@cache
 def _format(dtype: DType) -> _Format:
     bits = bits_per_weight(dtype.value)
     return _FORMATS[dtype] if bits is None else _Format(bits / 8, "int8", None)

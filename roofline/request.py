@@ -10,6 +10,7 @@ from roofline.hardware import HardwareProfile
 from roofline.layers import check_parallel
 from roofline.model import ModelSpec
 from roofline.ops import StateHandling, VerifyAttention
+from roofline.overrides import Override
 from roofline.quantization import DType
 from roofline.workload import Placement, Routing
 
@@ -60,6 +61,8 @@ class Request:
     prefill_tokens: float = 0.0
     #: The user's own ms around a plain step, a round and a draft pass; None is the engine's.
     overhead: tuple[float, ...] | None = None
+    #: Values put in place of those of the model, drafter, GPU or engine.
+    overrides: tuple[Override, ...] = ()
 
 
 def check_numbers(request: Request) -> None:
@@ -82,6 +85,10 @@ def check_numbers(request: Request) -> None:
     if rounds is not None and rounds < 1:
         raise InputError(f"--acceptance-rounds {rounds}: expected at least 1")
     _check_tree(request)
+    paths = [override.path for override in request.overrides]
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice is not None:
+        raise InputError(f"--set {twice}: is given twice; give each path once")
     routing = request.routing or Routing()
     if not 0 <= routing.skew <= 4:
         raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")

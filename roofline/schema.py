@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
     model_validator,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Rate",
     "Schema",
     "Source",
+    "as_json",
 ]
 
 PositiveInt = Annotated[int, Field(gt=0, le=2**50)]
@@ -49,12 +51,17 @@ def _quantity(unit: str) -> BeforeValidator:
     return BeforeValidator(parse)
 
 
-Bytes = Annotated[float, Field(gt=0), _quantity("B")]
-Bandwidth = Annotated[float, Field(gt=0), _quantity("B/s")]
-Rate = Annotated[float, Field(gt=0), _quantity("FLOP/s")]
-Duration = Annotated[float, Field(ge=0), _quantity("s")]
-Frequency = Annotated[float, Field(gt=0), _quantity("Hz")]
-Power = Annotated[float, Field(gt=0), _quantity("W")]
+def _text(unit: str) -> PlainSerializer:
+    """Write a quantity so that reading it again gives the same number."""
+    return PlainSerializer(lambda value: f"{value!r} {unit}", return_type=str, when_used="json")
+
+
+Bytes = Annotated[float, Field(gt=0), _quantity("B"), _text("B")]
+Bandwidth = Annotated[float, Field(gt=0), _quantity("B/s"), _text("B/s")]
+Rate = Annotated[float, Field(gt=0), _quantity("FLOP/s"), _text("FLOP/s")]
+Duration = Annotated[float, Field(ge=0), _quantity("s"), _text("s")]
+Frequency = Annotated[float, Field(gt=0), _quantity("Hz"), _text("Hz")]
+Power = Annotated[float, Field(gt=0), _quantity("W"), _text("W")]
 
 
 class Schema(BaseModel):
@@ -123,6 +130,11 @@ class Source(Schema):
 
     cite: str
     confidence: Confidence
+
+
+def as_json(document: Document) -> dict[str, Any]:
+    """Return a document as the plain data that ``check`` reads, quantities with their units."""
+    return document.model_dump(mode="json", by_alias=True)
 
 
 def _one_line(error: ValidationError, name: str, model: type[BaseModel]) -> str:

@@ -10,7 +10,14 @@ import re
 
 from roofline.errors import InputError
 
-__all__ = ["format_bytes", "format_seconds", "format_size", "parse_quantity", "parse_size"]
+__all__ = [
+    "format_bytes",
+    "format_quantity",
+    "format_seconds",
+    "format_size",
+    "parse_quantity",
+    "parse_size",
+]
 
 _PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -80,6 +87,19 @@ def format_bytes(count: float) -> str:
     ('15.0 GB', '131 kB')
     """
     return _scaled(count, "B", 1e3)
+
+
+def format_quantity(text: str) -> str:
+    """Print a quantity in its base unit with the prefix that fits; other text stays as it is.
+
+    >>> format_quantity("4800000000000.0 B/s"), format_quantity("0.00031 s"), format_quantity("fp8")
+    ('4.80 TB/s', '310 µs', 'fp8')
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] not in _SCALES:
+        return text
+    value = float(match[1])
+    return format_seconds(value) if match[2] == "s" else _scaled(value, match[2], 1e3)
 
 
 def format_seconds(seconds: float) -> str:

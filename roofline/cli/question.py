@@ -106,9 +106,19 @@ def question(
     prefill_tokens_per_step: Annotated[
         float, typer.Option(help="Prompt tokens that ride in each pass (chunked prefill).")
     ] = 0.0,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Change a value: group_size=4, attention.num_kv_heads=4, drafter.layers=2, "
+            "gpu.memory.bandwidth='4 TB/s'; repeat for each.",
+        ),
+    ] = None,
 ) -> Request:
     """Return the question that these options ask, at batch 1 and the default context."""
     from roofline.ops import StateHandling, VerifyAttention
+    from roofline.overrides import parse_override
     from roofline.prepare import Request
 
     return Request(
@@ -141,6 +151,7 @@ def question(
         draft_block=draft_block,
         first_pass_rows=first_pass_rows,
         prefill_tokens=prefill_tokens_per_step,
+        overrides=tuple(parse_override(text) for text in overrides or ()),
     )
 
 

@@ -59,7 +59,7 @@ def schedule(
 ) -> None:
     """Write the best draft length for every batch, as a schedule for the engine."""
     from roofline.report.schedule import render_schedule
-    from roofline.schedules.formats import ScheduleFormat, Wording, engine_for, write
+    from roofline.schedules.formats import ENGINES, ScheduleFormat, Wording, engine_for, write
     from roofline.schedules.plan import plan
 
     how = format_for(form, output, suffixes=_SUFFIXES, kinds=ScheduleFormat)
@@ -83,7 +83,10 @@ def schedule(
     )
     found = plan(asked, tie=tie / 100, mix=None if mix is None else _mix(mix))
     written = write(found, wording)
-    emit_text(render_schedule(found, written, how), output, [*found.warnings, *written.notes])
+    notes = [*found.warnings, *written.notes]
+    if how.value in ENGINES:  # an engine's own text has no place for it
+        notes += map(str, found.setup.notes.changes)
+    emit_text(render_schedule(found, written, how), output, notes)
 
 
 def _mix(text: str) -> dict[int, float]:

@@ -8,7 +8,9 @@ import json
 from typing import Any
 
 from roofline.compare import Entry
+from roofline.overrides import Change
 from roofline.paste import flag
+from roofline.report.changes import set_data, set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.formats import OutputFormat
 from roofline.units import format_size
@@ -21,11 +23,21 @@ SCHEMA = "roofline.compare/1"
 def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
     """Return the comparison in the format asked for, ending in a newline."""
     if how is OutputFormat.JSON:
-        data = {"schema": SCHEMA, "points": [_point(entries) for entries in found]}
+        data = {
+            "schema": SCHEMA,
+            "set": set_data(_changes(found)),
+            "points": [_point(entries) for entries in found],
+        }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
     if how is OutputFormat.CSV:
         return _csv(found)
     return "\n\n".join(_text(entries, how) for entries in found) + "\n"
+
+
+def _changes(found: list[list[Entry]]) -> list[Change]:
+    """Return what was set, each drafter's own changes included, in the order met."""
+    all_of = (c for entries in found for e in entries for c in e.answer.setup.notes.changes)
+    return list(dict.fromkeys(all_of))
 
 
 def _point(entries: list[Entry]) -> dict[str, Any]:
@@ -102,7 +114,7 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
         f"context {format_size(point.context)}, {setup.engine.name}. Each drafter at its own best "
         "D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
         "break-even. GB: the drafter's weights on one GPU."
-    )
+    ) + set_line(_changes([entries]))
     cells = [_cells(entry) for entry in entries]
     seen = [
         f"{_short(e)}: {e.answer.setup.acceptance.label} ({e.answer.setup.acceptance.source})"
@@ -140,8 +152,11 @@ def _verdict(entries: list[Entry]) -> str:
 def _csv(found: list[list[Entry]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    changes = "; ".join(map(str, _changes(found)))
     rows = [
-        {"batch": entry.point.batch, "context": entry.point.context} | _row(entry)
+        {"batch": entry.point.batch, "context": entry.point.context}
+        | _row(entry)
+        | ({"set": changes} if changes else {})
         for entries in found
         for entry in entries
     ]

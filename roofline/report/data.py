@@ -12,11 +12,12 @@ from roofline.paste import flag, timed_flag
 from roofline.prepare import Setup
 from roofline.reasons import bound, grid_position, headline, reason, value_at
 from roofline.recommend import Point, Recommendation
+from roofline.report.changes import set_data
 from roofline.report.sources import provenance
 from roofline.rules import rules
 from roofline.timing import OpTime
 
-__all__ = ["SCHEMA", "as_data", "explain_rows", "goal_data", "rule_rows"]
+__all__ = ["SCHEMA", "as_data", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
 
 SCHEMA = "roofline.recommend/1"
 
@@ -26,7 +27,7 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
     setup = answer.setup
     data = {
         "schema": SCHEMA,
-        "inputs": _inputs(setup),
+        "inputs": inputs_data(setup),
         "points": [_point(answer, point) for point in answer.points],
         "engine": _engine(setup),
         "warnings": list(answer.warnings),
@@ -45,7 +46,8 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
     return data
 
 
-def _inputs(setup: Setup) -> dict[str, Any]:
+def inputs_data(setup: Setup) -> dict[str, Any]:
+    """Return what was asked, defaults filled in."""
     request, precision = setup.request, setup.target.precision
     routing = setup.target.placement.routing
     placement = setup.drafter.placement
@@ -70,6 +72,7 @@ def _inputs(setup: Setup) -> dict[str, Any]:
         "kv": precision.kv.value,
         "verify_attention": setup.target.placement.verify_attention.value,
         "engine": setup.engine.id,
+        "set": set_data(setup.notes.changes),
     }
 
 

@@ -15,6 +15,7 @@ from roofline.prepare import Setup
 from roofline.quantization import Component
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
+from roofline.report.changes import set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import as_data, explain_rows, goal_data
 from roofline.report.formulas import formulas
@@ -114,7 +115,7 @@ def _setting(answer: Recommendation, point: Point) -> str:
         f"{setup.target.model.name} ({_weights(setup)}, {setup.target.precision.kv} KV) on "
         f"{setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
         f"{format_size(point.context)}; drafter {setup.drafter.name}; acceptance: "
-        f"{setup.acceptance.label}."
+        f"{setup.acceptance.label}.{set_line(setup.notes.changes)}"
     )
 
 
@@ -179,6 +180,7 @@ def _csv(answer: Recommendation) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     first = True
+    changes = "; ".join(map(str, answer.setup.notes.changes))
     for point in data["points"]:
         for entry in point["by_draft_length"]:
             parts = {f"{k}_ms": v for k, v in entry["breakdown_ms"].items()}
@@ -193,6 +195,8 @@ def _csv(answer: Recommendation) -> str:
                 "confidence": point["confidence"],
                 "recommended": int(entry["draft_length"] == point["draft_length"]),
             }
+            if changes:
+                row["set"] = changes
             if first:
                 writer.writerow(row)
                 first = False

@@ -11,6 +11,7 @@ from roofline.account import PerSequence, Slots, account, per_sequence
 from roofline.equal_memory import EqualMemory
 from roofline.memory import Memory
 from roofline.prepare import Setup
+from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
 from roofline.units import format_bytes, format_size
 
@@ -58,7 +59,11 @@ class MemoryAnswer:
 def render_memory(answers: list[MemoryAnswer], form: MemoryFormat) -> str:
     """Return the account, ending in a newline."""
     if form is MemoryFormat.JSON:
-        data = {"schema": SCHEMA, "contexts": [_data(answer) for answer in answers]}
+        data = {
+            "schema": SCHEMA,
+            "set": set_data(answers[0].setup.notes.changes),
+            "contexts": [_data(answer) for answer in answers],
+        }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
     return "\n\n".join(_text(answer) for answer in answers) + "\n"
 
@@ -107,7 +112,7 @@ def _text(answer: MemoryAnswer) -> str:
     rows = [[name, *(_gigabytes(column[name]) for column in columns)] for name in names]
     headers = ["GB of one GPU", *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
     blocks = [
-        wrap(_headline(answer)),
+        wrap(_headline(answer) + set_line(answer.setup.notes.changes)),
         text_table(headers, rows, names_first=True),
         *(wrap(_per_sequence(answer, name, length)) for name, _, length in answer.sides),
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
 from roofline.schedules.bands import Band
 from roofline.schedules.formats import ENGINES, ScheduleFormat
@@ -48,6 +49,7 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
             "batches": plan.batches,
             "mix": plan.mix,
             "tie": plan.tie,
+            "set": set_data(setup.notes.changes),
         },
         "bands": [row for band in written.bands for row in _rows(plan, band)],
         "best_fixed_draft_length": fixed,
@@ -100,6 +102,7 @@ def _text(plan: Plan, written: Written) -> str:
             f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, contexts "
             f"{contexts}; drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
+            + set_line(setup.notes.changes)
         ),
         text_table(
             ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best"),
@@ -163,9 +166,15 @@ def _losses(plan: Plan, written: Written) -> str:
 def _csv(plan: Plan, written: Written) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    rows = [row for band in written.bands for row in _rows(plan, band)]
+    changes = "; ".join(map(str, plan.setup.notes.changes))
+    rows = [
+        row
+        | {"context": " ".join(map(str, row["context"]))}
+        | ({"set": changes} if changes else {})
+        for band in written.bands
+        for row in _rows(plan, band)
+    ]
     writer.writerow(rows[0])
-    for row in rows:
-        own = row | {"context": " ".join(map(str, row["context"]))}
+    for own in rows:
         writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in own.values())
     return out.getvalue()

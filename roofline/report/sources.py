@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from roofline.hardware import HardwareProfile
 from roofline.kernels import Kind
 from roofline.lawbook import Chosen, weight_key
+from roofline.places import GIVEN
 from roofline.prepare import Setup
 from roofline.recommend import Recommendation
 from roofline.timing import OpTime
@@ -83,10 +85,11 @@ def provenance(answer: Recommendation) -> list[dict[str, Any]]:
     """Return where each group of numbers comes from."""
     setup = answer.setup
     gpu = setup.gpu
-    bandwidth = gpu.sources[gpu.memory.bandwidth.source]
-    figures = "measured" if bandwidth.confidence == "measured" else "datasheet"
+    measured = gpu.sources[gpu.memory.bandwidth.source].confidence == "measured"
+    figures = "measured" if measured else "datasheet"
+    changes = setup.notes.changes
     entries: list[dict[str, Any]] = [
-        _entry("bandwidth and peaks", figures, f"{gpu.id}.yaml: {bandwidth.confidence}"),
+        _entry("bandwidth and peaks", figures, f"{gpu.id}.yaml: {_confidence(gpu)}"),
         _entry("memory size", figures, f"what the {_memory_basis(setup)} says"),
         _entry("model shape", "config", setup.target.model.source),
     ]
@@ -99,12 +102,18 @@ def provenance(answer: Recommendation) -> list[dict[str, Any]]:
         _entry("engine overhead", overhead.source, f"{setup.engine.id}.yaml"),
         _entry("acceptance", given, curve.source),
         *(_entry("default", "assumed", text) for text in setup.notes.assumed),
+        *(_entry(c.path, "given", f"{c.value} instead of {c.was}") for c in changes),
     ]
     return entries
 
 
 def _entry(what: str, kind: str, source: str) -> dict[str, Any]:
     return {"what": what, "kind": kind, "source": source}
+
+
+def _confidence(gpu: HardwareProfile) -> str:
+    source = gpu.memory.bandwidth.source
+    return "the bandwidth is given" if source == GIVEN else gpu.sources[source].confidence
 
 
 def _memory_basis(setup: Setup) -> str:

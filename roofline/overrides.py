@@ -1,0 +1,260 @@
+"""``--set PATH=VALUE``: a model, drafter, accelerator or engine with some of its values changed.
+
+The changed document is checked by the schema that its file is checked by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from roofline.errors import InputError, did_you_mean
+from roofline.model import ModelSpec, NetworkSpec
+from roofline.places import GIVEN, Place, find, options
+from roofline.schema import Document, as_json
+from roofline.units import format_quantity, parse_size
+
+__all__ = ["ALIASES", "Change", "Override", "changed", "parse_override", "spread_layers"]
+
+#: Short names of what architects vary; each also works behind ``drafter.``.
+ALIASES = {
+    "group_size": "num_heads / num_kv_heads of every attention layer, by changing num_kv_heads",
+    "experts": "mlp.num_experts",
+    "top_k": "mlp.top_k",
+    "head_dim": "attention.head_dim",
+    "layers": "the number of layers, kinds of layers in their proportions",
+}
+_RENAMED = {
+    "experts": ("mlp", "num_experts"), "top_k": ("mlp", "top_k"),
+    "head_dim": ("attention", "head_dim"),
+}  # fmt: skip
+_ROOTS = ("model", "drafter", "gpu", "engine")
+_IN_LAYERS = ("attention", "mlp")
+Some = TypeVar("Some", bound=Document)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """One value to put in place of a document's own."""
+
+    flag: str
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        """Return the override as it was typed."""
+        return f"{self.flag} {self.path}={self.text}"
+
+    @property
+    def root(self) -> str:
+        """What it changes: model, drafter, gpu or engine."""
+        first = self.path.split(".", 1)[0]
+        return first if first in _ROOTS else "model"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The path inside what it changes."""
+        parts = tuple(self.path.split("."))
+        return parts[1:] if parts[0] in _ROOTS else parts
+
+    @property
+    def value(self) -> Any:
+        """The value as JSON would have it."""
+        return _scalar(self.text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """What an override did."""
+
+    flag: str
+    path: str
+    value: str
+    was: str
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        return f"{self.path} = {self.value} (was {self.was})"
+
+
+def parse_override(text: str, flag: str = "--set") -> Override:
+    """Read ``PATH=VALUE``.
+
+    >>> parse_override("attention.num_kv_heads=4").value
+    4
+    """
+    path, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not path or not value:
+        raise InputError(f"{flag} {text}: expected PATH=VALUE such as attention.num_kv_heads=4")
+    override = Override(flag=flag, path=path, text=value)
+    first, dot, _ = path.partition(".")
+    starts = (*_ROOTS, *_IN_LAYERS)
+    if not (first in starts and dot) and path not in ALIASES:
+        known = [*(f"{start}." for start in starts), *ALIASES]
+        near = did_you_mean(first, [*starts, *ALIASES])
+        hint = f"{near} " if "did you mean" in near else ""
+        raise InputError(f"{flag} {text}: unknown path; {hint}a path is one of {', '.join(known)}")
+    return override
+
+
+def _scalar(text: str) -> Any:
+    """Read a number, ``8k``, true, false or null; all else stays text.
+
+    >>> [_scalar(text) for text in ("4", "8k", "0.9", "true", "null", "4 TB/s")]
+    [4, 8192, 0.9, True, None, '4 TB/s']
+    """
+    words: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+    if text in words:
+        return words[text]
+    if re.fullmatch(r"[0-9]{1,12}[kKmM]?", text):
+        return parse_size(text)
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    if re.fullmatch(r"-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?", text):
+        return float(text)
+    return text
+
+
+def changed(document: Some, overrides: Sequence[Override]) -> tuple[Some, list[Change]]:
+    """Return the document with the overrides applied in order and checked together."""
+    if not overrides:
+        return document, []
+    data, changes = as_json(document), []
+    for override in overrides:
+        apply = _special(document, override) or _plain
+        changes.append(apply(document, data, override))
+    said = " ".join(str(override) for override in overrides)
+    return type(document).check(data, said), changes
+
+
+_Apply = Callable[[Any, dict[str, Any], Override], Change]
+
+
+def _special(document: Document, override: Override) -> _Apply | None:
+    """Return what applies an alias that is no plain path."""
+    if not isinstance(document, NetworkSpec):
+        return None
+    match override.parts:
+        case ("group_size",):
+            return _group_size
+        case ("layers",) | ("num_layers",):
+            return _layers
+    return None
+
+
+def _plain(document: Document, data: dict[str, Any], override: Override) -> Change:
+    """Put the value at every place that the path leads to."""
+    places = _places(document, data, override, override.parts)
+    if override.parts == ("head_dim",):  # of softmax attention; a state's heads are another matter
+        places = [place for place in places if "conv_width" not in place.holder]
+    was = _said(places)
+    for place in places:
+        place.put(override.value)
+        if place.figure and "sources" in data:
+            data["sources"][GIVEN] = {"cite": str(override), "confidence": "derived"}
+    return Change(flag=override.flag, path=override.path, value=override.text, was=was)
+
+
+def _places(
+    document: Document, data: dict[str, Any], override: Override, parts: tuple[str, ...]
+) -> list[Place]:
+    """Return the places of a path, an MTP layer's among those of all layers."""
+    if isinstance(document, NetworkSpec) and len(parts) == 1:
+        parts = _RENAMED.get(parts[0], parts)
+    paths = [parts]
+    if isinstance(document, NetworkSpec) and parts[0] in _IN_LAYERS:
+        paths = [("layers", *parts)]
+        if isinstance(document, ModelSpec) and document.mtp is not None:
+            paths.append(("mtp", *parts))
+    places = [place for path in paths for place in find(document, data, path)]
+    if not places:
+        raise InputError(_unknown(document, data, override, paths[0]))
+    return places
+
+
+def _unknown(
+    document: Document, data: dict[str, Any], override: Override, path: tuple[str, ...]
+) -> str:
+    reached, names = options(document, data, path)
+    depth = len(reached.split(".")) if reached else 0
+    shown = reached.removeprefix("layers.") if path[0] == "layers" else reached
+    where = f"{getattr(document, 'id', override.root)}{f' {shown}' if shown else ''}"
+    if depth == len(path):
+        return f"{override}: {where} is a group; name one of {', '.join(names)}"
+    if path[depth] in names:
+        return f"{override}: {where} has nothing below '{path[depth]}' here; end the path before it"
+    near = did_you_mean(path[depth], names) if names else ""
+    hint = f"{near} " if "did you mean" in near else ""
+    return f"{override}: {where} has no '{path[depth]}'; {hint}it has {', '.join(names)}"
+
+
+def _said(places: Sequence[Place]) -> str:
+    """Say what stood there; several values in the order met."""
+    values = dict.fromkeys(_written(place.value) for place in places)
+    return ", ".join(values)
+
+
+def _written(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    return format_quantity(value) if isinstance(value, str) else f"{value}"
+
+
+def _whole(override: Override) -> int:
+    value = override.value
+    if type(value) is not int or not 1 <= value <= 2**20:
+        raise InputError(f"{override}: expected a whole number of at least 1")
+    return value
+
+
+def _group_size(document: Document, data: dict[str, Any], override: Override) -> Change:
+    """Give every attention layer with KV heads num_heads / G of them."""
+    size = _whole(override)
+    try:
+        kv = _places(document, data, override, ("attention", "num_kv_heads"))
+    except InputError:
+        name = getattr(document, "id", "it")
+        raise InputError(f"{override}: {name} has no attention with num_kv_heads") from None
+    was = dict.fromkeys(str(p.holder["num_heads"] // p.holder["num_kv_heads"]) for p in kv)
+    for place in kv:
+        heads = place.holder["num_heads"]
+        if heads % size:
+            raise InputError(f"{override}: expected a divisor of its {heads} query heads")
+        place.put(heads // size)
+    return Change(flag=override.flag, path=override.path, value=str(size), was=", ".join(was))
+
+
+def _layers(_document: Document, data: dict[str, Any], override: Override) -> Change:
+    """Change how many layers there are; their kinds keep their proportions."""
+    count, runs = _whole(override), data["layers"]
+    repeats = [run["repeat"] for run in runs]
+    if count < len(runs) or not runs:
+        raise InputError(
+            f"{override}: expected at least {len(runs)}, one for each kind of layer"
+            if runs
+            else f"{override}: it has no layers to repeat"
+        )
+    for run, repeat in zip(runs, spread_layers(repeats, count), strict=True):
+        run["repeat"] = repeat
+    return Change(flag=override.flag, path=override.path, value=str(count), was=str(sum(repeats)))
+
+
+def spread_layers(repeats: Sequence[int], total: int) -> list[int]:
+    """Return ``total`` layers in the proportions of ``repeats``, at least one of each kind.
+
+    Largest remainders: 3 dense and 58 expert layers become, in 30,
+
+    >>> spread_layers([3, 58], 30)
+    [1, 29]
+    """
+    spare = total - len(repeats)
+    shares = [spare * max(count * total / sum(repeats) - 1, 0.0) for count in repeats]
+    scale = spare / sum(shares) if sum(shares) else 0.0
+    exact = [share * scale for share in shares]
+    found = [1 + int(share) for share in exact]
+    order = sorted(range(len(exact)), key=lambda i: int(exact[i]) - exact[i])
+    for i in order[: total - sum(found)]:
+        found[i] += 1
+    return found
