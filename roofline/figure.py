@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PALETTE", "new_figure", "save"]
+__all__ = ["PALETTE", "new_figure", "new_panels", "save"]
 
 #: Okabe and Ito's colours, distinguishable with any common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -27,6 +27,16 @@ def new_figure(width: float = 7.0, height: float = 5.0) -> tuple[Figure, Axes]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def new_panels(
+    rows: int, columns: int, width: float = 9.0, height: float = 6.5
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure of inches with a grid of axes that share x, in reading order."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, sharex=True, squeeze=False).flat)
 
 
 def save(figure: Figure, path: Path) -> None:

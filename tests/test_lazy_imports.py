@@ -29,6 +29,10 @@ def _imported(*arguments: str) -> set[str]:
         # Typer itself loads pydantic where a command has numbers to parse
         (("recommend", "--help"), {"numpy", "yaml", "pandas", "scipy", "matplotlib"}),
         (("recommend", "llama-3.1-8b"), {"pandas", "scipy", "matplotlib"}),
+        (
+            ("explore", "llama-3.1-8b", "--vary", "group_size=1,2"),
+            {"pandas", "scipy", "matplotlib"},
+        ),
     ],
 )
 def test_heavy_packages_stay_out(arguments: tuple[str, ...], unwanted: set[str]) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from roofline.cli import acceptance, calibrate, hardware, models, validate
 from roofline.cli.compare import compare
+from roofline.cli.explore import explore
 from roofline.cli.listing import help_if_bare
 from roofline.cli.memory import memory
 from roofline.cli.recommend import recommend
@@ -25,6 +26,7 @@ app.command()(recommend)
 app.command()(schedule)
 app.command()(compare)
 app.command()(memory)
+app.command()(explore)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
 app.add_typer(acceptance.app, name="acceptance")

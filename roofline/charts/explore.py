@@ -1,0 +1,116 @@
+"""How best D, speedup, the knee and KV bytes move with one dimension; the others are lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofline.errors import InputError
+from roofline.explore import Exploration, Variant
+from roofline.figure import PALETTE, new_panels, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+__all__ = ["draw_exploration", "lines_of", "write_exploration"]
+
+_STYLES = ("-", "--", ":", "-.")
+MOST_LINES = len(PALETTE) * len(_STYLES)
+
+
+def _best(variant: Variant) -> float:
+    return math.nan if variant.draft_length is None else variant.draft_length
+
+
+def _speedup(variant: Variant) -> float:
+    return math.nan if variant.draft_length is None else float(variant.speedup[variant.best])
+
+
+def _knee(variant: Variant) -> float:
+    return variant.falls_from or math.nan
+
+
+def _kv(variant: Variant) -> float:
+    return variant.kv_per_token_gpu / 1e3
+
+
+_PANELS: tuple[tuple[str, Callable[[Variant], float], bool], ...] = (
+    ("best draft length", _best, False),
+    ("speedup (times plain decoding)", _speedup, False),
+    ("batch from which D falls (gap: never)", _knee, True),
+    ("KV of one GPU (kB a token)", _kv, True),
+)
+
+
+def lines_of(found: Exploration) -> dict[str, list[Variant]]:
+    """Return the variants that differ in the first axis alone, by what the other axes are."""
+    names = [axis.path.rsplit(".", 1)[-1] for axis in found.axes[1:]]
+    lines: dict[str, list[Variant]] = {}
+    for variant in found.variants:
+        label = ", ".join(f"{n} = {v}" for n, v in zip(names, variant.values[1:], strict=True))
+        lines.setdefault(label, []).append(variant)
+    return lines
+
+
+def draw_exploration(axes: Sequence[Axes], found: Exploration) -> dict[str, list[Line2D]]:
+    """Draw the four panels; return each panel's lines by its title."""
+    lines, first = lines_of(found), found.axes[0]
+    if len(lines) > MOST_LINES:
+        raise InputError(f"--plot: {len(lines)} lines, at most {MOST_LINES} can be told apart")
+    drawn: dict[str, list[Line2D]] = {}
+    for panel, (title, value, logarithmic) in zip(axes, _PANELS, strict=True):
+        for i, (label, variants) in enumerate(lines.items()):
+            (line,) = panel.plot(
+                [first.values.index(variant.values[0]) for variant in variants],
+                [value(variant) for variant in variants],
+                marker="o", markersize=4, color=PALETTE[i % len(PALETTE)],
+                linestyle=_STYLES[i // len(PALETTE)], label=label or None,
+            )  # fmt: skip
+            drawn.setdefault(title, []).append(line)
+        panel.set_ylabel(title)
+        panel.grid(alpha=0.3)
+        panel.set_xticks(range(len(first.values)), first.values)
+        _scale(panel, drawn[title], logarithmic=logarithmic)
+    for panel in axes[-2:]:
+        panel.set_xlabel(first.path)
+    return drawn
+
+
+def _scale(panel: Axes, lines: Sequence[Line2D], *, logarithmic: bool) -> None:
+    """Give a panel whole draft lengths, or powers of two; say where it has nothing to show."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
+
+    drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in lines])
+    values = drawn[np.isfinite(drawn)]
+    if not values.size:
+        panel.set_yticks([])
+        panel.text(0.5, 0.5, "never, up to the last batch", transform=panel.transAxes, ha="center")
+    elif logarithmic and values.max() >= 4 * values.min():
+        panel.set_yscale("log", base=2)
+        panel.yaxis.set_major_locator(LogLocator(base=2))
+        panel.yaxis.set_major_formatter(ScalarFormatter())
+        panel.yaxis.set_minor_formatter(NullFormatter())
+        panel.set_ylim(values.min() / 1.5, values.max() * 1.5)
+    elif logarithmic:
+        panel.set_ylim(0, 1.2 * values.max())
+    elif (values == np.round(values)).all():
+        panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_ylim(values.min() - 0.5, values.max() + 0.5)
+
+
+def write_exploration(found: Exploration, path: Path) -> None:
+    """Write the chart to a file."""
+    figure, axes = new_panels(2, 2)
+    lines = draw_exploration(axes, found)
+    setup = found.variants[0].setup
+    figure.suptitle(
+        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, batch {found.batch}"
+    )
+    if len(found.axes) > 1:
+        figure.legend(handles=lines[_PANELS[0][0]], loc="outside right upper", fontsize=8)
+    save(figure, path)

@@ -1,0 +1,75 @@
+"""``roofline explore``: how the answer moves with the architecture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.listing import emit_text
+from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.errors import InputError
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+
+__all__ = ["explore"]
+
+_SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
+
+
+@asks("acceptance_rounds")
+def explore(
+    request: Request,
+    *,
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            metavar="PATH=A,B,...",
+            help="What to vary, as in --set: group_size=1,2,4,8; repeat for every combination.",
+        ),
+    ],
+    batch: Annotated[int, typer.Option(help="Sequences decoded together.")] = 1,
+    context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k.")] = "4k",
+    batches: Annotated[
+        str | None, typer.Option(help="Batches to look for knees at.  [1 to 1024, two a doubling]")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show every draft length's speedup and cost ratio.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the four quantities to FILE (png, svg, pdf).")
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="table, json, csv, markdown.")
+    ] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Show how best D, speedup, knee and KV bytes move with the architecture of MODEL."""
+    from roofline.explore import BATCHES, parse_axis
+    from roofline.explore import explore as vary_over
+    from roofline.report.explore import render_explore
+    from roofline.report.formats import OutputFormat
+
+    how = format_for(form, output, suffixes=_SUFFIXES, kinds=OutputFormat)
+    if explain and how in (OutputFormat.CSV, OutputFormat.JSON):
+        raise InputError(
+            "--explain: CSV and JSON hold every draft length as they are; leave it out"
+        )
+    contexts = sizes("--context", context)
+    if len(contexts) != 1:
+        raise InputError(f"--context {context}: expected one context here")
+    found = vary_over(
+        replace(request, contexts=contexts),
+        [parse_axis(text) for text in vary],
+        batch=batch,
+        batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
+    )
+    if plot is not None:
+        from roofline.charts.explore import write_exploration
+
+        write_exploration(found, plot)
+        typer.echo(f"wrote {plot}", err=True)
+    emit_text(render_explore(found, how, explain=explain), output, found.warnings)

@@ -1,0 +1,242 @@
+"""How the answer moves with the architecture: variants of a model, each priced over batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.advise import smallest_within_tie
+from roofline.cache import kv_bytes_per_token
+from roofline.errors import DoesNotFitError, InputError
+from roofline.footprint import parameters_total
+from roofline.memory import memory_for
+from roofline.mixers import GroupedQueryAttention
+from roofline.overrides import Override, parse_override
+from roofline.parts import Parts, open_parts
+from roofline.prepare import Setup, prepare
+from roofline.recommend import costs, limits
+from roofline.request import Request
+
+__all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
+
+MOST_VARIANTS = 2000
+#: What is tried where no batches are given: those of these that fit; two to a doubling.
+BATCHES = (1, 2, *(size for power in range(2, 11) for size in (3 * 2 ** (power - 2), 2**power)))
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """One thing to vary, and the values it takes."""
+
+    path: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One architecture. Arrays over ``draft_lengths`` are at the batch asked for."""
+
+    values: tuple[str, ...]  # one for each axis
+    setup: Setup
+    parameters: int
+    kv_per_token: float  # of the whole model, each KV head once [B]
+    kv_per_token_gpu: float  # of one GPU, copies included [B]
+    kv_copied: bool  # fewer KV heads than GPUs
+    largest_batch: int  # that fits without drafts; 0 if none does
+    batches: tuple[int, ...]  # tried, of those that fit
+    by_batch: tuple[int, ...]  # best D of each
+    speedup: Array  # NaN where it does not fit
+    cost_ratio: Array
+    step: Array  # [s]
+    tokens_per_step: Array
+    draft_length: int | None  # best D at the batch asked for; None where that does not fit
+
+    @property
+    def draft_lengths(self) -> tuple[int, ...]:
+        """The D looked at."""
+        return self.setup.draft_lengths
+
+    @property
+    def best(self) -> int:
+        """The position of the best D; only where the batch asked for fits."""
+        return self.draft_lengths.index(self.draft_length or 0)
+
+    @property
+    def falls_from(self) -> int | None:
+        """The first batch from which on the best D is below that of the smallest batch."""
+        first = self.by_batch[0] if self.by_batch else 0
+        return since(self.batches, [d < first for d in self.by_batch])
+
+    @property
+    def stops_from(self) -> int | None:
+        """The first batch from which on not drafting is best."""
+        return since(self.batches, [d == 0 for d in self.by_batch])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exploration:
+    """Every variant that exists, and what must be said about them."""
+
+    request: Request
+    axes: tuple[Axis, ...]
+    batch: int
+    context: int
+    variants: tuple[Variant, ...]
+    warnings: tuple[str, ...]
+
+
+def parse_axis(text: str) -> Axis:
+    """Read ``PATH=VALUE,VALUE``.
+
+    >>> parse_axis("group_size=1,2,4").values
+    ('1', '2', '4')
+    """
+    first = parse_override(text, "--vary")
+    values = tuple(value.strip() for value in first.text.split(","))
+    if not all(values):
+        raise InputError(f"--vary {text}: expected PATH=VALUE,VALUE such as group_size=1,2,4")
+    if len(set(values)) != len(values):
+        raise InputError(f"--vary {text}: a value is given twice; list each once")
+    return Axis(path=first.path, values=values)
+
+
+def since(batches: Sequence[int], holds: Sequence[bool]) -> int | None:
+    """Return the first batch from which on something holds to the end; None if it never does.
+
+    >>> since([1, 2, 4, 8], [False, True, False, True]), since([1, 2], [True, False])
+    (8, None)
+    """
+    found = None
+    for batch, true in zip(reversed(batches), reversed(holds), strict=True):
+        if not true:
+            break
+        found = batch
+    return found
+
+
+def explore(
+    request: Request,
+    axes: Sequence[Axis],
+    *,
+    batch: int,
+    batches: Sequence[int] = BATCHES,
+) -> Exploration:
+    """Answer ``request`` for every combination of the axes' values, at its one context.
+
+    Combinations that cannot be (more chosen experts than there are) are left out with a warning; a
+    value that leads to no variant at all is refused.
+    """
+    _check(axes)
+    (context,) = request.contexts
+    base = replace(request, batches=tuple(sorted({batch, *batches})))
+    parts = open_parts(base)
+    variants, warnings, failed = [], [], {}
+    for values in itertools.product(*(axis.values for axis in axes)):
+        own = _overrides(axes, values)
+        asked = replace(base, overrides=(*base.overrides, *own))
+        try:
+            variant, limited = _variant(asked, parts, values, batch=batch)
+        except InputError as error:
+            failed[values] = error
+            warnings.append(f"left out: {error}")
+            continue
+        variants.append(variant)
+        warnings += [*variant.setup.notes.warnings, *limited]
+    _refuse_useless(axes, variants, failed)
+    if not any(variant.largest_batch for variant in variants):
+        first = variants[0]
+        memory = memory_for(
+            first.setup.target, first.setup.drafter, first.setup.gpu, first.setup.engine.memory
+        )
+        raise DoesNotFitError(
+            f"no variant fits; the first: {memory.explain(batch=1, context=context)}"
+        )
+    return Exploration(
+        request=request,
+        axes=tuple(axes),
+        batch=batch,
+        context=context,
+        variants=tuple(variants),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _check(axes: Sequence[Axis]) -> None:
+    count = int(np.prod([len(axis.values) for axis in axes]))
+    if not axes:
+        raise InputError("--vary: give PATH=VALUE,VALUE at least once, such as group_size=1,2,4")
+    if count > MOST_VARIANTS:
+        raise InputError(f"--vary: {count} variants, expected at most {MOST_VARIANTS}")
+    paths = [axis.path for axis in axes]
+    if len(set(paths)) != len(paths):
+        raise InputError("--vary: a path is given twice; give each once with all its values")
+
+
+def _overrides(axes: Sequence[Axis], values: Sequence[str]) -> Iterator[Override]:
+    for axis, value in zip(axes, values, strict=True):
+        yield Override(flag="--vary", path=axis.path, text=value)
+
+
+def _refuse_useless(
+    axes: Sequence[Axis], variants: Sequence[Variant], failed: dict[tuple[str, ...], InputError]
+) -> None:
+    """Raise the error of a value that led to no variant, whatever it was combined with."""
+    for i, axis in enumerate(axes):
+        useful = {variant.values[i] for variant in variants}
+        for value in axis.values:
+            if value not in useful:
+                raise next(error for values, error in failed.items() if values[i] == value)
+
+
+def _variant(
+    request: Request, parts: Parts, values: tuple[str, ...], *, batch: int
+) -> tuple[Variant, list[str]]:
+    """Return one variant, and which of its kernels run outside what their laws cover."""
+    setup = prepare(request, parts=parts)
+    (context,) = request.contexts
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    largest = memory.largest_batch(context=context, draft_length=0)
+    batches = tuple(size for size in request.batches if size <= largest)
+    model, tp = setup.target.model, setup.target.placement.tp
+    kv = setup.target.precision.kv
+    shared = [run.attention for run in model.layers]
+    nothing = np.full(len(setup.draft_lengths), np.nan)
+    empty = Variant(
+        values=values,
+        setup=setup,
+        parameters=parameters_total(model),
+        kv_per_token=kv_bytes_per_token(model, kv),
+        kv_per_token_gpu=kv_bytes_per_token(model, kv, tp=tp),
+        kv_copied=any(isinstance(a, GroupedQueryAttention) and a.num_kv_heads < tp for a in shared),
+        largest_batch=largest,
+        batches=batches,
+        by_batch=(),
+        speedup=nothing,
+        cost_ratio=nothing,
+        step=nothing,
+        tokens_per_step=nothing,
+        draft_length=None,
+    )
+    if not batches:
+        return empty, []
+    found = costs(replace(setup, request=replace(request, batches=batches)))
+    step, fits = found.times.total[:, 0], found.fits[:, 0]
+    speed = np.where(fits, found.tokens_per_step[0] / step, np.nan)
+    best = np.asarray(setup.draft_lengths)[smallest_within_tie(speed)[0]]
+    priced = replace(empty, by_batch=tuple(map(int, best)))
+    if batch in batches:
+        at = batches.index(batch)
+        priced = replace(
+            priced,
+            speedup=speed[at] / speed[at, 0],
+            cost_ratio=np.where(fits[at], step[at] / step[at, 0], np.nan),
+            step=step[at],
+            tokens_per_step=found.tokens_per_step[0],
+            draft_length=int(best[at]),
+        )
+    return priced, limits(found.times)

@@ -1,0 +1,226 @@
+"""Architectures side by side, as a table, JSON, CSV or Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from roofline.explore import Exploration, Variant
+from roofline.prepare import Setup
+from roofline.report.changes import set_data, set_line
+from roofline.report.columns import markdown_table, text_table, wrap
+from roofline.report.data import inputs_data
+from roofline.report.formats import OutputFormat
+from roofline.units import format_size
+
+__all__ = ["SCHEMA", "render_explore"]
+
+SCHEMA = "roofline.explore/1"
+_WIDTH = 80
+
+
+def render_explore(found: Exploration, how: OutputFormat, *, explain: bool = False) -> str:
+    """Return the exploration in the format asked for, ending in a newline."""
+    if how is OutputFormat.JSON:
+        return json.dumps(_data(found), indent=2, allow_nan=False) + "\n"
+    return _csv(found) if how is OutputFormat.CSV else _text(found, how, explain=explain)
+
+
+def _data(found: Exploration) -> dict[str, Any]:
+    setup = found.variants[0].setup
+    fixed = [change for change in setup.notes.changes if change.flag != "--vary"]
+    return {
+        "schema": SCHEMA,
+        "inputs": inputs_data(setup)
+        | {
+            "batch": found.batch,
+            "context": found.context,
+            "batches": list(setup.request.batches),
+            "set": set_data(fixed),
+        },
+        "vary": [{"path": axis.path, "values": list(axis.values)} for axis in found.axes],
+        "variants": [_variant(found, variant) for variant in found.variants],
+        "warnings": list(found.warnings),
+    }
+
+
+def _variant(found: Exploration, variant: Variant) -> dict[str, Any]:
+    return {
+        "values": dict(zip((a.path for a in found.axes), variant.values, strict=True)),
+        **_numbers(variant),
+        "by_draft_length": [
+            {
+                "draft_length": d,
+                "tokens_per_step": float(variant.tokens_per_step[i]),
+                "step_ms": 1e3 * float(variant.step[i]),
+                "cost_ratio": float(variant.cost_ratio[i]),
+                "speedup": float(variant.speedup[i]),
+            }
+            for i, d in enumerate(variant.draft_lengths)
+            if math.isfinite(variant.speedup[i])
+        ],
+        "by_batch": [
+            {"batch": batch, "draft_length": d}
+            for batch, d in zip(variant.batches, variant.by_batch, strict=True)
+        ],
+    }
+
+
+def _numbers(variant: Variant) -> dict[str, Any]:
+    """Return one variant's figures: the fields of JSON and of CSV."""
+    fits = variant.draft_length is not None
+    at = variant.best if fits else 0
+
+    def number(value: float) -> float | None:
+        return float(value) if fits else None
+
+    return {
+        "parameters": variant.parameters,
+        "kv_bytes_per_token": variant.kv_per_token,
+        "kv_bytes_per_token_gpu": variant.kv_per_token_gpu,
+        "kv_copied": variant.kv_copied,
+        "largest_batch": variant.largest_batch,
+        "draft_length": variant.draft_length,
+        "speedup": number(variant.speedup[at]),
+        "cost_ratio": number(variant.cost_ratio[at]),
+        "tpot_ms": number(1e3 * variant.step[at] / variant.tokens_per_step[at]),
+        "plain_tpot_ms": number(1e3 * variant.step[0]),
+        "falls_from_batch": variant.falls_from,
+        "stops_from_batch": variant.stops_from,
+    }
+
+
+def _csv(found: Exploration) -> str:
+    out = io.StringIO()
+    lengths = sorted({d for variant in found.variants for d in variant.draft_lengths if d})
+    rows = []
+    for variant in found.variants:
+        entry = _variant(found, variant)
+        by_length = {row["draft_length"]: row for row in entry["by_draft_length"]}
+        curves = {
+            f"{name}_{d}": by_length.get(d, {}).get(name)
+            for name in ("speedup", "cost_ratio")
+            for d in lengths
+        }
+        rows.append(entry["values"] | _numbers(variant) | curves)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in row.values())
+    return out.getvalue()
+
+
+def _text(found: Exploration, how: OutputFormat, *, explain: bool) -> str:
+    table = markdown_table if how is OutputFormat.MARKDOWN else text_table
+    fold = str if how is OutputFormat.MARKDOWN else wrap
+    headers = [*_names(found), *_HEADERS]
+    rows = [[*variant.values, *_cells(variant)] for variant in found.variants]
+    blocks = [fold(_headline(found)), fold(_setting(found)), table(headers, rows)]
+    if explain:
+        blocks += _curves(found, table)
+    return "\n\n".join([*blocks, "\n".join(fold(line) for line in _legend(found))]) + "\n"
+
+
+_HEADERS = (
+    "params\nB", "KV kB\na token", "D", "speedup", "ms per\ntoken", "D falls\nfrom",
+    "stops\nfrom", "fits",
+)  # fmt: skip
+
+
+def _names(found: Exploration) -> list[str]:
+    """Return the axes' names: the last word of each path, on two lines where it is long."""
+    return [axis.path.rsplit(".", 1)[-1].replace("_", "\n", 1) for axis in found.axes]
+
+
+def _cells(variant: Variant) -> list[str]:
+    row = _numbers(variant)
+    beyond = f">{variant.batches[-1]}" if variant.batches else "-"
+    knees = [row["falls_from_batch"], row["stops_from_batch"]]
+    fits = row["draft_length"] is not None
+    return [
+        f"{row['parameters'] / 1e9:.1f}",
+        f"{row['kv_bytes_per_token_gpu'] / 1e3:.1f}{'c' if variant.kv_copied else ''}",
+        f"{row['draft_length']}" if fits else "-",
+        f"{row['speedup']:.2f}x" if fits else "-",
+        f"{row['tpot_ms']:.2f}" if fits else "-",
+        *(beyond if knee is None else f"{knee}" for knee in knees),
+        f"{row['largest_batch']}",
+    ]
+
+
+def _curves(found: Exploration, table: Any) -> list[str]:
+    """Return the speedup and the cost ratio of every draft length, in tables of terminal width."""
+    lengths = sorted({d for variant in found.variants for d in variant.draft_lengths if d})
+    room = _WIDTH - sum(2 + max(map(len, [*axis.values, axis.path])) for axis in found.axes)
+    across = max(room // 7, 1)  # a column is seven wide
+    blocks = []
+    for title, name in (("Speedup", "speedup"), ("Cost ratio (= break-even)", "cost_ratio")):
+        blocks.append(f"{title} at batch {found.batch} by draft length:")
+        for start in range(0, len(lengths), across):
+            part = lengths[start : start + across]
+            rows = [[*v.values, *_curve(v, name, part)] for v in found.variants]
+            blocks.append(table([*_names(found), *(f"D = {d}" for d in part)], rows))
+    return blocks
+
+
+def _curve(variant: Variant, name: str, lengths: Sequence[int]) -> list[str]:
+    values = dict(zip(variant.draft_lengths, getattr(variant, name), strict=True))
+    cells = (values.get(d, math.nan) for d in lengths)
+    return ["-" if math.isnan(value) else f"{value:.3f}" for value in cells]
+
+
+def _headline(found: Exploration) -> str:
+    priced = [variant for variant in found.variants if variant.draft_length is not None]
+    if not priced:
+        return f"No variant fits at batch {found.batch}."
+    low, high = (pick(priced, key=lambda v: float(v.speedup[v.best])) for pick in (min, max))
+    lengths = sorted({variant.draft_length or 0 for variant in priced})
+    span = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]} everywhere"
+    return (
+        f"Best draft length {span}; speedup {low.speedup[low.best]:.2f}x at {_label(found, low)} "
+        f"to {high.speedup[high.best]:.2f}x at {_label(found, high)}."
+    )
+
+
+def _label(found: Exploration, variant: Variant) -> str:
+    named = zip(found.axes, variant.values, strict=True)
+    return ", ".join(f"{axis.path} = {value}" for axis, value in named)
+
+
+def _setting(found: Exploration) -> str:
+    setup = found.variants[0].setup
+    fixed = [change for change in setup.notes.changes if change.flag != "--vary"]
+    return (
+        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}; batch {found.batch}, "
+        f"context {format_size(found.context)}; drafter {setup.drafter.name}; acceptance: "
+        f"{setup.acceptance.label}; {setup.engine.name}.{set_line(fixed)}"
+    )
+
+
+def _legend(found: Exploration) -> list[str]:
+    smallest = found.variants[0].setup.request.batches[0]
+    columns = (
+        "KV: one GPU's share of a token. Fits: the most sequences without drafts. D falls from: "
+        f"the first batch tried from which on the best D is below that of batch {smallest}; stops "
+        "from: the first from which on D = 0 is best; a > where neither is met by the last batch."
+    )
+    lines = [columns]
+    if any(variant.kv_copied for variant in found.variants):
+        lines.append(
+            f"c: fewer KV heads than GPUs. Each of the {found.request.tp} GPUs then holds a copy, "
+            "so neither its cache nor its attention changes further."
+        )
+    lines.append(
+        "Acceptance is held as given: measure it again for a changed architecture. Speedups are "
+        "expected values; roofline recommend --set gives their range."
+    )
+    return [*(f"Assumed: {text}" for text in _assumed(found)), *lines]
+
+
+def _assumed(found: Exploration) -> list[str]:
+    setups: list[Setup] = [variant.setup for variant in found.variants]
+    return list(dict.fromkeys(text for setup in setups for text in setup.notes.assumed))

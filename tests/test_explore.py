@@ -1,0 +1,224 @@
+"""``roofline explore``: variants against single answers, hand arithmetic and NVIDIA's statement."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from roofline.charts.explore import draw_exploration, lines_of
+from roofline.explore import Exploration, Variant, explore, parse_axis, since
+from roofline.figure import new_panels
+from roofline.overrides import parse_override
+from roofline.prepare import Request
+from roofline.recommend import recommend
+from tests.support import Cli, assert_refused
+
+LLAMA = Request(model="llama-3.1-70b", gpu="h200-sxm", tp=8, contexts=(8192,))
+
+
+def varied(*axes: str, request: Request = LLAMA, batch: int = 8) -> Exploration:
+    return explore(request, [parse_axis(text) for text in axes], batch=batch)
+
+
+@pytest.fixture(scope="module")
+def groups() -> Exploration:
+    return varied("group_size=1,2,4,8,16,32,64")
+
+
+@pytest.mark.parametrize("size", ["1", "4", "32"])
+def test_a_variant_is_the_single_answer_with_it_set(groups: Exploration, size: str) -> None:
+    (variant,) = (v for v in groups.variants if v.values == (size,))
+    asked = replace(LLAMA, batches=(8,), overrides=(parse_override(f"group_size={size}"),))
+    point = recommend(asked).points[0]
+    assert variant.draft_length == point.draft_length
+    np.testing.assert_allclose(variant.speedup, point.speedup, rtol=1e-12)
+    np.testing.assert_allclose(variant.step, point.step, rtol=1e-12)
+    # and so is the best D at another batch
+    other = recommend(replace(asked, batches=(32,))).points[0]
+    assert variant.by_batch[variant.batches.index(32)] == other.draft_length
+
+
+def test_kv_bytes_and_parameters_by_hand(groups: Exploration) -> None:
+    by_size = {int(v.values[0]): v for v in groups.variants}
+    for size, variant in by_size.items():
+        heads = 64 // size
+        # keys and values of 128 numbers of 2 bytes for each KV head of 80 layers
+        assert variant.kv_per_token == 2 * heads * 128 * 2 * 80
+        # 8 GPUs divide the heads until there is one on each; then each has a copy
+        assert variant.kv_per_token_gpu == 2 * max(heads / 8, 1) * 128 * 2 * 80
+        assert variant.kv_copied == (size > 8)
+        # as published 70.55 B with 8 KV heads; K and V of the others are 2 x 8192 x 128 each
+        assert variant.parameters == 70_553_706_496 + (heads - 8) * 2 * 8192 * 128 * 80
+
+
+def test_longer_drafts_pay_less_as_the_group_grows(groups: Exploration) -> None:
+    """NVIDIA (docs/codesign.md [1]): larger G fills the attention tile at a shorter D.
+
+    With D = 128 / G - 1 as their first guess where attention dominates. Here attention does not
+    dominate, so the best D moves less than that, but in the same direction; see the page.
+    """
+    split = [v for v in groups.variants if int(v.values[0]) <= 8]
+    copied = [v for v in groups.variants if int(v.values[0]) >= 8]
+    longest = len(groups.variants[0].draft_lengths) - 1
+    for smaller, larger in pairwise(split):
+        assert (larger.cost_ratio[1:] > smaller.cost_ratio[1:]).all()
+        assert larger.draft_length is not None
+        assert smaller.draft_length is not None
+        assert larger.draft_length <= smaller.draft_length
+        # what going on from the shortest draft to the longest one buys
+        gains = [v.speedup[longest] / v.speedup[1] for v in (smaller, larger)]
+        assert gains[1] < gains[0]
+    assert split[0].draft_length != split[-1].draft_length
+    # beyond one KV head for each GPU nothing changes on any of them: local G is 64 / 8
+    for variant in copied:
+        np.testing.assert_allclose(variant.cost_ratio, copied[0].cost_ratio, rtol=1e-12)
+
+
+def test_the_statement_holds_without_copies_up_to_64() -> None:
+    """A quarter of the layers on one GPU: G query heads do share a KV head up to G = 64."""
+    single = replace(LLAMA, tp=1, overrides=(parse_override("layers=20"),))
+    found = varied("group_size=1,2,4,8,16,32,64", request=single)
+    assert not any(v.kv_copied for v in found.variants)
+    for smaller, larger in pairwise(found.variants):
+        assert (larger.cost_ratio[1:] > smaller.cost_ratio[1:]).all()
+        assert larger.speedup[-1] / larger.speedup[1] < smaller.speedup[-1] / smaller.speedup[1]
+    bests = [v.draft_length or 0 for v in found.variants]
+    assert bests == sorted(bests, reverse=True)
+    assert bests[0] > bests[-1]
+
+
+def test_more_experts_make_drafts_dearer() -> None:
+    """Two tokens wake E (1 - (1 - k/E)^2) experts, one wakes k: 1.5 times at E = 2 k, 2 at most."""
+    asked = Request(model="qwen3-30b-a3b", gpu="h200-sxm", acceptance="0.7")
+    found = varied("experts=16,32,64,128,256", request=asked, batch=1)
+    ratios = [float(v.cost_ratio[1]) for v in found.variants]
+    assert all(b > a for a, b in pairwise(ratios)), ratios
+
+
+@pytest.mark.parametrize(
+    ("best", "falls", "stops"),
+    [
+        ((5, 5, 5, 5), None, None),
+        ((5, 5, 3, 2), 4, None),
+        ((5, 3, 5, 0), 8, 8),  # it came back: only the end counts
+        ((5, 0, 0, 0), 2, 2),
+        ((0, 0, 0, 0), None, 1),
+        ((3, 5, 4, 3), None, None),
+    ],
+)
+def test_knees(
+    groups: Exploration, best: tuple[int, ...], falls: int | None, stops: int | None
+) -> None:
+    variant: Variant = replace(groups.variants[0], batches=(1, 2, 4, 8), by_batch=best)
+    assert variant.falls_from == falls
+    assert variant.stops_from == stops
+    assert since([], []) is None
+
+
+def test_combinations_that_cannot_be_are_left_out(cli: Cli) -> None:
+    asked = ["explore", "qwen3-30b-a3b", "--acceptance", "0.7", "--gpu", "h200-sxm"]
+    outcome = cli(*asked, "--vary", "experts=8,128", "--vary", "top_k=4,16", "--format", "json")
+    values = [variant["values"] for variant in outcome.data()["variants"]]
+    assert values == [
+        {"experts": "8", "top_k": "4"},
+        {"experts": "128", "top_k": "4"},
+        {"experts": "128", "top_k": "16"},
+    ]
+    assert "left out: --vary experts=8 --vary top_k=16" in outcome.err
+    # a value that works with nothing is an error
+    assert_refused(cli(*asked, "--vary", "experts=8", "--vary", "top_k=4,16"), "top_k 16 exceeds")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--vary", "group_size"], "PATH=VALUE"),
+        (["--vary", "group_size=1,,2"], "PATH=VALUE,VALUE"),
+        (["--vary", "group_size=1,1"], "twice"),
+        (["--vary", "group_size=1", "--vary", "group_size=2"], "twice"),
+        (["--vary", "group_size=1", "--set", "group_size=2"], "twice"),
+        (["--vary", "group_size=1,x"], "whole number"),
+        (["--vary", "group_size=5"], "divisor"),
+        (["--vary", "experts=5"], "num_experts"),
+        (["--vary", "grup=5"], "unknown path"),
+        (["--vary", "group_size=1", "--context", "4k,8k"], "one context"),
+        (["--vary", "group_size=1", "--batch", "0"], "--batch 0"),
+        (["--vary", "group_size=1", "--plot", "x.gif"], ".png"),
+        (["--vary", "group_size=1", "--explain", "--format", "csv"], "--explain"),
+        (["--vary", f"layers={','.join(map(str, range(1, 2100)))}"], "at most 2000"),
+        ([], "--vary"),
+    ],
+)  # fmt: skip
+def test_refusals_are_one_line(cli: Cli, arguments: list[str], said: str) -> None:
+    assert_refused(cli("explore", "llama-3.1-8b", *arguments), said)
+
+
+def test_a_variant_that_does_not_fit_stays_in_the_table(cli: Cli) -> None:
+    # 80 GB hold 16 GB of weights and, at 32k, 40 sequences with 2 KV heads but few with 32
+    asked = ["explore", "llama-3.1-8b", "--context", "32k", "--batch", "8", "--vary"]
+    rows = list(csv.DictReader(io.StringIO(cli(*asked, "group_size=1,16", "--format", "csv").out)))
+    assert rows[0]["draft_length"] == rows[0]["speedup"] == ""
+    assert 0 < int(rows[0]["largest_batch"]) < 8 < int(rows[1]["largest_batch"])
+    assert float(rows[1]["speedup"]) > 1
+    assert_refused(cli("explore", "llama-3.1-70b", "--vary", "group_size=8"), "needs", code=3)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
+def test_formats_agree(cli: Cli, form: str) -> None:
+    arguments = ["explore", "llama-3.1-8b", "--batch", "4", "--vary", "group_size=1,4", "--vary",
+                 "model.num_layers=16,32", "--set", "mlp.intermediate_size=8k"]  # fmt: skip
+    data = json.loads(cli(*arguments, "--format", "json").out)
+    speedups = [variant["speedup"] for variant in data["variants"]]
+    outcome = cli(*arguments, "--format", form)
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(outcome.out)))
+        assert [float(row["speedup"]) for row in rows] == pytest.approx(speedups, rel=1e-5)
+        by_length = data["variants"][0]["by_draft_length"]
+        for row in by_length[1:]:
+            said = rows[0][f"cost_ratio_{row['draft_length']}"]
+            assert float(said) == pytest.approx(row["cost_ratio"], rel=1e-5)
+    elif form == "json":
+        assert data["inputs"]["set"][0]["path"] == "mlp.intermediate_size"
+        assert len(data["inputs"]["set"]) == 1  # what varies is no part of the question
+    else:
+        for speedup in speedups:
+            assert f"{speedup:.2f}x" in outcome.out
+        assert "mlp.intermediate_size = 8k (was 14336)" in " ".join(outcome.out.split())
+    if form == "table":
+        wide = cli(*arguments, "--explain", "--max-draft-length", "16", "--extrapolate").out
+        assert max(map(len, [*outcome.out.splitlines(), *wide.splitlines()])) <= 80
+
+
+def test_the_chart_shows_the_variants(tmp_path: Path, cli: Cli) -> None:
+    found = varied("group_size=1,8", "layers=40,80")
+    assert list(lines_of(found)) == ["layers = 40", "layers = 80"]
+    _, axes = new_panels(2, 2)
+    drawn = draw_exploration(axes, found)
+    bests = [list(line.get_ydata()) for line in drawn["best draft length"]]  # type: ignore[arg-type]
+    assert bests == [[v.draft_length for v in line] for line in lines_of(found).values()]
+    kv = list(drawn["KV of one GPU (kB a token)"][1].get_ydata())  # type: ignore[arg-type]
+    assert kv == [pytest.approx(327.68), pytest.approx(40.96)]
+    target = tmp_path / "chart.svg"
+    asked = ["explore", "llama-3.1-8b", "--vary", "group_size=1,4", "--plot", str(target)]
+    assert cli(*asked).code == 0
+    assert target.read_text("utf-8").startswith("<?xml")
+
+
+def test_fifty_variants_take_less_than_a_second() -> None:
+    axes = ("group_size=1,2,4,8,16", "layers=40,44,48,52,56,60,64,68,72,76")
+    varied(*axes)  # what a process loads once
+    start = time.process_time()
+    found = varied(*axes)
+    spent = time.process_time() - start
+    assert len(found.variants) == 50
+    assert all(math.isfinite(v.speedup[-1]) for v in found.variants)
+    assert spent < 1.0
