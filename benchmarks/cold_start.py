@@ -14,6 +14,20 @@ COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "roofline --help": ["-m", "roofline", "--help"],
     "roofline recommend llama-3.1-8b": ["-m", "roofline", "recommend", "llama-3.1-8b"],
+    "roofline explore, 50 variants": [
+        "-m",
+        "roofline",
+        "explore",
+        "llama-3.1-70b",
+        "--gpu",
+        "h200-sxm",
+        "--tp",
+        "8",
+        "--vary",
+        "group_size=1,2,4,8,16",
+        "--vary",
+        "layers=40,44,48,52,56,60,64,68,72,76",
+    ],
 }
 REPEATS = 15
 

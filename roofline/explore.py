@@ -48,7 +48,7 @@ class Variant:
     kv_per_token_gpu: float  # of one GPU, copies included [B]
     kv_copied: bool  # fewer KV heads than GPUs
     largest_batch: int  # that fits without drafts; 0 if none does
-    batches: tuple[int, ...]  # tried, of those that fit
+    batches: tuple[int, ...]  # tried, of those that fit with every draft length
     by_batch: tuple[int, ...]  # best D of each
     speedup: Array  # NaN where it does not fit
     cost_ratio: Array
@@ -214,7 +214,7 @@ def _variant(
         kv_per_token_gpu=kv_bytes_per_token(model, kv, tp=tp),
         kv_copied=any(isinstance(a, GroupedQueryAttention) and a.num_kv_heads < tp for a in shared),
         largest_batch=largest,
-        batches=batches,
+        batches=(),
         by_batch=(),
         speedup=nothing,
         cost_ratio=nothing,
@@ -228,7 +228,12 @@ def _variant(
     step, fits = found.times.total[:, 0], found.fits[:, 0]
     speed = np.where(fits, found.tokens_per_step[0] / step, np.nan)
     best = np.asarray(setup.draft_lengths)[smallest_within_tie(speed)[0]]
-    priced = replace(empty, by_batch=tuple(map(int, best)))
+    room = [bool(row.all()) for row in fits]  # where memory alone decides there is no knee to see
+    priced = replace(
+        empty,
+        batches=tuple(size for size, ok in zip(batches, room, strict=True) if ok),
+        by_batch=tuple(map(int, best[room])),
+    )
     if batch in batches:
         at = batches.index(batch)
         priced = replace(

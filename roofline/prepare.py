@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -240,7 +241,7 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
             "acceptance list), a file or an engine's metrics address"
         )
     standing, curve_id = found
-    curve = accept.load_acceptance(curve_id)
+    curve = _bundled_curve(curve_id)
     if standing == "own":
         notes.assumed.append(f"acceptance of {curve.label} ({curve.source})")
         return curve
@@ -249,6 +250,12 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
         "give --acceptance"
     )
     return replace(curve, label=f"{curve.label}, standing in for {drafter.name}")
+
+
+@cache
+def _bundled_curve(curve_id: str) -> Acceptance:
+    """Return a bundled curve, loaded once in a process."""
+    return accept.load_acceptance(curve_id)
 
 
 def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:

@@ -172,6 +172,7 @@ def keys(value: Any) -> set[str]:
         "schedule llama-3.1-8b",
         "compare llama-3.1-8b",
         "memory llama-3.1-8b",
+        "explore llama-3.1-8b --vary group_size=2,4 --set drafter.layers=2",
     ],
 )
 def test_every_json_field_is_documented(command: str) -> None:

@@ -94,6 +94,9 @@ def test_the_statement_holds_without_copies_up_to_64() -> None:
     bests = [v.draft_length or 0 for v in found.variants]
     assert bests == sorted(bests, reverse=True)
     assert bests[0] > bests[-1]
+    knees = [v.falls_from or math.inf for v in found.variants]  # none: memory ends the range first
+    assert knees == sorted(knees, reverse=True)
+    assert knees[0] > knees[-1]
 
 
 def test_more_experts_make_drafts_dearer() -> None:

@@ -206,7 +206,8 @@ def _legend(found: Exploration) -> list[str]:
     columns = (
         "KV: one GPU's share of a token. Fits: the most sequences without drafts. D falls from: "
         f"the first batch tried from which on the best D is below that of batch {smallest}; stops "
-        "from: the first from which on D = 0 is best; a > where neither is met by the last batch."
+        "from: the first from which on D = 0 is best; a > where neither is met up to the last "
+        "batch that fits with drafts."
     )
     lines = [columns]
     if any(variant.kv_copied for variant in found.variants):
