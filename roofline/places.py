@@ -108,7 +108,7 @@ def _fields(node: BaseModel) -> dict[str, set[Any]]:
     return {
         name: types
         for name, types in kinds.items()
-        if name not in _IDENTITY and not types <= {str} and tuple[str, ...] not in types
+        if name not in _IDENTITY and not types <= {str} and not any(map(_is_plain_list, types))
     }
 
 
@@ -120,6 +120,12 @@ def _types(annotation: Any) -> set[Any]:
     if origin in (Union, UnionType):
         return {kind for inner in get_args(annotation) for kind in _types(inner)}
     return set() if annotation is NoneType else {annotation}
+
+
+def _is_plain_list(kind: Any) -> bool:
+    """Return whether a type is a list of anything but parts with fields of their own."""
+    parts = get_args(kind)[:1] if get_origin(kind) is tuple else ()
+    return any(not (isinstance(part, type) and issubclass(part, BaseModel)) for part in parts)
 
 
 def _is_figure(types: set[Any]) -> bool:

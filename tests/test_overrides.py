@@ -164,6 +164,7 @@ REFUSED = [
     ("engine.overhead.per_step=fast", "0.5 ms"),
     ("engine.memory.fraction=2", "less than or equal to 1"),
     ("engine.flags.eagle3=x", "has no 'flags'"),
+    ("engine.graphs.steps=4", "has no 'steps'"),
 ]  # fmt: skip
 
 
