@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel site check torch calibrate docs bench models clean
+.PHONY: demo test lint types wheel site check torch calibrate docs bench models fuzz torture clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,13 @@ bench: $(READY)       ## Cold-start and throughput figures (never part of the te
 
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
 	$(BIN)/python -m roofline.hf_config.regenerate
+
+fuzz: $(READY)        ## Ten minutes of coverage-guided fuzzing of every parser
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
+	$(BIN)/python -m tests.fuzz --minutes 10
+
+torture: $(READY)     ## Kill every command that writes, 200 times
+	$(BIN)/python -m tests.torture --times 200
 
 clean:
 	rm -rf $(VENV) $(VENV)-torch dist build .pytest_cache .mypy_cache .ruff_cache

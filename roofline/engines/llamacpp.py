@@ -9,20 +9,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from roofline.engines.reading import Reading, from_counts
+from roofline.engines.reading import DECIMAL, WHOLE, Reading, from_counts
 from roofline.errors import InputError
 
 __all__ = ["LOG_MARKS", "read_log"]
 
 LOG_MARKS = ("#gen drafts", "draft acceptance")
 _STATISTICS = re.compile(
-    r"statistics\s+(?P<name>\S+?):?\s+#calls.*?#gen drafts\s*=\s*(?P<drafts>\d+).*?"
-    r"#gen tokens\s*=\s*(?P<drafted>\d+).*?#acc tokens\s*=\s*(?P<accepted>\d+)"
-    r"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>[\d., ]+)\))?"
+    rf"statistics\s+(?P<name>\S+?):?\s+#calls.*?#gen drafts\s*=\s*(?P<drafts>{WHOLE}).*?"
+    rf"#gen tokens\s*=\s*(?P<drafted>{WHOLE}).*?#acc tokens\s*=\s*(?P<accepted>{WHOLE})"
+    rf"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>{DECIMAL}(?:, ?{DECIMAL})*)\))?"
 )
 _REQUEST = re.compile(
-    r"draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(?P<accepted>\d+) accepted /\s*"
-    r"(?P<drafted>\d+) generated\)(?:, mean len\s*=\s*(?P<length>[\d.]+))?"
+    rf"draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(?P<accepted>{WHOLE}) accepted /\s*"
+    rf"(?P<drafted>{WHOLE}) generated\)(?:, mean len\s*=\s*(?P<length>{DECIMAL}))?"
 )
 
 

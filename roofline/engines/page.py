@@ -78,7 +78,7 @@ class Page:
         sums: dict[int, float] = {}
         for sample in self.of(*names):
             key = sample.labels.get(label, "")
-            if key.isdecimal():
+            if key.isdecimal() and len(key) < 16:
                 sums[int(key)] = sums.get(int(key), 0.0) + checked(sample, self.where)
         if sorted(sums) != list(range(len(sums))):
             raise InputError(f"{self.where}: {names[0]} lacks a {label} between 0 and {max(sums)}")

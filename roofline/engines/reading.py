@@ -12,6 +12,8 @@ from roofline.acceptance.curve import Acceptance, from_curve, from_survival
 from roofline.errors import InputError
 
 __all__ = [
+    "DECIMAL",
+    "WHOLE",
     "Reading",
     "count",
     "from_counts",
@@ -20,6 +22,10 @@ __all__ = [
     "pooled_histogram",
     "whole_length",
 ]
+
+#: Numbers in a log line, as patterns: what float() and int() read. A mangled line has none.
+WHOLE = r"\d{1,15}"
+DECIMAL = rf"{WHOLE}(?:\.\d{{0,15}})?(?![\d.])"
 
 #: A mean drafted length this far below the configured one means that drafts were cut short.
 SHORT = 0.98

@@ -12,6 +12,8 @@ from typing import Any
 
 from roofline.engines.page import Page
 from roofline.engines.reading import (
+    DECIMAL,
+    WHOLE,
     Reading,
     count,
     from_counts,
@@ -26,8 +28,8 @@ __all__ = ["LOG_MARK", "read_log", "read_meta", "read_page", "read_server_info"]
 
 LOG_MARK = "accept len:"
 _LOG = re.compile(
-    r"Decode batch.*?#running-req: (?P<running>\d+).*?accept len: (?P<length>[\d.]+)"
-    r"(?:, (?:[^,]*, )?accept rate: (?P<rate>[\d.]+))?"
+    rf"Decode batch.*?#running-req: (?P<running>{WHOLE}).*?accept len: (?P<length>{DECIMAL})\b"
+    rf"(?:, (?:[^,]*, )?accept rate: (?P<rate>{DECIMAL}))?"
 )
 
 

@@ -12,7 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from roofline.engines.page import Page
-from roofline.engines.reading import Reading, count, from_counts, from_histogram, pooled_histogram
+from roofline.engines.reading import (
+    DECIMAL,
+    WHOLE,
+    Reading,
+    count,
+    from_counts,
+    from_histogram,
+    pooled_histogram,
+)
 from roofline.errors import InputError
 
 __all__ = ["LOG_MARK", "read_log", "read_page", "read_responses"]
@@ -20,9 +28,10 @@ __all__ = ["LOG_MARK", "read_log", "read_page", "read_responses"]
 PREFIX = "vllm:spec_decode_"
 LOG_MARK = "SpecDecoding metrics:"
 _LOG = re.compile(
-    r"Mean acceptance length: (?P<length>[\d.]+|nan),.*?"
-    r"Accepted: (?P<accepted>\d+) tokens, Drafted: (?P<drafted>\d+) tokens, "
-    r"Per-position acceptance rate: (?P<rates>[\d., naif]*?),? *Avg Draft acceptance rate"
+    rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
+    rf"Accepted: (?P<accepted>{WHOLE}) tokens, Drafted: (?P<drafted>{WHOLE}) tokens, "
+    rf"Per-position acceptance rate: (?P<rates>(?:(?:{DECIMAL}|nan), *)*)"
+    r"Avg Draft acceptance rate"
 )
 
 
