@@ -1,24 +1,83 @@
-"""What all charts share: a colour-blind safe palette, sizes, and writing a figure whole."""
+"""What all charts share: palette, style, captions, ticks, and writing a figure whole."""
 
 from __future__ import annotations
 
 import io
+import re
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofline.errors import InputError
 from roofline.output import write_bytes_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["PALETTE", "new_figure", "new_panels", "save"]
+__all__ = [
+    "FORMATS",
+    "MARKERS",
+    "PALETTE",
+    "Caption",
+    "caption",
+    "check_target",
+    "label_ticks",
+    "new_figure",
+    "new_panels",
+    "save",
+    "styled",
+]
 
 #: Okabe and Ito's colours, distinguishable with any common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+#: One for each colour, so that a black-and-white print can be read.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FORMATS = (".png", ".svg", ".pdf")
 DOTS = 150  # per inch, of PNG
+MOST_DOTS = 16_000  # of one side
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # matplotlib brings it along: the same on every machine
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.framealpha": 0.9,
+    "lines.linewidth": 1.6,
+    "hatch.linewidth": 0.6,
+    "svg.hashsalt": "roofline",
+    "pdf.fonttype": 42,
+}
+TITLE, SMALL, SOURCE = 10.5, 8.0, 6.5  # points
+WIDE, BOLD = 0.56, 0.62  # mean width of a letter over its size, plain and bold
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caption:
+    """The words around a chart: what it says, of what, and what drew it."""
+
+    title: str
+    setting: str
+    source: str
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw and save in here: in the charts' style, whatever the user's own settings are."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
 
 
 def new_figure(width: float = 7.0, height: float = 5.0) -> tuple[Figure, Axes]:
@@ -39,10 +98,64 @@ def new_panels(
     return figure, list(figure.subplots(rows, columns, sharex=True, squeeze=False).flat)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the file's name asks for."""
+def caption(figure: Figure, words: Caption) -> None:
+    """Write title and setting above the axes and the source below, wrapped to the width."""
+    edge = 0.012
+    room = (1 - 2 * edge) * figure.get_figwidth() * 72
+    figure.suptitle(
+        _wrapped(words.title, room / (BOLD * TITLE)), x=edge, ha="left", size=TITLE, weight="bold"
+    )
+    setting = _wrapped(words.setting, 0.88 * room / (WIDE * SMALL))
+    figure.axes[0].set_title(setting, loc="left", size=SMALL, color="#444444")
+    source = _wrapped(words.source, room / (WIDE * SOURCE))
+    figure.supxlabel(source, x=edge, ha="left", size=SOURCE, color="#666666")
+
+
+def _wrapped(text: str, letters: float) -> str:
+    """Break lines between words; an equation such as ``D = 0 to 5`` stays whole."""
+    whole = re.sub(r" = \d+( to \d+)?", lambda m: m[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    return textwrap.fill(whole, width=int(letters), break_on_hyphens=False)
+
+
+def label_ticks(axis: Axis, *, low: float, high: float) -> None:
+    """Label a logarithmic axis in plain numbers: the fewer decades, the more numbers of each."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ratio = high / low
+    subs = (1, 1.5, *range(2, 10)) if ratio < 5 else (1, 2, 5) if ratio < 1e3 else (1,)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=99))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def check_target(path: Path, *, inches: float = 0.0, dots: int = DOTS) -> None:
+    """Refuse a file that no figure can be written to: of another format, or with too many dots."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: expected a name ending in {', '.join(FORMATS)}")
+    if inches * dots > MOST_DOTS:
+        raise InputError(
+            f"{path}: {inches:g} inches of {dots} dots are more than {MOST_DOTS} dots; give a "
+            "smaller --size or --dpi"
+        )
+
+
+def save(figure: Figure, path: Path, *, dots: int = DOTS, words: Caption | None = None) -> None:
+    """Write a figure in the format that the file's name asks for, its caption inside the file."""
+    check_target(path, inches=float(max(figure.get_size_inches())), dots=dots)
+    form = path.suffix[1:].lower()
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=DOTS)
+    figure.savefig(buffer, format=form, dpi=dots, metadata=_metadata(form, words))
     write_bytes_atomically(path, buffer.getvalue())
+
+
+def _metadata(form: str, words: Caption | None) -> dict[str, str | None]:
+    """Return what the file says about itself: no dates, so that the same chart is the same file."""
+    undated: dict[str, dict[str, str | None]] = {
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+    }
+    data = undated.get(form, {})
+    if words is None:
+        return data
+    source = "Subject" if form == "pdf" else "Source"
+    return {**data, "Title": words.title, source: words.source}

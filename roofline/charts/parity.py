@@ -4,60 +4,115 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from roofline.figure import PALETTE, new_figure, save
+from roofline.figure import (
+    MARKERS,
+    PALETTE,
+    Caption,
+    caption,
+    label_ticks,
+    new_figure,
+    save,
+    styled,
+)
 from roofline.validation.score import Compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
 
-__all__ = ["draw_parity", "write_parity"]
+__all__ = ["ParityRow", "draw_parity", "parity_rows", "parity_words", "write_parity"]
 
 BAND = 1.25  # the factor of the dashed lines
 
 
-def draw_parity(axes: Axes, parts: Sequence[Compared]) -> dict[str, PathCollection]:
-    """Draw one point for each row; return the points of each kind by name."""
-    everything = np.concatenate([p.measured for p in parts]) * 1e6
-    textbook = np.concatenate([p.textbook for p in parts]) * 1e6
-    low, high = 0.7 * float(everything.min()), 1.4 * float(everything.max())
+class ParityRow(NamedTuple):
+    """One measurement beside its prediction."""
+
+    kind: str
+    gpu: str
+    engine: str
+    dtype: str
+    name: str
+    measured_us: float
+    predicted_us: float
+    textbook_us: float
+
+
+def parity_rows(parts: Sequence[Compared]) -> list[ParityRow]:
+    """Return every row of every part."""
+    return [
+        ParityRow(
+            kind=part.kind,
+            gpu=part.gpu,
+            engine=part.engine,
+            dtype=part.dtype,
+            name=part.name,
+            measured_us=1e6 * float(measured),
+            predicted_us=1e6 * float(predicted),
+            textbook_us=1e6 * float(textbook),
+        )
+        for part in parts
+        for measured, predicted, textbook in zip(
+            part.measured, part.predicted, part.textbook, strict=True
+        )
+    ]
+
+
+def draw_parity(axes: Axes, rows: Sequence[ParityRow]) -> dict[str, PathCollection]:
+    """Draw one point for each row, in µs or, if most take longer, ms; return the points by kind."""
+    measured, predicted, textbook = (
+        np.array([getattr(row, f"{what}_us") for row in rows])
+        for what in ("measured", "predicted", "textbook")
+    )
+    unit, scale = ("ms", 1e-3) if np.median(measured) >= 1e3 else ("µs", 1.0)
+    measured, predicted, textbook = (scale * times for times in (measured, predicted, textbook))
+    low, high = 0.7 * float(measured.min()), 1.4 * float(measured.max())
     ends = np.array([low, high])
-    grey = axes.scatter(everything, textbook, s=6, c="#BBBBBB", label="textbook roofline")
+    grey = axes.scatter(measured, textbook, s=6, c="#BBBBBB", label="textbook roofline")
     found = {"textbook": grey}
-    for colour, kind in zip(PALETTE, sorted({p.kind for p in parts}), strict=False):
-        mine = [p for p in parts if p.kind == kind]
-        measured = np.concatenate([p.measured for p in mine]) * 1e6
-        predicted = np.concatenate([p.predicted for p in mine]) * 1e6
-        label = f"{kind} ({len(measured)} rows)"
-        found[kind] = axes.scatter(measured, predicted, s=8, c=colour, label=label, alpha=0.7)
+    kinds = np.array([row.kind for row in rows])
+    for number, kind in enumerate(sorted(set(kinds))):
+        mine = kinds == kind
+        found[str(kind)] = axes.scatter(
+            measured[mine], predicted[mine], s=10, c=PALETTE[number % 7],
+            marker=MARKERS[number % 7], linewidths=0, alpha=0.7,
+            label=f"{kind} ({mine.sum():,} rows)",
+        )  # fmt: skip
     axes.plot(ends, ends, color="black", linewidth=1)
     for factor in (BAND, 1 / BAND):
-        axes.plot(ends, factor * ends, color="black", linewidth=0.7, linestyle="--")
+        words = f"a factor of {BAND} off" if factor == BAND else None
+        axes.plot(ends, factor * ends, color="black", linewidth=0.7, linestyle="--", label=words)
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-    _label_ticks(axes, decades=float(np.log10(high / low)))
-    axes.set_xlabel("measured (µs)")
-    axes.set_ylabel("predicted (µs)")
-    axes.set_title("Predicted against measured; dashed: a factor of 1.25")
-    axes.legend(loc="upper left", fontsize=8, framealpha=0.9)
+    for axis in (axes.xaxis, axes.yaxis):
+        label_ticks(axis, low=low, high=high)
+    axes.set_xlabel(f"measured ({unit})")
+    axes.set_ylabel(f"predicted ({unit})")
+    axes.legend(loc="upper left", markerscale=1.8)
     return found
 
 
-def _label_ticks(axes: Axes, *, decades: float) -> None:
-    """Label whole decades, or 1, 2 and 5 of each where there are few: labels never overlap."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+def parity_words(rows: Sequence[ParityRow], *, what: str, source: str) -> Caption:
+    """Return title, setting and source of a parity plot: what was compared, on which parts."""
+    off = np.abs([row.predicted_us / row.measured_us - 1 for row in rows])
+    gpus, engines = (sorted({getattr(row, name) for row in rows}) for name in ("gpu", "engine"))
+    return Caption(
+        title=f"Predicted against measured {what}: {len(rows):,} rows, "
+        f"{100 * float(np.median(off)):.1f} % off in the median",
+        setting=f"engines: {', '.join(engines)}; accelerators: {', '.join(gpus)}",
+        source=source,
+    )
 
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 3 else (1.0,)))
-        axis.set_major_formatter("{x:,.0f}")
-        axis.set_minor_formatter(NullFormatter())
 
-
-def write_parity(parts: Sequence[Compared], path: Path) -> None:
+def write_parity(parts: Sequence[Compared], path: Path, *, what: str, source: str) -> None:
     """Write the parity plot to a file."""
-    figure, axes = new_figure(6.5, 6.0)
-    draw_parity(axes, parts)
-    save(figure, path)
+    rows = parity_rows(parts)
+    words = parity_words(rows, what=what, source=source)
+    with styled():
+        figure, axes = new_figure(6.5, 6.4)
+        draw_parity(axes, rows)
+        caption(figure, words)
+        save(figure, path, words=words)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofline.figure import PALETTE, new_figure, save
+from roofline.figure import PALETTE, Caption, caption, new_figure, save, styled
 from roofline.validation.advice import RULES, Choice
 
 if TYPE_CHECKING:
@@ -28,14 +28,21 @@ def draw_regrets(axes: Axes, choices: Sequence[Choice]) -> dict[str, Line2D]:
         (lines[rule],) = axes.step(share, regret, where="mid", color=colour, label=label)
     axes.set_xlabel("share of the sweeps (%)")
     axes.set_ylabel("speed lost against the measured best (%)")
-    axes.set_title(f"Regret on {len(choices)} published sweeps")
     axes.set_yscale("symlog", linthresh=1)
-    axes.legend(loc="upper left", fontsize=8, framealpha=0.9)
+    axes.legend(loc="upper left")
     return lines
 
 
-def write_regrets(choices: Sequence[Choice], path: Path) -> None:
+def write_regrets(choices: Sequence[Choice], path: Path, *, source: str) -> None:
     """Write the plot to a file."""
-    figure, axes = new_figure(6.5, 5.0)
-    draw_regrets(axes, choices)
-    save(figure, path)
+    groups = len({choice.group for choice in choices})
+    words = Caption(
+        title=f"Regret of each rule on {len(choices)} published sweeps",
+        setting=f"{groups} groups of runs; who chooses the draft length, and what it costs",
+        source=source,
+    )
+    with styled():
+        figure, axes = new_figure(6.5, 5.0)
+        draw_regrets(axes, choices)
+        caption(figure, words)
+        save(figure, path, words=words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from roofline.cli import acceptance, calibrate, hardware, models, validate
+from roofline.cli import acceptance, calibrate, hardware, models, plot, validate
 from roofline.cli.compare import compare
 from roofline.cli.explore import explore
 from roofline.cli.listing import help_if_bare
@@ -27,6 +27,7 @@ app.command()(schedule)
 app.command()(compare)
 app.command()(memory)
 app.command()(explore)
+app.add_typer(plot.app, name="plot")
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")
 app.add_typer(acceptance.app, name="acceptance")

@@ -196,6 +196,7 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
     return wrap
 
 
+@functools.cache  # the shared question's are wanted by every command
 def _hints(command: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of a command's options; what the request is, Typer need not know."""
     return get_type_hints(command, localns={"Request": object}, include_extras=True)

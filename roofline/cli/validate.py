@@ -10,6 +10,7 @@ import typer
 
 from roofline.cli import validate_spec
 from roofline.cli.listing import emit_text, help_if_bare
+from roofline.cli.plotting import source_line
 from roofline.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def kernels(
     """Compare kernel laws on shapes that they were not fitted on."""
     from roofline.validation.kernels import compare_kernels
 
-    _run(compare_kernels, gpu, engine, form, plot, output)
+    _run(compare_kernels, "kernels", gpu, engine, form, plot, output)
 
 
 @app.command()
@@ -57,7 +58,7 @@ def decode(
     """Compare served decode runs; engine numbers are fitted without the accelerator they ran on."""
     from roofline.validation.served import compare_decode
 
-    _run(compare_decode, gpu, engine, form, plot, output)
+    _run(compare_decode, "served decode", gpu, engine, form, plot, output)
 
 
 @app.command()
@@ -71,7 +72,7 @@ def transfer(
     """Compare kernels of one accelerator with laws fitted on another."""
     from roofline.validation.transfer import compare_transfer
 
-    _run(compare_transfer, gpu, engine, form, plot, output)
+    _run(compare_transfer, "kernels, laws of another part", gpu, engine, form, plot, output)
 
 
 app.command()(validate_spec.steps)
@@ -80,6 +81,7 @@ app.command()(validate_spec.advice)
 
 def _run(
     compare: Callable[..., Iterable[Compared]],
+    what: str,
     gpu: list[str] | None,
     engine: list[str] | None,
     form: str,
@@ -90,16 +92,26 @@ def _run(
 
     if form not in ("table", "json", "markdown"):
         raise InputError(f"--format: expected table, json or markdown, got '{form}'")
-    gpus, engines = _names("--gpu", gpu, _gpus()), _names("--engine", engine, _ENGINES)
-    parts = list(compare(gpus=gpus, engines=engines))
-    if not parts:
-        raise InputError("no measurements of these accelerators and engines are shipped")
+    parts = compared(compare, gpu, engine)
     rows, bad = pool(parts), worst(parts, WORST)
     if plot is not None:
         from roofline.charts.parity import write_parity
 
-        write_parity(parts, plot)
+        write_parity(parts, plot, what=what, source=source_line())
     emit_text(_render(rows, bad, form), output)
+
+
+def compared(
+    compare: Callable[..., Iterable[Compared]],
+    gpu: list[str] | None,
+    engine: list[str] | None,
+) -> list[Compared]:
+    """Compare on the accelerators and engines asked for; refuse where nothing was measured."""
+    gpus, engines = _names("--gpu", gpu, _gpus()), _names("--engine", engine, _ENGINES)
+    parts = list(compare(gpus=gpus, engines=engines))
+    if not parts:
+        raise InputError("no measurements of these accelerators and engines are shipped")
+    return parts
 
 
 _ENGINES = ["vllm", "sglang", "trtllm"]

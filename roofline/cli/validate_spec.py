@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli.listing import emit_text
+from roofline.cli.plotting import source_line
 from roofline.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def steps(
     if plot is not None:
         from roofline.charts.parity import write_parity
 
-        write_parity([p for p in parts if p.kind == "step" and not p.group.startswith("all")], plot)
+        alone = [p for p in parts if p.kind == "step" and not p.group.startswith("all")]
+        write_parity(alone, plot, what="steps of published runs", source=source_line())
     rows, aside = pool(parts), [row for row in shown() if not group or row["group"] in group]
     if form == "json":
         data = {
@@ -73,7 +75,7 @@ def advice(
     if plot is not None:
         from roofline.charts.regret import write_regrets
 
-        write_regrets(found, plot)
+        write_regrets(found, plot, source=source_line())
     regrets, right = regret_rows(found), sign_rows(told)
     if form == "json":
         data = {

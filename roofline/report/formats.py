@@ -9,12 +9,10 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from roofline.goals import Choice, Goal
-from roofline.model import MoeMlp
 from roofline.paste import flag
-from roofline.prepare import Setup
-from roofline.quantization import Component
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
+from roofline.report.captions import stored_as
 from roofline.report.changes import set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import as_data, explain_rows, goal_data
@@ -112,21 +110,11 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
 def _setting(answer: Recommendation, point: Point) -> str:
     setup = answer.setup
     return (
-        f"{setup.target.model.name} ({_weights(setup)}, {setup.target.precision.kv} KV) on "
+        f"{setup.target.model.name} ({stored_as(setup)}, {setup.target.precision.kv} KV) on "
         f"{setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
         f"{format_size(point.context)}; drafter {setup.drafter.name}; acceptance: "
         f"{setup.acceptance.label}.{set_line(setup.notes.changes)}"
     )
-
-
-def _weights(setup: Setup) -> str:
-    """Say how the layers' weights are stored, experts by themselves where they differ."""
-    stored = setup.target.precision.weights
-    dense, experts = stored[Component.MLP], stored[Component.EXPERTS]
-    sparse = any(isinstance(run.mlp, MoeMlp) for run in setup.target.model.layers)
-    if not sparse or dense == experts:
-        return f"{dense} weights"
-    return f"{experts} experts, other weights {dense}"
 
 
 def _footer(answer: Recommendation) -> list[str]:

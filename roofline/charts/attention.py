@@ -1,0 +1,202 @@
+"""Attention of a verify pass by the query rows over each cache: time, use, and tile steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.errors import InputError
+from roofline.figure import PALETTE, label_ticks
+from roofline.forward import decode
+from roofline.kernels import Kind, Op
+from roofline.laws.attention import AttentionLaw
+from roofline.ops import VerifyAttention
+from roofline.prepare import Setup
+from roofline.quantization import rate_name
+from roofline.recommend import machine_for
+from roofline.request import DEEPEST
+from roofline.timing import OpTime, time_ops
+from roofline.workload import Grid
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+__all__ = ["AttentionRow", "attention_rows", "draw_attention_time", "draw_attention_use"]
+
+LINE = 0.062  # height of a line of the legend, as a share of the taller axes
+ROWS_SHOWN = 256  # query rows that the sweep reaches, two to four tiles of known kernels
+MODES = {
+    VerifyAttention.KV_ONCE: ("cache read once", "-"),
+    VerifyAttention.TILE: ("whole tiles", "--"),
+    VerifyAttention.KV_PER_QUERY: ("cache read for every row", ":"),
+}
+
+
+class AttentionRow(NamedTuple):
+    """One attention kernel of the model at one draft length and way of reading the cache."""
+
+    op: str
+    mode: str
+    in_use: bool  # the way that the answers for this machine assume
+    query_heads_per_kv_head: int
+    draft_length: int
+    query_rows: int  # G (1 + D) over each cache
+    tile_rows: int | None  # query rows that one thread block takes
+    time_us: float  # one layer
+    bandwidth_used: float  # share of the datasheet's, the cache counted once
+    peak_used: float  # share of the datasheet's, without padding
+
+
+def attention_rows(setup: Setup) -> list[AttentionRow]:
+    """Return every attention kernel of the target, in each mode, at the request's one point."""
+    request = setup.request
+    if len(request.batches) != 1 or len(request.contexts) != 1:
+        raise InputError("--batch, --context: this chart is of one batch and context; give one")
+    useful = _kernels(setup, VerifyAttention.KV_ONCE)
+    if not useful:
+        raise InputError(f"{setup.target.model.id}: has no attention over a cache to draw")
+    rows = []
+    for mode in MODES:
+        for time, own in zip(_kernels(setup, mode), useful, strict=True):
+            rows += _rows_of(setup, mode, time, own.op)
+    return rows
+
+
+def _grid(setup: Setup, group: int) -> Grid:
+    deepest = int(np.clip(ROWS_SHOWN // group - 1, 8, DEEPEST))
+    return Grid.of(setup.request.batches, setup.request.contexts, range(deepest + 1))
+
+
+def _kernels(setup: Setup, mode: VerifyAttention) -> list[OpTime]:
+    """Return the attention kernels of a verify pass, each once, priced in ``mode``."""
+    target = setup.target
+    placement = replace(target.placement, verify_attention=mode)
+
+    def kernels(grid: Grid) -> dict[str, Op]:
+        ops = decode(
+            target.model, target.precision, placement,
+            batch=grid.batch, context=grid.context, rows=grid.rows,
+        )  # fmt: skip
+        return {op.name: op for op in ops if op.kind in (Kind.ATTENTION, Kind.MLA)}
+
+    first = kernels(_grid(setup, ROWS_SHOWN))
+    found = [kernels(_grid(setup, _group(op)))[name] for name, op in first.items()]
+    return time_ops(found, machine_for(setup))
+
+
+def _group(op: Op) -> int:
+    """Return G, the rows over each cache at D = 0."""
+    return int(np.ravel(op.rows)[0])
+
+
+def _rows_of(setup: Setup, mode: VerifyAttention, time: OpTime, useful: Op) -> list[AttentionRow]:
+    group, law = _group(useful), time.chosen.law
+    lengths = range(len(np.ravel(useful.rows)))
+    each, flops, moved = (
+        np.broadcast_to(np.asarray(value, dtype=float), (1, 1, len(lengths))).ravel()
+        for value in (time.each, useful.flops, useful.bytes)
+    )
+    tile = law.row_tile if isinstance(law, AttentionLaw) else None
+    if mode is VerifyAttention.TILE:
+        tile = setup.target.placement.tile_rows
+    peak = setup.gpu.peak(rate_name(useful.compute))
+    return [
+        AttentionRow(
+            op=useful.name,
+            mode=mode.value,
+            in_use=mode is setup.target.placement.verify_attention,
+            query_heads_per_kv_head=group,
+            draft_length=d,
+            query_rows=group * (1 + d),
+            tile_rows=tile,
+            time_us=1e6 * float(each[d]),
+            bandwidth_used=float(moved[d] / each[d] / setup.gpu.bandwidth),
+            peak_used=float(flops[d] / each[d] / peak),
+        )
+        for d in lengths
+    ]
+
+
+def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[str, str], Line2D]:
+    """Draw the time of one layer; return the lines by (op, mode)."""
+    lines = {}
+    ops = list(dict.fromkeys(row.op for row in rows))
+    for colour, op in zip(PALETTE, ops, strict=False):
+        name = f"{op}: " if len(ops) > 1 else ""
+        for mode, (words, style) in MODES.items():
+            mine = [row for row in rows if (row.op, row.mode) == (op, mode)]
+            chosen = mine[0].in_use
+            x, y = _columns(mine, "time_us")
+            (lines[op, mode.value],) = axes.plot(
+                x, y, color=colour, linestyle=style, linewidth=2.2 if chosen else 1.2,
+                label=f"{name}{words}{' (assumed here)' if chosen else ''}",
+                marker=".", markersize=4 if chosen else 2, alpha=1.0 if chosen else 0.75,
+            )  # fmt: skip
+    _tile_edges(axes, rows, name=True)
+    axes.set_yscale("log")
+    values = np.array([row.time_us for row in rows])
+    label_ticks(axes.yaxis, low=float(values.min()), high=float(values.max()))
+    axes.set_ylabel("time of one layer (µs)")
+    low, high = axes.get_ylim()
+    free = 0.04 + LINE * _legend(axes)
+    # room for the legend above the curves, and for the name of the tile below them
+    axes.set_ylim(low * (low / high) ** 0.08, high * (high / low) ** (free / (1 - free)))
+    return lines
+
+
+def draw_attention_use(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[str, str], Line2D]:
+    """Draw the shares of the datasheet's bandwidth and peak; return lines by (op, of what)."""
+    lines = {}
+    mine = [row for row in rows if row.in_use]
+    ops = list(dict.fromkeys(row.op for row in mine))
+    of_what = (("bandwidth_used", "of the bandwidth", "-"), ("peak_used", "of the peak", "--"))
+    for colour, op in zip(PALETTE, ops, strict=False):
+        for column, words, style in of_what:
+            x, share = _columns([row for row in mine if row.op == op], column)
+            name = f"{op}: " if len(ops) > 1 else ""
+            (lines[op, column],) = axes.plot(
+                x, 100 * share, color=colour, linestyle=style, label=f"{name}{words}"
+            )
+    _tile_edges(axes, rows, name=False)
+    axes.set_ylabel("used of the datasheet (%)")
+    axes.set_xlabel("query rows over each cache: G (1 + D), rows")
+    axes.set_ylim(0, 102 / (0.95 - 1.3 * LINE * _legend(axes)))
+    axes.set_yticks(range(0, 101, 20))
+    return lines
+
+
+def _legend(axes: Axes) -> int:
+    """Draw the legend at the top, up to three entries in a column; return its lines."""
+    entries = len(axes.get_legend_handles_labels()[0])
+    columns = 1 if entries <= 3 else 2
+    axes.legend(loc="upper left", fontsize=7, ncols=columns)
+    return -(-entries // columns)
+
+
+def _columns(
+    rows: Sequence[AttentionRow], column: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    x = np.array([row.query_rows for row in rows], dtype=float)
+    return x, np.array([getattr(row, column) for row in rows])
+
+
+def _tile_edges(axes: Axes, rows: Sequence[AttentionRow], *, name: bool) -> None:
+    """Mark where one more row needs another tile of the kernel in use."""
+    tiles = {row.tile_rows for row in rows if row.in_use and row.tile_rows}
+    last = max(row.query_rows for row in rows)
+    for tile in sorted(tiles):
+        for edge in range(tile, last + 1, tile):
+            axes.axvline(edge, color="#999999", linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
+        if name:
+            axes.annotate(
+                f"tile of {tile} rows", (tile, 0.0), xycoords=("data", "axes fraction"),
+                xytext=(3, 3), textcoords="offset points", va="bottom", size=7, color="#666666",
+            )  # fmt: skip
+    if len(tiles) == 1:
+        (tile,) = tiles
+        axes.set_xticks(range(0, last + 1, tile if last <= 10 * tile else 2 * tile))

@@ -1,0 +1,156 @@
+"""The best draft length over batch and context, and where speculation stops to pay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from roofline.recommend import Recommendation
+from roofline.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+
+__all__ = ["HeatmapRow", "draw_heatmap", "heatmap_rows"]
+
+MOST_COLUMNS, MOST_ROWS = 13, 12  # that have room for numbers in the cells and beside them
+
+
+class HeatmapRow(NamedTuple):
+    """One cell; what does not fit in memory has no numbers."""
+
+    batch: int
+    context: int
+    fits: bool
+    draft_length: int | None
+    speedup: float | None
+    best_speculative_speedup: float | None  # of all D > 0: below 1 plain decoding is faster
+
+
+def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
+    """Return every cell of the request's grid, those that do not fit included."""
+    found = {(point.batch, point.context): point for point in answer.points}
+    rows = []
+    for batch in answer.setup.request.batches:
+        for context in answer.setup.request.contexts:
+            point = found.get((batch, context))
+            if point is None:
+                rows.append(HeatmapRow(batch, context, False, None, None, None))
+                continue
+            drafts = point.speedup[1:][point.feasible[1:]]
+            rows.append(
+                HeatmapRow(
+                    batch=batch,
+                    context=context,
+                    fits=True,
+                    draft_length=point.draft_length,
+                    speedup=float(point.speedup[point.best]),
+                    best_speculative_speedup=float(drafts.max()) if len(drafts) else None,
+                )
+            )
+    return rows
+
+
+def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
+    """Draw the advised D of each cell with its speedup, and the line where the best D > 0 gains 1x.
+
+    Return the cells; axes are in equal steps from one batch or context to the next.
+    """
+    batches = sorted({row.batch for row in rows})
+    contexts = sorted({row.context for row in rows})
+    best, gain = (np.full((len(contexts), len(batches)), np.nan) for _ in range(2))
+    for row in rows:
+        at = contexts.index(row.context), batches.index(row.batch)
+        best[at] = np.nan if row.draft_length is None else row.draft_length
+        other = row.best_speculative_speedup
+        gain[at] = np.nan if other is None else other
+    colours, norm = _scale(int(np.nanmax(best)))
+    axes.set_facecolor("#FFFFFF")
+    axes.patch.set_hatch("////")
+    axes.patch.set_edgecolor("#BBBBBB")
+    roomy = len(batches) <= MOST_COLUMNS and len(contexts) <= MOST_ROWS
+    cells = axes.pcolormesh(
+        best, cmap=colours, norm=norm, edgecolors="white", linewidth=1 if roomy else 0
+    )
+    if roomy:
+        _name_cells(axes, rows, batches, contexts, cells)
+    drawn = _draw_break_even(axes, gain)
+    across, up = (slice(None, None, -(-n // most)) for n, most in (
+        (len(batches), MOST_COLUMNS), (len(contexts), MOST_ROWS)))  # fmt: skip
+    axes.set_xticks((np.arange(len(batches)) + 0.5)[across], [str(b) for b in batches][across])
+    axes.set_yticks((np.arange(len(contexts)) + 0.5)[up], [format_size(c) for c in contexts][up])
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.set_xlabel("batch (sequences decoded together)")
+    axes.set_ylabel("context (tokens of one sequence)")
+    _legend(axes, drawn=drawn, full=not np.isnan(best).any())
+    figure = axes.get_figure()
+    if figure is not None:
+        bar = figure.colorbar(cells, ax=axes, ticks=range(int(np.nanmax(best)) + 1))
+        bar.set_label("advised draft length D (tokens)")
+        bar.ax.minorticks_off()
+        bar.ax.tick_params(length=0)
+        bar.outline.set_visible(False)
+    return cells
+
+
+def _scale(longest: int) -> tuple[Any, Any]:
+    """Return one colour for each D: grey for 0, then even steps of a colour-blind safe map."""
+    from matplotlib import colormaps
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    shades = colormaps["cividis"](np.linspace(0.15, 1.0, longest))
+    colours = ListedColormap(["#D9D9D9", *map(tuple, shades)])
+    return colours, BoundaryNorm(np.arange(-0.5, longest + 1), colours.N)
+
+
+def _name_cells(
+    axes: Axes,
+    rows: Sequence[HeatmapRow],
+    batches: Sequence[int],
+    contexts: Sequence[int],
+    cells: QuadMesh,
+) -> None:
+    for row in rows:
+        if row.draft_length is None or row.speedup is None:
+            continue
+        red, green, blue, _ = cells.to_rgba(np.array(row.draft_length))
+        dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45
+        x, y = batches.index(row.batch) + 0.5, contexts.index(row.context) + 0.5
+        for text, points, align, size, weight in (
+            (f"{row.draft_length}", 0.5, "bottom", 9.5, "bold"),
+            (f"{row.speedup:.2f}x", -1.5, "top", 7, "normal"),
+        ):
+            axes.annotate(
+                text, (x, y), xytext=(0, points), textcoords="offset points", ha="center",
+                va=align, size=size, weight=weight, color="white" if dark else "black",
+            )  # fmt: skip
+
+
+def _draw_break_even(axes: Axes, gain: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
+    """Draw the contour of speedup 1 between the middles of the cells; say whether there is one."""
+    if min(gain.shape) < 2 or not ((gain < 1).any() and (gain > 1).any()):
+        return False
+    y, x = (np.arange(n) + 0.5 for n in gain.shape)
+    axes.contour(
+        x, y, np.ma.masked_invalid(gain), levels=[1.0], colors="#D55E00", linewidths=2.5, zorder=2
+    )  # under the numbers
+    return True
+
+
+def _legend(axes: Axes, *, drawn: bool, full: bool) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    shown: list[Any] = []
+    if drawn:
+        words = "break-even of the best D > 0"
+        shown.append(Line2D([], [], color="#D55E00", linewidth=2.5, label=words))
+    if not full:
+        words = "does not fit in memory"
+        shown.append(Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label=words))
+    if shown:
+        axes.legend(handles=shown, loc="upper right", framealpha=1.0)

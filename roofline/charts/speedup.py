@@ -1,0 +1,110 @@
+"""Speedup by draft length: one line for each batch, its error band, and what ties with the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from roofline.errors import InputError
+from roofline.figure import MARKERS, PALETTE
+from roofline.recommend import Recommendation
+from roofline.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+__all__ = ["MOST_LINES", "SpeedupRow", "draw_speedup", "speedup_rows"]
+
+#: The palette's last colour is too light for a line.
+MOST_LINES = len(PALETTE) - 1
+LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (6, 2)), (0, (3, 1)))
+
+
+class SpeedupRow(NamedTuple):
+    """One draft length at one batch and context."""
+
+    batch: int
+    context: int
+    draft_length: int
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    tie: bool  # within 1 % of the best
+    recommended: bool
+
+
+def speedup_rows(answer: Recommendation) -> list[SpeedupRow]:
+    """Return every draft length that can be run, point by point."""
+    return [
+        SpeedupRow(
+            batch=point.batch,
+            context=point.context,
+            draft_length=d,
+            speedup=float(point.speedup[i]),
+            speedup_low=float(point.low[i]),
+            speedup_high=float(point.high[i]),
+            tie=bool(point.tie[i]),
+            recommended=i == point.best,
+        )
+        for point in answer.points
+        for i, d in enumerate(point.draft_lengths)
+        if point.feasible[i]
+    ]
+
+
+def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int], Line2D]:
+    """Draw a line for each (batch, context); return the lines by that pair.
+
+    Filled points tie with the best, the large one is the advice, the shade is the model's error.
+    """
+    keys = list(dict.fromkeys((row.batch, row.context) for row in rows))
+    if len(keys) > MOST_LINES:
+        raise InputError(
+            f"--batch, --context: {len(keys)} lines are more than the {MOST_LINES} that can be "
+            "told apart; ask for fewer, or draw the heatmap"
+        )
+    contexts = {context for _, context in keys}
+    lines = {}
+    for number, key in enumerate(keys):
+        mine = [row for row in rows if (row.batch, row.context) == key]
+        where = f", context {format_size(key[1])}" if len(contexts) > 1 else ""
+        lines[key] = _draw_line(axes, mine, number, where)
+    axes.axhline(1.0, color="black", linewidth=1, label="plain decoding")
+    axes.set_xlabel("draft length D (tokens drafted for each verify pass)")
+    axes.set_ylabel("speedup over plain decoding (times)")
+    axes.set_xticks(sorted({row.draft_length for row in rows}))
+    # the legend stands above all curves
+    low, high = axes.get_ylim()
+    columns = 1 + (len(keys) > 2)
+    axes.set_ylim(low, high + (0.09 + 0.06 * -(-(len(keys) + 1) // columns)) * (high - low))
+    axes.legend(
+        loc="upper left", ncols=columns,
+        title="large: advised; filled: within 1 % of the best; shade: model error",
+        title_fontsize=7.5, alignment="left",
+    )  # fmt: skip
+    return lines
+
+
+def _draw_line(axes: Axes, mine: Sequence[SpeedupRow], number: int, where: str) -> Line2D:
+    """Draw one batch: the band, the line, and its points by what they are."""
+    colour, marker = PALETTE[number], MARKERS[number]
+    x = np.array([row.draft_length for row in mine])
+    y = np.array([row.speedup for row in mine])
+    low, high = ([getattr(r, f"speedup_{end}") for r in mine] for end in ("low", "high"))
+    axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
+    (best,) = (row for row in mine if row.recommended)
+    (line,) = axes.plot(
+        x, y, color=colour, linestyle=LINES[number], marker=marker, markersize=5,
+        markerfacecolor="white",
+        label=f"batch {best.batch}{where}: D = {best.draft_length}, {best.speedup:.2f}x",
+    )  # fmt: skip
+    tied = np.array([row.tie for row in mine])
+    axes.plot(x[tied], y[tied], color=colour, linestyle="", marker=marker, markersize=5)
+    axes.plot(
+        [best.draft_length], [best.speedup], color=colour, linestyle="", marker=marker,
+        markersize=10, markeredgecolor="black",
+    )  # fmt: skip
+    return line

@@ -1,0 +1,209 @@
+"""``roofline plot``: charts of an answer, each with its numbers as CSV."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli import plot_kernels
+from roofline.cli.listing import help_if_bare
+from roofline.cli.plotting import (
+    DOTS,
+    Batch,
+    Batches,
+    Context,
+    Contexts,
+    CsvFile,
+    Dots,
+    ImageFile,
+    Size,
+    Target,
+    at,
+    draw,
+    named,
+    one,
+    source_line,
+    span,
+    told,
+)
+from roofline.cli.question import asks, sizes, sizes_or_range
+from roofline.units import format_size
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+    from roofline.recommend import Recommendation
+
+app = typer.Typer(
+    help="Draw charts of an answer: PNG, SVG or PDF, and CSV.",
+    callback=help_if_bare,
+    invoke_without_command=True,
+)
+#: Batches of the heatmap.
+DOUBLINGS = ",".join(str(2**i) for i in range(11))
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    return sizes_or_range("--batch", text) if ".." in text else sizes("--batch", text)
+
+
+@app.command()
+@asks()
+def speedup(
+    request: Request,
+    *,
+    batch: Batches = "1,8,32,128",
+    context: Contexts = "4k",
+    output: ImageFile = None,
+    data: CsvFile = None,
+    dpi: Dots = DOTS,
+    size: Size = None,
+) -> None:
+    """Draw the speedup by draft length, with the model's error, for several batches."""
+    from roofline.charts.speedup import draw_speedup, speedup_rows
+    from roofline.recommend import recommend
+    from roofline.report.captions import caption_for
+
+    target = Target.of(output, data, dpi, size, usual=(7.0, 5.0))
+    contexts = sizes("--context", context)
+    answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
+    words = caption_for(
+        answer.setup,
+        f"speedup by draft length, run D = {_advised(answer)}",
+        where=f"context {', '.join(map(format_size, contexts))}",
+        source=source_line(),
+    )
+    rows = speedup_rows(answer)
+    draw(
+        target, rows, words, lambda axes: draw_speedup(axes[0], rows),
+        warnings=answer.warnings, same=named(answer.setup),
+    )  # fmt: skip
+
+
+@app.command()
+@asks()
+def heatmap(
+    request: Request,
+    *,
+    batch: Batches = DOUBLINGS,
+    context: Annotated[
+        str | None,
+        typer.Option("--context", help="Tokens in the KV cache.  [512 to 128k by doublings]"),
+    ] = None,
+    output: ImageFile = None,
+    data: CsvFile = None,
+    dpi: Dots = DOTS,
+    size: Size = None,
+) -> None:
+    """Draw the best draft length over batch and context, and where speculation stops paying."""
+    from roofline.charts.heatmap import draw_heatmap, heatmap_rows
+    from roofline.recommend import recommend
+    from roofline.report.captions import caption_for
+
+    target = Target.of(output, data, dpi, size, usual=(8.0, 5.4))
+    contexts = _doublings(request) if context is None else sizes("--context", context)
+    answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
+    words = caption_for(
+        answer.setup,
+        f"run D = {_advised(answer)}, by batch and context",
+        where="cells: advised D and its speedup",
+        source=source_line(),
+    )
+    rows = heatmap_rows(answer)
+    draw(
+        target, rows, words, lambda axes: draw_heatmap(axes[0], rows),
+        warnings=told(answer), same=named(answer.setup),
+    )  # fmt: skip
+
+
+def _doublings(request: Request) -> tuple[int, ...]:
+    """Return 512, 1k, ... up to 128k or the longest context that target and drafter handle."""
+    from roofline.prepare import prepare
+
+    setup = prepare(replace(request, contexts=(1,)), needs_acceptance=False)
+    limits = [setup.target.model.max_context]
+    own = getattr(setup.drafter.network, "max_context", None)
+    longest = min([*limits, *([own] if own else [])])
+    return tuple(2**i for i in range(9, 18) if 2**i <= longest) or (longest,)
+
+
+@app.command()
+@asks()
+def breakdown(
+    request: Request,
+    *,
+    batch: Batch = "32",
+    context: Context = "4k",
+    output: ImageFile = None,
+    data: CsvFile = None,
+    dpi: Dots = DOTS,
+    size: Size = None,
+) -> None:
+    """Draw where the time of a step goes by draft length, beside the time per token."""
+    from roofline.charts.breakdown import breakdown_rows, draw_breakdown
+    from roofline.recommend import recommend
+    from roofline.report.captions import caption_for
+
+    target = Target.of(output, data, dpi, size, usual=(7.0, 5.4))
+    asked = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+    answer = recommend(asked)
+    (point,) = answer.points
+    words = caption_for(
+        answer.setup,
+        f"one step by draft length, D = {point.draft_length} advised",
+        where=at(asked),
+        source=source_line(),
+    )
+    rows = breakdown_rows(answer, point)
+    draw(
+        target, rows, words, lambda axes: draw_breakdown(axes[0], rows),
+        warnings=answer.warnings, same=named(answer.setup),
+    )  # fmt: skip
+
+
+@app.command()
+@asks()
+def frontier(
+    request: Request,
+    *,
+    batch: Annotated[
+        str | None,
+        typer.Option(help="Batches on the curve: 1,8 or 1..64.  [1 to 1024, those that fit]"),
+    ] = None,
+    context: Context = "4k",
+    output: ImageFile = None,
+    data: CsvFile = None,
+    dpi: Dots = DOTS,
+    size: Size = None,
+) -> None:
+    """Draw throughput against interactivity, plain and at the advised draft lengths."""
+    from roofline.charts.frontier import draw_frontier, frontier_rows
+    from roofline.goals import BATCHES
+    from roofline.recommend import recommend
+    from roofline.report.captions import caption_for
+
+    target = Target.of(output, data, dpi, size, usual=(7.0, 5.2))
+    contexts = one("--context", context)
+    batches = BATCHES if batch is None else _batches(batch)
+    answer = recommend(replace(request, batches=batches, contexts=contexts))
+    words = caption_for(
+        answer.setup,
+        f"what each batch gives, plain and at D = {_advised(answer)}",
+        where=f"context {format_size(contexts[0])}",
+        source=source_line(),
+    )
+    rows = frontier_rows(answer)
+    draw(
+        target, rows, words, lambda axes: draw_frontier(axes[0], rows),
+        warnings=told(answer), same=named(answer.setup),
+    )  # fmt: skip
+
+
+def _advised(answer: Recommendation) -> str:
+    return span([point.draft_length for point in answer.points])
+
+
+app.command("roofline")(plot_kernels.roofline_chart)
+app.command()(plot_kernels.attention)
+app.command()(plot_kernels.parity)

@@ -1,0 +1,142 @@
+"""The plots of ``roofline plot`` that show kernels: their rates, attention, and how far off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.plotting import (
+    DOTS,
+    Batch,
+    Context,
+    CsvFile,
+    Dots,
+    ImageFile,
+    Size,
+    Target,
+    at,
+    draw,
+    named,
+    one,
+    source_line,
+    span,
+)
+from roofline.cli.question import asks
+from roofline.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from roofline.prepare import Request
+
+__all__ = ["attention", "parity", "roofline_chart"]
+
+
+@asks()
+def roofline_chart(
+    request: Request,
+    *,
+    batch: Batch = "32",
+    context: Context = "4k",
+    output: ImageFile = None,
+    data: CsvFile = None,
+    dpi: Dots = DOTS,
+    size: Size = None,
+) -> None:
+    """Draw the rate that each kernel reaches as D grows, under datasheet and measured roofs."""
+    from roofline.charts.rooflines import draw_roofline, roofline_rows
+    from roofline.prepare import prepare
+    from roofline.recommend import costs, limits
+    from roofline.report.captions import caption_for
+
+    target = Target.of(output, data, dpi, size, usual=(8.0, 5.0))
+    asked = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+    setup = prepare(asked, needs_acceptance=False)
+    found = costs(setup)
+    words = caption_for(
+        setup,
+        f"kernels of a step, D = {span(setup.draft_lengths)}",
+        where=f"{at(asked)}; drafter {setup.drafter.name}",
+        drafts=False,
+        source=source_line(),
+    )
+    rows = roofline_rows(setup, found)
+    draw(
+        target, rows, words, lambda axes: draw_roofline(axes[0], rows),
+        warnings=[*setup.notes.warnings, *limits(found.times)], same=named(setup),
+    )  # fmt: skip
+
+
+@asks("drafter", "acceptance", "acceptance_rounds", "max_draft_length", "extrapolate", "draft_tp",
+      "draft_weights", "verify_width", "tree_topk", "draft_block", "first_pass_rows",
+      "prefill_tokens_per_step", "overhead_ms", "memory_fraction")  # fmt: skip
+def attention(
+    request: Request,
+    *,
+    batch: Batch = "32",
+    context: Context = "4k",
+    output: ImageFile = None,
+    data: CsvFile = None,
+    dpi: Dots = DOTS,
+    size: Size = None,
+) -> None:
+    """Draw time and use of a verify pass's attention by the query rows over each cache."""
+    from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
+    from roofline.prepare import prepare
+    from roofline.report.captions import caption_for
+
+    target = Target.of(output, data, dpi, size, usual=(7.0, 6.4))
+    asked = replace(
+        request,
+        drafter="none",
+        batches=one("--batch", batch),
+        contexts=one("--context", context),
+    )
+    setup = prepare(asked, needs_acceptance=False)
+    rows = attention_rows(setup)
+    groups = sorted({row.query_heads_per_kv_head for row in rows})
+    words = caption_for(
+        setup,
+        f"attention of a verify pass, G = {', '.join(map(str, groups))}, "
+        f"D = 0 to {max(row.draft_length for row in rows)}",
+        where=at(asked),
+        drafts=False,
+        source=source_line(),
+    )
+
+    def paint(axes: Sequence[Axes]) -> None:
+        draw_attention_time(axes[0], rows)
+        draw_attention_use(axes[1], rows)
+
+    shared = {name: value for name, value in named(setup).items() if name != "drafter"}
+    draw(target, rows, words, paint, panels=(1.3, 1.0), warnings=setup.notes.warnings, same=shared)
+
+
+def parity(
+    what: Annotated[str, typer.Argument(help="kernels, or decode for served runs.")] = "kernels",
+    gpu: Annotated[
+        list[str] | None, typer.Option(help="Only this accelerator; repeatable.")
+    ] = None,
+    engine: Annotated[list[str] | None, typer.Option(help="Only this engine; repeatable.")] = None,
+    output: ImageFile = None,
+    data: CsvFile = None,
+    dpi: Dots = DOTS,
+    size: Size = None,
+) -> None:
+    """Draw predictions beside the public measurements that ship with the package."""
+    from roofline.charts.parity import draw_parity, parity_rows, parity_words
+    from roofline.cli.validate import compared
+    from roofline.validation.kernels import compare_kernels
+    from roofline.validation.served import compare_decode
+
+    target = Target.of(output, data, dpi, size, usual=(6.5, 6.4))
+    suites = {"kernels": compare_kernels, "decode": compare_decode}
+    if what not in suites:
+        raise InputError(f"unknown comparison '{what}': expected kernels or decode")
+    rows = parity_rows(compared(suites[what], gpu, engine))
+    words = parity_words(rows, what=what, source=source_line())
+    draw(target, rows, words, lambda axes: draw_parity(axes[0], rows))

@@ -1,0 +1,199 @@
+"""What the plot commands share: where a chart goes, what it says drew it, and writing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roofline.cli.question import sizes
+from roofline.errors import InputError
+from roofline.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from roofline.figure import Caption
+    from roofline.prepare import Request, Setup
+    from roofline.recommend import Recommendation
+
+__all__ = [
+    "DOTS", "Batch", "Batches", "Context", "Contexts", "CsvFile", "Dots", "ImageFile", "Size",
+    "Target", "at", "draw", "named", "one", "source_line", "span", "told",
+]  # fmt: skip
+
+
+ImageFile = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Chart to write: .png, .svg or .pdf.")
+]
+CsvFile = Annotated[Path | None, typer.Option("--data", help="The chart's numbers as CSV.")]
+Dots = Annotated[int, typer.Option("--dpi", help="Dots per inch of a PNG.")]
+Size = Annotated[str | None, typer.Option(help="Inches: 7x5.  [by chart]")]
+Batches = Annotated[str, typer.Option("--batch", help="Sequences decoded together: 1,8 or 1..64.")]
+Batch = Annotated[str, typer.Option("--batch", help="Sequences decoded together.")]
+Context = Annotated[str, typer.Option("--context", help="Tokens in the KV cache.")]
+Contexts = Annotated[str, typer.Option("--context", help="Tokens in the KV cache: 1k,8k.")]
+DOTS = 150
+#: Options that say where a chart goes, not what it shows.
+_WHERE = ("-o", "--output", "--data", "--dpi", "--size")
+MOST_WARNINGS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The files of one chart."""
+
+    image: Path | None
+    data: Path | None
+    dots: int
+    size: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls,
+        image: Path | None,
+        data: Path | None,
+        dots: int,
+        size: str | None,
+        *,
+        usual: tuple[float, float],
+    ) -> Target:
+        """Check what was asked for before anything is computed."""
+        from roofline.figure import check_target
+
+        if image is None and data is None:
+            raise InputError("-o: give FILE.png, .svg or .pdf for the chart, or --data FILE.csv")
+        if not 30 <= dots <= 1200:
+            raise InputError(f"--dpi {dots}: expected 30 to 1200 dots per inch")
+        inches = usual if size is None else _size(size)
+        if image is not None:
+            check_target(image, inches=max(inches), dots=dots)
+        return cls(image=image, data=data, dots=dots, size=inches)
+
+
+def _size(text: str) -> tuple[float, float]:
+    try:
+        width, height = (float(side) for side in text.lower().split("x"))
+    except ValueError:
+        raise InputError(f"--size {text}: expected width x height in inches, such as 7x5") from None
+    if not (3 <= width <= 40 and 2.5 <= height <= 40):
+        raise InputError(f"--size {text}: expected 3x2.5 to 40x40 inches")
+    return width, height
+
+
+def source_line() -> str:
+    """Return what drew a chart: tool, version and the command, without where it was written to."""
+    import shlex
+
+    from roofline import __version__
+
+    return f"roofline {__version__}: {shlex.join(['roofline', *_asked(sys.argv[1:])])}"
+
+
+def _asked(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without those that name files and sizes.
+
+    >>> _asked(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--batch", "8"])
+    ['plot', 'speedup', 'qwen3-8b', '--batch', '8']
+    """
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        name = argument.split("=", 1)[0]
+        if skip:
+            skip = False
+        elif name in _WHERE:
+            skip = "=" not in argument
+        elif not (argument.startswith("-o") and not argument.startswith("--")):
+            kept.append(argument)
+    return kept
+
+
+def draw(
+    target: Target,
+    rows: Sequence[Any],
+    words: Caption,
+    paint: Callable[[Sequence[Axes]], object],
+    *,
+    panels: Sequence[float] = (1.0,),
+    warnings: Sequence[str] = (),
+    same: Mapping[str, str | int] | None = None,
+) -> None:
+    """Write the rows as CSV and what ``paint`` makes of them as a chart, where each is wanted.
+
+    ``panels`` are the heights of the axes, one above another; ``same`` are columns in front.
+    """
+    written = []
+    if target.image is not None:
+        from matplotlib.figure import Figure
+
+        from roofline.figure import caption, save, styled
+
+        with styled():
+            figure = Figure(figsize=target.size, layout="constrained")
+            axes = figure.subplots(
+                len(panels), sharex=True, squeeze=False, height_ratios=list(panels)
+            )
+            paint(list(axes.ravel()))
+            caption(figure, words)
+            save(figure, target.image, dots=target.dots, words=words)
+        written.append(target.image)
+    if target.data is not None:
+        from roofline.charts.table import csv_text
+        from roofline.output import write_atomically
+
+        write_atomically(target.data, csv_text(rows, **(same or {})))
+        written.append(target.data)
+    for line in [*warnings, *(f"wrote {path}" for path in written)]:
+        prefix = "" if line.startswith("wrote ") else "warning: "
+        typer.echo(f"{prefix}{line}", err=True)
+
+
+def told(answer: Recommendation) -> list[str]:
+    """Return the warnings of an answer over many points: the first few, and how many there are.
+
+    What does not fit in memory is seen in the chart.
+    """
+    warnings = [w for w in answer.warnings if w not in answer.refused]
+    more = len(warnings) - MOST_WARNINGS
+    if more <= 1:
+        return warnings
+    return [*warnings[:MOST_WARNINGS], f"and {more} more, which roofline recommend prints"]
+
+
+def one(flag: str, text: str) -> tuple[int]:
+    """Read the one batch or context that a chart is drawn for."""
+    found = sizes(flag, text)
+    if len(found) != 1:
+        raise InputError(f"{flag} {text}: this chart is drawn for one value; give one")
+    return (found[0],)
+
+
+def named(setup: Setup) -> dict[str, str | int]:
+    """Return the columns that every row of a chart shares."""
+    return {
+        "model": setup.target.model.id,
+        "gpu": setup.gpu.id,
+        "tp": setup.request.tp,
+        "engine": setup.engine.id,
+        "drafter": setup.drafter.name,
+    }
+
+
+def at(request: Request) -> str:
+    """Name the one batch and context of a chart."""
+    return f"batch {request.batches[0]}, context {format_size(request.contexts[0])}"
+
+
+def span(lengths: Sequence[int]) -> str:
+    """Return the range of some numbers.
+
+    >>> span([3, 5, 0]), span([4])
+    ('0 to 5', '4')
+    """
+    low, high = min(lengths), max(lengths)
+    return f"{low}" if low == high else f"{low} to {high}"
