@@ -84,7 +84,7 @@ def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
     axes.set_yticks((np.arange(len(contexts)) + 0.5)[up], [format_size(c) for c in contexts][up])
     axes.grid(visible=False)
     axes.tick_params(length=0)
-    axes.set_xlabel("batch (sequences decoded together)")
+    axes.set_xlabel("batch (sequences decoded together)", loc="left")
     axes.set_ylabel("context (tokens of one sequence)")
     _legend(axes, drawn=drawn, full=not np.isnan(best).any())
     figure = axes.get_figure()
@@ -122,12 +122,18 @@ def _name_cells(
         x, y = batches.index(row.batch) + 0.5, contexts.index(row.context) + 0.5
         for text, points, align, size, weight in (
             (f"{row.draft_length}", 0.5, "bottom", 9.5, "bold"),
-            (f"{row.speedup:.2f}x", -1.5, "top", 7, "normal"),
+            (_gain(row), -1.5, "top", 7, "normal"),
         ):
             axes.annotate(
                 text, (x, y), xytext=(0, points), textcoords="offset points", ha="center",
                 va=align, size=size, weight=weight, color="white" if dark else "black",
             )  # fmt: skip
+
+
+def _gain(row: HeatmapRow) -> str:
+    """Return the speedup, or that no draft fits in memory beside the batch."""
+    lost = row.draft_length == 0 and row.best_speculative_speedup is None
+    return "no room" if lost else f"{row.speedup:.2f}x"
 
 
 def _draw_break_even(axes: Axes, gain: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
@@ -153,4 +159,5 @@ def _legend(axes: Axes, *, drawn: bool, full: bool) -> None:
         words = "does not fit in memory"
         shown.append(Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label=words))
     if shown:
-        axes.legend(handles=shown, loc="upper right", framealpha=1.0)
+        # below the cells, which fill the axes, and beside the label of the axis
+        axes.legend(handles=shown, loc="upper right", bbox_to_anchor=(1.0, -0.05), frameon=False)

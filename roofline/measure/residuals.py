@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofline.calibration.fit import score
-from roofline.figure import PALETTE, new_figure, save
+from roofline.figure import PALETTE, Caption, caption, label_ticks, new_figure, save, styled
 from roofline.measure.groups import Judged
 from roofline.units import format_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["parity_plot", "residual_table"]
 
@@ -52,26 +56,40 @@ def residual_table(laws: Sequence[Judged]) -> str:
     )
 
 
-def parity_plot(laws: Sequence[Judged], path: Path, *, title: str) -> None:
+def parity_plot(laws: Sequence[Judged], path: Path, *, device: str, source: str) -> None:
     """Draw predicted against measured time of every row, held-out rows hollow."""
-    figure, axes = new_figure(6.5, 6.0)
+    words = Caption(
+        title=f"Predicted against measured kernels on {device}",
+        setting=f"{len(laws)} laws; hollow: held out, not fitted",
+        source=source,
+    )
+    with styled():
+        figure, axes = new_figure(6.5, 6.4)
+        _draw(axes, laws)
+        caption(figure, words)
+        save(figure, path, words=words)
+
+
+def _draw(axes: Axes, laws: Sequence[Judged]) -> None:
     spans: list[float] = []
     for number, judged in enumerate(laws):
-        measured = np.array([row.seconds for row in judged.rows])
+        measured = np.array([1e6 * row.seconds for row in judged.rows])
+        predicted = 1e6 * judged.predicted
         label = f"{judged.block.get('op') or judged.block.get('covers') or judged.block['kind']}"
         again, colour = divmod(number, len(PALETTE))
         for which, face in ((~judged.held, PALETTE[colour]), (judged.held, "none")):
             axes.scatter(
-                measured[which], judged.predicted[which], s=14, facecolors=face,
+                measured[which], predicted[which], s=14, facecolors=face,
                 edgecolors=PALETTE[colour], marker=MARKERS[again % len(MARKERS)],
                 label=label if face != "none" else None,
             )  # fmt: skip
-        spans += [*measured, *judged.predicted]
+        spans += [*measured, *predicted]
     ends = (min(spans) / 1.5, max(spans) * 1.5)
     axes.plot(ends, ends, color="0.5", linewidth=1)
     axes.set(
-        xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"{title}; hollow: not fitted",
-        xlabel="measured time of one call (s)", ylabel="predicted time of one call (s)",
+        xscale="log", yscale="log", xlim=ends, ylim=ends,
+        xlabel="measured time of one call (µs)", ylabel="predicted time of one call (µs)",
     )  # fmt: skip
+    for axis in (axes.xaxis, axes.yaxis):
+        label_ticks(axis, low=ends[0], high=ends[1])
     axes.legend(fontsize="x-small")
-    save(figure, path)

@@ -74,7 +74,7 @@ def fit(path: Path, output: Path, *, gpu: str | None, plot: Path | None) -> Iter
     write_atomically(output, dump_yaml(data))
     if plot is not None:
         try:
-            parity_plot(fitted.laws, plot, title=str(facts.get("device")))
+            parity_plot(fitted.laws, plot, device=str(facts.get("device")), source=cite)
         except (OSError, ValueError) as error:
             raise InputError(f"--plot {plot}: cannot be written ({error})") from None
     figures = fitted.figures

@@ -1,0 +1,429 @@
+"""What the charts draw is what ``recommend`` says, nothing is clipped, and bad input is refused."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from numpy.typing import NDArray
+from PIL import Image
+
+from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
+from roofline.charts.breakdown import breakdown_rows, draw_breakdown
+from roofline.charts.frontier import draw_frontier, frontier_rows, undominated
+from roofline.charts.heatmap import draw_heatmap, heatmap_rows
+from roofline.charts.parity import draw_parity, parity_rows
+from roofline.charts.rooflines import draw_roofline, roofline_rows
+from roofline.charts.speedup import draw_speedup, speedup_rows
+from roofline.errors import InputError
+from roofline.figure import Caption, caption, styled
+from roofline.prepare import Request, prepare
+from roofline.recommend import costs, recommend
+from roofline.validation.score import Compared
+from tests.support import Cli, assert_refused
+
+H200 = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(1, 32), contexts=(4096,))
+DEEP = Request(
+    model="nvidia-nemotron-3-ultra-550b-a55b-nvfp4",
+    gpu="rtx-pro-6000-blackwell-server",
+    tp=8,
+    drafter="mtp",
+    acceptance="0.7",
+    engine="sglang",
+)
+#: A drafter that stops paying inside the grid, and stops fitting beside it.
+TURNS = Request(
+    model="qwen3-8b",
+    drafter="qwen3-0.6b",
+    acceptance="0.6",
+    batches=(1, 64, 128, 256),
+    contexts=(512, 1024, 2048),
+)
+
+
+def said(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
+    """Return the points of ``recommend`` as JSON prints them."""
+    found: list[dict[str, Any]] = cli("recommend", *arguments, "--format", "json").data()["points"]
+    return found
+
+
+@pytest.fixture
+def points(cli: Cli) -> list[dict[str, Any]]:
+    return said(cli, "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "1,32", "--context", "4k")
+
+
+def points_of(line: Line2D) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the points that a line was drawn through."""
+    x, y = line.get_data()
+    return np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+
+
+def column(rows: Sequence[dict[str, Any]], name: str) -> list[float]:
+    return [row[name] for row in rows]
+
+
+def test_speedup_draws_what_recommend_says(points: list[dict[str, Any]]) -> None:
+    axes = Figure().add_subplot()
+    lines = draw_speedup(axes, speedup_rows(recommend(H200)))
+    assert list(lines) == [(1, 4096), (32, 4096)]
+    for point, line, band in zip(points, lines.values(), axes.collections, strict=True):
+        rows = point["by_draft_length"]
+        x, y = points_of(line)
+        assert list(x) == column(rows, "draft_length")
+        assert list(y) == pytest.approx(column(rows, "speedup"), rel=1e-12)
+        vertices = np.round(np.asarray(band.get_paths()[0].vertices, dtype=float), 9)
+        corners = {(float(a), float(b)) for a, b in vertices}
+        for end in ("speedup_low", "speedup_high"):
+            for row in rows:
+                assert (row["draft_length"], round(row[end], 9)) in corners
+        marked = [points_of(o)[0].tolist() for o in axes.lines if o.get_linestyle() == "None"]
+        assert point["tie_band"] in marked
+        assert [point["draft_length"]] in marked
+
+
+def test_breakdown_stacks_up_to_the_step(points: list[dict[str, Any]]) -> None:
+    answer = recommend(H200)
+    bars, line = draw_breakdown(Figure().add_subplot(), breakdown_rows(answer, answer.points[1]))
+    rows = points[1]["by_draft_length"]
+    heights = {name: [bar.get_height() for bar in found] for name, found in bars.items()}
+    assert sum(map(np.array, heights.values())) == pytest.approx(column(rows, "step_ms"), rel=2e-3)
+    assert heights["draft_ms"] == pytest.approx(column(rows, "draft_ms"), rel=1e-12)
+    assert heights["overhead_ms"] == pytest.approx(column(rows, "overhead_ms"), rel=1e-12)
+    verify = [values for name, values in heights.items() if name.startswith("verify")]
+    assert sum(map(np.array, verify)) == pytest.approx(column(rows, "verify_ms"), rel=1e-12)
+    assert points_of(line)[1] == pytest.approx(column(rows, "tpot_ms"), rel=1e-12)
+    tops = [bar.get_y() + bar.get_height() for bar in bars["overhead_ms"]]
+    assert tops == pytest.approx(column(rows, "step_ms"), rel=1e-12)
+
+
+def test_frontier_draws_what_each_batch_gives(cli: Cli) -> None:
+    batches = (1, 4, 16, 64, 256)
+    asked = Request(model="llama-3.1-8b", gpu="h100-sxm", tp=2, batches=batches)
+    rows = frontier_rows(recommend(asked))
+    lines = draw_frontier(Figure().add_subplot(), rows)
+    text = ",".join(map(str, batches))
+    points = said(cli, "llama-3.1-8b", "--tp", "2", "--batch", text)
+    for name, pick in (("plain decoding (D = 0)", 0), ("at the advised D", None)):
+        chosen = [
+            next(r for r in p["by_draft_length"] if r["draft_length"] == d)
+            for p in points
+            for d in [p["draft_length"] if pick is None else pick]
+        ]
+        pairs = [(1e3 / row["tpot_ms"], row["tokens_per_s"] / 2) for row in chosen]
+        kept = [  # brute force: nobody is at least as good in both
+            p for p in pairs if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in pairs)
+        ]
+        drawn = zip(*points_of(lines[name]), strict=True)
+        assert [tuple(p) for p in drawn] == [pytest.approx(p, rel=1e-12) for p in kept]
+
+
+def test_undominated_against_brute_force() -> None:
+    grid = np.array(list(itertools.product(range(4), repeat=2)), dtype=float)[::2]
+    kept = undominated(grid[:, 0], grid[:, 1])
+    for i, (x, y) in enumerate(grid):
+        beaten = any(a >= x and b >= y and (a > x or b > y) for a, b in grid)
+        assert kept[i] == (not beaten)
+
+
+def test_heatmap_draws_the_advice_of_every_cell(cli: Cli) -> None:
+    figure = Figure()
+    axes = figure.add_subplot()
+    cells = draw_heatmap(axes, heatmap_rows(recommend(TURNS)))
+    points = said(
+        cli, "qwen3-8b", "--drafter", "qwen3-0.6b", "--acceptance", "0.6",
+        "--batch", "1,64,128,256", "--context", "512,1k,2k",
+    )  # fmt: skip
+    array = cells.get_array()
+    assert array is not None
+    drawn = np.ma.masked_invalid(array)
+    assert drawn.shape == (3, 4)
+    expected = np.ma.masked_invalid(np.full((3, 4), np.nan))
+    for point in points:
+        at = TURNS.contexts.index(point["context"]), TURNS.batches.index(point["batch"])
+        expected[at] = point["draft_length"]
+    assert (drawn.mask == expected.mask).all()
+    assert drawn.mask.any()  # batch 256 at 2k does not fit
+    assert (drawn.compressed() == expected.compressed()).all()
+    named = [text.get_text() for text in axes.texts]
+    assert named.count("no room") == sum(len(p["by_draft_length"]) == 1 for p in points) > 0
+
+
+def test_the_break_even_contour_lies_between_win_and_loss() -> None:
+    axes = Figure().add_subplot()
+    rows = heatmap_rows(recommend(TURNS))
+    draw_heatmap(axes, rows)
+    (contour,) = (artist for artist in axes.collections if isinstance(artist, ContourSet))
+    gain = {(r.batch, r.context): r.best_speculative_speedup for r in rows}
+    assert gain[64, 512] > 1 > gain[256, 512]  # type: ignore[operator]
+    vertices = np.asarray(contour.get_paths()[0].vertices, dtype=float)
+    assert len(vertices) > 1
+    for x, y in vertices:
+        column_ends = {int(np.floor(x - 0.5)), int(np.ceil(x - 0.5))}
+        row_ends = {int(np.floor(y - 0.5)), int(np.ceil(y - 0.5))}
+        near = [
+            found
+            for i in column_ends
+            for j in row_ends
+            if (found := gain[TURNS.batches[i], TURNS.contexts[j]]) is not None
+        ]
+        assert min(near) <= 1.0001
+        assert max(near) >= 0.9999
+
+
+def test_roofline_tracks_are_the_kernels_of_explain(cli: Cli) -> None:
+    asked = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,))
+    setup = prepare(asked)
+    axes = Figure().add_subplot()
+    lines = draw_roofline(axes, roofline_rows(setup, costs(setup)))
+    outcome = cli(
+        "recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32", "--explain",
+        "--format", "json",
+    )  # fmt: skip
+    at = setup.draft_lengths.index(outcome.point()["draft_length"])
+    verify = outcome.ops("verify")
+    for op in ("qkv_proj", "gate_up_proj", "attention", "lm_head"):
+        x, y = points_of(lines[op])
+        assert x[at] == pytest.approx(verify[op]["intensity"], rel=1e-9)
+        rate = verify[op]["flops"] / verify[op]["time_us"] / 1e6
+        assert y[at] == pytest.approx(rate, rel=1e-9)
+        assert (np.diff(x) > 0).all()
+    first, further = outcome.ops("draft"), outcome.ops("draft, further")
+    passes = [*first.values(), *further.values()]  # total_ms and count hold all D - 1 repeats
+    flops = sum(row["flops"] * row["count"] for row in passes)
+    seconds = sum(row["total_ms"] for row in passes) / 1e3
+    drafts = points_of(lines["draft passes"])[1][at - 1]  # no drafts at D = 0
+    assert drafts == pytest.approx(flops / seconds / 1e12, rel=1e-9)
+    # NVIDIA's H200 datasheet: 989.4 TFLOP/s dense bf16 over 4.8 TB/s is a ridge at 206 FLOP/byte
+    x, y = points_of(lines["bf16 datasheet"])
+    assert (x[1], y[1]) == pytest.approx((206.1, 989.4), rel=1e-3)
+    assert y[0] == pytest.approx(x[0] * 4.8, rel=1e-3)
+    measured = next(op for op in lines if op.startswith("bf16 measured"))
+    assert points_of(lines[measured])[1][2] < y[2]
+
+
+def test_attention_is_timed_over_rows_and_counted_by_hand(cli: Cli) -> None:
+    asked = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,), drafter="none")
+    rows = attention_rows(prepare(asked, needs_acceptance=False))
+    figure = Figure()
+    top, bottom = figure.subplots(2)
+    times = draw_attention_time(top, rows)
+    use = draw_attention_use(bottom, rows)
+    outcome = cli(
+        "recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32", "--explain",
+        "--format", "json",
+    )  # fmt: skip
+    d = outcome.point()["draft_length"]
+    x, y = points_of(times["attention", "kv_once"])
+    assert x.tolist() == [4.0 * (1 + i) for i in range(64)]  # 32 query heads over 8 KV heads
+    assert y[d] == pytest.approx(outcome.ops("verify")["attention"]["time_us"], rel=1e-9)
+    # 32 sequences x 4096 tokens x 8 heads x (128 + 128) values x 2 bytes at 4.8 TB/s: 112 us
+    floor = 32 * 4096 * 8 * 256 * 2 / 4.8e12
+    share = points_of(use["attention", "bandwidth_used"])[1][0]
+    assert share == pytest.approx(100 * floor / (1e-6 * y[0]), rel=0.01)
+    # whole tiles of 128 rows cost the same up to 128 rows, and a step more at 132
+    tiles = points_of(times["attention", "tile"])[1]
+    assert tiles[:32] == pytest.approx(tiles[0])
+    assert tiles[32] > 1.2 * tiles[31]
+    assert (points_of(times["attention", "kv_per_query"])[1][1:] > y[1:]).all()
+    # the H200 kernel takes 64 rows in a block
+    dotted = {xs[0] for line in top.lines if len(xs := points_of(line)[0]) == 2}
+    assert dotted == {64, 128, 192, 256}
+
+
+@pytest.mark.parametrize(("seconds", "unit", "scale"), [(2e-5, "µs", 1e6), (0.02, "ms", 1e3)])
+def test_parity_draws_every_row_in_the_unit_that_fits(
+    seconds: float, unit: str, scale: float
+) -> None:
+    measured = seconds * np.array([1.0, 2.0, 4.0])
+    part = Compared(
+        suite="s", kind="gemm", gpu="g", engine="e", dtype="bf16", name="n",
+        predicted=1.1 * measured, measured=measured, textbook=0.5 * measured,
+    )  # fmt: skip
+    axes = Figure().add_subplot()
+    found = draw_parity(axes, parity_rows([part]))
+    assert axes.get_xlabel() == f"measured ({unit})"
+    expected = np.column_stack([measured, 1.1 * measured]) * scale
+    assert np.asarray(found["gemm"].get_offsets()) == pytest.approx(expected)
+    expected[:, 1] = 0.5 * scale * measured
+    assert np.asarray(found["textbook"].get_offsets()) == pytest.approx(expected)
+
+
+def paint(name: str, request: Request, figure: Figure) -> None:
+    """Draw one chart of an answer to ``request``, its caption included."""
+    if name in ("roofline", "attention"):
+        setup = prepare(request)
+        if name == "roofline":
+            draw_roofline(figure.add_subplot(), roofline_rows(setup, costs(setup)))
+        else:
+            top, bottom = figure.subplots(2)
+            draw_attention_time(top, attention_rows(setup))
+            draw_attention_use(bottom, attention_rows(setup))
+    else:
+        answer = recommend(request)
+        axes = figure.add_subplot()
+        if name == "speedup":
+            draw_speedup(axes, speedup_rows(answer))
+        elif name == "frontier":
+            draw_frontier(axes, frontier_rows(answer))
+        elif name == "heatmap":
+            draw_heatmap(axes, heatmap_rows(answer))
+        else:
+            draw_breakdown(axes, breakdown_rows(answer, answer.points[0]))
+    words = "a long title of many words that has to be wrapped, on an accelerator with a long name"
+    caption(figure, Caption(title=words, setting=2 * words, source=3 * words))
+
+
+BATCHES = {"speedup": (1, 8, 32), "frontier": (1, 2, 4, 8, 16, 32, 64), "heatmap": (1, 8, 64)}
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", DEEP.model])
+@pytest.mark.parametrize(
+    "name", ["speedup", "breakdown", "frontier", "heatmap", "roofline", "attention"]
+)
+def test_no_word_is_clipped_or_lies_on_another(name: str, model: str) -> None:
+    base = DEEP if model == DEEP.model else H200
+    contexts = (1024, 8192) if name == "heatmap" else (4096,)
+    request = Request(
+        model=base.model, gpu=base.gpu, tp=base.tp, drafter=base.drafter, engine=base.engine,
+        acceptance=base.acceptance, batches=BATCHES.get(name, (32,)), contexts=contexts,
+    )  # fmt: skip
+    with styled():
+        figure = Figure(figsize=(7.5, 5.4), layout="constrained", dpi=100)
+        paint(name, request, figure)
+        figure.draw_without_rendering()
+        words: list[Text] = [figure._suptitle, figure._supxlabel]  # type: ignore[attr-defined]
+        for axes in figure.axes:
+            words += [*axes.texts, axes.xaxis.label, axes.yaxis.label]
+            words += [axes._left_title]  # type: ignore[attr-defined]
+            legend = axes.get_legend()
+            words += legend.get_texts() if legend is not None else []
+            for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+                ticks = axis.get_major_ticks()
+                words += [tick.label1 for tick in ticks if low <= tick.get_loc() <= high]
+                words += [tick.label2 for tick in ticks if low <= tick.get_loc() <= high]
+        # of the words alone: without the arrow that joins a name to its point
+        boxes = [Text.get_window_extent(t) for t in words if t.get_text() and t.get_visible()]
+    width, height = figure.bbox.size
+    for box in boxes:
+        assert box.x0 >= -1
+        assert box.y0 >= -1
+        assert box.x1 <= width + 1
+        assert box.y1 <= height + 1
+    for one, other in itertools.combinations(boxes, 2):
+        across = min(one.x1, other.x1) - max(one.x0, other.x0)
+        up = min(one.y1, other.y1) - max(one.y0, other.y0)
+        assert across <= 2 or up <= 2, "two texts overlap"
+
+
+def test_the_command_writes_chart_and_numbers(cli: Cli, tmp_path: Path) -> None:
+    image, data = tmp_path / "a.png", tmp_path / "a.csv"
+    done = cli(
+        "plot", "speedup", "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32", "-o", str(image),
+        f"--data={data}", "--dpi", "60", "--size", "5x4",
+    )  # fmt: skip
+    assert (done.code, done.out) == (0, "")
+    assert done.err.count("wrote ") == 2
+    with Image.open(image) as opened:
+        assert opened.size == (300, 240)
+        source = opened.text["Source"]  # type: ignore[attr-defined]
+        assert "Llama 3.1 8B on 1 x NVIDIA H200" in opened.text["Title"]  # type: ignore[attr-defined]
+    # the command, without where this run wrote to
+    assert source.endswith(": roofline plot speedup llama-3.1-8b --gpu h200-sxm --batch 32")
+    rows = read(data)
+    (point,) = said(cli, "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32")
+    for row, entry in zip(rows, point["by_draft_length"], strict=True):
+        assert (row["model"], row["gpu"], row["tp"]) == ("llama-3.1-8b", "h200-sxm", "1")
+        assert int(row["draft_length"]) == entry["draft_length"]
+        assert float(row["speedup"]) == pytest.approx(entry["speedup"], rel=1e-5)
+        assert int(row["recommended"]) == (entry["draft_length"] == point["draft_length"])
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_vector_formats(cli: Cli, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    done = cli("plot", "breakdown", "qwen3-8b", "--drafter", "none", "-o", str(path))
+    assert done.code == 0, done.err
+    assert path.read_bytes().startswith(b"<?xml" if suffix == "svg" else b"%PDF")
+
+
+def test_the_heatmap_reaches_as_far_as_the_model(cli: Cli, tmp_path: Path) -> None:
+    data = tmp_path / "a.csv"
+    done = cli("plot", "heatmap", "qwen3-8b", "--drafter", "none", "--data", str(data))
+    assert done.code == 0, done.err
+    rows = read(data)
+    # Qwen3 8B's config has 40960 positions
+    assert {int(row["context"]) for row in rows} == {512 * 2**i for i in range(7)}
+    assert {int(row["batch"]) for row in rows} == {2**i for i in range(11)}
+    refused = [row for row in rows if row["fits"] == "0"]
+    assert refused
+    assert all(row["draft_length"] == "" for row in refused)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["speedup", "qwen3-8b"], ["-o", ".png", "--data"]),
+        (["speedup", "qwen3-8b", "-o", "a.gif"], ["a.gif", ".png"]),
+        (["speedup", "qwen3-8b", "-o", "a.png", "--dpi", "5"], ["--dpi 5", "30"]),
+        (["speedup", "qwen3-8b", "-o", "a.png", "--size", "big"], ["--size big", "7x5"]),
+        (["speedup", "qwen3-8b", "-o", "a.png", "--size", "1x1"], ["--size 1x1"]),
+        (["speedup", "qwen3-8b", "-o", "a.png", "--size", "40x4", "--dpi", "900"], ["dots"]),
+        (["speedup", "qwen3-8b", "-o", "nowhere/a.png"], ["nowhere/a.png", "folder"]),
+        (["speedup", "qwen3-8b", "-o", "a.png", "--batch", "1..9"], ["9 lines", "heatmap"]),
+        (["breakdown", "qwen3-8b", "-o", "a.png", "--batch", "1,2"], ["--batch 1,2", "one"]),
+        (["frontier", "qwen3-8b", "-o", "a.png", "--context", "1k,2k"], ["--context", "one"]),
+        (["parity", "nothing", "-o", "a.png"], ["nothing", "kernels", "decode"]),
+        (["parity", "--gpu", "nothing", "-o", "a.png"], ["--gpu", "nothing"]),
+    ],
+)
+def test_bad_input_is_one_line(
+    cli: Cli, arguments: list[str], words: list[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = cli("plot", *arguments)
+    lines = outcome.err.splitlines()
+    refused = type(outcome)(outcome.code, outcome.out, lines[-1] if lines else "")
+    assert_refused(refused, *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_fit_exits_with_3(cli: Cli, tmp_path: Path) -> None:
+    path = str(tmp_path / "a.png")
+    outcome = cli("plot", "breakdown", "llama-3.1-70b", "--acceptance", "0.7", "-o", path)
+    assert_refused(outcome, "llama-3.1-70b", "--tp", code=3)
+
+
+def test_charts_of_one_point_say_so() -> None:
+    with pytest.raises(InputError, match="one"):
+        frontier_rows(recommend(Request(model="llama-3.1-8b", contexts=(1024, 2048))))
+    setup = prepare(H200)
+    with pytest.raises(InputError, match="one"):
+        roofline_rows(setup, costs(setup))
+    with pytest.raises(InputError, match="one"):
+        attention_rows(setup)
+
+
+def test_the_palette_is_okabe_and_itos() -> None:
+    from roofline.figure import MARKERS, PALETTE
+
+    # Okabe and Ito 2008, "Color Universal Design": 0,114,178 is blue, 213,94,0 vermilion, ...
+    published = {
+        (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233),
+        (0, 0, 0), (240, 228, 66),
+    }  # fmt: skip
+    assert {tuple(bytes.fromhex(colour[1:])) for colour in PALETTE} == published
+    assert len(set(MARKERS)) == len(PALETTE)
