@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel site check torch calibrate docs bench models fuzz torture clean
+.PHONY: demo test lint types wheel site check torch calibrate docs bench models figures fuzz torture clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,9 @@ calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rew
 
 docs: $(READY)        ## Refresh the outputs that the pages show
 	$(BIN)/python -m tests.test_docs
+
+figures: $(READY)     ## Draw the figures of the pages anew, each with its numbers
+	$(BIN)/python -m tests.test_figures
 
 bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
 	$(BIN)/python benchmarks/cold_start.py

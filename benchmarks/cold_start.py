@@ -8,8 +8,11 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
+IMAGE = Path(tempfile.gettempdir()) / "roofline-frontier.png"
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "roofline --help": ["-m", "roofline", "--help"],
@@ -27,6 +30,15 @@ COMMANDS = {
         "group_size=1,2,4,8,16",
         "--vary",
         "layers=40,44,48,52,56,60,64,68,72,76",
+    ],
+    "roofline plot frontier llama-3.1-8b": [
+        "-m",
+        "roofline",
+        "plot",
+        "frontier",
+        "llama-3.1-8b",
+        "-o",
+        str(IMAGE),
     ],
 }
 REPEATS = 15
@@ -48,7 +60,7 @@ def main() -> None:
     bare = statistics.median(times["python -c pass"])
     for name, values in times.items():
         median = statistics.median(values)
-        sys.stdout.write(f"{name:35s} {median:6.3f} s  {median / bare:5.1f} x bare Python\n")
+        sys.stdout.write(f"{name:38s} {median:6.3f} s  {median / bare:5.1f} x bare Python\n")
 
 
 if __name__ == "__main__":

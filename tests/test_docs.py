@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,6 +29,7 @@ import typer
 from roofline import ops
 from roofline.cli import main
 from roofline.cli.app import app
+from roofline.cli.question import question
 from roofline.forward import Kind, decode
 from roofline.model import load_model
 from roofline.quantization import resolve
@@ -148,12 +150,18 @@ def long_options(command: Any) -> set[str]:
     return {o for p in command.params for o in p.opts if o.startswith("--")}
 
 
+#: The options that `asks` gives a command; MODEL is an argument.
+QUESTION = {f"--{name.replace('_', '-')}" for name in signature(question).parameters} - {"--model"}
+
+
 @pytest.mark.parametrize("path", COMMANDS)
 def test_every_command_and_option_has_help_and_is_documented(path: str) -> None:
     command = COMMANDS[path]
     assert command.help
     assert all(parameter.help for parameter in command.params)
     listed = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", section(path), re.M))
+    if "all options of a question" in section(path):
+        listed |= QUESTION
     assert listed == long_options(command)  # nothing missing, nothing that is gone
 
 

@@ -28,6 +28,7 @@ def _imported(*arguments: str) -> set[str]:
         (("--help",), {"numpy", "pydantic", "yaml", "pandas", "scipy", "matplotlib"}),
         # Typer itself loads pydantic where a command has numbers to parse
         (("recommend", "--help"), {"numpy", "yaml", "pandas", "scipy", "matplotlib"}),
+        (("plot", "speedup", "--help"), {"numpy", "yaml", "pandas", "scipy", "matplotlib"}),
         (("recommend", "llama-3.1-8b"), {"pandas", "scipy", "matplotlib"}),
         (
             ("explore", "llama-3.1-8b", "--vary", "group_size=1,2"),
