@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from inspect import signature
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +28,7 @@ import typer
 from roofline import ops
 from roofline.cli import main
 from roofline.cli.app import app
-from roofline.cli.question import question
+from roofline.cli.question import asks
 from roofline.forward import Kind, decode
 from roofline.model import load_model
 from roofline.quantization import resolve
@@ -150,8 +149,19 @@ def long_options(command: Any) -> set[str]:
     return {o for p in command.params for o in p.opts if o.startswith("--")}
 
 
-#: The options that `asks` gives a command; MODEL is an argument.
-QUESTION = {f"--{name.replace('_', '-')}" for name in signature(question).parameters} - {"--model"}
+def question_options() -> set[str]:
+    """Return the options that `asks` gives a command."""
+
+    @asks()
+    def bare(_request: object) -> None:
+        """Ask nothing more."""
+
+    alone = typer.Typer(add_completion=False)
+    alone.command()(bare)
+    return long_options(typer.main.get_command(alone))
+
+
+QUESTION = question_options()
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -6,6 +6,7 @@ from roofline.figure import Caption
 from roofline.model import MoeMlp
 from roofline.prepare import Setup
 from roofline.quantization import Component
+from roofline.report.changes import set_line
 
 __all__ = ["caption_for", "stored_as"]
 
@@ -33,6 +34,8 @@ def caption_for(
     told += [where] if where else []
     if drafts:
         told += [f"drafter {setup.drafter.name}", f"acceptance: {setup.acceptance.label}"]
+    changed = set_line(setup.notes.changes).strip().rstrip(".")
+    told += [changed] if changed else []
     return Caption(
         title=f"{target.model.name} on {request.tp} x {setup.gpu.name}: {message}",
         setting="; ".join(told),
