@@ -38,6 +38,7 @@ COMMANDS = (
     Command(words=("schedule", "llama-3.1-8b", "-o", "s.json"), file="s.json"),
     Command(words=("compare", "qwen3-8b", "--drafter", "eagle3=0.7", "--drafter", "ngram=0.4",
                "-o", "c.json"), file="c.json"),
+    Command(words=("plot", "breakdown", "llama-3.1-8b", "-o", "b.png"), file="b.png"),
     Command(
         words=("models", "import", str(ROOT / "model_configs" / "Qwen--Qwen3-8B.json"),
                "-o", "m.yaml"),
