@@ -62,7 +62,7 @@ def per_sequence(memory: Memory, *, context: int, draft_length: int) -> PerSeque
     placement, target = memory.target.placement, memory.target
     exact = replace(memory, rules=memory.rules.model_copy(update={"kv_block": 1}))
     alone = replace(exact, drafter=Drafter(kind="none", name="none"))
-    state = state_bytes_per_sequence(target.model, tp=placement.tp)
+    state = state_bytes_per_sequence(target.model, tp=placement.attention_tp)
     own = float(alone.kv_per_sequence(context - 1, 0)) - state
     # a draft length beyond 0 makes the drafter's cache exist; D + 1 slots are taken off its context
     with_slots = float(exact.kv_per_sequence(context, draft_length))
@@ -76,9 +76,11 @@ def per_sequence(memory: Memory, *, context: int, draft_length: int) -> PerSeque
             alone.kv_per_sequence(shorter, draft_length)
         )
     network, precision = memory.drafter.network, memory.drafter.precision
-    per_token = kv_bytes_per_token(target.model, target.precision.kv, tp=placement.tp)
+    per_token = kv_bytes_per_token(target.model, target.precision.kv, tp=placement.attention_tp)
     if draft_length and network is not None and precision is not None:
-        per_token += kv_bytes_per_token(network, precision.kv, tp=memory.drafter.placement.tp)
+        per_token += kv_bytes_per_token(
+            network, precision.kv, tp=memory.drafter.placement.attention_tp
+        )
     rounded = float(memory.kv_per_sequence(context, draft_length))
     return PerSequence(
         target_kv=own,
@@ -89,7 +91,9 @@ def per_sequence(memory: Memory, *, context: int, draft_length: int) -> PerSeque
         snapshots=snapshots,
         per_token=per_token,
         read=float(
-            kv_bytes_read(target.model, target.precision.kv, context=context, tp=placement.tp)
+            kv_bytes_read(
+                target.model, target.precision.kv, context=context, tp=placement.attention_tp
+            )
         ),
     )
 
@@ -106,6 +110,7 @@ def account(memory: Memory, *, batch: int, context: int, draft_length: int) -> d
     each = per_sequence(memory, context=context, draft_length=draft_length)
     held = weight_bytes(target.model, target.precision, target.placement)
     rows = 1 + draft_length
+    batch = int(target.placement.local(batch))
     tokens = max(batch * rows, memory.rules.prefill_chunk)
     parts = {f"{name.value} weights": size for name, size in held.items() if size}
     parts |= {
@@ -120,7 +125,9 @@ def account(memory: Memory, *, batch: int, context: int, draft_length: int) -> d
             logits_bytes(batch=batch, rows=rows, vocabulary=target.model.vocab_size, base=base)
         ),
         "activations": float(
-            activation_bytes(target.model, tokens=tokens, tp=target.placement.tp, base=base)
+            activation_bytes(
+                target.model, tokens=tokens, tp=target.placement.attention_tp, base=base
+            )
         ),
         "engine reserve": memory.rules.reserve,
         "not the engine's": memory.total * (1 - memory.rules.fraction),

@@ -27,7 +27,7 @@ def attention_block(state: Pass, run: LayerRun) -> list[Op]:
     attention, hidden = run.attention, state.network.hidden_size
     if isinstance(attention, NoAttention):
         return []
-    linears = attention_linears(attention, hidden_size=hidden, tp=state.placement.tp)
+    linears = attention_linears(attention, hidden_size=hidden, tp=state.placement.attention_tp)
     match attention:
         case LatentAttention():
             inner = _latent(state, attention, linears)
@@ -48,7 +48,7 @@ def attention_block(state: Pass, run: LayerRun) -> list[Op]:
 
 
 def _grouped(state: Pass, attention: GroupedQueryAttention, linears: list[Linear]) -> list[Op]:
-    heads, kv_heads = local_heads(attention, state.placement.tp)
+    heads, kv_heads = local_heads(attention, state.placement.attention_tp)
     moved = 2 * (heads + 2 * kv_heads) * attention.head_dim
     kernels = [gemm(state, linear, Part.LINEAR, state.tokens) for linear in linears[:-1]]
     if attention.qk_norm:
@@ -63,7 +63,7 @@ def _grouped(state: Pass, attention: GroupedQueryAttention, linears: list[Linear
 
 
 def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
-    heads, kv_heads = local_heads(attention, state.placement.tp)
+    heads, kv_heads = local_heads(attention, state.placement.attention_tp)
     group, rows, reads = heads // kv_heads, state.rows, _kv_reads(state)
     length = attended_tokens(attention, state.context)
     read = state.context if state.prefill else attended_tokens(attention, state.context, rows)
@@ -142,7 +142,7 @@ def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> l
     """
     compress, query, expand = linears[:3]
     hidden_norms = (attention.q_lora_rank or 0) + attention.kv_lora_rank
-    rotated = attention.num_heads // state.placement.tp * attention.qk_rope_head_dim
+    rotated = attention.num_heads // state.placement.attention_tp * attention.qk_rope_head_dim
     kernels = [
         gemm(state, compress, Part.LINEAR, state.tokens),
         elementwise(state, "latent_norm", 2 * hidden_norms, state.tokens),
@@ -170,7 +170,7 @@ def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int)
 
     Engines keep these matrices unquantised, so they are read at the base format.
     """
-    heads = attention.num_heads // state.placement.tp
+    heads = attention.num_heads // state.placement.attention_tp
     rank = attention.kv_lora_rank
     base = state.precision.base
     return Op(
@@ -194,7 +194,7 @@ def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int)
 
 
 def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
-    heads = attention.num_heads // state.placement.tp
+    heads = attention.num_heads // state.placement.attention_tp
     length = attended_tokens(attention, state.context)
     read = attended_tokens(attention, state.context, state.rows)
     return Op(
@@ -238,7 +238,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
 
 
 def _expanded_attention(state: Pass, attention: LatentAttention) -> Op:
-    heads = attention.num_heads // state.placement.tp
+    heads = attention.num_heads // state.placement.attention_tp
     key = attention.qk_nope_head_dim + attention.qk_rope_head_dim
     width = heads * (key + attention.v_head_dim)
     pairs = state.batch * ops.causal_pairs(tokens=state.context)

@@ -66,6 +66,7 @@ def passes(
         return _medusa(network, precision, placement, grid)
     if isinstance(network, DrafterSpec) and kind in BLOCK_KINDS:
         return _block(network, precision, placement, grid, block)
+    batch = placement.local(grid.batch)
     verified = 1 + grid.draft_length if first_rows is None else first_rows + 0 * grid.draft_length
     first = decode(
         network,
@@ -85,10 +86,10 @@ def passes(
         rows=topk * ONE_ROW,
     )
     if isinstance(network, DrafterSpec):
-        tokens = grid.batch * verified
+        tokens = batch * verified
         first.insert(0, fusion(network, precision, placement, tokens=tokens))
         if network.fusion.every_pass:
-            further.insert(0, fusion(network, precision, placement, tokens=topk * grid.batch))
+            further.insert(0, fusion(network, precision, placement, tokens=topk * batch))
     return first, further
 
 
@@ -105,11 +106,12 @@ def _block(
     """
     rows = block_rows(network, block, grid)
     first = decode(network, precision, placement, batch=grid.batch, context=grid.context, rows=rows)
-    tokens = grid.batch * (1 + grid.draft_length)
+    batch = placement.local(grid.batch)
+    tokens = batch * (1 + grid.draft_length)
     first.insert(0, fusion(network, precision, placement, tokens=tokens))
     if not network.side_parameters:
         return first, []
-    side = _side_step(network, precision, placement, grid.batch)
+    side = _side_step(network, precision, placement, batch)
     return [*first, *side], side
 
 
@@ -122,7 +124,7 @@ def _side_step(
         name="side_head",
         component=Component.HEAD,
         inputs=max(network.side_parameters // (2 * vocabulary), 1),
-        outputs=-(-vocabulary // placement.tp),
+        outputs=-(-vocabulary // placement.attention_tp),
     )
     step = [matrix(network, precision, placement, linear, tokens=batch)]
     return step + head_kernels(network, precision, placement, tokens=batch, product=False)
@@ -132,9 +134,10 @@ def _medusa(
     network: DrafterSpec, precision: Precision, placement: Placement, grid: Grid
 ) -> tuple[list[Op], list[Op]]:
     """Return one of Medusa's heads twice: the first, and each further one beside it."""
+    batch = placement.local(grid.batch)
     blocks = [
-        matrix(network, precision, placement, linear, tokens=grid.batch)
+        matrix(network, precision, placement, linear, tokens=batch)
         for linear in medusa_linears(network)
     ]
-    head = blocks + head_kernels(network, precision, placement, tokens=grid.batch)
+    head = blocks + head_kernels(network, precision, placement, tokens=batch)
     return [replace(op) for op in head], head

@@ -126,6 +126,17 @@ class MemoryRules(Schema):
     source: str
 
 
+class ParallelFlags(Schema):
+    """Flags of data-parallel attention, with $tp, $dp, $ep and $attention_tp."""
+
+    attention: str
+    experts: str = ""  # added where experts are placed on groups of ranks
+    join: str = " "  # what separates them from the flag of the drafter
+    #: The engine knows one group per GPU only.
+    one_gpu_groups: bool = False
+    source: str
+
+
 class IdleSpeculation(Schema):
     """What a step of draft length 0 costs where speculation is configured but idle."""
 
@@ -171,6 +182,8 @@ class EngineProfile(Document):
     #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights and $draft_tp.
     flags: dict[str, str]
     flags_source: str
+    #: None where the engine has no data-parallel attention.
+    attention_dp: ParallelFlags | None = None
     #: None where the engine has no schedule, or where its idle cost is not known.
     idle_speculation: IdleSpeculation | None = None
     hold_acceptance: HoldAcceptance | None = None
@@ -182,6 +195,21 @@ class EngineProfile(Document):
             raise InputError(
                 f"--engine {self.id}: {self.name} has no {kind} drafter; it has {known}"
             )
+
+    def parallel_flags(self, *, tp: int, dp: int, ep: int) -> str:
+        """Return what lays the target out over data-parallel groups, up to the drafter's flag."""
+        known = self.attention_dp
+        if dp == 1:
+            return ""
+        if known is None:
+            raise InputError(
+                f"--dp-attention {dp}: {self.name} has no data-parallel attention that is known"
+            )
+        if known.one_gpu_groups and dp != tp:
+            raise InputError(f"--dp-attention {dp}: {self.name} has it for every GPU: give {tp}")
+        parts = [known.attention, *([known.experts] if ep > 1 and known.experts else [])]
+        values = {"tp": tp, "dp": dp, "ep": ep, "attention_tp": tp // dp}
+        return known.join.join([*(Template(part).substitute(values) for part in parts), ""])
 
     def at_era(self, era: str) -> EngineProfile:
         """Return the engine as its builds of an era were."""

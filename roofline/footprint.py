@@ -46,10 +46,10 @@ def _linears(network: NetworkSpec, placement: Placement) -> Iterator[tuple[int, 
             yield run.repeat, linear
     if isinstance(network, DrafterSpec):
         if network.fusion.taps:
-            yield 1, fusion_linear(network, tp=placement.tp)
+            yield 1, fusion_linear(network, tp=placement.attention_tp)
         for linear in medusa_linears(network):
             yield network.heads, linear
-    yield _head_copies(network), head_linear(network, tp=placement.tp)
+    yield _head_copies(network), head_linear(network, tp=placement.attention_tp)
 
 
 def _head_copies(network: NetworkSpec) -> int:
@@ -125,14 +125,14 @@ def weight_bytes(
         size += bytes_per_element(precision.base) * linear.biases
         sizes[linear.component] += layers * linear.copies * size
     if isinstance(network, DrafterSpec):
-        own = network.side_parameters / placement.tp
+        own = network.side_parameters / placement.attention_tp
         sizes[Component.HEAD] += own * bytes_per_element(stored[Component.HEAD])
     if isinstance(network, ModelSpec):
         tower = network.vision_parameters * bytes_per_element(stored[Component.VISION])
-        sizes[Component.VISION] += tower / placement.tp
+        sizes[Component.VISION] += tower / placement.attention_tp
     sizes[Component.NORM] += _vector_parameters(network) * bytes_per_element(stored[Component.NORM])
     if isinstance(network, ModelSpec):
         rows = network.positions + (0 if network.tie_embeddings else network.vocab_size)
-        own = rows * network.hidden_size / placement.tp
+        own = rows * network.hidden_size / placement.attention_tp
         sizes[Component.EMBEDDING] += own * bytes_per_element(stored[Component.EMBEDDING])
     return {component: size for component, size in sizes.items() if size}

@@ -38,16 +38,19 @@ def decode(
 
     ``head_rows`` is how many of the rows get logits: all of them in a verify pass (the default),
     one in a draft pass. ``riders`` are rows of the whole batch that pass the layers beside them.
-    Arrays broadcast; each kernel keeps the smallest shape it depends on.
+    Arrays broadcast; each kernel keeps the smallest shape it depends on. Under data-parallel
+    attention ``batch`` and ``riders`` are those of all groups; the kernels are the fullest one's.
     """
+    shared_out = placement.dp > 1
     state = Pass(
         network=network,
         precision=precision,
         placement=placement,
-        batch=batch,
+        batch=placement.local(batch),
         rows=rows,
         context=context,
-        riders=riders,
+        riders=riders / placement.dp if shared_out else riders,
+        in_all=(batch, riders) if shared_out else None,
     )
     return _kernels(state, rows if head_rows is None else head_rows)
 
@@ -64,10 +67,11 @@ def prefill(
         network=network,
         precision=precision,
         placement=placement,
-        batch=batch,
+        batch=placement.local(batch),
         rows=prompt,
         context=prompt,
         prefill=True,
+        in_all=(batch, 0.0) if placement.dp > 1 else None,
     )
     return _kernels(state, 1.0)
 
@@ -76,7 +80,7 @@ def fusion(
     drafter: DrafterSpec, precision: Precision, placement: Placement, *, tokens: Array
 ) -> Op:
     """Return the projection of ``tokens`` hidden states of the target into the drafter."""
-    linear = fusion_linear(drafter, tp=placement.tp)
+    linear = fusion_linear(drafter, tp=placement.attention_tp)
     return matrix(drafter, precision, placement, linear, tokens=tokens)
 
 
@@ -147,8 +151,8 @@ def _embedding(state: Pass) -> list[Op]:
 def _head(state: Pass, head_rows: Array) -> list[Op]:
     """Return the final norm, the head, the gather of its shards, and the pass over the logits."""
     tokens = state.batch * head_rows
-    linear = head_linear(state.network, tp=state.placement.tp)
-    ranks = state.placement.tp
+    linear = head_linear(state.network, tp=state.placement.attention_tp)
+    ranks = state.placement.attention_tp
     vocabulary = linear.outputs * ranks
     logits = tokens * vocabulary * state.base_bytes
     kernels = [

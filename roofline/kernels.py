@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from roofline import ops
@@ -29,6 +29,7 @@ class Kind(StrEnum):
     ALL_REDUCE = "allreduce"
     ALL_GATHER = "allgather"
     ALL_TO_ALL = "alltoall"
+    REDUCE_SCATTER = "reducescatter"
 
 
 class Part(StrEnum):
@@ -79,11 +80,21 @@ class Pass:
     prefill: bool = False
     #: Rows beyond B q that the layers run as well: prompt tokens, padding to a captured graph.
     riders: Array = 0.0
+    #: Sequences and riders of all data-parallel groups together, where there are several.
+    in_all: tuple[Array, Array] | None = None
 
     @property
     def tokens(self) -> Array:
         """Rows of all sequences together, T = B q, and those that ride along."""
         return self.batch * self.rows + self.riders
+
+    @property
+    def everyone(self) -> Pass:
+        """The pass as the routed experts see it: with the rows of every data-parallel group."""
+        if self.in_all is None:
+            return self
+        batch, riders = self.in_all
+        return replace(self, batch=batch, riders=riders, in_all=None)
 
     @property
     def base_bytes(self) -> float:
@@ -136,9 +147,18 @@ def elementwise(state: Pass, name: str, values_per_row: float, rows: Array) -> O
 
 
 def communication(
-    state: Pass, name: str, *, sent: Array, payload: Array, kind: Kind = Kind.ALL_REDUCE
+    state: Pass,
+    name: str,
+    *,
+    sent: Array,
+    payload: Array,
+    kind: Kind = Kind.ALL_REDUCE,
+    ranks: int | None = None,
 ) -> Op:
-    """Return a collective in which each rank moves ``sent`` bytes of a ``payload`` in all."""
+    """Return a collective in which each rank moves ``sent`` bytes of a ``payload`` in all.
+
+    Among ``ranks``, by default those that attention is divided over.
+    """
     return Op(
         name=name,
         kind=kind,
@@ -148,13 +168,13 @@ def communication(
         flops=0.0,
         bytes=sent,
         rows=state.tokens,
-        shape=CollectiveShape(payload=payload, ranks=state.placement.tp),
+        shape=CollectiveShape(payload=payload, ranks=ranks or state.placement.attention_tp),
     )
 
 
 def all_reduce(state: Pass, name: str) -> list[Op]:
     """Return the all-reduce of one hidden state per row, if there is more than one rank."""
-    ranks = state.placement.tp
+    ranks = state.placement.attention_tp
     if ranks == 1:
         return []
     payload = state.tokens * state.network.hidden_size * state.base_bytes

@@ -28,7 +28,7 @@ from roofline.shapes import AttentionShape
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
 
 #: Kinds of kernels whose bytes cross the links instead of the memory bus.
-OVER_LINK = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL)
+OVER_LINK = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL, Kind.REDUCE_SCATTER)
 #: The order in which another engine's tables stand in.
 ENGINES = ("vllm", "trtllm", "sglang")
 #: Formats whose kernels are alike, nearest first, for a format without a table.

@@ -36,14 +36,14 @@ def mlp_linears(mlp: Mlp, *, hidden_size: int, placement: Placement) -> list[Lin
     if isinstance(mlp, NoMlp):
         return []
     if isinstance(mlp, DenseMlp):
-        width = mlp.intermediate_size // placement.tp
+        width = mlp.intermediate_size // placement.attention_tp
         pair = _gated_pair("", Component.MLP, hidden_size, width, gated=mlp.gated)
         return [replace(x, biases=x.outputs) for x in pair] if mlp.biases else pair
     linears = [router_linear(mlp, hidden_size=hidden_size)]
     linears += latent_linears(mlp, hidden_size=hidden_size)
     linears += expert_linears(mlp, hidden_size=hidden_size, placement=placement)
-    linears += shared_linears(mlp, hidden_size=hidden_size, tp=placement.tp)
-    return linears + beside_linears(mlp, hidden_size=hidden_size, tp=placement.tp)
+    linears += shared_linears(mlp, hidden_size=hidden_size, tp=placement.attention_tp)
+    return linears + beside_linears(mlp, hidden_size=hidden_size, tp=placement.attention_tp)
 
 
 def latent_linears(mlp: MoeMlp, *, hidden_size: int) -> list[Linear]:
@@ -156,37 +156,43 @@ def medusa_linears(drafter: DrafterSpec) -> list[Linear]:
 
 def layer_linears(run: LayerRun, *, hidden_size: int, placement: Placement) -> Iterator[Linear]:
     """Yield every matrix of one layer of ``run`` on one rank."""
-    yield from attention_linears(run.attention, hidden_size=hidden_size, tp=placement.tp)
+    yield from attention_linears(run.attention, hidden_size=hidden_size, tp=placement.attention_tp)
     yield from mlp_linears(run.mlp, hidden_size=hidden_size, placement=placement)
 
 
 def check_parallel(network: NetworkSpec, placement: Placement, flag: str = "--tp") -> None:
-    """Refuse TP and EP sizes that would split a head, an expert or a matrix unevenly."""
-    tp, ep = placement.tp, placement.ep
+    """Refuse TP, EP and DP sizes that would split a head, an expert or a matrix unevenly."""
+    tp, ep, dp = placement.tp, placement.ep, placement.dp
+    if tp % dp:
+        raise InputError(
+            f"--dp-attention {dp}: expected a divisor of {flag} {tp}, which counts all the GPUs"
+        )
     if tp % ep:
         raise InputError(
             f"--ep {ep}: expected a divisor of {flag} {tp} (EP only places experts on TP's GPUs)"
         )
     for run in network.layers:
-        problem = attention_split(run.attention, tp) or _mlp_split(run.mlp, placement)
+        problem = attention_split(run.attention, placement.attention_tp)
+        problem = problem or _mlp_split(run.mlp, placement)
         if problem is not None:
-            name = "--ep" if problem.startswith("experts") else flag
-            value = ep if problem.startswith("experts") else tp
-            raise InputError(f"{name} {value}: {network.id} needs {problem.split(': ')[-1]}")
+            name = f"{flag} {tp}" if dp == 1 else f"{flag} {tp} with --dp-attention {dp}"
+            if problem.startswith("experts"):
+                name = f"--ep {ep}"
+            raise InputError(f"{name}: {network.id} needs {problem.split(': ')[-1]}")
 
 
 def _mlp_split(mlp: Mlp, placement: Placement) -> str | None:
     if isinstance(mlp, NoMlp):
         return None
     if isinstance(mlp, DenseMlp):
-        bad = mlp.intermediate_size % placement.tp
+        bad = mlp.intermediate_size % placement.attention_tp
         return f"a divisor of its MLP width {mlp.intermediate_size}" if bad else None
     if mlp.num_experts % placement.ep:
         return f"experts: a divisor of its {mlp.num_experts} experts"
     if mlp.expert_intermediate_size % (placement.tp // placement.ep):
         return f"a divisor of its expert width {mlp.expert_intermediate_size} (or a larger --ep)"
-    if mlp.shared_intermediate_size % placement.tp:
+    if mlp.shared_intermediate_size % placement.attention_tp:
         return f"a divisor of its shared experts' width {mlp.shared_intermediate_size}"
-    if mlp.dense_intermediate_size % placement.tp:
+    if mlp.dense_intermediate_size % placement.attention_tp:
         return f"a divisor of its dense MLP's width {mlp.dense_intermediate_size}"
     return None

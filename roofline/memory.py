@@ -74,8 +74,8 @@ class Memory:
         placement = self.target.placement
         rows = 1 + np.asarray(draft_length)
         model, own = self.target.model, self.target.precision
-        total = self._reserved(model, own, tokens, rows, placement.tp)
-        state = state_bytes_per_sequence(self.target.model, tp=placement.tp)
+        total = self._reserved(model, own, tokens, rows, placement.attention_tp)
+        state = state_bytes_per_sequence(self.target.model, tp=placement.attention_tp)
         copies = 1 + np.asarray(draft_length) * (
             placement.state_handling == StateHandling.SNAPSHOTS
         )
@@ -83,7 +83,9 @@ class Memory:
         network, precision = self.drafter.network, self.drafter.precision
         if network is None or precision is None:
             return total
-        drafted = self._reserved(network, precision, tokens, rows, self.drafter.placement.tp)
+        drafted = self._reserved(
+            network, precision, tokens, rows, self.drafter.placement.attention_tp
+        )
         return total + np.where(np.asarray(draft_length) > 0, drafted, 0.0)
 
     def _reserved(
@@ -100,19 +102,24 @@ class Memory:
         )
 
     def working(self, batch: Array, draft_length: Array) -> Array:
-        """Return the bytes of logits and activations while a step runs."""
+        """Return the bytes of logits and activations while a step runs.
+
+        ``batch`` is shared out between data-parallel groups, as in ``needed``.
+        """
         model, base = self.target.model, bytes_per_element(self.target.precision.base)
+        batch = self.target.placement.local(batch)
         rows = 1 + np.asarray(draft_length)
         tokens = np.maximum(batch * rows, self.rules.prefill_chunk)
         return logits_bytes(
             batch=batch, rows=rows, vocabulary=model.vocab_size, base=base
-        ) + activation_bytes(model, tokens=tokens, tp=self.target.placement.tp, base=base)
+        ) + activation_bytes(model, tokens=tokens, tp=self.target.placement.attention_tp, base=base)
 
     def needed(self, batch: Array, context: Array, draft_length: Array) -> Array:
         """Return everything: weights, the drafter's where D > 0, cache, logits, activations."""
         drafting = np.asarray(draft_length) > 0
         resident = self.weights + np.where(drafting, self.draft_weights, 0.0)
-        cache = batch * self.kv_per_sequence(context, draft_length)
+        held = self.target.placement.local(batch)
+        cache = held * self.kv_per_sequence(context, draft_length)
         return resident + cache + self.working(batch, draft_length)
 
     def fits(self, grid: Grid) -> NDArray[np.bool_]:
@@ -136,7 +143,8 @@ class Memory:
         each = format_bytes(float(self.kv_per_sequence(context, 0)))
         need = format_bytes(float(self.needed(batch, context, 0)))
         largest = self.largest_batch(context=context, draft_length=0)
-        tp = self.target.placement.tp
+        placement = self.target.placement
+        tp, held = placement.tp, int(placement.local(batch))
         remedy = (
             f"the largest batch that fits is {largest}"
             if largest
@@ -145,7 +153,7 @@ class Memory:
         owner = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
         return (
             f"batch {batch} at {context} tokens needs {need} ({format_bytes(self.weights)} of "
-            f"weights, {batch} x {each} of KV, {format_bytes(float(self.working(batch, 0)))} of "
+            f"weights, {held} x {each} of KV, {format_bytes(float(self.working(batch, 0)))} of "
             f"activations and logits) but {owner} {format_bytes(self.available)} usable of "
             f"{format_bytes(self.total)}; {remedy}"
         )

@@ -22,7 +22,7 @@ _UPDATES = {"gdn": "delta_rule", "kda": "delta_rule", "mamba2": "ssm_update"}
 
 def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]:
     """Return a state mixer: projections, the short convolution, and its state read and written."""
-    tp = state.placement.tp
+    tp = state.placement.attention_tp
     held, convolution = state_bytes(mixer, tp=tp)
     rows = 1.0 if state.prefill else state.rows
     moved = state.batch * ops.state_traffic(
@@ -97,7 +97,7 @@ def pick_tokens(state: Pass, attention: Attention) -> list[Op]:
 
 def compressed(state: Pass, attention: CompressedAttention, linears: list[Linear]) -> list[Op]:
     """Return V4's attention: all heads read one vector per entry, recent and compressed ones."""
-    heads = attention.num_heads // state.placement.tp
+    heads = attention.num_heads // state.placement.attention_tp
     normed = attention.q_lora_rank + attention.head_dim + 2 * attention.compressor_width
     before, after = linears[:-2], linears[-2:-1]
     return [
@@ -154,9 +154,9 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
 def cross(state: Pass, attention: CrossAttention, linears: list[Linear]) -> list[Op]:
     """Return attention to an image: its keys and values are made once, with the prompt."""
     query, media, _ = linears
-    heads, kv_heads = local_heads(attention, state.placement.tp)
+    heads, kv_heads = local_heads(attention, state.placement.attention_tp)
     entries = float(attention.media_tokens)
-    width = kv_width(attention, state.placement.tp)
+    width = kv_width(attention, state.placement.attention_tp)
     kernels = [gemm(state, query, Part.LINEAR, state.tokens)]
     if not entries:
         return kernels

@@ -67,7 +67,7 @@ def _mixture(state: Pass, mlp: MoeMlp) -> list[Op]:
 
 def expert_rows(state: Pass, mlp: MoeMlp) -> ExpertRows:
     """Return how the rows of a pass fall on the experts of all ranks."""
-    routing = state.placement.routing
+    state, routing = state.everyone, state.placement.routing
     return ops.expert_rows(
         experts=mlp.num_experts,
         top_k=mlp.top_k,
@@ -86,6 +86,7 @@ def _experts(state: Pass, mlp: MoeMlp) -> Op:
     Every awake expert's weights are read once; of the T k token-expert pairs a rank computes its
     EP group's share, on its TP slice of each expert.
     """
+    state = state.everyone
     placement, hidden = state.placement, state.network.hidden_size
     load = expert_rows(state, mlp)
     awake = load.distinct / placement.ep
@@ -125,15 +126,42 @@ def _experts(state: Pass, mlp: MoeMlp) -> Op:
 
 
 def _exchange(state: Pass, mlp: MoeMlp, name: str) -> list[Op]:
-    """Return the all-to-all that takes tokens to the ranks of their experts, or brings them back.
+    """Return what takes tokens to the ranks of their experts, or brings the results back.
 
-    Each rank starts with its share of the tokens and sends one copy for each chosen expert that
-    lives on another EP group.
+    An all-to-all: each rank starts with its share of the tokens and sends one copy for each chosen
+    expert that lives on another EP group. Data-parallel groups instead gather the tokens of all of
+    them and scatter the sums, which is what engines do unless told otherwise.
     """
     placement = state.placement
+    if placement.dp > 1:
+        return [_gather(state, mlp, name)]
     if placement.ep == 1:
         return []
     each = (mlp.latent_size or state.network.hidden_size) * state.base_bytes
     payload = state.tokens * mlp.top_k * each
     sent = ops.all_to_all_bytes(payload=payload / placement.tp, groups=placement.ep)
-    return [communication(state, name, sent=sent, payload=payload, kind=Kind.ALL_TO_ALL)]
+    return [
+        communication(
+            state,
+            name,
+            sent=sent,
+            payload=payload,
+            kind=Kind.ALL_TO_ALL,
+            ranks=placement.tp,
+        )
+    ]
+
+
+def _gather(state: Pass, mlp: MoeMlp, name: str) -> Op:
+    """Return the all-gather of every group's rows, or the reduce-scatter of their results."""
+    groups = state.placement.dp
+    width = mlp.latent_size or state.network.hidden_size
+    payload = state.everyone.tokens * width * state.base_bytes
+    return communication(
+        state,
+        name,
+        sent=ops.all_gather_bytes(payload=payload, ranks=groups),
+        payload=payload,
+        kind=Kind.ALL_GATHER if name == "dispatch" else Kind.REDUCE_SCATTER,
+        ranks=groups,
+    )

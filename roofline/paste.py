@@ -11,12 +11,19 @@ def flag(setup: Setup, draft_length: int) -> str:
     """Return what to paste into the engine for this draft length."""
     network = setup.drafter.network
     weights = "" if network is None else network.repository or f"PATH-TO-{network.id}"
-    return setup.engine.flag(
+    own = setup.engine.flag(
         setup.drafter.kind,
         draft_length=draft_length,
         draft_weights=weights,
-        draft_tp=setup.drafter.placement.tp,
+        draft_tp=setup.drafter.placement.attention_tp,
     )
+    return layout(setup) + own
+
+
+def layout(setup: Setup) -> str:
+    """Return the flags of data-parallel attention, empty without it."""
+    placement = setup.target.placement
+    return setup.engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
 
 
 def timed_flag(setup: Setup, draft_length: int, tokens_per_step: float) -> str | None:

@@ -66,6 +66,7 @@ def prepare(
     placement = Placement(
         tp=request.tp,
         ep=request.ep,
+        dp=request.dp,
         routing=routing,
         verify_attention=request.verify_attention or measured.mode,
         tile_rows=measured.tile_rows,
@@ -84,6 +85,7 @@ def prepare(
     )  # fmt: skip
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
+    engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
     if needs_acceptance or _acceptance_known(request, model, drafter):
         curve = _acceptance(request, target, drafter, notes)
         lengths = _draft_lengths(request, drafter, curve)
@@ -170,8 +172,8 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")
     network = _shares_formats(network, target)
     placement = target.placement
-    if request.draft_tp not in (None, placement.tp):
-        placement = replace(placement, tp=request.draft_tp or 1, ep=1)
+    if request.draft_tp not in (None, placement.attention_tp):
+        placement = replace(placement, tp=(request.draft_tp or 1) * placement.dp, ep=1)
     elif isinstance(network, ModelSpec):
         placement = replace(placement, ep=1)
     check_parallel(network, placement, "--draft-tp")

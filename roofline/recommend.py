@@ -224,10 +224,11 @@ def _beyond_graphs(setup: Setup, points: tuple[Point, ...]) -> list[str]:
         return []
     for point in points:
         width = setup.request.verify_width
+        batch = float(setup.target.placement.local(point.batch))
         past = [
             d
             for d in point.draft_lengths
-            if point.batch * (width if width and d else 1 + d) > graphs.largest
+            if batch * (width if width and d else 1 + d) > graphs.largest
         ]
         if past:
             lengths = ", ".join(map(str, past))

@@ -36,6 +36,7 @@ class Request:
     gpu: str = "h100-sxm"
     tp: int = 1
     ep: int = 1
+    dp: int = 1  # data-parallel groups of attention
     routing: Routing | None = None
     batches: tuple[int, ...] = (1,)
     contexts: tuple[int, ...] = (4096,)
@@ -77,7 +78,12 @@ def check_numbers(request: Request) -> None:
             raise InputError(f"{flag}: a value is given twice; list each once")
     if not 0 <= request.max_draft_length <= DEEPEST:
         raise InputError(f"--max-draft-length {request.max_draft_length}: expected 0 to {DEEPEST}")
-    sizes = (("--tp", request.tp), ("--ep", request.ep), ("--draft-tp", request.draft_tp))
+    sizes = (
+        ("--tp", request.tp),
+        ("--ep", request.ep),
+        ("--dp-attention", request.dp),
+        ("--draft-tp", request.draft_tp),
+    )
     for flag, size in sizes:
         if size is not None and size < 1:
             raise InputError(f"{flag} {size}: expected at least 1")
@@ -143,9 +149,13 @@ def check_placement(
             f"--tp {request.tp}: {gpu.id} links {domain} GPUs in one domain; use --tp {domain} "
             "or less"
         )
-    if request.draft_tp is not None and request.draft_tp > request.tp:
-        raise InputError(f"--draft-tp {request.draft_tp}: expected at most --tp {request.tp}")
     check_parallel(model, placement)
+    most = placement.attention_tp
+    if request.draft_tp is not None and request.draft_tp > most:
+        shared = "" if placement.dp == 1 else f" / --dp-attention {placement.dp} = {most}"
+        raise InputError(
+            f"--draft-tp {request.draft_tp}: expected at most --tp {request.tp}{shared}"
+        )
     longest = max(request.contexts)
     if longest > model.max_context:
         raise InputError(

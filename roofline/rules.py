@@ -84,7 +84,9 @@ def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
         spread = mixtures[0].num_experts / mixtures[0].top_k
         rows = knee * spread
         what = f"experts turn compute-bound at {knee:.0f} rows each, {rows:.0f} in all"
-    reaches = max(int(rows // point.batch) - 1, 0)
+    placement = answer.setup.target.placement
+    batch = point.batch if mixtures else float(placement.local(point.batch))
+    reaches = max(int(rows // batch) - 1, 0)
     linear = _share(point, Part.LINEAR) + _share(point, Part.MOE)
     return Rule(
         number=1,
@@ -106,7 +108,7 @@ def _fill_the_tile(answer: Recommendation, point: Point) -> list[Rule]:
         heads // kv_heads
         for run in answer.setup.target.model.layers
         if not isinstance(run.attention, StateMixer | NoAttention)
-        for heads, kv_heads in [local_heads(run.attention, placement.tp)]
+        for heads, kv_heads in [local_heads(run.attention, placement.attention_tp)]
     ]
     if not groups:
         none = "no layer keeps a KV cache"

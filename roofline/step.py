@@ -115,11 +115,12 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         kind=drafter.kind,
         layers=target.model.num_layers,
         expert_layers=target.model.num_expert_layers,
-        batch=grid.batch,
+        batch=target.placement.local(grid.batch),
         tree=drafter.topk > 1,
         recurrent=target.model.has_state,
     )
-    around = np.asarray(around + _uncaptured(verify_ops, verify_parts, grid, graphs))
+    rows = local_rows(target.placement, grid)
+    around = np.asarray(around + _uncaptured(verify_ops, verify_parts, grid, rows, graphs))
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
         for part in Part
@@ -134,6 +135,14 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         first_pass_ops=first,
         further_pass_ops=further,
     )
+
+
+def local_rows(placement: Placement, grid: Grid) -> Times:
+    """Return the rows of one rank's pass, and so of its captured graph: B q and what rides along.
+
+    Each data-parallel group runs its own graph over its own share.
+    """
+    return placement.local(grid.batch) * grid.rows + grid.prefill_tokens / placement.dp
 
 
 def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None) -> list[OpTime]:
@@ -153,8 +162,8 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
             riders=riders,
         )
 
-    rows = grid.batch * grid.rows + grid.prefill_tokens
-    padding = graphs.padded(rows) - rows if graphs else 0.0
+    rows = local_rows(target.placement, grid)
+    padding = (graphs.padded(rows) - rows) * target.placement.dp if graphs else 0.0
     own = kernels(grid.prefill_tokens)
     if target.model.num_expert_layers or not np.any(padding):
         return time_ops(own, machine)
@@ -166,6 +175,7 @@ def _uncaptured(
     verify_ops: list[OpTime],
     parts: Mapping[str, Times | float],
     grid: Grid,
+    rows: Times,
     graphs: Graphs | None,
 ) -> Times:
     """Return what launching every kernel by hand adds beyond the largest captured graph [s].
@@ -176,8 +186,7 @@ def _uncaptured(
         return np.zeros((1, 1, 1))
     launched = graphs.eager_launch * sum(time.op.count for time in verify_ops)
     own = _sum(*parts.values(), shape=grid.shape)
-    beyond = grid.batch * grid.rows + grid.prefill_tokens > graphs.largest
-    return np.where(beyond, np.maximum(launched - own, 0.0), 0.0)
+    return np.where(rows > graphs.largest, np.maximum(launched - own, 0.0), 0.0)
 
 
 def _draft_parts(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.ops import StateHandling, VerifyAttention
+from roofline.ops import Array, StateHandling, VerifyAttention
 
 __all__ = ["Grid", "Placement"]
 
@@ -30,12 +30,28 @@ class Placement:
     tp: int = 1
     #: Groups of ranks that experts are placed on; a divisor of ``tp``.
     ep: int = 1
+    #: Groups of ranks that share the sequences out between them; a divisor of ``tp``. All but the
+    #: routed experts is copied to each group and divided inside it.
+    dp: int = 1
     routing: Routing = field(default_factory=Routing)
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
     #: How a verify pass keeps the states of linear mixers for its q rows.
     state_handling: StateHandling = StateHandling.SNAPSHOTS
     #: Query rows per attention tile, used by ``tile``.
     tile_rows: int = 128
+
+    @property
+    def attention_tp(self) -> int:
+        """Ranks that attention, and all else but the routed experts, is divided over: tp / dp."""
+        return self.tp // self.dp
+
+    def local(self, batch: Array) -> Array:
+        """Return the sequences of the fullest group, for which the others wait: ceil(B / dp).
+
+        >>> float(Placement(tp=8, dp=8).local(30.0))
+        4.0
+        """
+        return batch if self.dp == 1 else np.ceil(np.asarray(batch) / self.dp)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

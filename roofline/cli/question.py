@@ -34,6 +34,9 @@ def question(
     gpu: Annotated[str, typer.Option(help="A bundled id, or a path to a profile.")] = "h100-sxm",
     tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
     ep: Annotated[int, typer.Option(help="Groups of those GPUs that experts are placed on.")] = 1,
+    dp_attention: Annotated[
+        int, typer.Option(help="Groups of those GPUs that share out the sequences (attention DP).")
+    ] = 1,
     drafter: Annotated[
         str | None,
         typer.Option(
@@ -126,6 +129,7 @@ def question(
         gpu=gpu,
         tp=tp,
         ep=ep,
+        dp=dp_attention,
         routing=_routing(routing_skew, routing_correlation),
         drafter=drafter,
         acceptance=acceptance,

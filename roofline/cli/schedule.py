@@ -70,7 +70,7 @@ def schedule(
         gate=gate,
         candidate_sets=candidate_sets,
         graph_batches=None if graph_batches is None else sizes("--graph-batches", graph_batches),
-        data_parallel=data_parallel,
+        data_parallel=max(data_parallel, request.dp),
     )
     wording.check(engine)
     if request.drafter == "none":

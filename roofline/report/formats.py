@@ -111,10 +111,16 @@ def _setting(answer: Recommendation, point: Point) -> str:
     setup = answer.setup
     return (
         f"{setup.target.model.name} ({stored_as(setup)}, {setup.target.precision.kv} KV) on "
-        f"{setup.request.tp} x {setup.gpu.name}; batch {point.batch}, context "
+        f"{setup.request.tp} x {setup.gpu.name}{layout_words(setup)}; batch {point.batch}, context "
         f"{format_size(point.context)}; drafter {setup.drafter.name}; acceptance: "
         f"{setup.acceptance.label}.{set_line(setup.notes.changes)}"
     )
+
+
+def layout_words(setup: Setup) -> str:
+    """Say how attention is shared out, where it is."""
+    dp = setup.request.dp
+    return f" (attention in {dp} data-parallel groups)" if dp > 1 else ""
 
 
 def _footer(answer: Recommendation) -> list[str]:

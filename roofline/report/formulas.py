@@ -45,7 +45,9 @@ def formulas(answer: Recommendation, point: Point) -> list[str]:
 
 def _gemm_rows(answer: Recommendation, point: Point) -> str:
     gpu, precision = answer.setup.gpu, answer.setup.target.precision
-    rows = 1 + point.draft_length
+    rows, dp = 1 + point.draft_length, answer.setup.target.placement.dp
+    batch = int(answer.setup.target.placement.local(point.batch))
+    each = "" if dp == 1 else f" on each of the {dp} groups"
     weight = precision.weights[Component.ATTENTION]
     knee = gemm_knee_rows(
         peak=gpu.peak(rate_name(precision.activations[Component.ATTENTION])),
@@ -53,7 +55,7 @@ def _gemm_rows(answer: Recommendation, point: Point) -> str:
         weight=bytes_per_element(weight),
     )
     return (
-        f"GEMM rows: M = B (1 + D) = {point.batch} x {rows} = {point.batch * rows}; an ideal "
+        f"GEMM rows: M = B (1 + D) = {batch} x {rows} = {batch * rows}{each}; an ideal "
         f"{weight} GEMM turns compute-bound at P b_w / (2 BW) = {knee:.0f} rows."
     )
 
@@ -61,7 +63,7 @@ def _gemm_rows(answer: Recommendation, point: Point) -> str:
 def _attention(answer: Recommendation, point: Point, attention: Attention) -> str:
     setup = answer.setup
     precision, rows = setup.target.precision, 1 + point.draft_length
-    heads, kv_heads = local_heads(attention, setup.request.tp)
+    heads, kv_heads = local_heads(attention, setup.target.placement.attention_tp)
     size = bytes_per_element(precision.kv)
     ridge = setup.gpu.peak(rate_name(precision.base)) / setup.gpu.bandwidth
     balance = f"the GPU balances at P / BW = {ridge:.0f}"
@@ -100,7 +102,7 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
 
 def _linear_mixer(answer: Recommendation, point: Point, mixer: StateMixer) -> str:
     placement = answer.setup.target.placement
-    recurrent, _ = state_bytes(mixer, tp=placement.tp)
+    recurrent, _ = state_bytes(mixer, tp=placement.attention_tp)
     rows = 1 + point.draft_length
     moved = state_traffic(state=recurrent, rows=rows, handling=placement.state_handling)
     return (
@@ -138,7 +140,7 @@ def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
 
 def _memory(answer: Recommendation, point: Point) -> str:
     memory, target = answer.memory, answer.setup.target
-    kv, tp = target.precision.kv, target.placement.tp
+    kv, tp = target.precision.kv, target.placement.attention_tp
     reserved = float(memory.kv_per_sequence(point.context, point.draft_length))
     read = float(
         kv_bytes_read(

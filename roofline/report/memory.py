@@ -127,8 +127,10 @@ def _gigabytes(count: float) -> str:
 
 def _headline(answer: MemoryAnswer) -> str:
     setup, slots, rules = answer.setup, answer.slots, answer.memory.rules
+    dp = setup.request.dp
+    groups = f", attention in {dp} groups" if dp > 1 else ""
     where = (
-        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name} "
+        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}{groups} "
         f"({setup.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )
