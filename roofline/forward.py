@@ -33,15 +33,18 @@ def decode(
     rows: Array,
     head_rows: Array | None = None,
     riders: Array = 0.0,
+    local_riders: Array | None = None,
 ) -> list[Op]:
     """Return the kernels of one pass with ``rows`` rows per sequence over ``context`` tokens.
 
     ``head_rows`` is how many of the rows get logits: all of them in a verify pass (the default),
     one in a draft pass. ``riders`` are rows of the whole batch that pass the layers beside them.
     Arrays broadcast; each kernel keeps the smallest shape it depends on. Under data-parallel
-    attention ``batch`` and ``riders`` are those of all groups; the kernels are the fullest one's.
+    attention ``batch`` and ``riders`` are those of all groups; the kernels are the fullest one's,
+    with ``local_riders``.
     """
     shared_out = placement.dp > 1
+    local = riders / placement.dp if local_riders is None else local_riders
     state = Pass(
         network=network,
         precision=precision,
@@ -49,7 +52,7 @@ def decode(
         batch=placement.local(batch),
         rows=rows,
         context=context,
-        riders=riders / placement.dp if shared_out else riders,
+        riders=local if shared_out else riders,
         in_all=(batch, riders) if shared_out else None,
     )
     return _kernels(state, rows if head_rows is None else head_rows)

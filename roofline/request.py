@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from roofline.cost import check_price
 from roofline.engine import EngineProfile
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
@@ -64,6 +65,7 @@ class Request:
     overhead: tuple[float, ...] | None = None
     #: Values put in place of those of the model, drafter, GPU or engine.
     overrides: tuple[Override, ...] = ()
+    gpu_hour: float | None = None  # what one GPU costs for an hour
 
 
 def check_numbers(request: Request) -> None:
@@ -95,6 +97,7 @@ def check_numbers(request: Request) -> None:
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice is not None:
         raise InputError(f"--set {twice}: is given twice; give each path once")
+    check_price(request.gpu_hour)
     routing = request.routing or Routing()
     if not 0 <= routing.skew <= 4:
         raise InputError(f"--routing-skew {routing.skew:g}: expected 0 (uniform) to 4")

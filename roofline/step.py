@@ -142,7 +142,7 @@ def local_rows(placement: Placement, grid: Grid) -> Times:
 
     Each data-parallel group runs its own graph over its own share.
     """
-    return placement.local(grid.batch) * grid.rows + grid.prefill_tokens / placement.dp
+    return placement.local(grid.batch) * grid.rows + grid.local_riders(placement)
 
 
 def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None) -> list[OpTime]:
@@ -151,7 +151,8 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
     Padding is left out in mixtures of experts: the padded rows repeat one token's choices.
     """
 
-    def kernels(riders: Times | float) -> list[Op]:
+    def kernels(padding: Times | float) -> list[Op]:
+        """Return the kernels with ``padding`` more rows on every rank."""
         return decode(
             target.model,
             target.precision,
@@ -159,15 +160,16 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
             batch=grid.batch,
             context=grid.context,
             rows=grid.rows,
-            riders=riders,
+            riders=grid.prefill_tokens + padding * target.placement.dp,
+            local_riders=grid.local_riders(target.placement) + padding,
         )
 
     rows = local_rows(target.placement, grid)
-    padding = (graphs.padded(rows) - rows) * target.placement.dp if graphs else 0.0
-    own = kernels(grid.prefill_tokens)
+    padding = graphs.padded(rows) - rows if graphs else 0.0
+    own = kernels(0.0)
     if target.model.num_expert_layers or not np.any(padding):
         return time_ops(own, machine)
-    padded = time_ops(kernels(grid.prefill_tokens + padding), machine)
+    padded = time_ops(kernels(padding), machine)
     return [replace(time, op=op) for time, op in zip(padded, own, strict=True)]
 
 

@@ -67,8 +67,11 @@ class Grid:
     draft_length: NDArray[np.float64]
     #: Rows per sequence that a tree's verify pass runs; None is a chain, 1 + D.
     verify_width: int | None = None
-    #: Prompt tokens that ride in the same pass as the decoding rows.
-    prefill_tokens: float = 0.0
+    #: Prompt tokens that ride in the same pass as the decoding rows; several numbers lie along the
+    #: axis of the contexts, one context (1, nL or prompts, 1).
+    prefill_tokens: Array = 0.0
+    #: Those of the fullest data-parallel group; None spreads them evenly.
+    prefill_fullest: Array | None = None
 
     @classmethod
     def of(
@@ -78,7 +81,8 @@ class Grid:
         draft_lengths: Sequence[int],
         *,
         verify_width: int | None = None,
-        prefill_tokens: float = 0.0,
+        prefill_tokens: Array = 0.0,
+        prefill_fullest: Array | None = None,
     ) -> Grid:
         """Lay three lists out along their axes."""
         return cls(
@@ -87,7 +91,14 @@ class Grid:
             draft_length=np.asarray(draft_lengths, dtype=np.float64)[None, None, :],
             verify_width=verify_width,
             prefill_tokens=prefill_tokens,
+            prefill_fullest=prefill_fullest,
         )
+
+    def local_riders(self, placement: Placement) -> Array:
+        """Return the prompt tokens that ride in the fullest data-parallel group's pass."""
+        if self.prefill_fullest is None:
+            return self.prefill_tokens / placement.dp
+        return self.prefill_fullest
 
     @property
     def rows(self) -> NDArray[np.float64]:
@@ -98,5 +109,6 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(batches, contexts, draft lengths)."""
-        return self.batch.shape[0], self.context.shape[1], self.draft_length.shape[2]
+        """(batches, contexts or numbers of prompt tokens, draft lengths)."""
+        middle = np.broadcast_shapes(self.context.shape, np.shape(self.prefill_tokens))[1]
+        return self.batch.shape[0], middle, self.draft_length.shape[2]

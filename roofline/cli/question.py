@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from roofline.quantization import DType
     from roofline.workload import Routing
 
-__all__ = ["OUTPUT", "asks", "choice", "format_for", "sizes", "sizes_or_range"]
+__all__ = ["OUTPUT", "asks", "choice", "format_for", "shares", "sizes", "sizes_or_range"]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
@@ -251,6 +251,25 @@ def sizes(flag: str, text: str) -> tuple[int, ...]:
         return tuple(parse_size(item) for item in text.split(","))
     except InputError as error:
         raise InputError(f"{flag}: {error}") from None
+
+
+def shares(flag: str, text: str) -> dict[int, float]:
+    """Read shares of time by batch.
+
+    >>> shares("--mix", "1:0.2,32:0.8")
+    {1: 0.2, 32: 0.8}
+    """
+    found: dict[int, float] = {}
+    for item in text.split(","):
+        batch, _, share = item.partition(":")
+        try:
+            (size,), weight = sizes(flag, batch), float(share)
+        except ValueError:
+            raise InputError(f"{flag}: expected 1:0.2,32:0.8, got '{item}'") from None
+        if size in found or size < 1 or not 0 < weight < float("inf"):
+            raise InputError(f"{flag}: each batch once with a share above 0, got '{item}'")
+        found[size] = weight
+    return found
 
 
 def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.listing import emit_text
+from roofline.cli.load import load_of
 from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
 from roofline.cli.question import choice as choice_of
 from roofline.errors import InputError
@@ -30,7 +31,30 @@ def recommend(
         str | None,
         typer.Option(help="Sequences decoded together: 1 or 1,8,32.  [1; with a goal many]"),
     ] = None,
-    context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
+    context: Annotated[
+        str | None, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.  [4k]")
+    ] = None,
+    rps: Annotated[
+        float | None, typer.Option(help="Load: requests per second, of the lengths that follow.")
+    ] = None,
+    input_tokens: Annotated[
+        str | None, typer.Option(help="Prompt tokens of a request of the load.")
+    ] = None,
+    output_tokens: Annotated[
+        str | None, typer.Option(help="Tokens that a request of the load is answered with.")
+    ] = None,
+    batches_histogram: Annotated[
+        str | None, typer.Option(help="Load: share of time by batch, 8:0.5,32:0.5 or a CSV file.")
+    ] = None,
+    max_batch: Annotated[
+        int | None, typer.Option(help="Sequences that the engine runs at most.  [1024]")
+    ] = None,
+    prefill_chunk: Annotated[
+        str | None, typer.Option(help="Prompt tokens of one step at most.  [the engine's]")
+    ] = None,
+    gpu_hour: Annotated[
+        float | None, typer.Option(help="Price of one GPU for an hour: gives $/M output tokens.")
+    ] = None,
     slo_tpot: Annotated[
         float | None, typer.Option(help="Goal: at most this many ms per token of a user.")
     ] = None,
@@ -56,9 +80,24 @@ def recommend(
     if explain and how == "csv":
         raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
+    request = replace(request, gpu_hour=gpu_hour)
+    load = load_of(
+        rps, input_tokens, output_tokens, batches_histogram, max_batch, prefill_chunk, context
+    )
+    if load is not None:
+        for name, given in (("--batch", batch), ("a goal", goal), ("--explain", explain or None)):
+            if given is not None:
+                raise InputError(f"{name}: belongs to one batch; leave it out beside a load")
+        from roofline.loads.answer import answer_load
+        from roofline.report.load import render_load
+
+        found = answer_load(request, load)
+        said = found.notes if found.schedule_pays else ()
+        emit_text(render_load(found, how), output, [*found.warnings, *said])
+        return
     if goal is not None and how == "csv":
         raise InputError("--format csv: has no place for a goal; use table, json or markdown")
-    contexts = sizes("--context", context)
+    contexts = sizes("--context", context or "4k")
     if batch is None:
         batches = _tried(goal)
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.listing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.cli.question import OUTPUT, asks, format_for, shares, sizes, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def schedule(
         gate=gate,
         candidate_sets=candidate_sets,
         graph_batches=None if graph_batches is None else sizes("--graph-batches", graph_batches),
-        data_parallel=max(data_parallel, request.dp),
+        data_parallel=data_parallel if request.dp == 1 else max(data_parallel, request.dp),
     )
     wording.check(engine)
     if request.drafter == "none":
@@ -81,24 +81,9 @@ def schedule(
         batches=sizes_or_range("--batches", batches),
         contexts=tuple(sorted(sizes("--contexts", contexts))),
     )
-    found = plan(asked, tie=tie / 100, mix=None if mix is None else _mix(mix))
+    found = plan(asked, tie=tie / 100, mix=None if mix is None else shares("--mix", mix))
     written = write(found, wording)
     notes = [*found.warnings, *written.notes]
     if how.value in ENGINES:  # an engine's own text has no place for it
         notes += map(str, found.setup.notes.changes)
     emit_text(render_schedule(found, written, how), output, notes)
-
-
-def _mix(text: str) -> dict[int, float]:
-    """Read ``1:0.2,32:0.8``."""
-    shares: dict[int, float] = {}
-    for item in text.split(","):
-        batch, _, share = item.partition(":")
-        try:
-            (size,), weight = sizes("--mix", batch), float(share)
-        except ValueError:
-            raise InputError(f"--mix: expected 1:0.2,32:0.8, got '{item}'") from None
-        if size in shares or size < 1 or not 0 < weight < float("inf"):
-            raise InputError(f"--mix: each batch once with a share above 0, got '{item}'")
-        shares[size] = weight
-    return shares

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from roofline.cost import dollars_per_million
 from roofline.goals import Choice, Goal
 from roofline.kernels import Part
 from roofline.paste import flag, timed_flag
@@ -56,6 +57,7 @@ def inputs_data(setup: Setup) -> dict[str, Any]:
         "gpu": setup.gpu.id,
         "tp": request.tp,
         "ep": request.ep,
+        **({"gpu_hour": request.gpu_hour} if request.gpu_hour is not None else {}),
         **({"dp_attention": request.dp} if request.dp > 1 else {}),
         "routing": {"skew": routing.skew, "correlation": routing.correlation},
         "batch": list(request.batches),
@@ -93,8 +95,22 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
         "reason": reason(answer, point),
         "flag": flag(answer.setup, point.draft_length),
         "benchmark": benchmark_rows(answer, point),
-        "by_draft_length": [_draft_length(point, i) for i, ok in enumerate(point.feasible) if ok],
+        "by_draft_length": [
+            _draft_length(point, i) | _cost(answer.setup, point, i)
+            for i, ok in enumerate(point.feasible)
+            if ok
+        ],
     }
+
+
+def _cost(setup: Setup, point: Point, i: int) -> dict[str, float]:
+    """Return what a million tokens cost, where a GPU has a price."""
+    price = setup.request.gpu_hour
+    if price is None:
+        return {}
+    rate = float(point.batch / point.time_per_token[i])
+    cost = dollars_per_million(gpu_hour=price, gpus=setup.request.tp, tokens_per_s=rate)
+    return {"dollars_per_million_tokens": float(cost)}
 
 
 def _draft_length(point: Point, i: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from roofline.goals import Choice, Goal
 from roofline.paste import flag
+from roofline.prepare import Setup
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
 from roofline.report.captions import stored_as
@@ -17,11 +18,11 @@ from roofline.report.changes import set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import as_data, explain_rows, goal_data
 from roofline.report.formulas import formulas
-from roofline.report.sentences import goal_lines, likely_line, rule_lines, timing_lines
+from roofline.report.sentences import cost_line, goal_lines, likely_line, rule_lines, timing_lines
 from roofline.report.sources import summary
 from roofline.units import format_size
 
-__all__ = ["OutputFormat", "render"]
+__all__ = ["OutputFormat", "render", "setting"]
 
 
 class OutputFormat(StrEnum):
@@ -44,6 +45,16 @@ _COLUMNS = (
     ("speedup", "speedup", "{:.2f}x"),
     ("tokens/s\nbatch", "tokens_per_s", "{:.0f}"),
 )
+
+
+_COST = ("$/M\ntokens", "dollars_per_million_tokens", "{:.3g}")
+
+
+def _columns(setup: Setup) -> tuple[tuple[str, str, str], ...]:
+    """Return the columns of the table; with a price the overhead makes room for the cost."""
+    if setup.request.gpu_hour is None:
+        return _COLUMNS
+    return (*(column for column in _COLUMNS if column[1] != "overhead_ms"), _COST)
 
 
 def render(
@@ -75,10 +86,10 @@ def render(
             assert_never(how)
 
 
-def _cells(point: dict[str, Any]) -> list[list[str]]:
+def _cells(point: dict[str, Any], columns: tuple[tuple[str, str, str], ...]) -> list[list[str]]:
     rows = []
     for entry in point["by_draft_length"]:
-        cells = [form.format(entry[key]) for _, key, form in _COLUMNS]
+        cells = [form.format(entry[key]) for _, key, form in columns]
         length = entry["draft_length"]
         mark = "*" if length == point["draft_length"] else " "
         cells[0] = f"{mark} {cells[0]}"
@@ -87,13 +98,14 @@ def _cells(point: dict[str, Any]) -> list[list[str]]:
 
 
 def _text(answer: Recommendation, *, explain: bool) -> str:
-    data = as_data(answer, explain=False)
+    data, columns = as_data(answer, explain=False), _columns(answer.setup)
     blocks = []
     for point, entry in zip(answer.points, data["points"], strict=True):
         blocks += [
             wrap(headline(answer, point)),
-            wrap(_setting(answer, point)),
-            text_table([name for name, _, _ in _COLUMNS], _cells(entry)),
+            wrap(setting(answer.setup, where=_at(point))),
+            text_table([name for name, _, _ in columns], _cells(entry, columns)),
+            *map(wrap, _costs(answer.setup, entry)),
             wrap(f"Why: {reason(answer, point)}"),
             f"{answer.setup.engine.name}:\n  {entry['flag']}",
         ]
@@ -107,14 +119,25 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _setting(answer: Recommendation, point: Point) -> str:
-    setup = answer.setup
+def _at(point: Point) -> str:
+    return f"batch {point.batch}, context {format_size(point.context)}"
+
+
+def setting(setup: Setup, *, where: str) -> str:
+    """Say what was asked: model, formats, GPUs, where, drafter and acceptance."""
     return (
         f"{setup.target.model.name} ({stored_as(setup)}, {setup.target.precision.kv} KV) on "
-        f"{setup.request.tp} x {setup.gpu.name}{layout_words(setup)}; batch {point.batch}, context "
-        f"{format_size(point.context)}; drafter {setup.drafter.name}; acceptance: "
-        f"{setup.acceptance.label}.{set_line(setup.notes.changes)}"
+        f"{setup.request.tp} x {setup.gpu.name}{layout_words(setup)}; {where}; "
+        f"drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
+        f"{set_line(setup.notes.changes)}"
     )
+
+
+def _costs(setup: Setup, entry: dict[str, Any]) -> list[str]:
+    """Return what tokens cost, where a GPU has a price."""
+    if setup.request.gpu_hour is None:
+        return []
+    return [cost_line(setup, entry["by_draft_length"], entry["draft_length"])]
 
 
 def layout_words(setup: Setup) -> str:
@@ -199,14 +222,15 @@ def _csv(answer: Recommendation) -> str:
 
 
 def _markdown(answer: Recommendation, *, explain: bool) -> str:
-    data = as_data(answer, explain=False)
+    data, columns = as_data(answer, explain=False), _columns(answer.setup)
     blocks = []
     for point, entry in zip(answer.points, data["points"], strict=True):
-        headers = [name for name, _, _ in _COLUMNS]
+        headers = [name for name, _, _ in columns]
         blocks += [
             f"**{headline(answer, point)}**",
-            _setting(answer, point),
-            markdown_table(headers, _cells(entry)),
+            setting(answer.setup, where=_at(point)),
+            markdown_table(headers, _cells(entry, columns)),
+            *_costs(answer.setup, entry),
             f"Why: {reason(answer, point)}",
             likely_line(point),
             f"```\n{flag(answer.setup, point.draft_length)}\n```",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from roofline.goals import Choice, Goal, Objective
+from roofline.prepare import Setup
 from roofline.recommend import Point, Recommendation
 from roofline.report.data import benchmark_rows
 from roofline.rules import rules
 from roofline.uncertainty import DRAWS
 from roofline.units import format_size
 
-__all__ = ["goal_lines", "likely_line", "rule_lines", "timing_lines"]
+__all__ = ["cost_line", "dollars", "goal_lines", "likely_line", "rule_lines", "timing_lines"]
 
 
 def likely_line(point: Point) -> str:
@@ -38,6 +41,30 @@ def _odds(share: float) -> str:
     """
     most = 1 - 1 / DRAWS
     return f"over {most:.0%}" if share > most else f"{share:.0%}"
+
+
+def cost_line(setup: Setup, rows: list[dict[str, Any]], draft_length: int) -> str:
+    """Return what a million tokens cost with and without speculation."""
+    cost = {row["draft_length"]: row["dollars_per_million_tokens"] for row in rows}
+    plain = dollars(cost[0])
+    told = (
+        f"At {dollars(setup.request.gpu_hour or 0.0)} per GPU-hour and {setup.request.tp} GPU(s): "
+    )
+    if draft_length == 0:
+        return f"{told}{plain} per million output tokens, without speculation."
+    return (
+        f"{told}{dollars(cost[draft_length])} per million output tokens at draft length "
+        f"{draft_length}, {plain} without speculation."
+    )
+
+
+def dollars(amount: float) -> str:
+    """Print an amount with cents, or with three digits where it is small.
+
+    >>> dollars(2.5), dollars(0.01234)
+    ('$2.50', '$0.0123')
+    """
+    return f"${amount:.2f}" if amount >= 1 else f"${amount:.3g}"
 
 
 def rule_lines(answer: Recommendation, point: Point) -> list[str]:

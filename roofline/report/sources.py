@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,10 +12,22 @@ from roofline.kernels import Kind
 from roofline.lawbook import Chosen, weight_key
 from roofline.places import GIVEN
 from roofline.prepare import Setup
-from roofline.recommend import Recommendation
+from roofline.step import StepTimes
 from roofline.timing import OpTime
 
 __all__ = ["law_sources", "provenance", "summary"]
+
+
+class Priced(Protocol):
+    """An answer as far as its sources go."""
+
+    @property
+    def setup(self) -> Setup:
+        """What was asked."""
+
+    @property
+    def times(self) -> StepTimes:
+        """What its steps take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +55,7 @@ class LawSource:
         return data
 
 
-def law_sources(answer: Recommendation) -> list[LawSource]:
+def law_sources(answer: Priced) -> list[LawSource]:
     """Return every law of the verify pass, the largest share of its time first."""
     times: dict[tuple[str, str], list[OpTime]] = {}
     for time in answer.times.verify_ops:
@@ -66,7 +78,7 @@ def _what(time: OpTime) -> str:
     return op.kind.value
 
 
-def summary(answer: Recommendation) -> str:
+def summary(answer: Priced) -> str:
     """Return one sentence about the constants of an answer."""
     shown = []
     for source in law_sources(answer):
@@ -81,7 +93,7 @@ def summary(answer: Recommendation) -> str:
     )
 
 
-def provenance(answer: Recommendation) -> list[dict[str, Any]]:
+def provenance(answer: Priced) -> list[dict[str, Any]]:
     """Return where each group of numbers comes from."""
     setup = answer.setup
     gpu = setup.gpu

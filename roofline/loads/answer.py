@@ -1,0 +1,207 @@
+"""A load instead of a batch: what every draft length and the schedule yield over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.advise import TIE, smallest_within_tie
+from roofline.errors import InputError
+from roofline.loads.load import Load
+from roofline.loads.policies import Columns, Policy, over_histogram, under_arrivals
+from roofline.loads.pricing import Priced, price
+from roofline.loads.pricing import columns as columns_of
+from roofline.loads.queueing import Chunks, chunks
+from roofline.memory import Memory, memory_for
+from roofline.prepare import Request, Setup, prepare
+from roofline.recommend import limits
+from roofline.schedules.bands import relative_speed, within
+from roofline.schedules.formats import Wording, write
+from roofline.schedules.plan import Plan
+from roofline.schedules.written import Written
+from roofline.step import StepTimes
+
+__all__ = ["LoadAnswer", "answer_load"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadAnswer:
+    """What every policy yields, which fixed draft length is best, and the schedule."""
+
+    setup: Setup
+    load: Load
+    times: StepTimes
+    memory: Memory
+    chunks: Chunks
+    policies: tuple[Policy, ...]  # the draft lengths, then the schedule if there is one
+    best: int  # position of the advised draft length
+    schedule: Written | None
+    notes: tuple[str, ...]  # why there is no schedule, what limits the answer
+    warnings: tuple[str, ...]
+
+    @property
+    def plain(self) -> Policy:
+        """Plain decoding."""
+        return self.policies[0]
+
+    @property
+    def advised(self) -> Policy:
+        """The advised fixed draft length."""
+        return self.policies[self.best]
+
+    @property
+    def schedule_gain(self) -> float | None:
+        """What the schedule adds to the pace of the advised draft length; None without one."""
+        last = self.policies[-1]
+        if last.draft_length is not None or not last.usable:
+            return None
+        return self.advised.tpot / last.tpot - 1
+
+    @property
+    def schedule_pays(self) -> bool:
+        """Whether it adds more than a tie."""
+        return (self.schedule_gain or 0.0) >= TIE
+
+
+def answer_load(request: Request, load: Load) -> LoadAnswer:
+    """Judge every draft length and the schedule over ``load``; refuse one that none can carry."""
+    asked = replace(request, batches=(1,), contexts=(load.length,))
+    setup = _prepared(asked, load)
+    cut = chunks(
+        prompt=load.input_tokens or 0,
+        budget=load.prefill_chunk or setup.engine.memory.prefill_chunk,
+        groups=setup.target.placement.dp,
+    )
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    priced = price(setup, load, cut, memory)
+    fixed = columns_of(priced, load, cut, priced.step, setup.draft_lengths)
+    policies = _judge(fixed, load, cut)
+    best = int(smallest_within_tie(np.array([1 / policy.tpot for policy in policies]))[0])
+    schedule, planned, notes = _schedule(setup, load, cut, priced)
+    if planned is not None:
+        policies = _judge(fixed.joined(planned), load, cut)
+    if not any(policy.usable for policy in policies):
+        raise InputError(_overloaded(policies, load, setup))
+    return LoadAnswer(
+        setup=setup,
+        load=load,
+        times=priced.times,
+        memory=memory,
+        chunks=cut,
+        policies=tuple(policies),
+        best=best,
+        schedule=schedule,
+        notes=tuple(notes),
+        warnings=(*setup.notes.warnings, *limits(priced.times)),
+    )
+
+
+def _prepared(request: Request, load: Load) -> Setup:
+    """Return what the names stand for; what is wrong with the context is said of the lengths."""
+    try:
+        setup = prepare(request)
+    except InputError as error:
+        flag, _, what = str(error).partition(": ")
+        if load.input_tokens is None or not flag.startswith("--context"):
+            raise
+        mean = f"mean context {load.length}"
+        raise InputError(f"--input-tokens, --output-tokens ({mean}): {what}") from None
+    whole = (load.input_tokens or 0) + (load.output_tokens or 0)
+    if whole > setup.target.model.max_context:
+        raise InputError(
+            f"--input-tokens, --output-tokens: {setup.target.model.id} handles at most "
+            f"{setup.target.model.max_context} tokens, not {whole}"
+        )
+    if load.input_tokens is not None and setup.request.prefill_tokens:
+        raise InputError("--prefill-tokens-per-step: follows from the load; leave it out")
+    return setup
+
+
+def _judge(columns: Columns, load: Load, cut: Chunks) -> list[Policy]:
+    if load.rps is None:
+        return over_histogram(columns, load.share)
+    return under_arrivals(
+        columns,
+        rps=load.rps,
+        output=load.output_tokens or 1,
+        per_prompt=cut.per_prompt,
+        most=cut.most,
+    )
+
+
+def _schedule(
+    setup: Setup, load: Load, cut: Chunks, priced: Priced
+) -> tuple[Written | None, Columns | None, list[str]]:
+    """Return the schedule in the engine's words, its column, and why there is none."""
+    if len(setup.draft_lengths) == 1:
+        return None, None, ["nothing is drafted, so there is nothing to schedule"]
+    if setup.request.dp > 1:
+        return None, None, ["no schedule: engines switch it off under data-parallel attention"]
+    idle = priced.step.copy()
+    idle[:, 0] += priced.idle
+    columns = columns_of(priced, load, cut, idle, setup.draft_lengths)
+    slots = columns.slots.copy()
+    slots[0] = slots[1]  # the drafter stays resident
+    sequences = np.arange(1, len(columns.mean) + 1)[:, None]
+    fits = sequences <= slots
+    count = int(slots.max())
+    if count == 0:
+        return None, None, ["no schedule: the drafter does not fit beside the model"]
+    plan = _plan(setup, load, columns, np.where(fits, columns.mean, np.nan)[:count])
+    try:
+        text = write(plan, Wording(data_parallel=setup.request.dp))
+    except InputError as error:
+        return None, None, [f"no schedule: {str(error).partition(': ')[2] or error}"]
+    chosen = plan.positions(text.bands)
+    chosen = np.concatenate([chosen, np.repeat(chosen[-1:], len(sequences) - count, axis=0)])
+    picked = Columns(
+        draft_lengths=(None,),
+        step=np.take_along_axis(columns.step, chosen[..., None], axis=1),
+        odds=np.take_along_axis(columns.odds, chosen[..., None], axis=1),
+        mean=np.take_along_axis(columns.mean, chosen, axis=1),
+        tokens_per_step=np.take_along_axis(columns.tokens_per_step, chosen, axis=1),
+        slots=np.array([count]),
+    )
+    return text, picked, list(text.notes)
+
+
+def _plan(setup: Setup, load: Load, columns: Columns, mean: Array) -> Plan:
+    """Return the plan of draft lengths by running sequences that this load leads to."""
+    speed = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
+    relative = relative_speed(speed)
+    weights = np.ones(len(mean)) / len(mean)
+    if load.histogram is not None:
+        weights = load.share[1 : len(mean) + 1]
+    return Plan(
+        setup=setup,
+        contexts=(load.length,),
+        draft_lengths=setup.draft_lengths,
+        speed=speed,
+        plain=speed[..., 0],
+        cost_ratio=(mean / mean[:, :1])[:, None],
+        weights=weights,
+        mix="the load",
+        tie=TIE,
+        relative=relative,
+        allowed=within(relative, TIE)[:, None, :],
+        idle=0.0,
+        warnings=(),
+    )
+
+
+def _overloaded(policies: list[Policy], load: Load, setup: Setup) -> str:
+    """Say how much could be served, and what would carry more."""
+    top = max(policies, key=lambda policy: policy.most_rps or 0.0)
+    how = "a schedule" if top.draft_length is None else f"draft length {top.draft_length}"
+    where = "that fit" if top.slots < load.max_batch else "of --max-batch"
+    tp, domain = setup.request.tp, setup.gpu.interconnect.domain_size
+    more = f", or give more GPUs (--tp {2 * tp})" if 2 * tp <= domain else ""
+    return (
+        f"--rps {load.rps:g}: overloaded: at most {top.most_rps:.3g} requests/s, with {how} and "
+        f"{top.slots} sequences running (the most {where} and pay); spread the load over more "
+        f"copies{more}"
+    )

@@ -1,0 +1,70 @@
+"""What a load is: requests per second, or shares of time by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.errors import InputError
+
+__all__ = ["MAX_BATCH", "Load"]
+
+Array = NDArray[np.float64]
+#: Sequences that engines run at most where memory would take more.
+MAX_BATCH = 1024
+LARGEST = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """Requests per second of given lengths, or shares of time by running sequences."""
+
+    rps: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    histogram: Mapping[int, float] | None = None
+    context: int | None = None  # None follows from the lengths
+    max_batch: int = MAX_BATCH
+    prefill_chunk: int | None = None  # None is the engine's
+
+    def __post_init__(self) -> None:
+        """Refuse loads that nobody has."""
+        if (self.rps is None) == (self.histogram is None):
+            raise InputError("--rps, --batches-histogram: expected one of them")
+        if self.rps is not None and not 0 < self.rps < 1e6:
+            raise InputError(f"--rps {self.rps:g}: expected more than 0 requests per second")
+        if (self.input_tokens is None) != (self.output_tokens is None):
+            raise InputError("--input-tokens, --output-tokens: expected both")
+        if self.rps is not None and self.input_tokens is None:
+            raise InputError("--rps: give --input-tokens and --output-tokens of a request as well")
+        for flag, size, least in (
+            ("--input-tokens", self.input_tokens, 0),
+            ("--output-tokens", self.output_tokens, 1),
+            ("--prefill-chunk", self.prefill_chunk, 16),
+        ):
+            if size is not None and not least <= size <= 2**30:
+                raise InputError(f"{flag} {size}: expected at least {least}")
+        if self.histogram and max(self.histogram) > LARGEST:
+            raise InputError(f"--batches-histogram: expected batches up to {LARGEST}")
+        if not 1 <= self.max_batch <= LARGEST:
+            raise InputError(f"--max-batch {self.max_batch}: expected 1 to {LARGEST}")
+        if self.context is not None and self.input_tokens is not None:
+            raise InputError("--context: follows from --input-tokens and --output-tokens")
+
+    @property
+    def length(self) -> int:
+        """Mean tokens in the cache of a sequence at any time: input + output / 2."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return self.context or 4096
+        return max(round(self.input_tokens + self.output_tokens / 2), 1)
+
+    @property
+    def share(self) -> Array:
+        """The histogram as shares of time from 0 sequences on."""
+        given = self.histogram or {}
+        share = np.zeros(max(given) + 1)
+        share[list(given)] = list(given.values())
+        return np.asarray(share / share.sum())

@@ -1,0 +1,151 @@
+"""A fixed draft length or a schedule, judged over a load.
+
+A policy is one column: what n = 1 ... N running sequences cost and yield under it. Arrays have
+shape (sequences, policies[, prompt chunks in the step]).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.loads.queueing import chunk_odds, occupancy, quantile
+
+__all__ = ["Columns", "Policy", "capacity", "over_histogram", "under_arrivals"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Columns:
+    """Every policy at every number of running sequences."""
+
+    draft_lengths: tuple[int | None, ...]  # None is the schedule
+    step: Array  # by prompt chunks [s]
+    odds: Array  # of so many chunks in a step
+    mean: Array  # step over its odds [s]
+    tokens_per_step: Array
+    slots: NDArray[np.intp]  # the most sequences that run; 0 where nothing fits
+
+    def joined(self, other: Columns) -> Columns:
+        """Return the columns of both."""
+        return Columns(
+            draft_lengths=self.draft_lengths + other.draft_lengths,
+            **{
+                name: np.concatenate([getattr(self, name), getattr(other, name)], axis=axis)
+                for name, axis in (
+                    ("step", 1), ("odds", 1), ("mean", 1), ("tokens_per_step", 1), ("slots", 0),
+                )
+            },
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What one policy yields; NaN where it cannot carry the load. Times in s.
+
+    A gap is the time between two bursts of tokens that a user sees: one step. It brings
+    ``tokens_per_step`` tokens on average; TPOT is the mean time per token.
+    """
+
+    draft_length: int | None
+    running: float  # mean number of sequences
+    waiting: float  # share of time in which requests wait for a slot
+    slots: int
+    tokens_per_step: float
+    tpot: float
+    gap_p50: float
+    gap_p99: float
+    with_prompt: float  # share of a user's gaps in which prompt tokens rode along
+    tokens_per_s: float
+    gain: float  # pace over that of plain decoding; NaN where that cannot carry the load
+    most_rps: float | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the load is carried."""
+        return bool(np.isfinite(self.tpot))
+
+
+def capacity(
+    columns: Columns, *, output: int, per_prompt: int, most: int
+) -> tuple[Array, NDArray[np.intp]]:
+    """Return the most requests per second, and the number of sequences at which they are served.
+
+    n sequences finish min(n AL / N_out, chunks of a step / chunks of a prompt) requests a step, and
+    as many prompts ride along; the largest over n up to ``slots`` counts. [1/s]
+    """
+    sequences = np.arange(1, len(columns.mean) + 1)[:, None]
+    finished = sequences * columns.tokens_per_step / output
+    if per_prompt:
+        finished = np.minimum(finished, most / per_prompt)
+    step = (chunk_odds(per_prompt * finished, most) * columns.step).sum(axis=-1)
+    served = np.where(sequences <= columns.slots, finished / step, 0.0)
+    return served.max(axis=0), served.argmax(axis=0) + 1
+
+
+def under_arrivals(
+    columns: Columns, *, rps: float, output: int, per_prompt: int, most: int
+) -> list[Policy]:
+    """Judge every policy where ``rps`` requests arrive per second."""
+    most_rps, slots = capacity(columns, output=output, per_prompt=per_prompt, most=most)
+    sequences = np.arange(1, len(columns.mean) + 1)[:, None]
+    completions = sequences * columns.tokens_per_step / (output * columns.mean)
+    found = occupancy(arrivals=rps, completions=completions, slots=slots)
+    carried = rps < most_rps
+    share = np.where(carried, found.share, np.nan)
+    policies = _judged(columns, share, slots=slots)
+    waiting = np.where(carried, found.waiting, np.nan)
+    return [
+        replace(policy, waiting=float(waits), most_rps=float(rate))
+        for policy, waits, rate in zip(policies, waiting, most_rps, strict=True)
+    ]
+
+
+def over_histogram(columns: Columns, share: Array) -> list[Policy]:
+    """Judge every policy at the given ``share`` of time by running sequences, from 0 on."""
+    fits = columns.slots >= int(share.nonzero()[0].max())
+    return _judged(columns, np.where(fits, share[:, None], np.nan), slots=columns.slots)
+
+
+def _judged(columns: Columns, share: Array, *, slots: NDArray[np.intp]) -> list[Policy]:
+    """Return what every policy yields at its share of time by running sequences."""
+    sequences = np.arange(1, len(columns.mean) + 1)[:, None]
+    paces = share[1:] / columns.mean  # steps a second at each n
+    seen = sequences * paces  # gaps a second, of all users
+    tokens = (seen * columns.tokens_per_step).sum(axis=0)
+    running = (sequences * share[1:]).sum(axis=0)
+    gaps = seen.sum(axis=0)
+    tpot = running / tokens
+    p50, p99 = _gaps(columns, seen)
+    with_prompt = (seen[..., None] * columns.odds)[..., 1:].sum(axis=(0, 2)) / gaps
+    return [
+        Policy(
+            draft_length=length,
+            running=float(running[i]),
+            waiting=0.0,
+            slots=int(slots[i]),
+            tokens_per_step=float(tokens[i] / gaps[i]),
+            tpot=float(tpot[i]),
+            gap_p50=float(p50[i]),
+            gap_p99=float(p99[i]),
+            with_prompt=float(with_prompt[i]),
+            tokens_per_s=float(tokens[i]),
+            gain=float(tpot[0] / tpot[i]),
+        )
+        for i, length in enumerate(columns.draft_lengths)
+    ]
+
+
+def _gaps(columns: Columns, seen: Array) -> tuple[Array, Array]:
+    """Return the median and the 99th percentile of the gaps that users see [s]."""
+    weights = seen[..., None] * columns.odds
+    flat = (0, 2, 1)
+    count = len(columns.draft_lengths)
+    values = columns.step.transpose(flat).reshape(-1, count)
+    mass = weights.transpose(flat).reshape(-1, count)
+    lost = np.isnan(mass).any(axis=0)
+    found = [np.where(lost, np.nan, quantile(values, mass, share)) for share in (0.5, 0.99)]
+    return found[0], found[1]

@@ -1,0 +1,115 @@
+"""Step times for every number of running sequences, draft length and number of prompt chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.errors import DoesNotFitError
+from roofline.goals import BATCHES
+from roofline.loads.load import Load
+from roofline.loads.policies import Columns
+from roofline.loads.queueing import (
+    Chunks,
+    chunk_levels,
+    chunk_odds,
+    interpolation,
+    mean_step,
+)
+from roofline.memory import Memory
+from roofline.prepare import Setup
+from roofline.recommend import machine_for
+from roofline.remedies import remedies
+from roofline.schedules.plan import idle_seconds
+from roofline.step import StepTimes, step_times
+from roofline.workload import Grid
+
+__all__ = ["Priced", "columns", "price"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Priced:
+    """Step times by sequences, draft lengths and chunks; ``idle`` is what D = 0 pays in a schedule.
+
+    At the priced batches only; ``spread`` takes them to every number of sequences.
+    """
+
+    times: StepTimes
+    step: Array
+    idle: Array
+    spread: Array
+    tokens_per_step: Array
+    slots: NDArray[np.intp]
+
+
+def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
+    """Price batches up to the most that fit, with every number of chunks worth pricing."""
+    most = load.max_batch if load.histogram is None else max(load.histogram)
+    lengths = setup.draft_lengths
+    slots = np.array(
+        [min(memory.largest_batch(context=load.length, draft_length=d), most) for d in lengths]
+    )
+    if slots[0] < (1 if load.histogram is None else most):
+        size = max(int(slots[0]), most if load.histogram else 1)
+        raise DoesNotFitError(
+            f"{setup.target.model.id} on {setup.gpu.id}: "
+            f"{memory.explain(batch=size, context=load.length)}; "
+            f"{remedies(setup.request, batch=size, context=load.length)}"
+        )
+    last = int(slots.max())
+    points = sorted({*(b for b in BATCHES if b <= last), last, *(load.histogram or ())})
+    levels = chunk_levels(cut.most)
+    dp = setup.target.placement.dp
+    number = np.reshape(levels, (1, -1, 1)).astype(float)
+    alike = setup.request.prefill_tokens  # the same in every step, where the load says nothing
+    grid = Grid.of(
+        points,
+        (load.length,),
+        lengths,
+        verify_width=setup.request.verify_width,
+        prefill_tokens=cut.each * number if cut.most else alike,
+        prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
+    )
+    overhead, graphs = setup.engine.overhead, setup.engine.graphs
+    machine = machine_for(setup)
+    times = step_times(setup.target, setup.drafter, grid, machine, overhead, graphs)
+    every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
+    return Priced(
+        times=times,
+        step=np.einsum("bld,kl->bdk", times.total, every),
+        idle=idle_seconds(setup, times)[:, :1],
+        spread=interpolation(points, range(1, last + 1)),
+        tokens_per_step=setup.acceptance.over_contexts(
+            (load.length,), lengths, extrapolate=setup.request.extrapolate
+        )[0],
+        slots=slots,
+    )
+
+
+def columns(
+    priced: Priced, load: Load, cut: Chunks, step: Array, lengths: tuple[int, ...]
+) -> Columns:
+    """Return one column for each draft length."""
+    full = np.einsum("nb,bdk->ndk", priced.spread, step)
+    tokens = np.broadcast_to(priced.tokens_per_step, full.shape[:2])
+    if load.rps is not None:
+        rate = load.rps * cut.per_prompt
+        mean = priced.spread @ mean_step(step, rate=rate, most=cut.most)
+        odds = chunk_odds(rate * mean, cut.most)
+    else:
+        sequences = np.arange(1, len(full) + 1)[:, None]
+        per_step = cut.per_prompt * sequences * tokens / (load.output_tokens or 1)
+        odds = chunk_odds(per_step, cut.most)
+        mean = (odds * full).sum(axis=-1)
+    return Columns(
+        draft_lengths=lengths,
+        step=full,
+        odds=odds,
+        mean=mean,
+        tokens_per_step=tokens,
+        slots=priced.slots,
+    )

@@ -1,0 +1,295 @@
+"""The answer over a load, in the four ways an answer is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Any
+
+from roofline.cost import dollars_per_million
+from roofline.loads.answer import LoadAnswer
+from roofline.loads.policies import Policy
+from roofline.paste import flag
+from roofline.report.columns import markdown_table, text_table, wrap
+from roofline.report.data import inputs_data
+from roofline.report.formats import OutputFormat, setting
+from roofline.report.sentences import dollars
+from roofline.report.sources import provenance, summary
+from roofline.units import format_size
+
+__all__ = ["SCHEMA", "render_load"]
+
+SCHEMA = "roofline.load/1"
+_SHARED = (
+    ("tokens\nper burst", "tokens_per_step", "{:.2f}"),
+    ("TPOT\nms", "tpot_ms", "{:.2f}"),
+    ("gap\np50 ms", "gap_p50_ms", "{:.1f}"),
+    ("gap\np99 ms", "gap_p99_ms", "{:.1f}"),
+    ("gain", "gain", "{:.2f}x"),
+)
+_ARRIVALS = (
+    ("running\nbatch", "running", "{:.1f}"),
+    *_SHARED,
+    ("most\nreq/s", "most_rps", "{:.3g}"),
+)
+_HISTOGRAM = (*_SHARED, ("tokens/s\nof all", "tokens_per_s", "{:.0f}"))
+_FULL = ("$/M\nat most", "dollars_per_million_at_most", "{:.3g}")
+_COST = ("$/M\ntokens", "dollars_per_million_tokens", "{:.3g}")
+
+
+def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
+    """Return the answer in the format asked for, ending in a newline."""
+    if how is OutputFormat.JSON:
+        return json.dumps(as_data(answer), indent=2, allow_nan=False) + "\n"
+    if how is OutputFormat.CSV:
+        return _csv(answer)
+    marked = how is OutputFormat.MARKDOWN
+    headers, rows = _table(answer)
+    lines = [
+        *(f"**{line}**" if marked else line for line in [_headline(answer)]),
+        setting(answer.setup, where=_where(answer)),
+    ]
+    after = [_reading(answer), *_overloaded(answer), *_cost(answer), _scheduled(answer)]
+    table = markdown_table(headers, rows) if marked else text_table(headers, rows)
+    text = f"{answer.setup.engine.name}:\n  {_paste(answer)}"
+    if marked:
+        return (
+            "\n\n".join([*lines, table, *after, f"```\n{_paste(answer)}\n```", *_foot(answer)])
+            + "\n"
+        )
+    foot = "\n".join(map(wrap, _foot(answer)))
+    return "\n\n".join([*map(wrap, lines), table, *map(wrap, after), text, foot]) + "\n"
+
+
+def as_data(answer: LoadAnswer) -> dict[str, Any]:
+    """Return the whole answer as JSON-ready data."""
+    load, cut = answer.load, answer.chunks
+    return {
+        "schema": SCHEMA,
+        "inputs": inputs_data(answer.setup),
+        "load": {
+            "rps": load.rps,
+            "input_tokens": load.input_tokens,
+            "output_tokens": load.output_tokens,
+            "histogram": None
+            if load.histogram is None
+            else [{"batch": batch, "share": float(load.share[batch])} for batch in load.histogram],
+            "context": load.length,
+            "chunk_tokens": cut.each,
+            "chunks_per_prompt": cut.per_prompt,
+            "chunks_per_step": cut.most,
+        },
+        "draft_length": answer.advised.draft_length,
+        "gain": _number(answer.advised.gain),
+        "headline": _headline(answer),
+        "flag": flag(answer.setup, answer.advised.draft_length or 0),
+        "policies": [_policy(answer, policy) for policy in answer.policies],
+        "schedule": None if answer.schedule is None else answer.schedule.text,
+        "notes": list(answer.notes),
+        "warnings": list(answer.warnings),
+        "provenance": provenance(answer),
+    }
+
+
+def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
+    data = {
+        "policy": "schedule" if policy.draft_length is None else "fixed",
+        "draft_length": policy.draft_length,
+        "usable": policy.usable,
+        "running": _number(policy.running),
+        "waiting": _number(policy.waiting),
+        "slots": policy.slots,
+        "tokens_per_step": _number(policy.tokens_per_step),
+        "tpot_ms": _number(1e3 * policy.tpot),
+        "gap_p50_ms": _number(1e3 * policy.gap_p50),
+        "gap_p99_ms": _number(1e3 * policy.gap_p99),
+        "gaps_with_prompt": _number(policy.with_prompt),
+        "tokens_per_s": _number(policy.tokens_per_s),
+        "gain": _number(policy.gain),
+        "most_rps": policy.most_rps,
+    }
+    price = answer.setup.request.gpu_hour
+    if price is None:
+        return data
+    gpus = answer.setup.request.tp
+    full = (policy.most_rps or math.nan) * (answer.load.output_tokens or 0)
+    rates = {"tokens": policy.tokens_per_s, "at_most": full}
+    for name, rate in rates.items():
+        cost = dollars_per_million(gpu_hour=price, gpus=gpus, tokens_per_s=rate or math.nan)
+        data[f"dollars_per_million_{name}"] = _number(float(cost))
+    return data
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _table(answer: LoadAnswer) -> tuple[list[str], list[list[str]]]:
+    arrivals = answer.load.rps is not None
+    columns = _ARRIVALS if arrivals else _HISTOGRAM
+    if answer.setup.request.gpu_hour is not None:
+        columns = (*columns, _FULL if arrivals else _COST)
+    rows = []
+    for policy in answer.policies:
+        data = _policy(answer, policy)
+        name = "schedule" if policy.draft_length is None else f"{policy.draft_length}"
+        mark = "* " if policy is answer.advised else ""
+        cells = ["-" if data[key] is None else form.format(data[key]) for _, key, form in columns]
+        rows.append([f"{mark}{name}", *cells])
+    return ["D", *(name for name, _, _ in columns)], rows
+
+
+def _what(answer: LoadAnswer) -> str:
+    load = answer.load
+    if load.rps is None:
+        shares = ", ".join(f"{load.share[b]:.0%} at {b}" for b in sorted(load.histogram or ()))
+        return f"Over batches ({shares})"
+    return (
+        f"At {load.rps:g} requests/s of {load.input_tokens} tokens in and {load.output_tokens} out"
+    )
+
+
+def _where(answer: LoadAnswer) -> str:
+    return f"mean context {format_size(answer.load.length)}"
+
+
+def _headline(answer: LoadAnswer) -> str:
+    best, plain = answer.advised, answer.plain
+    if best.draft_length == 0:
+        return f"{_what(answer)}: do not speculate."
+    start = f"{_what(answer)}: run draft length {best.draft_length} "
+    start += f"({answer.setup.engine.draft_length_name})"
+    if not plain.usable:
+        return f"{start}: plain decoding cannot carry this load."
+    if answer.load.rps is None:
+        return (
+            f"{start}: {best.gain:.2f}x plain decoding, {plain.tokens_per_s:.0f} -> "
+            f"{best.tokens_per_s:.0f} tokens/s."
+        )
+    return (
+        f"{start}: {best.gain:.2f}x the pace of plain decoding, {1 / plain.tpot:.0f} -> "
+        f"{1 / best.tpot:.0f} tokens/s per user."
+    )
+
+
+def _reading(answer: LoadAnswer) -> str:
+    """Say what runs, and what a gap is."""
+    best, plain = answer.advised, answer.plain
+    runs = ""
+    if answer.load.rps is not None:
+        other = f", {plain.running:.1f} without speculation" if plain.usable else ""
+        runs = f"On average {best.running:.1f} sequences run at draft length {best.draft_length}"
+        runs += f"{other if best.draft_length else ''}. "
+    riding = ""
+    if answer.chunks.most:
+        riding = (
+            f" Prompt tokens ride in {best.with_prompt:.1%} of them, "
+            f"{answer.chunks.each:.0f} at a time."
+        )
+    return (
+        f"{runs}A gap is one step, the time between two bursts of tokens that a user sees; TPOT is "
+        f"the mean time per token.{riding}"
+    )
+
+
+def _overloaded(answer: LoadAnswer) -> list[str]:
+    lost = [p for p in answer.policies if not p.usable]
+    if not lost:
+        return []
+    arrivals = answer.load.rps is not None
+    why = "overloaded: at most" if arrivals else "do not fit: at most"
+    shown = [
+        f"{'the schedule' if p.draft_length is None else f'D = {p.draft_length}'} "
+        + (f"{p.most_rps:.3g} requests/s" if arrivals else f"{p.slots} sequences")
+        for p in lost
+    ]
+    return [f"Left out, {why} {', '.join(shown)}."]
+
+
+def _cost(answer: LoadAnswer) -> list[str]:
+    price = answer.setup.request.gpu_hour
+    if price is None:
+        return []
+    best, plain = (_policy(answer, policy) for policy in (answer.advised, answer.plain))
+    start = f"At {dollars(price)} per GPU-hour and {answer.setup.request.tp} GPU(s): "
+    length = f"draft length {answer.advised.draft_length}"
+
+    def cost(policy: dict[str, Any], name: str) -> str:
+        amount = policy[f"dollars_per_million_{name}"]
+        return "nothing" if amount is None else dollars(amount)
+
+    if answer.load.rps is None:
+        line = (
+            f"{start}{cost(best, 'tokens')} per million output tokens with {length}, "
+            f"{cost(plain, 'tokens')} without speculation."
+        )
+    else:
+        line = (
+            f"{start}{cost(best, 'tokens')} per million output tokens at this load, whatever the "
+            f"draft length; at the most requests that each can serve, {cost(best, 'at_most')} with "
+            f"{length} and {cost(plain, 'at_most')} without speculation."
+        )
+    return [line]
+
+
+def _scheduled(answer: LoadAnswer) -> str:
+    """Say what the schedule adds."""
+    more = answer.schedule_gain
+    if answer.schedule is None:
+        return f"{'; '.join(answer.notes).capitalize()}."
+    if more is None:
+        return "A schedule by running batch cannot carry this load."
+    if not answer.schedule_pays:
+        gains = "nothing" if more < 0.001 else f"{more:.1%}"
+        return (
+            f"A schedule by running batch gains {gains} over the fixed draft length: not worth its "
+            "upkeep."
+        )
+    return (
+        f"A schedule by running batch gains {more:.1%} more than the fixed draft length, so it is "
+        "what there is to paste."
+    )
+
+
+def _paste(answer: LoadAnswer) -> str:
+    if answer.schedule is not None and answer.schedule_pays:
+        return answer.schedule.text
+    return flag(answer.setup, answer.advised.draft_length or 0)
+
+
+def _foot(answer: LoadAnswer) -> list[str]:
+    load, cut = answer.load, answer.chunks
+    lines = []
+    if load.rps is not None:
+        lines.append(
+            "Assumed: requests arrive at random and independently (Poisson) with these lengths; at "
+            f"most {answer.advised.slots} run at once"
+        )
+    if cut.most:
+        lines.append(
+            f"Assumed: prompts are read in {cut.per_prompt} chunk(s) of {cut.each:.0f} tokens, up "
+            f"to {cut.most} in a step (--prefill-chunk)"
+        )
+    lines += [f"Assumed: {text}" for text in answer.setup.notes.assumed]
+    return [*lines, summary(answer)]
+
+
+def _csv(answer: LoadAnswer) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    shared = {key: inputs_data(answer.setup)[key] for key in ("model", "gpu", "tp")}
+    for position, policy in enumerate(answer.policies):
+        row = {
+            **shared,
+            **_policy(answer, policy),
+            "recommended": int(policy is answer.advised),
+        }
+        if position == 0:
+            writer.writerow(row)
+        writer.writerow(
+            f"{v:.6g}" if isinstance(v, float) else int(v) if isinstance(v, bool) else v
+            for v in row.values()
+        )
+    return out.getvalue()
