@@ -139,6 +139,8 @@ def _schedule(
     """Return the schedule in the engine's words, its column, and why there is none."""
     if len(setup.draft_lengths) == 1:
         return None, None, ["nothing is drafted, so there is nothing to schedule"]
+    if setup.engine.idle_speculation is None:
+        return None, None, [f"no schedule: no release of {setup.engine.name} is known to take one"]
     if setup.request.dp > 1:
         return None, None, ["no schedule: engines switch it off under data-parallel attention"]
     idle = priced.step.copy()

@@ -238,7 +238,8 @@ def _scheduled(answer: LoadAnswer) -> str:
     """Say what the schedule adds."""
     more = answer.schedule_gain
     if answer.schedule is None:
-        return f"{'; '.join(answer.notes).capitalize()}."
+        said = "; ".join(answer.notes)
+        return f"{said[:1].upper()}{said[1:]}."
     if more is None:
         return "A schedule by running batch cannot carry this load."
     if not answer.schedule_pays:
