@@ -202,7 +202,7 @@ def _variant(
     memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
     largest = memory.largest_batch(context=context, draft_length=0)
     batches = tuple(size for size in request.batches if size <= largest)
-    model, tp = setup.target.model, setup.target.placement.tp
+    model, tp = setup.target.model, setup.target.placement.attention_tp
     kv = setup.target.precision.kv
     shared = [run.attention for run in model.layers]
     nothing = np.full(len(setup.draft_lengths), np.nan)
