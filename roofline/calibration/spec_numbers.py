@@ -17,7 +17,16 @@ from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced
 from roofline.calibration.spec_rows import SpecRow
 from roofline.engine import load_engine
 
-__all__ = ["EraNumbers", "Predicted", "engine_of", "fit_eras", "generic", "predict", "two_folds"]
+__all__ = [
+    "EraNumbers",
+    "Predicted",
+    "engine_of",
+    "fit_eras",
+    "generic",
+    "in_sample_steps",
+    "predict",
+    "two_folds",
+]
 
 Array = NDArray[np.float64]
 #: The generic engine, how far one deviation strays from it, and the largest value allowed.
@@ -132,14 +141,28 @@ def two_folds(rows: Sequence[SpecRow], priced: Priced) -> Predicted:
     for fold in (0, 1):
         seen = [i for i, row in enumerate(rows) if row.fold != fold]
         fitted = fit_eras([rows[i] for i in seen], priced.pick(seen))
-        for i, row in enumerate(rows):
-            if row.fold == fold:
-                numbers = fitted.get(row.engine) or generic(row.engine)
-                unseen = fitted.get(f"{engine_of(row.engine)}@*")
-                if row.engine not in fitted and unseen is not None:
-                    numbers = _with_tree(numbers, unseen.named()["per_tree_round"])
-                one = predict(numbers, priced.pick([i]))
-                plain[i], step[i] = one.plain[0], one.step[0]
+        unseen = [i for i, row in enumerate(rows) if row.fold == fold]
+        found = _by_era([rows[i] for i in unseen], priced.pick(unseen), fitted)
+        plain[unseen], step[unseen] = found.plain, found.step
+    return Predicted(plain=plain, step=step)
+
+
+def in_sample_steps(rows: Sequence[SpecRow], priced: Priced) -> Predicted:
+    """Return every row predicted by numbers fitted on all rows marked A, its own included."""
+    return _by_era(rows, priced, fit_eras(rows, priced))
+
+
+def _by_era(rows: Sequence[SpecRow], priced: Priced, fitted: Mapping[str, EraNumbers]) -> Predicted:
+    """Predict each row by its era's numbers, or by the generic engine's where none are fitted."""
+    plain, step = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    for era in {row.engine for row in rows}:
+        pick = [i for i, row in enumerate(rows) if row.engine == era]
+        numbers, unseen = fitted.get(era), fitted.get(f"{engine_of(era)}@*")
+        if numbers is None:
+            tree = unseen.named()["per_tree_round"] if unseen else None
+            numbers = _with_tree(generic(era), tree)
+        found = predict(numbers, priced.pick(pick))
+        plain[pick], step[pick] = found.plain, found.step
     return Predicted(plain=plain, step=step)
 
 

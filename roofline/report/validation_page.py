@@ -12,6 +12,8 @@ from roofline.hardware import SHELF
 from roofline.prepare import Request
 from roofline.recommend import recommend
 from roofline.report.columns import markdown_table
+from roofline.report.spec_cases import named_cases
+from roofline.report.spec_page import spec_parts
 from roofline.resources import bundled_names
 from roofline.validation.kernels import compare_kernels
 from roofline.validation.score import Compared, ScoreRow, pool, worst
@@ -37,6 +39,8 @@ def main() -> None:
         "decode_worst": _worst(served),
         "transfer": _table(pool(moved)),
         "regression": _regression(),
+        "named": named_cases(),
+        **spec_parts(),
     }
     for name, text in parts.items():
         template = template.replace(f"<!-- {name} -->", text)

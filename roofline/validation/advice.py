@@ -54,7 +54,7 @@ class Choice:
         picks = [f"{self.chosen[rule]} ({100 * self.regret[rule]:.1f} %)" for rule in RULES]
         lengths = ",".join(map(str, self.draft_lengths))
         own = "yes" if self.own else "no"
-        return [f"{self.group}: {self.name}"[:60], own, lengths, str(self.best), *picks]
+        return [f"{self.group}: {self.name}", own, lengths, str(self.best), *picks]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.spec_numbers import Predicted, two_folds
+from roofline.calibration.spec_numbers import Predicted, in_sample_steps, two_folds
 from roofline.calibration.spec_pricing import Priced, price
 from roofline.calibration.spec_rows import SpecRow, is_dense, load_spec_rows
 from roofline.validation.score import Compared
 
-__all__ = ["Runs", "compare_steps", "runs", "shown"]
+__all__ = ["Runs", "compare_steps", "in_sample", "runs", "shown"]
 
 Array = NDArray[np.float64]
 #: What pools of all groups are called.
@@ -37,6 +37,13 @@ def runs() -> Runs:
     rows = load_spec_rows()
     priced = price(rows)
     return Runs(rows=rows, priced=priced, predicted=two_folds(rows, priced))
+
+
+@cache
+def in_sample() -> Predicted:
+    """Predict every shipped row by the numbers that the engines' files hold."""
+    found = runs()
+    return in_sample_steps(found.rows, found.priced)
 
 
 def compare_steps() -> Iterator[Compared]:
