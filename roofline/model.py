@@ -161,7 +161,12 @@ class NetworkSpec(Document):
     @property
     def has_state(self) -> bool:
         """Whether some layer keeps a recurrent state, in which rejected drafts must be undone."""
-        return any(isinstance(run.attention, StateMixer) for run in self.layers)
+        return self.num_state_layers > 0
+
+    @property
+    def num_state_layers(self) -> int:
+        """Decoder layers with a recurrent state."""
+        return sum(run.repeat for run in self.layers if isinstance(run.attention, StateMixer))
 
     @property
     def num_expert_layers(self) -> int:

@@ -59,14 +59,15 @@ def overhead_seconds(
     kind: str,
     layers: int = 0,
     expert_layers: int = 0,
+    state_layers: int = 0,
     batch: Times | float = 0.0,
     tree: bool = False,
     recurrent: bool = False,
 ) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
-    per_step + per_layer layers + per_expert_layer layers with experts + per_sequence B; as soon as
-    D > 0 also per_spec_round (and per_tree_round or per_model_round) + per_spec_sequence B
+    per_step + per_layer layers + per_expert_layer layers with experts + per_state_layer layers with
+    a recurrent state + per_sequence B; as soon as D > 0 also per_spec_round (and per_tree_round or per_model_round) + per_spec_sequence B
     + P per_draft_pass, with P = D passes of a chain and 1 of a block drafter.
 
     >>> from roofline.engine import Overhead
@@ -87,6 +88,7 @@ def overhead_seconds(
     )
     plain = overhead.per_step + overhead.per_layer * layers + overhead.per_sequence * batch
     plain = plain + overhead.per_expert_layer * expert_layers
+    plain = plain + overhead.per_state_layer * state_layers
     return np.asarray(plain + round_time)
 
 
@@ -115,6 +117,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         kind=drafter.kind,
         layers=target.model.num_layers,
         expert_layers=target.model.num_expert_layers,
+        state_layers=target.model.num_state_layers,
         batch=target.placement.local(grid.batch),
         tree=drafter.topk > 1,
         recurrent=target.model.has_state,

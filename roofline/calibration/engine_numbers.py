@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from roofline.calibration.decode_rows import DecodeRow, Features, features, load_rows
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.errors import InputError
+from roofline.model import load_model
 from roofline.output import write_atomically
 
 __all__ = [
@@ -127,7 +128,7 @@ def write_engines(folder: Path) -> list[str]:
     for engine, numbers in fitted.items():
         path = folder / f"{engine}.yaml"
         own = [row for row in rows if row.engine == engine]
-        lines = as_yaml(numbers, dense_seen=any(row.dense for row in own))
+        lines = as_yaml(numbers, _layers(own))
         _rewrite(path, lines | {"fitted_rows": len(own)})
         said.append(f"{path.name}: {lines}")
     return said
@@ -148,23 +149,42 @@ def _rewrite(path: Path, fitted: dict[str, float | str]) -> None:
     write_atomically(path, text[: section.start()] + lines + text[section.end() :])
 
 
-def as_yaml(numbers: EngineNumbers, *, dense_seen: bool) -> dict[str, float | str]:
+def as_yaml(numbers: EngineNumbers, layers: Array) -> dict[str, float | str]:
     """Return the numbers as an engine file writes them.
 
-    Rows of models with experts only say nothing of a dense layer: what they add to the generic
-    engine's cost per layer is then charged to layers with experts.
+    ``layers`` counts, for each model that was served, all layers, those with experts and those with
+    a recurrent state. Rows of models with experts only say nothing of a dense layer: what they add
+    to the generic engine's cost per layer is then charged to layers with experts and layers with a
+    state, by the smallest such costs that explain it (least squares of least norm). 4 us generic
+    and 18 us more in 60 layers, all with experts, 45 with a state: 18 x 60 / (60^2 + 45^2) x 60 and
+    x 45.
 
     >>> numbers = EngineNumbers(floor_scale=1.1, expert_floor_scale=1.0, per_layer=22e-6,
     ...                         per_step=0.5e-3, per_sequence=2e-6)
-    >>> as_yaml(numbers, dense_seen=False)["per_layer"]
-    '4.0 us'
-    >>> as_yaml(numbers, dense_seen=False)["per_expert_layer"]
-    '18.0 us'
+    >>> lines = as_yaml(numbers, np.array([[60.0, 60.0, 45.0]]))
+    >>> [lines[name] for name in ("per_layer", "per_expert_layer", "per_state_layer")]
+    ['4.0 us', '11.52 us', '8.64 us']
     """
     generic = float(GENERIC[EngineNumbers.__slots__.index("per_layer")])
+    dense_seen = bool(np.any(layers[:, 1] == 0))
     every = numbers.per_layer if dense_seen else min(numbers.per_layer, generic)
-    times = asdict(numbers) | {"per_layer": every, "per_expert_layer": numbers.per_layer - every}
+    extra = (numbers.per_layer - every) * layers[:, 0]
+    experts, states = np.linalg.lstsq(layers[:, 1:], extra)[0]
+    times = asdict(numbers) | {
+        "per_layer": every,
+        "per_expert_layer": float(experts),
+        "per_state_layer": float(states),
+    }
     return {
-        name: value if name.endswith("scale") else f"{rounded(1e6 * value) if value else 0.0} us"
+        name: value
+        if name.endswith("scale")
+        else f"{rounded(1e6 * value) if value > 1e-12 else 0.0} us"
         for name, value in times.items()
     }
+
+
+def _layers(rows: list[DecodeRow]) -> Array:
+    """Return, for each model of the rows, its layers: all, with experts, with a state."""
+    models = [load_model(name) for name in sorted({row.model for row in rows})]
+    counts = [(m.num_layers, m.num_expert_layers, m.num_state_layers) for m in models]
+    return np.array(counts, dtype=np.float64)

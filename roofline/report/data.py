@@ -197,6 +197,7 @@ def _engine(setup: Setup) -> dict[str, Any]:
         "per_tree_round_ms": 1e3 * overhead.per_tree_round,
         "per_model_round_ms": 1e3 * overhead.per_model_round,
         "per_expert_layer_ms": 1e3 * overhead.per_expert_layer,
+        "per_state_layer_ms": 1e3 * overhead.per_state_layer,
         "source": overhead.source,
         "note": overhead.note,
         "flags_source": setup.engine.flags_source,
