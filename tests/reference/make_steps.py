@@ -28,6 +28,10 @@ CURVES = {
     "eagle1": "2=2.1,3=2.29,4=2.39,5=2.43,6=2.45,7=2.47",
     "eagle3": "2=2.36,3=2.79,4=3.08,5=3.32,6=3.46,7=3.54",
     "mtp27": "1=1.78,2=2.32,3=2.67,5=3.05,7=3.24",
+    # The same, where survival between the measured lengths falls by a constant factor.
+    "mtp27text": "1=1.78,2=2.32,3=2.67,4=2.9,5=3.05,6=3.16,7=3.24",
+    "mtp27code": "1=1.889,2=2.58,3=3.175,4=3.588,5=3.955,6=4.222",
+    "mtp27code4": "2=2.562,3=3.142,4=3.592",
     "dflash2": "4=2.886,7=3.353",
     "ngram8": "",
     "domino": "MTP:3=3.556,7=5.503,15=6.855",
@@ -55,6 +59,15 @@ MODELS = {
     "DeepSeek-V4-Pro-0813": "deepseek-v4-pro", "Gemma-4-31B": "gemma-4-31b-it",
     "MiniMax-M2.5": "minimax-m2.5",
 }  # fmt: skip
+
+
+def by_prompt(row: Row, code: str) -> str:
+    """Return the named curve of MTP on Qwen3.8-27B whose prompts are most like the row's.
+
+    Two were published: one counted on two code prompts and one of prose (``code``), one on code,
+    prose, reasoning, chat and Chinese alike (four fifths text). Prose alone goes with the second.
+    """
+    return CURVES["mtp27text" if "prose" in row["dataset"] and "code" not in row["dataset"] else code]
 
 
 def tree(text: str) -> Row:
@@ -117,16 +130,15 @@ def describe(row: Row, group: str) -> Row | None:  # noqa: PLR0912, PLR0915 - a 
         case "rtx5090-power" | "rtx5090-prompt" | "qwen38-pr85":
             weights = GGUF27 if group != "qwen38-pr85" else {"linears": "q6_k", "head": "q6_k"}
             return {"gpu": "rtx-5090", "engine": "llamacpp", "kind": "mtp", "context": "300",
-                    **weights, "kv": "bf16", "curve": "1=1.889,2=2.58,3=3.175,4=3.588,5=3.955,"
-                    "6=4.222"}  # fmt: skip
+                    **weights, "kv": "bf16", "curve": by_prompt(row, "mtp27code")}  # fmt: skip
         case "2x5060ti-q4km":
             return {"gpu": "rtx-5060-ti", "engine": "llamacpp", "kind": "mtp", "context": "300",
                     **GGUF27, "linears": "4.7bpw", "kv": "bf16",
-                    "curve": "2=2.562,3=3.142,4=3.592"}  # fmt: skip
+                    "curve": by_prompt(row, "mtp27code4")}  # fmt: skip
         case "5060ti":
             return {"gpu": "rtx-5060-ti", "engine": "llamacpp", "kind": "mtp", "context": "300",
                     "linears": "4.3bpw", "head": "q6_k",
-                    "curve": "2=2.562,3=3.142,4=3.592"}  # fmt: skip
+                    "curve": by_prompt(row, "mtp27code4")}  # fmt: skip
         case "3080":
             return {"gpu": "rtx-3080", "engine": "llamacpp", "kind": "mtp", "context": "300",
                     "linears": "2.5bpw", "head": "4.5bpw"}  # fmt: skip
