@@ -24,8 +24,8 @@ class VectorKernels(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    narrow: Cost  # under 6 bits: unpacked from blocks with scales of scales
-    byte: Cost  # 6 to 10 bits
+    narrow: Cost  # under 7 bits: unpacked from blocks with scales of scales (Q2_K to Q6_K)
+    byte: Cost  # 7 to 10 bits: one scale for a block (Q8_0)
     wide: Cost = 1.0  # 16 bits: a multiply-add, half of it under the loads
     limit: Annotated[int, Field(ge=1, le=512)] = 8  # rows
     tile: Annotated[int, Field(ge=1, le=512)] = 16  # rows of one tile beyond the limit
@@ -38,7 +38,7 @@ class VectorKernels(BaseModel):
         7.0
         """
         bits = 8 * weight
-        return self.narrow if bits < 6 else self.byte if bits < 10 else self.wide
+        return self.narrow if bits < 7 else self.byte if bits < 10 else self.wide
 
     def extra_rows(self, rows: Array) -> Array:
         """Return how many rows' work M rows cost beyond the first.
