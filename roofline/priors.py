@@ -48,6 +48,7 @@ class Spread(Schema):
     prior: float  # the simple law with generic constants
     rows: float  # of t(4 M) / t(M), where a law does not state its own
     overhead: float  # of the engine's time around the kernels
+    served: float = 0.0  # of R(D), once for each served build, beyond all of these
 
 
 class RoutingPrior(Schema):

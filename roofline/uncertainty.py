@@ -2,7 +2,8 @@
 
 A draw moves every launch of a kernel by one factor for the whole grid, so what D = 0 and D = 3
 share cancels in their ratio, as it does in reality. A second factor grows with the rows beyond one
-per sequence: it stands for what the law may get wrong about more rows.
+per sequence: it stands for what the law may get wrong about more rows. A third moves every
+step with drafts: what a served build does that neither laws nor engine numbers know.
 """
 
 from __future__ import annotations
@@ -96,4 +97,5 @@ def drawn_steps(times: StepTimes, grid: Grid, spread: Spread) -> Draws:
     for ops, rows, repeats in groups:
         for time, factor in _factors(ops, rows, streams, spread):
             total = total + repeats * np.asarray(time.total) * factor
-    return np.asarray(total)
+    build = np.exp(spread.served * streams.draws("served"))
+    return np.asarray(total * np.where(drafts > 0, build, 1.0))

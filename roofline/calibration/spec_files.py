@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from roofline.calibration.fit import rounded
-from roofline.calibration.spec_numbers import EraNumbers, engine_of, fit_eras
-from roofline.calibration.spec_pricing import KINDS, WIDTHS, price
+from roofline.calibration.spec_numbers import EraNumbers, fit_eras
+from roofline.calibration.spec_pricing import KINDS, WIDTHS, engine_of, price
 from roofline.calibration.spec_rows import load_spec_rows
 from roofline.draft_passes import BLOCK_KINDS
 from roofline.output import write_atomically

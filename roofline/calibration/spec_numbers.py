@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.fit import least_log_error, rounded
-from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced
+from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced, engine_of
 from roofline.calibration.spec_rows import SpecRow
 from roofline.engine import load_engine
 
 __all__ = [
     "EraNumbers",
     "Predicted",
-    "engine_of",
     "fit_eras",
     "generic",
     "in_sample_steps",
@@ -105,15 +104,6 @@ def fit_eras(rows: Sequence[SpecRow], priced: Priced) -> dict[str, EraNumbers]:
     told = {engine: value for engine, (count, value) in trees.items() if count}
     found |= {f"{engine}@*": generic(f"{engine}@*") for engine in told}
     return {era: _with_tree(numbers, told.get(engine_of(era))) for era, numbers in found.items()}
-
-
-def engine_of(era: str) -> str:
-    """Return the engine that an era belongs to.
-
-    >>> engine_of("vllm@2025")
-    'vllm'
-    """
-    return era.split("@", maxsplit=1)[0]
 
 
 def _with_tree(numbers: EraNumbers, tree: float | None) -> EraNumbers:

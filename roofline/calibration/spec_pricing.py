@@ -27,7 +27,16 @@ from roofline.step import Target, step_times
 from roofline.timing import Machine
 from roofline.workload import Grid, Routing
 
-__all__ = ["FEATURES", "KINDS", "WIDTHS", "Priced", "overhead_features", "price"]
+__all__ = [
+    "FEATURES",
+    "KINDS",
+    "WIDTHS",
+    "Priced",
+    "engine_of",
+    "machine_of",
+    "overhead_features",
+    "price",
+]
 
 Array = NDArray[np.float64]
 #: Kinds of drafter whose pass may have a cost of its own.
@@ -55,6 +64,15 @@ class Priced:
     def pick(self, rows: NDArray[np.bool_] | list[int]) -> Priced:
         """Return some rows."""
         return Priced(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+
+def engine_of(era: str) -> str:
+    """Return the engine that an era belongs to.
+
+    >>> engine_of("vllm@2025")
+    'vllm'
+    """
+    return era.split("@", maxsplit=1)[0]
 
 
 def price(rows: Sequence[SpecRow]) -> Priced:
@@ -85,11 +103,22 @@ def overhead_features(row: SpecRow, model: ModelSpec, *, drafting: bool) -> dict
     return found
 
 
+def machine_of(row: SpecRow, overhead: Overhead) -> Machine:
+    """Return the row's accelerator as its engine runs it."""
+    return Machine(
+        gpu_of(row.gpu),
+        engine_of(row.engine),
+        floor_scale=overhead.floor_scale,
+        expert_floor_scale=overhead.expert_floor_scale,
+        vector=overhead.vector,
+    )
+
+
 def _one(row: SpecRow) -> tuple[float | Array, ...]:
     stated = priors().routing
     target = target_of(row, Routing(skew=stated.skew, correlation=stated.correlation))
     drafter, grid, gpu = drafter_of(row, target), grid_of(row), gpu_of(row.gpu)
-    engine = load_engine(row.engine.split("@", maxsplit=1)[0])
+    engine = load_engine(engine_of(row.engine))
     served = engine.overhead.model_copy(
         update={"per_step": 0.0, "per_spec_round": 0.0, "per_draft_pass": 0.0, "draft_passes": {},
                 "per_model_round": 0.0,
@@ -97,13 +126,7 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
     )  # fmt: skip
 
     def total(vector: VectorKernels | None) -> Array:
-        machine = Machine(
-            gpu,
-            engine.id,
-            floor_scale=served.floor_scale,
-            expert_floor_scale=served.expert_floor_scale,
-            vector=vector,
-        )
+        machine = machine_of(row, served.model_copy(update={"vector": vector}))
         return np.asarray(step_times(target, drafter, grid, machine, served).total[0, 0])
 
     features = [

@@ -9,6 +9,7 @@ import numpy as np
 from roofline.calibration.spec_rows import SpecRow
 from roofline.report.columns import markdown_table
 from roofline.validation.advice import RULES, Choice, Sign, regret_rows, signs, sweeps
+from roofline.validation.bands import compare_bands, unexplained
 from roofline.validation.score import ScoreRow, pool
 from roofline.validation.steps import POOLS, Runs, compare_steps, in_sample, runs
 
@@ -36,6 +37,7 @@ def spec_parts() -> dict[str, str]:
         "steps_pools": _scores([row for row in scores if row.group in POOLS]),
         "steps_groups": _scores([row for row in scores if row.group not in POOLS]),
         "growth": _growth(found),
+        "bands": _bands(),
         "regret": _regret(choices),
         "regret_worst": _worst_sweeps(choices),
         "signs": _signs(told),
@@ -92,6 +94,25 @@ def _growth(found: Runs) -> str:
 
 def _slope(lengths: Sequence[int], times: Sequence[float] | np.ndarray) -> float:
     return float(np.polyfit(lengths, times, 1)[0])
+
+
+def _bands() -> str:
+    """Say how often a range holds what was measured, with and without what builds differ by."""
+    cells = []
+    for name, served in (("laws and overhead alone", 0.0), ("as shipped", None)):
+        bands = compare_bands(served=served)
+        rows = [band.rows for band in bands]
+        inside = [band.inside for band in bands]
+        cells.append(
+            [
+                name,
+                f"{100 * np.average(inside, weights=rows):.0f}",
+                f"{100 * np.mean(inside):.0f}",
+                f"{100 * unexplained(bands):.1f}",
+            ]
+        )
+    headers = ["spread of", "rows inside %", "mean of groups %", "left between groups %"]
+    return markdown_table(headers, cells)
 
 
 def _regret(choices: Sequence[Choice]) -> str:

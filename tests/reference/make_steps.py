@@ -67,7 +67,9 @@ def by_prompt(row: Row, code: str) -> str:
     Two were published: one counted on two code prompts and one of prose (``code``), one on code,
     prose, reasoning, chat and Chinese alike (four fifths text). Prose alone goes with the second.
     """
-    return CURVES["mtp27text" if "prose" in row["dataset"] and "code" not in row["dataset"] else code]
+    return CURVES[
+        "mtp27text" if "prose" in row["dataset"] and "code" not in row["dataset"] else code
+    ]
 
 
 def tree(text: str) -> Row:

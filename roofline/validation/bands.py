@@ -1,0 +1,87 @@
+"""Whether the range of an answer holds what was measured, on published runs nobody fitted on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibration.spec_pricing import machine_of
+from roofline.calibration.spec_rows import SpecRow, drafter_of, grid_of, target_of
+from roofline.engine import load_engine
+from roofline.priors import Spread, priors
+from roofline.step import step_times
+from roofline.uncertainty import drawn_steps
+from roofline.validation.steps import Runs, runs
+from roofline.workload import Routing
+
+__all__ = ["GroupBand", "compare_bands", "unexplained"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupBand:
+    """One group's scored cost ratios against the range that their answers would state."""
+
+    group: str
+    rows: int
+    inside: float  # share of rows between the 10th and the 90th percentile
+    error: float  # median of log measured / predicted
+    spread: float  # median standard deviation of the drawn log R(D)
+
+
+def compare_bands(*, served: float | None = None) -> list[GroupBand]:
+    """Return each group's band; ``served`` replaces the stated spread of served builds."""
+    found = runs()
+    spread = priors().spread
+    if served is not None:
+        spread = spread.model_copy(update={"served": served})
+    groups: dict[str, list[int]] = {}
+    for i, row in enumerate(found.rows):
+        if row.scored and row.ratio:
+            groups.setdefault(row.group, []).append(i)
+    return [_band(found, name, members, spread) for name, members in sorted(groups.items())]
+
+
+def _band(found: Runs, group: str, members: Sequence[int], spread: Spread) -> GroupBand:
+    drawn = np.array([_log_ratios(found.rows[i], spread) for i in members])
+    measured = np.array([found.rows[i].ratio or np.nan for i in members])
+    error = np.log(measured / found.predicted.ratio[list(members)])
+    low, high = np.quantile(drawn, (0.1, 0.9), axis=1)
+    return GroupBand(
+        group=group,
+        rows=len(members),
+        inside=float(np.mean((error >= low) & (error <= high))),
+        error=float(np.median(error)),
+        spread=float(np.median(drawn.std(axis=1))),
+    )
+
+
+def _log_ratios(row: SpecRow, spread: Spread) -> Array:
+    """Return the drawn logarithms of R(D) over its expected value."""
+    stated = priors().routing
+    target = target_of(row, Routing(skew=stated.skew, correlation=stated.correlation))
+    grid, overhead = grid_of(row), load_engine(row.engine).overhead
+    times = step_times(target, drafter_of(row, target), grid, machine_of(row, overhead), overhead)
+    total = np.asarray(times.total[0, 0], dtype=np.float64)
+    drawn = np.asarray(drawn_steps(times, grid, spread)[:, 0, 0], dtype=np.float64)
+    growth = drawn[:, -1] / drawn[:, 0] * (total[0] / total[-1])
+    return np.asarray(np.log(growth), dtype=np.float64)
+
+
+def unexplained(bands: Sequence[GroupBand]) -> float:
+    """Return the standard deviation of log R(D) between groups that the laws' spread leaves over.
+
+    sqrt(mean over groups of error^2 - spread^2): every group is one build of one engine on one
+    machine, so its rows err together and count once.
+
+    >>> one = GroupBand(group="a", rows=9, inside=0.5, error=0.1, spread=0.06)
+    >>> round(unexplained([one]), 2)
+    0.08
+    """
+    left = sum(band.error**2 - band.spread**2 for band in bands) / len(bands)
+    return math.sqrt(max(left, 0.0))
