@@ -10,6 +10,7 @@ import numpy as np
 from roofline import acceptance as accept
 from roofline import drafters
 from roofline.acceptance import Acceptance
+from roofline.acceptance.doubts import doubts
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile
 from roofline.errors import InputError
@@ -44,6 +45,12 @@ class Setup:
     engine: EngineProfile
     draft_lengths: tuple[int, ...]
     notes: Notes
+
+    @property
+    def rounds(self) -> int | None:
+        """Passes that the acceptance was counted over: as given, else as its own source says."""
+        own = self.acceptance.drafts
+        return self.request.acceptance_rounds or (max(int(own), 1) if own else None)
 
 
 def prepare(
@@ -234,6 +241,8 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
         curve = acceptance_from(request.acceptance, kv=target.precision.kv.value)
         beyond = curve.beyond(request.contexts)
         notes.warnings += [*curve.warnings, *([beyond] if beyond else [])]
+        names = (model.id, request.model, *filter(None, [model.repository]))
+        notes.warnings += doubts(curve, model=names, longest=request.max_draft_length)
         return curve
     found = accept.default_curve(drafter.kind, model.id)
     if found is None:

@@ -155,7 +155,7 @@ def recommend(request: Request) -> Recommendation:
     found = costs(setup)
     grid, times, fits, yields = found.grid, found.times, found.fits, found.tokens_per_step
     drawn = drawn_steps(times, grid, priors().spread)
-    tokens = drawn_tokens_per_step(setup.draft_lengths, yields, request.acceptance_rounds)
+    tokens = drawn_tokens_per_step(setup.draft_lengths, yields, setup.rounds)
     decision = decide(times, drawn, yields, fits, tokens)
     points = tuple(
         _point(setup, times, decision, yields[j % len(yields)], fits[i, j], at=(i, j))

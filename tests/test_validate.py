@@ -112,3 +112,12 @@ def test_engine_numbers_are_those_of_the_fit(tmp_path: Path) -> None:
         for name in ("floor_scale", "expert_floor_scale"):
             assert fitted[0][name] == pytest.approx(fitted[1][name], rel=0.01)
         assert fitted[0]["fitted_rows"] == fitted[1]["fitted_rows"]
+
+
+@pytest.mark.parametrize("suite", ["kernels", "decode", "transfer", "steps", "advice"])
+def test_tables_fit_a_terminal(cli: Cli, suite: str) -> None:
+    only = ["--gpu", "l40s"] if suite in ("kernels", "transfer") else []
+    lines = cli("validate", suite, *only).out.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    if suite == "advice":  # whole names
+        assert "25 prompts, 5 classes (code/prose/reason/chat/zh)" in " ".join(lines)

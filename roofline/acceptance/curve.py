@@ -48,6 +48,7 @@ class Acceptance:
     tail: float | None = None
     assumed: bool = False
     drafts: float | None = None
+    targets: tuple[str, ...] = ()  # models that it was counted on
     contexts: tuple[tuple[int, Acceptance], ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -135,6 +135,7 @@ class AcceptanceFile(Document, Curve):
         if len(known) not in (0, len(made)):
             raise InputError(f"{name}: some curves of one dataset have a context and some have not")
         found = by_context(known, label=label, source=self.source) if known else made[0][1]
+        found = replace(found, targets=(self.target,) if self.target else ())
         return replace(found, warnings=(warning,)) if warning else found
 
     def _of_dataset(self, name: str, part: str | None) -> list[Curve]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,48 +34,46 @@ _PLOT = typer.Option(help="Write a parity plot: .png, .svg or .pdf.")
 _OUTPUT = typer.Option("-o", "--output", help="Write to FILE instead of stdout.")
 
 
-@app.command()
-def kernels(
-    gpu: Annotated[list[str] | None, _GPU] = None,
-    engine: Annotated[list[str] | None, _ENGINE] = None,
-    form: Annotated[str, _FORMAT] = "table",
-    plot: Annotated[Path | None, _PLOT] = None,
-    output: Annotated[Path | None, _OUTPUT] = None,
-) -> None:
-    """Compare kernel laws on shapes that they were not fitted on."""
-    from roofline.validation.kernels import compare_kernels
+def _suite(name: str, about: str, title: str, *, module: str, function: str) -> None:
+    """Add the command of one suite; its comparison is imported when it runs.
 
-    _run(compare_kernels, "kernels", gpu, engine, form, plot, output)
+    ``title`` heads its plot.
+    """
 
+    def command(
+        gpu: Annotated[list[str] | None, _GPU] = None,
+        engine: Annotated[list[str] | None, _ENGINE] = None,
+        form: Annotated[str, _FORMAT] = "table",
+        plot: Annotated[Path | None, _PLOT] = None,
+        output: Annotated[Path | None, _OUTPUT] = None,
+    ) -> None:
+        compare = getattr(import_module(f"roofline.validation.{module}"), function)
+        _run(compare, title, gpu, engine, form, plot, output)
 
-@app.command()
-def decode(
-    gpu: Annotated[list[str] | None, _GPU] = None,
-    engine: Annotated[list[str] | None, _ENGINE] = None,
-    form: Annotated[str, _FORMAT] = "table",
-    plot: Annotated[Path | None, _PLOT] = None,
-    output: Annotated[Path | None, _OUTPUT] = None,
-) -> None:
-    """Compare served decode runs; engine numbers are fitted without the accelerator they ran on."""
-    from roofline.validation.served import compare_decode
-
-    _run(compare_decode, "served decode", gpu, engine, form, plot, output)
+    app.command(name, help=about)(command)
 
 
-@app.command()
-def transfer(
-    gpu: Annotated[list[str] | None, _GPU] = None,
-    engine: Annotated[list[str] | None, _ENGINE] = None,
-    form: Annotated[str, _FORMAT] = "table",
-    plot: Annotated[Path | None, _PLOT] = None,
-    output: Annotated[Path | None, _OUTPUT] = None,
-) -> None:
-    """Compare kernels of one accelerator with laws fitted on another."""
-    from roofline.validation.transfer import compare_transfer
-
-    _run(compare_transfer, "kernels, laws of another part", gpu, engine, form, plot, output)
-
-
+_suite(
+    "kernels",
+    "Compare kernel laws on shapes that they were not fitted on.",
+    "kernels",
+    module="kernels",
+    function="compare_kernels",
+)
+_suite(
+    "decode",
+    "Compare served decode runs; engine numbers are fitted without the accelerator they ran on.",
+    "served decode",
+    module="served",
+    function="compare_decode",
+)
+_suite(
+    "transfer",
+    "Compare kernels of one accelerator with laws fitted on another.",
+    "kernels, laws of another part",
+    module="transfer",
+    function="compare_transfer",
+)
 app.command()(validate_spec.steps)
 app.command()(validate_spec.advice)
 
@@ -135,31 +134,39 @@ def _render(rows: list[ScoreRow], bad: list[dict[str, Any]], form: str) -> str:
     if form == "json":
         data = {"schema": SCHEMA, "rows": [row.as_data() for row in rows], "worst": bad}
         return json.dumps(data, indent=2) + "\n"
-    from roofline.report.columns import markdown_table, text_table
+    from roofline.report.columns import captioned_table, markdown_table
 
-    cells = [_cells(row) for row in rows]
-    headers = [*_HEADERS, *_ABOVE] if any(row.kind == "attention" for row in rows) else _HEADERS
-    cells = [line[: len(headers)] for line in cells]
-    worst_cells = [
-        [
-            row["kind"],
-            row["gpu"],
-            row["engine"],
-            row["name"][:40],
-            f"{row['measured_us']:.1f}",
-            f"{row['predicted_us']:.1f}",
-            f"{row['ratio']:.2f}",
-        ]
+    above = any(row.kind == "attention" for row in rows)
+    headers = [*_HEADERS, *_ABOVE] if above else [*_HEADERS]
+    names = [[row["kind"], row["gpu"], row["engine"], row["name"]] for row in bad]
+    numbers = [
+        [f"{row['measured_us']:.1f}", f"{row['predicted_us']:.1f}", f"{row['ratio']:.2f}"]
         for row in bad
     ]
     if form == "markdown":
-        tables = markdown_table(headers, cells), markdown_table(_WORST_HEADERS, worst_cells)
+        cells = [_cells(row)[: len(headers)] for row in rows]
+        worst = [[*name, *line] for name, line in zip(names, numbers, strict=True)]
+        pools = markdown_table(headers, cells)
+        table = markdown_table([*_WORST_NAMES, *_WORST_NUMBERS], worst)
     else:
-        tables = (
-            text_table(headers, cells, names_first=True),
-            text_table(_WORST_HEADERS, worst_cells, names_first=True),
-        )
-    return f"{tables[0]}\n\nFurthest off (at most three rows of one law):\n\n{tables[1]}\n"
+        pools = _by_gpu(rows, headers)
+        captions = [f"{', '.join(name[:3])}: {name[3]}" for name in names]
+        table = captioned_table(_WORST_NUMBERS, captions, numbers)
+    return f"{pools}\n\nFurthest off (at most three rows of one law):\n\n{table}\n"
+
+
+def _by_gpu(rows: list[ScoreRow], headers: list[str]) -> str:
+    """Return one table for each accelerator, under its name."""
+    from roofline.report.columns import text_table
+
+    at, tables = headers.index("gpu"), []
+    for gpu in dict.fromkeys(row.gpu for row in rows):
+        own = [_cells(row)[: len(headers)] for row in rows if row.gpu == gpu]
+        for line in own:
+            del line[at]
+        table = text_table([*headers[:at], *headers[at + 1 :]], own, names_first=True)
+        tables.append(f"{gpu}\n\n{table}")
+    return "\n\n".join(tables)
 
 
 _HEADERS = (
@@ -174,7 +181,8 @@ _HEADERS = (
     "text-\nbook %",
 )
 _ABOVE = ("above\nfloor %", "p90\n%")
-_WORST_HEADERS = ("kind", "gpu", "engine", "law", "measured us", "predicted us", "ratio")
+_WORST_NAMES = ("kind", "gpu", "engine", "law")
+_WORST_NUMBERS = ("measured us", "predicted us", "ratio")
 
 
 def _cells(row: ScoreRow) -> list[str]:

@@ -91,9 +91,7 @@ def advice(
     text = _table(headers, cells, form)
     sign_headers = ("group", "rows", "right", "wrong")
     counts = [[row["group"], str(row["n"]), str(row["right"]), str(row["wrong"])] for row in right]
-    each = _table(
-        ("sweep", "own AL", "D", "best", *RULES), [choice.cells() for choice in found], form
-    )
+    each = _sweeps(("own AL", "D", "best", *RULES), [choice.cells() for choice in found], form)
     emit_text(f"{text}\n\n{_table(sign_headers, counts, form)}\n\n{each}\n", output)
 
 
@@ -119,6 +117,15 @@ def _table(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
     return text_table(headers, cells, names_first=True)
 
 
+def _sweeps(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
+    """Return the sweeps, in text each under its whole name."""
+    from roofline.report.columns import captioned_table, markdown_table
+
+    if form == "markdown":
+        return markdown_table(("sweep", *headers), cells)
+    return captioned_table(headers, [line[0] for line in cells], [line[1:] for line in cells])
+
+
 def _step_cells(row: ScoreRow) -> list[str]:
     numbers = (
         row.median_abs_error,
@@ -127,7 +134,8 @@ def _step_cells(row: ScoreRow) -> list[str]:
         row.textbook_median_abs_error,
         row.textbook_p90_abs_error or 0.0,
     )
-    return [row.kind, row.group, row.dtype, str(row.n), *(f"{100 * x:.1f}" for x in numbers)]
+    what = "R(D)" if row.kind == "cost-ratio" else row.kind
+    return [what, row.group, row.dtype, str(row.n), *(f"{100 * x:.1f}" for x in numbers)]
 
 
 def _regret_cells(row: dict[str, Any]) -> list[str]:
@@ -140,4 +148,6 @@ def _reasons(aside: list[dict[str, Any]]) -> str:
     for row in aside:
         counts[row["left_out"]] = counts.get(row["left_out"], 0) + 1
     told = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-    return f"Shown in --format json, never scored: {told}." if told else "Nothing left out."
+    from roofline.report.columns import wrap
+
+    return wrap(f"Shown in --format json, never scored: {told}." if told else "Nothing left out.")

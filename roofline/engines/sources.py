@@ -84,7 +84,8 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
     if len(mixed.table) == 1:
         raise InputError("--acceptance mix: the parts have no draft length in common")
     found = tuple(dict.fromkeys(w for _, part in parts for w in part.warnings))
-    return replace(mixed, warnings=found)
+    targets = tuple(dict.fromkeys(t for _, part in parts for t in part.targets))
+    return replace(mixed, warnings=found, targets=targets)
 
 
 def read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["markdown_table", "text_table", "wrap"]
+__all__ = ["captioned_table", "markdown_table", "text_table", "wrap"]
 
 
 def text_table(
@@ -37,6 +37,24 @@ def text_table(
     return "\n".join(
         "  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines
     )
+
+
+def captioned_table(
+    headers: Sequence[str], captions: Sequence[str], rows: Sequence[Sequence[str]]
+) -> str:
+    r"""Return right-aligned columns with each row's long name on a line of its own above it.
+
+    >>> print(captioned_table(["D", "ms"], ["one", "another"], [["0", "6.80"], ["10", "7.1"]]))
+     D    ms
+    one
+     0  6.80
+    another
+    10   7.1
+    """
+    lines = text_table(headers, rows).split("\n")
+    head = len(lines) - len(rows)
+    below = zip(captions, lines[head:], strict=True)
+    return "\n".join([*lines[:head], *(line for name, row in below for line in (wrap(name), row))])
 
 
 def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

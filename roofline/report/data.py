@@ -67,7 +67,7 @@ def inputs_data(setup: Setup) -> dict[str, Any]:
         "draft_tp": placement.attention_tp if setup.drafter.network else None,
         "acceptance": setup.acceptance.label,
         "acceptance_source": setup.acceptance.source,
-        "acceptance_rounds": request.acceptance_rounds,
+        "acceptance_rounds": setup.rounds,
         "max_draft_length": request.max_draft_length,
         "extrapolate": request.extrapolate,
         "weights": {c.value: d.value for c, d in precision.weights.items()},

@@ -88,9 +88,9 @@ def summary(answer: Priced) -> str:
         error = f", {100 * evidence.median_error:.0f} % off" if evidence else ""
         shown.append(f"{source.what} ({source.chosen.provenance}: {source.chosen.detail}{error})")
     engine = answer.setup.engine
-    return (
-        f"Constants: {'; '.join(shown)}; engine overhead {engine.overhead.source} ({engine.name})."
-    )
+    stated = engine.overhead.source
+    around = "fitted on published runs" if stated == "fitted" else stated
+    return f"Constants: {'; '.join(shown)}; overhead of {engine.name}: {around}."
 
 
 def provenance(answer: Priced) -> list[dict[str, Any]]:

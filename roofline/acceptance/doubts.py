@@ -1,0 +1,65 @@
+"""What may be wrong with an acceptance that somebody chose for a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from roofline.acceptance.curve import Acceptance
+
+__all__ = ["doubts", "same_model"]
+
+#: Endings of a name that say how weights are stored, not which model it is.
+_STORED = re.compile(r"(nvfp4|mxfp4|fp8|fp4|int8|int4|bf16|awq|gptq|gguf|dspark)$")
+
+
+def doubts(curve: Acceptance, *, model: Iterable[str], longest: int) -> list[str]:
+    """Return what to say of a curve for a model of these names, drafted up to ``longest``."""
+    names = list(model)
+    others = [t for t in curve.targets if not any(same_model(t, name) for name in names)]
+    told = [
+        f"acceptance of {curve.label}: counted on {other}, not on {names[0]}; measure your own"
+        for other in dict.fromkeys(others)
+    ]
+    fall = _fall(curve.table, longest)
+    if fall is not None:
+        first, second = fall
+        told.append(
+            f"acceptance of {curve.label}: tokens per step fall from {curve.table[first]:g} at "
+            f"D={first} to {curve.table[second]:g} at D={second}; drafts past the trained depth, "
+            "or counted on other prompts"
+        )
+    return told
+
+
+def same_model(one: str, other: str) -> bool:
+    """Return whether two names are of one model, whatever its weights are stored in.
+
+    >>> same_model("Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3.1-8B-FP8")
+    True
+    >>> same_model("Qwen3.8-27B UD-Q4_K_XL", "qwen3.8-27b-fp8")
+    True
+    >>> same_model("Qwen3-8B", "qwen3-14b")
+    False
+    """
+    first, second = _bare(one), _bare(other)
+    return first in second or second in first
+
+
+def _bare(name: str) -> str:
+    """Return a name without owner, remarks, storage formats and hyphens."""
+    word = re.split(r"[ ,(]", name.rsplit("/", 1)[-1].lower(), maxsplit=1)[0]
+    parts = re.split(r"[-_]", word)
+    while len(parts) > 1 and _STORED.fullmatch(parts[-1]):
+        parts.pop()
+    return "".join(part for part in parts if part != "meta")
+
+
+def _fall(table: Mapping[int, float], longest: int) -> tuple[int, int] | None:
+    """Return the first two neighbours in D between which tokens per step fall."""
+    lengths = sorted(d for d in table if d <= longest)
+    for first, second in pairwise(lengths):
+        if table[second] < table[first]:
+            return first, second
+    return None
