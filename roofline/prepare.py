@@ -236,9 +236,11 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
         return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition")
     model = target.model
     if request.acceptance is not None:
-        from roofline.engines.sources import acceptance_from
+        curve = request.acceptance
+        if isinstance(curve, str):
+            from roofline.engines.sources import acceptance_from
 
-        curve = acceptance_from(request.acceptance, kv=target.precision.kv.value)
+            curve = acceptance_from(curve, kv=target.precision.kv.value)
         beyond = curve.beyond(request.contexts)
         notes.warnings += [*curve.warnings, *([beyond] if beyond else [])]
         names = (model.id, request.model, *filter(None, [model.repository]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from roofline.acceptance import Acceptance
 from roofline.cost import check_price
 from roofline.engine import EngineProfile
 from roofline.errors import InputError
@@ -42,7 +43,7 @@ class Request:
     batches: tuple[int, ...] = (1,)
     contexts: tuple[int, ...] = (4096,)
     drafter: str | None = None
-    acceptance: str | None = None
+    acceptance: str | Acceptance | None = None
     acceptance_rounds: int | None = None  # verify passes that it was counted over
     max_draft_length: int = MAX_DRAFT_LENGTH
     extrapolate: bool = False

@@ -5,58 +5,19 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from tests.servers import send, server
 from tests.support import Cli, Outcome, assert_refused
 
 PAGES = Path(__file__).parent / "data" / "pages"
 PAGE = (PAGES / "vllm-0.33.0.prom").read_bytes()
 LATER = (PAGES / "vllm-0.33.0-later.prom").read_bytes()
 SECRET = "token-that-nobody-may-see"
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-@contextmanager
-def server(answer: Answer) -> Iterator[str]:
-    """Serve ``answer`` on a free port of loopback; yield its address; stop in the end."""
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10
-
-        def do_GET(self) -> None:
-            answer(self)
-
-        def log_message(self, *_: object) -> None:
-            """Stay silent."""
-
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            """A client that hangs up is what these tests are about."""
-
-    with Quiet(("127.0.0.1", 0), Handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{httpd.server_address[1]}"
-        finally:
-            httpd.shutdown()
-            thread.join(timeout=10)
-
-
-def send(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
 
 
 def read(cli: Cli, url: str, *more: str) -> Outcome:

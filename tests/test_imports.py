@@ -76,6 +76,7 @@ ORDER = [
     "rules",
     "schedules",
     "loads",
+    "live",
     "calibration",
     "measure",
     "validation",

@@ -8,6 +8,7 @@ from roofline.cli import acceptance, calibrate, hardware, models, plot, validate
 from roofline.cli.compare import compare
 from roofline.cli.explore import explore
 from roofline.cli.listing import help_if_bare
+from roofline.cli.live import live
 from roofline.cli.memory import memory
 from roofline.cli.recommend import recommend
 from roofline.cli.schedule import schedule
@@ -27,6 +28,7 @@ app.command()(schedule)
 app.command()(compare)
 app.command()(memory)
 app.command()(explore)
+app.command()(live)
 app.add_typer(plot.app, name="plot")
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")

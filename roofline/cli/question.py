@@ -184,7 +184,8 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
-            asked = question(**{name: given.pop(name) for name in shared})
+            unnamed: dict[str, Any] = {"model": ""} if "model" in leave_out else {}
+            asked = question(**unnamed, **{name: given.pop(name) for name in shared})
             command(asked, **given)
 
         parameters = [

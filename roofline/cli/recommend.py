@@ -12,10 +12,12 @@ from roofline.cli.listing import emit_text
 from roofline.cli.load import load_of
 from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
 from roofline.cli.question import choice as choice_of
+from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.goals import Goal
+    from roofline.live import Live
     from roofline.prepare import Request
 
 __all__ = ["recommend"]
@@ -23,7 +25,7 @@ __all__ = ["recommend"]
 _SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
-@asks()
+@asks(model=None)
 def recommend(
     request: Request,
     *,
@@ -61,6 +63,11 @@ def recommend(
     target_tokens_per_s: Annotated[
         float | None, typer.Option(help="Goal: at least this many tokens/s of all users.")
     ] = None,
+    live: Annotated[
+        str | None, typer.Option(help="Read a running server; flags that are given win.")
+    ] = None,
+    interval: INTERVAL = "30s",
+    timeout: TIMEOUT = "10s",
     objective: Annotated[
         str | None, typer.Option(help="Choose the batch as well, for latency or throughput.")
     ] = None,
@@ -71,6 +78,7 @@ def recommend(
         str | None, typer.Option("--format", help="table, json, csv, markdown.")
     ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
+    options: typer.Context,
 ) -> None:
     """Say which draft length to run for MODEL, what it buys, and why."""
     from roofline.recommend import recommend as answer_for
@@ -80,47 +88,69 @@ def recommend(
     if explain and how == "csv":
         raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
-    request = replace(request, gpu_hour=gpu_hour)
     load = load_of(
         rps, input_tokens, output_tokens, batches_histogram, max_batch, prefill_chunk, context
     )
+    for name, own in (("--batch", batch), ("a goal", goal), ("--explain", explain or None)):
+        if load is not None and own is not None:
+            raise InputError(f"{name}: belongs to one batch; leave it out beside a load")
+    contexts = None if context is None else sizes("--context", context)
+    batches = _batches(batch, goal) if load is None else (1,)
+    asked, said = replace(request, gpu_hour=gpu_hour), list[str]()
+    if live is not None:
+        reading = live_question(
+            live, asked, options, interval=interval, timeout=timeout, batches=batches,
+            contexts=contexts if load is None else (4096,),
+        )  # fmt: skip
+        asked, said = reading.request, _said(reading)
+    elif not request.model:
+        raise InputError("MODEL is missing: give a model, or --live URL of a running server")
+    elif given_by_flag(options) & {"interval", "timeout"}:
+        raise InputError("--interval and --timeout: belong to --live URL")
+    else:
+        asked = replace(asked, batches=batches or (1,), contexts=contexts or (4096,))
     if load is not None:
-        for name, given in (("--batch", batch), ("a goal", goal), ("--explain", explain or None)):
-            if given is not None:
-                raise InputError(f"{name}: belongs to one batch; leave it out beside a load")
         from roofline.loads.answer import answer_load
         from roofline.report.load import render_load
 
-        found = answer_load(request, load)
-        said = found.notes if found.schedule_pays else ()
-        emit_text(render_load(found, how), output, [*found.warnings, *said])
+        found = answer_load(asked, load)
+        said += [*found.warnings, *(found.notes if found.schedule_pays else ())]
+        emit_text(render_load(found, how), output, said)
         return
     if goal is not None and how == "csv":
         raise InputError("--format csv: has no place for a goal; use table, json or markdown")
-    contexts = sizes("--context", context or "4k")
-    if batch is None:
-        batches = _tried(goal)
-    else:
-        batches = sizes_or_range("--batch", batch) if ".." in batch else sizes("--batch", batch)
-    answer = answer_for(replace(request, batches=batches, contexts=contexts))
+    answer = answer_for(asked)
     if goal is None:
-        emit_text(render(answer, how, explain=explain), output, answer.warnings)
+        emit_text(render(answer, how, explain=explain), output, [*said, *answer.warnings])
         return
     from roofline.goals import require
 
     choices = require(answer.points, goal)
     chosen = replace(answer, points=tuple(choice.point for choice in choices))
     warnings = [w for w in answer.warnings if batch is not None or w not in answer.refused]
-    emit_text(render(chosen, how, explain=explain, met=(goal, choices)), output, warnings)
+    text = render(chosen, how, explain=explain, met=(goal, choices))
+    emit_text(text, output, [*said, *warnings])
 
 
-def _tried(goal: Goal | None) -> tuple[int, ...]:
-    """Return the batches looked at where none is given."""
+def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
+    """Return the batches given, or those that a goal looks at."""
+    if batch is not None:
+        return sizes_or_range("--batch", batch) if ".." in batch else sizes("--batch", batch)
     if goal is None:
-        return (1,)
+        return None
     from roofline.goals import BATCHES
 
     return BATCHES
+
+
+def _said(live: Live) -> list[str]:
+    """Return what could not be read of a server, and what is doubtful about the rest."""
+    where = live.serving.where
+    gaps = [
+        f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {gap.flag}"
+        for gap in live.gaps
+    ]
+    return [*gaps, *live.serving.warnings]
 
 
 def _goal(tpot: float | None, rate: float | None, objective: str | None) -> Goal | None:

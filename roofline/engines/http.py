@@ -9,26 +9,37 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from roofline.errors import InputError
 
-__all__ = ["MAX_BYTES", "TIMEOUT", "TOKEN", "fetch"]
+__all__ = ["MAX_BYTES", "TIMEOUT", "TOKEN", "StatusError", "fetch", "shown"]
 
 TIMEOUT = 5.0  # [s], for the whole exchange
+GRACE = 0.1  # for an exchange that ends itself at its deadline [s]
 MAX_BYTES = 10_000_000
 MAX_REDIRECTS = 3
 TOKEN = "ROOFLINE_TOKEN"
+#: A shorter token may well be part of an honest page.
+SHORTEST_TOKEN = 6
 _DEFAULT_PORT = {"http": 80, "https": 443}
+
+
+class StatusError(InputError):
+    """The server answered, but not with a page."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Answer:
     status: int
     location: str | None
-    encoding: str | None
+    encoding: str
     body: bytes
 
 
@@ -38,6 +49,35 @@ def fetch(url: str, *, timeout: float = TIMEOUT) -> bytes:
     The token in ROOFLINE_TOKEN goes to this host and port only; a redirect elsewhere is refused.
     """
     parts = _parsed(url)
+    return _at_most(timeout, lambda: _follow(parts, timeout), _slow(parts, timeout))
+
+
+def _at_most(timeout: float, work: Callable[[], bytes], slow: InputError) -> bytes:
+    """Return what ``work`` does, or give up on it: names and handshakes have no time limit."""
+    done: list[bytes | BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except BaseException as error:
+            done.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout + GRACE)
+    if not done:
+        raise slow
+    (result,) = done
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _slow(parts: SplitResult, timeout: float) -> InputError:
+    return InputError(f"{shown(parts)}: no full answer within {timeout:.3g} s (--timeout)")
+
+
+def _follow(parts: SplitResult, timeout: float) -> bytes:
     deadline = time.monotonic() + timeout
     for _ in range(MAX_REDIRECTS + 1):
         answer = _exchange(parts, deadline, timeout)
@@ -46,8 +86,9 @@ def fetch(url: str, *, timeout: float = TIMEOUT) -> bytes:
             continue
         if answer.status != 200:
             hint = f"; set {TOKEN}" if answer.status in (401, 403) else ""
-            raise InputError(f"{shown(parts)}: answered HTTP {answer.status}, expected 200{hint}")
-        if answer.encoding not in (None, "", "identity"):
+            said = f"{shown(parts)}: answered HTTP {answer.status}, expected 200{hint}"
+            raise StatusError(said, answer.status)
+        if answer.encoding not in ("", "identity"):
             raise InputError(f"{shown(parts)}: answered in {answer.encoding}, expected plain text")
         return answer.body
     raise InputError(f"{shown(parts)}: more than {MAX_REDIRECTS} redirects")
@@ -88,7 +129,7 @@ def _redirected(parts: SplitResult, location: str) -> SplitResult:
 
 
 def _exchange(parts: SplitResult, deadline: float, timeout: float) -> _Answer:
-    slow = InputError(f"{shown(parts)}: no full answer within {timeout:g} s (--timeout)")
+    slow = _slow(parts, timeout)
     left = deadline - time.monotonic()
     if left <= 0:
         raise slow
@@ -117,15 +158,19 @@ def _exchange(parts: SplitResult, deadline: float, timeout: float) -> _Answer:
 
 def _ask(connection: http.client.HTTPConnection, parts: SplitResult) -> _Answer:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "roofline"}
+    headers = {
+        "Accept": "text/plain, application/json",
+        "Accept-Encoding": "identity",
+        "User-Agent": "roofline",
+    }
     connection.request("GET", path, headers=headers | _authorization())
     with connection.getresponse() as response:
         body = _body(response, shown(parts)) if response.status == 200 else b""
         return _Answer(
             status=response.status,
-            location=response.headers.get("Location"),
-            encoding=response.headers.get("Content-Encoding"),
-            body=body,
+            location=_unsaid(response.headers.get("Location") or "") or None,
+            encoding=_unsaid(response.headers.get("Content-Encoding") or ""),
+            body=_unsaid(body.decode("latin-1")).encode("latin-1"),
         )
 
 
@@ -153,6 +198,12 @@ def _authorization() -> dict[str, str]:
     if not token.isascii() or not token.isprintable():
         raise InputError(f"{TOKEN}: holds a character that a header cannot carry")
     return {"Authorization": f"Bearer {token}"}
+
+
+def _unsaid(text: str) -> str:
+    """Return what a server sent without our token, which a careless one may repeat."""
+    token = os.environ.get(TOKEN, "").strip()
+    return text.replace(token, "***") if len(token) >= SHORTEST_TOKEN else text
 
 
 @contextlib.contextmanager

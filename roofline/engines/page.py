@@ -9,10 +9,15 @@ from dataclasses import dataclass, replace
 
 from roofline.errors import InputError, did_you_mean
 
-__all__ = ["Page", "Sample", "is_page", "parse_page", "since"]
+__all__ = ["Page", "Sample", "clean", "is_page", "parse_lines", "parse_page", "since"]
 
 #: The series that the readers use; a page of many megabytes holds few of these lines.
 WANTED = ("vllm:spec_decode_", "sglang:spec_", "sglang:generation_tokens", "trtllm_spec_decode_")
+#: Longest label that is kept; a model's name has fewer characters.
+LONGEST = 200
+#: More lines, or longer ones, than a page's own series ever have.
+MOST_LINES, LONGEST_LINE = 20_000, 16_384
+COUNTED = ("_total", "_sum", "_count")
 Series = tuple[str, tuple[tuple[str, str], ...]]
 _LINE = re.compile(
     r"^(?:# (?:HELP|TYPE) \S+ .*|[A-Za-z_:][\w:]*(?:\{.*\})?[ \t]+"
@@ -123,19 +128,44 @@ def parse_page(text: str, where: str) -> Page:
             f"{where}: a Prometheus page without speculative-decoding series; is speculation on, "
             "and with SGLang --enable-metrics?"
         )
+    return parse_lines(text, where, WANTED)
+
+
+def parse_lines(text: str, where: str, prefixes: tuple[str, ...]) -> Page:
+    """Return the lines of a page whose series begin with one of ``prefixes``, maybe none."""
     from prometheus_client.parser import text_string_to_metric_families
 
+    kept = [line for line in text.splitlines() if line.startswith(prefixes)]
+    if len(kept) > MOST_LINES or any(len(line) > LONGEST_LINE for line in kept):
+        raise InputError(
+            f"{where}: expected at most {MOST_LINES} lines of up to {LONGEST_LINE} characters of "
+            "an engine's series; this is no page of one engine"
+        )
     try:
         found = [
-            Sample(name=sample.name, labels=sample.labels, value=sample.value)
+            Sample(name=sample.name, labels=_cleaned(sample.labels), value=sample.value)
             for family in text_string_to_metric_families("\n".join(kept) + "\n")
             for sample in family.samples
         ]
     except ValueError as error:
         reason = str(error).splitlines()[0][:80] if str(error) else "a line cannot be read"
-        raise InputError(f"{where}: not a Prometheus page: {reason}") from None
+        raise InputError(f"{where}: not a Prometheus page: {clean(reason)}") from None
     unique = {sample.series: sample for sample in found}
     return Page(where=where, samples=tuple(unique.values()))
+
+
+def _cleaned(labels: Mapping[str, str]) -> dict[str, str]:
+    return {name: clean(value) for name, value in labels.items()}
+
+
+def clean(text: str) -> str:
+    r"""Return a server's text fit for a terminal: no control characters, and not endless.
+
+    >>> clean("qwen\x1b[2J")
+    'qwen?[2J'
+    """
+    short = text if len(text) <= LONGEST else text[:LONGEST] + "..."
+    return "".join(c if c.isprintable() else "?" for c in short)
 
 
 def since(later: Page, earlier: Page, *, how: str) -> Page:
@@ -147,7 +177,11 @@ def since(later: Page, earlier: Page, *, how: str) -> Page:
 
 
 def _minus(sample: Sample, before: Mapping[Series, float], where: str) -> Sample:
-    if not sample.name.endswith("_total"):
+    if sample.name.endswith("_created") and sample.series in before:
+        if sample.value != before[sample.series]:
+            raise InputError(f"{where}: the engine was restarted between the two reads; read again")
+        return sample
+    if not sample.name.endswith(COUNTED):
         return sample
     gain = sample.value - before.get(sample.series, 0.0)
     if gain < 0:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from roofline.engines.page import Page
     from roofline.engines.reading import Reading
 
-__all__ = ["acceptance_from", "read"]
+__all__ = ["acceptance_from", "of_json", "of_page", "read"]
 
 MAX_BYTES = 10_000_000
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
@@ -121,7 +121,7 @@ def _difference(first: Held, second: Held, part: str | None, how: str) -> Readin
     if not all(is_page(text) for text in texts):
         raise InputError(f"{second.name}: only Prometheus pages can be read twice")
     pages = [parse_page(t, h.name) for t, h in zip(texts, (first, second), strict=True)]
-    return _of_page(since(pages[1], pages[0], how=how), part)
+    return of_page(since(pages[1], pages[0], how=how), part)
 
 
 def _content(where: str, timeout: float | None) -> Held:
@@ -182,13 +182,13 @@ def _sniff(held: Held, part: str | None) -> Reading:
 
         return read_golden(load_yaml(held), held.name, part)
     documents = _json(text)
-    if documents is not None and (found := _of_json(documents, held.name)) is not None:
+    if documents is not None and (found := of_json(documents, held.name)) is not None:
         return found
     for marks, reader in _logs():
         if any(mark in text for mark in marks):
             return reader(text.splitlines(), held.name)
     if is_page(text):
-        return _of_page(parse_page(text, held.name), part)
+        return of_page(parse_page(text, held.name), part)
     what = "JSON without speculative-decoding numbers" if documents else "not a Prometheus page"
     raise InputError(
         f"{held.name}: {what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
@@ -206,7 +206,8 @@ def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]
     ]
 
 
-def _of_page(page: Page, part: str | None) -> Reading:
+def of_page(page: Page, part: str | None) -> Reading:
+    """Read the acceptance on a page, by the engine whose series it holds."""
     from roofline.engines import page as pages
     from roofline.engines import sglang, trtllm, vllm
 
@@ -221,7 +222,8 @@ def _of_page(page: Page, part: str | None) -> Reading:
     raise InputError(f"{page.where}: no speculative-decoding series; is speculation on?")
 
 
-def _of_json(documents: list[Any], where: str) -> Reading | None:
+def of_json(documents: list[Any], where: str) -> Reading | None:
+    """Read the acceptance in JSON, None where there is none."""
     from roofline.engines import sglang, trtllm, vllm
     from roofline.engines.reading import mappings_with
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.engines.facts import Fact, Read, Unread
 from roofline.engines.page import Page
 from roofline.engines.reading import Reading, count, from_counts, whole_length
 from roofline.errors import InputError
 
-__all__ = ["read_page", "read_stats"]
+__all__ = ["SERIES", "load_of", "read_page", "read_stats"]
 
+SERIES = "trtllm_"
 PREFIX = "trtllm_spec_decode_"
 
 
@@ -86,3 +88,39 @@ def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
         drafted=drafted,
         accepted=accepted,
     )
+
+
+def load_of(found: Sequence[dict[str, Any]]) -> dict[str, Fact]:
+    """Return batch and context over iterations that generated; each says what was in flight."""
+    batches, tokens = [], []
+    for item in found:
+        running = _inner(item, "inflightBatchingStats", "numGenRequests")
+        used = _inner(item, "kvCacheStats", "usedNumBlocks")
+        block = _inner(item, "kvCacheStats", "tokensPerBlock")
+        if running:
+            batches.append(running)
+            if used and block:
+                tokens.append(used * block / running)
+    absent = "no iteration on the page generated (enable_iter_perf_stats: true)"
+    source = f"mean of {len(batches)} iterations"
+    return {
+        "batch": Read(value=sum(batches) / len(batches), source=f"numGenRequests, {source}")
+        if batches
+        else Unread(reason=absent),
+        "waiting": Unread(reason="the list of iterations does not say"),
+        "context": Read(
+            value=round(sum(tokens) / len(tokens)), source=f"KV blocks in use, {source}"
+        )
+        if tokens
+        else Unread(reason=absent),
+        "tokens_per_s": Unread(reason="needs /prometheus/metrics (return_perf_metrics: true)"),
+    }
+
+
+def _inner(item: dict[str, Any], group: str, name: str) -> float | None:
+    """Return a plausible number of a nested mapping."""
+    inside = item.get(group)
+    value = inside.get(name) if isinstance(inside, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        return None
+    return float(value)

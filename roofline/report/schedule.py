@@ -17,7 +17,7 @@ from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, best_fixed, gain
 from roofline.units import format_size
 
-__all__ = ["SCHEMA", "render_schedule"]
+__all__ = ["SCHEMA", "as_data", "render_schedule", "schedule_blocks"]
 
 SCHEMA = "roofline.schedule/1"
 
@@ -91,6 +91,11 @@ def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
 
 
 def _text(plan: Plan, written: Written) -> str:
+    return "\n\n".join(schedule_blocks(plan, written)) + "\n"
+
+
+def schedule_blocks(plan: Plan, written: Written) -> list[str]:
+    """Return the paragraphs of the table format."""
     setup = plan.setup
     fixed, _ = best_fixed(plan)
     contexts = ", ".join(map(format_size, plan.contexts))
@@ -118,7 +123,7 @@ def _text(plan: Plan, written: Written) -> str:
             )
         )
     blocks.append(f"{setup.engine.name}:\n{written.text}")
-    return "\n\n".join([*blocks, *(wrap(f"Assumed: {t}") for t in setup.notes.assumed)]) + "\n"
+    return [*blocks, *(wrap(f"Assumed: {t}") for t in setup.notes.assumed)]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -1,0 +1,81 @@
+"""``roofline live``: what a running server should change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.listing import emit_text
+from roofline.cli.question import OUTPUT, asks, format_for, sizes
+from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
+from roofline.errors import InputError
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+
+__all__ = ["live"]
+
+_SUFFIXES = {".json": "json", ".txt": "table"}
+
+
+@asks("model", gpu=None, tp=None, engine=None, max_draft_length=None)
+def live(
+    request: Request,
+    *,
+    url: Annotated[
+        str, typer.Argument(help="The server: http://HOST:PORT, #MODEL where it serves several.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(help="A bundled id, or a path, where the server's name is unknown."),
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option(help="Sequences that run together in one copy.  [as read]")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="Tokens in the KV cache of one of them.  [as read]")
+    ] = None,
+    interval: INTERVAL = "30s",
+    timeout: TIMEOUT = "10s",
+    largest_batch: Annotated[
+        int, typer.Option(help="Largest batch that the schedule covers.")
+    ] = 256,
+    form: Annotated[str | None, typer.Option("--format", help="table or json.")] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+    options: typer.Context,
+) -> None:
+    """Read a running vLLM, SGLang or TensorRT-LLM server and say what to change."""
+    from roofline.live import change
+    from roofline.report.live import LiveFormat, render_live
+    from roofline.schedules.formats import Wording, write
+    from roofline.schedules.plan import plan
+
+    how = format_for(form, output, suffixes=_SUFFIXES, kinds=LiveFormat)
+    if not 1 <= largest_batch <= 4096:
+        raise InputError(f"--largest-batch {largest_batch}: expected 1 to 4096")
+    if request.drafter == "none":
+        raise InputError("--drafter none: there is nothing to schedule")
+    found = live_question(
+        url,
+        request if model is None else replace(request, model=model),
+        options,
+        interval=interval,
+        timeout=timeout,
+        batches=None if batch is None else _one("--batch", batch),
+        contexts=None if context is None else _one("--context", context),
+    )
+    most = max(largest_batch, *found.request.batches)
+    planned = plan(replace(found.request, batches=tuple(range(1, most + 1))), tie=0.01, mix=None)
+    written = write(planned, Wording(data_parallel=found.serving.copies))
+    text = render_live(found, planned, written, change(found, planned, written), how)
+    emit_text(text, output, [*found.serving.warnings, *planned.warnings, *written.notes])
+
+
+def _one(flag: str, text: str) -> tuple[int, ...]:
+    found = sizes(flag, text)
+    if len(found) != 1:
+        raise InputError(f"{flag} {text}: expected one number; a server runs one load at a time")
+    return found

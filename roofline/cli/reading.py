@@ -1,0 +1,84 @@
+"""Options of commands that read a running server, and the reading itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.errors import InputError
+from roofline.units import parse_quantity
+
+if TYPE_CHECKING:
+    from roofline.live import Live
+    from roofline.prepare import Request
+
+__all__ = ["INTERVAL", "TIMEOUT", "given_by_flag", "live_question", "seconds"]
+
+LONGEST_WAIT = 3600.0
+INTERVAL = Annotated[
+    str,
+    typer.Option(help="Time that counters are watched: 30s, 5m; 0 reads once, since its start."),
+]
+TIMEOUT = Annotated[
+    str, typer.Option(help="Time allowed for all of the server's answers together.")
+]
+
+
+def given_by_flag(context: typer.Context) -> frozenset[str]:
+    """Return the names of the options that the user gave."""
+    return frozenset(
+        name
+        for name in context.params
+        if (source := context.get_parameter_source(name)) is not None and source.name != "DEFAULT"
+    )
+
+
+def seconds(flag: str, text: str, *, least: float) -> float:
+    """Read ``30s``, ``5m`` or a plain number of seconds.
+
+    >>> seconds("--interval", "5m", least=0), seconds("--interval", "0", least=0)
+    (300.0, 0.0)
+    """
+    try:
+        if text.endswith("m") and not text.endswith("ms"):
+            value = 60 * float(text.removesuffix("m"))
+        else:
+            value = float(text)
+    except ValueError:
+        try:
+            value = parse_quantity(text, "s")
+        except InputError:
+            raise InputError(f"{flag} {text}: expected a time such as 30s or 5m") from None
+    if not least <= value <= LONGEST_WAIT:
+        raise InputError(f"{flag} {text}: expected {least:g} to {LONGEST_WAIT:g} seconds")
+    return value
+
+
+def live_question(
+    url: str,
+    request: Request,
+    context: typer.Context,
+    *,
+    interval: str,
+    timeout: str,
+    batches: tuple[int, ...] | None,
+    contexts: tuple[int, ...] | None,
+) -> Live:
+    """Read the server at ``url``; what it says fills the options that were not given."""
+    from roofline.engines.serving import read_server
+    from roofline.live import question_from
+
+    wait = seconds("--interval", interval, least=0)
+    patience = seconds("--timeout", timeout, least=0.01)
+    given = given_by_flag(context)
+    if "engine" in given:
+        from roofline.engine import load_engine
+
+        load_engine(request.engine)  # a misspelt name need not wait for the reading
+    if "gpu" in given:
+        from roofline.hardware import load_hardware
+
+        load_hardware(request.gpu)
+    serving = read_server(url, interval=wait, timeout=patience)
+    return question_from(serving, request, given=given, batches=batches, contexts=contexts)

@@ -1,0 +1,147 @@
+"""Facts about a running server: read somewhere, or not and why. Nothing absurd becomes a fact."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roofline.engines.client import at_path
+from roofline.engines.page import Page, clean
+from roofline.engines.serving_names import JsonPage, ServerNames, serving_names
+
+__all__ = ["CONFIGURED", "DEEPEST", "Document", "Fact", "Read", "Unread", "configured", "texts"]
+
+#: No engine drafts deeper.
+DEEPEST = 64
+LONGEST_TEXT = 160
+#: What a server's configuration holds: whole numbers with their range, and texts.
+RANGES = {
+    "tp": (1, 1024),
+    "data_parallel": (1, 4096),
+    "expert_parallel": (0, 4096),
+    "draft_length": (0, DEEPEST),
+    "draft_tokens": (0, 4096),
+    "attention_copies": (0, 1),
+}
+SWITCHES = ("expert_parallel", "attention_copies")
+TEXTS = ("version", "model", "gpu", "method", "draft_model", "kv")
+CONFIGURED = (*TEXTS, *RANGES)
+_FIRST_GPU = re.compile(r"GPU 0: (?P<name>[^\n]+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Read:
+    """A fact about the server, and where it was read."""
+
+    value: float | int | str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unread:
+    """A fact that could not be read, and why."""
+
+    reason: str
+
+
+Fact = Read | Unread
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A JSON page as the server gave it, or why it did not."""
+
+    names: JsonPage
+    path: str
+    data: Any = None
+    refusal: str | None = None
+
+
+def configured(
+    names: ServerNames, page: Page | None, documents: Sequence[Document]
+) -> Mapping[str, Fact]:
+    """Return what the server says of its configuration, each from the first place that has it."""
+    return {fact: _first(fact, names, page, documents) for fact in CONFIGURED}
+
+
+def texts(
+    fact: str, names: ServerNames, page: Page | None, documents: Sequence[Document]
+) -> list[str]:
+    """Return every text that any place gives for a fact."""
+    found = (_checked(fact, raw, source) for raw, source in _places(fact, names, page, documents))
+    return [str(item.value) for item in found if isinstance(item, Read)]
+
+
+def _first(fact: str, names: ServerNames, page: Page | None, documents: Sequence[Document]) -> Fact:
+    refused: Fact | None = None
+    for raw, source in _places(fact, names, page, documents):
+        found = _checked(fact, raw, source)
+        if isinstance(found, Read):
+            return found
+        refused = refused or found
+    if refused is not None:
+        return refused
+    for document in documents:
+        if fact in document.names.facts and document.refusal is not None:
+            return Unread(reason=document.refusal)
+    return Unread(reason=f"{names.name} does not say")
+
+
+def _places(
+    fact: str, names: ServerNames, page: Page | None, documents: Sequence[Document]
+) -> list[tuple[Any, str]]:
+    """Return what is written in each place that may have the fact, with the place."""
+    found: list[tuple[Any, str]] = []
+    if page is not None:
+        for place in names.labels.get(fact, ()):
+            found += [(s.labels.get(place.label), place.series) for s in page.of(place.series)[:1]]
+    for document in documents:
+        for path in document.names.facts.get(fact, ()):
+            found.append((at_path(document.data, path), document.path))
+    return [(raw, source) for raw, source in found if raw not in (None, "", "null", "None")]
+
+
+def _checked(fact: str, raw: Any, source: str) -> Fact:
+    """Return a raw value as a fact, refused where it cannot be one."""
+    if fact in TEXTS:
+        return _text(fact, raw, source)
+    low, high = RANGES[fact]
+    if isinstance(raw, str) and raw.isdecimal() and len(raw) < 12:
+        raw = int(raw)
+    if isinstance(raw, bool) and fact in SWITCHES:
+        return Read(value=int(raw), source=source)
+    if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
+        said = clean(repr(raw)[:40])
+        return Unread(reason=f"{source} says {said}, expected {low} to {high}")
+    return Read(value=raw, source=source)
+
+
+def _text(fact: str, raw: Any, source: str) -> Fact:
+    if not isinstance(raw, str):
+        return Unread(reason=f"{source}: expected text")
+    listed = _FIRST_GPU.search(raw)
+    text = (listed["name"] if listed and fact == "gpu" else raw).strip()
+    if len(text) > LONGEST_TEXT or not text.isprintable():
+        return Unread(reason=f"{source}: is too long or holds control characters")
+    if fact == "gpu":
+        known = serving_names().accelerators.get(text)
+        if known is None:
+            return Unread(reason=f"{source} says {text}, which is no bundled accelerator")
+        return Read(value=known, source=f"{text}, {source}")
+    if fact == "method":
+        kind = serving_names().methods.get(text.lower())
+        if kind is None:
+            return Unread(reason=f"{source} says {text}, which is no method known here")
+        return Read(value=kind, source=f"{text}, {source}")
+    if fact == "kv":
+        return _cache_format(text, source)
+    return Read(value=text, source=source)
+
+
+def _cache_format(text: str, source: str) -> Fact:
+    """Return an 8-bit cache as fp8; ``auto`` is whatever the model has."""
+    if text.lower().startswith(("fp8", "float8", "torch.float8")):
+        return Read(value="fp8", source=f"{text}, {source}")
+    return Unread(reason=f"{source} says {text}: as the model has it")

@@ -1,0 +1,249 @@
+"""What a running server says of itself and of its load, each fact with its place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from roofline.acceptance.files import split_part
+from roofline.engines import trtllm
+from roofline.engines.client import Client
+from roofline.engines.facts import (
+    DEEPEST,
+    Document,
+    Fact,
+    Read,
+    Unread,
+    configured,
+    texts,
+)
+from roofline.engines.load import batch_of, context_of, of_model, rate_of, waiting_of
+from roofline.engines.look import Look, documents, look
+from roofline.engines.page import Page, Sample, since
+from roofline.engines.reading import Reading
+from roofline.engines.serving_names import ServerNames, serving_names
+from roofline.engines.sources import of_json, of_page
+from roofline.errors import InputError
+
+__all__ = ["Serving", "read_server"]
+
+MOST_READS = 6
+SPACING = 5.0  # between two reads, at least [s]
+#: Drafters that fill a block in one pass: their steps say nothing of D.
+BLOCKS = ("dflash", "dspark")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Serving:
+    """A running server. ``models`` are all names that its model goes by."""
+
+    engine: str
+    name: str
+    where: str
+    how: str
+    models: tuple[str, ...]
+    facts: Mapping[str, Fact]
+    acceptance: Reading | None
+    copies: int
+    warnings: tuple[str, ...]
+
+    def value(self, fact: str) -> Any:
+        """Return a fact, None where it could not be read."""
+        found = self.facts[fact]
+        return found.value if isinstance(found, Read) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """Everything that was fetched. ``pages`` is empty where there are none."""
+
+    names: ServerNames
+    looks: Sequence[Look]
+    pages: Sequence[Page]
+    counted: Page | None  # counters between the reads, or since the start
+    documents: Sequence[Document]
+    served: str | None
+    seconds: float | None
+
+    @property
+    def iterations(self) -> list[dict[str, Any]]:
+        """TensorRT-LLM's iterations; each read empties the server's list, so all are added up."""
+        later = self.looks[1:] or self.looks
+        return [item for each in later for item in each.iterations]
+
+
+def read_server(url: str, *, interval: float, timeout: float) -> Serving:
+    """Read a server's metrics for ``interval`` seconds (0: once), and what it says of itself.
+
+    ``timeout`` bounds the wait for all answers together [s]; ``url#MODEL`` picks one of several.
+    """
+    address, model = split_part(url)
+    client = Client(address, timeout=timeout)
+    looks = [look(client)]
+    counts = looks[0].page is not None or bool(looks[0].iterations)
+    more = min(MOST_READS - 1, max(int(interval / SPACING), 1)) if interval and counts else 0
+    for _ in range(more):
+        time.sleep(interval / more)
+        looks.append(look(client))
+    engine = looks[0].engine
+    if any(each.engine != engine for each in looks):
+        raise InputError(f"{client.where}: another engine answered in between; read again")
+    names = serving_names().engines[engine]
+    how = f"{len(looks)} reads over {interval:g} s" if more else "one read"
+    chosen = [of_model(each.page, model) for each in looks if each.page is not None]
+    pages = [page for page, _ in chosen] if len(chosen) == len(looks) else []
+    seen = _Seen(
+        names=names,
+        looks=looks,
+        pages=pages,
+        counted=_counted(pages, f"counters between {how}"),
+        documents=documents(client, names),
+        served=chosen[-1][1] if pages else None,
+        seconds=looks[-1].at - looks[0].at if more else None,
+    )
+    return _gathered(seen, engine=engine, where=client.where, how=how)
+
+
+def _counted(pages: Sequence[Page], how: str) -> Page | None:
+    """Return the counters between the first and the last read; every restart between is noticed."""
+    if len(pages) < 2:
+        return pages[-1] if pages else None
+    for earlier, later in pairwise(pages):
+        since(later, earlier, how=how)
+    return since(pages[-1], pages[0], how=how)
+
+
+def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
+    last = seen.pages[-1] if seen.pages else None
+    facts = dict(configured(seen.names, last, seen.documents))
+    models = texts("model", seen.names, last, seen.documents)
+    if seen.served is not None:
+        models.append(seen.served)
+        if isinstance(facts["model"], Unread):
+            facts["model"] = Read(value=seen.served, source="label model_name")
+    copies, load, warnings = _load(seen)
+    facts |= load
+    facts["acceptance"], acceptance = _acceptance(seen, where)
+    facts["draft_length"], doubts = _draft_length(seen, facts, acceptance)
+    declared = facts["data_parallel"]
+    if isinstance(declared, Read):
+        copies = max(copies, int(declared.value))
+    elif copies > 1:
+        facts["data_parallel"] = Read(value=copies, source="ranks on the metrics page")
+    if isinstance(facts["attention_copies"], Read) and facts["attention_copies"].value:
+        warnings.append(
+            f"{where}: attention runs data-parallel inside the tensor-parallel group; it is priced "
+            "as so many whole copies"
+        )
+    said = acceptance.warnings if acceptance is not None else ()
+    return Serving(
+        engine=engine,
+        name=seen.names.name,
+        where=where,
+        how=how,
+        models=tuple(dict.fromkeys(models)),
+        facts=facts,
+        acceptance=acceptance,
+        copies=copies,
+        warnings=tuple(dict.fromkeys((*warnings, *doubts, *said))),
+    )
+
+
+def _load(seen: _Seen) -> tuple[int, dict[str, Fact], list[str]]:
+    """Return how many copies run, what each is busy with, and what is doubtful."""
+    if not seen.pages or seen.counted is None:
+        if seen.names.prefix == trtllm.SERIES:
+            return 1, trtllm.load_of(seen.iterations), []
+        reason = Unread(reason="the server has no metrics page (SGLang needs --enable-metrics)")
+        return 1, dict.fromkeys(("batch", "waiting", "context", "tokens_per_s"), reason), []
+    pages, counted, names = seen.pages, seen.counted, seen.names
+    counting = _tried(lambda: batch_of(pages, names))
+    batch, copies = counting if isinstance(counting, tuple) else (counting, 1)
+    placed = _tried(lambda: context_of(pages, counted, names))
+    context, doubts = placed if isinstance(placed, tuple) else (placed, [])
+    load: dict[str, Fact] = {
+        "batch": batch,
+        "waiting": _tried(lambda: waiting_of(pages[-1], names)),
+        "context": context,
+        "tokens_per_s": _tried(lambda: rate_of(pages, counted, names, seen.seconds)),
+    }
+    if seen.iterations and isinstance(batch, Unread):
+        load |= {k: v for k, v in trtllm.load_of(seen.iterations).items() if isinstance(v, Read)}
+    return copies, load, doubts
+
+
+Result = TypeVar("Result")
+
+
+def _tried(read: Callable[[], Result]) -> Result | Unread:
+    """Return what ``read`` finds, or why a page's numbers cannot be used."""
+    try:
+        return read()
+    except InputError as error:
+        return Unread(reason=str(error))
+
+
+def _acceptance(seen: _Seen, where: str) -> tuple[Fact, Reading | None]:
+    """Return tokens per step as a fact, and the reading behind it."""
+    try:
+        reading = _reading(seen, where)
+        if reading is None:
+            return Unread(reason="no speculative-decoding numbers: speculation is off"), None
+        if reading.draft_length is not None and reading.draft_length > DEEPEST:
+            deep = f"a draft length of {reading.draft_length} is beyond {DEEPEST}"
+            return Unread(reason=deep), None
+        if reading.draft_length is not None:
+            reading.acceptance()  # refuses more tokens per step than drafts allow
+    except InputError as error:
+        return Unread(reason=str(error).removeprefix(f"{where}: ")), None
+    return Read(value=reading.tokens_per_step, source=f"{reading.how}"), reading
+
+
+def _reading(seen: _Seen, where: str) -> Reading | None:
+    drafts = _speculative(seen)
+    if drafts and seen.counted is not None:
+        tokens = [s for s in seen.counted.samples if s.name in seen.names.generated]
+        return of_page(replace(seen.counted, samples=(*drafts, *tokens)), None)
+    if any(item.get("specDecodingStats") for item in seen.iterations):
+        return of_json(seen.iterations, where)
+    for document in seen.documents:
+        if isinstance(document.data, dict) and "internal_states" in document.data:
+            return of_json([document.data], where)
+    return None
+
+
+def _speculative(seen: _Seen) -> list[Sample]:
+    page = seen.counted
+    begins = seen.names.speculative
+    return [] if page is None else [s for s in page.samples if s.name.startswith(begins)]
+
+
+def _draft_length(
+    seen: _Seen, facts: Mapping[str, Fact], acceptance: Reading | None
+) -> tuple[Fact, list[str]]:
+    """Return D as it was counted, else as configured, else 0 where nothing is drafted."""
+    stated, tokens, method = (facts[key] for key in ("draft_length", "draft_tokens", "method"))
+    if isinstance(method, Read) and method.value in BLOCKS and isinstance(tokens, Read):
+        stated = Read(value=int(tokens.value) - 1, source=tokens.source)
+    counted = acceptance.draft_length if acceptance is not None else None
+    if counted is not None and acceptance is not None:
+        doubts = []
+        if isinstance(stated, Read) and stated.value != counted:
+            doubts.append(
+                f"{acceptance.where}: drafts of {counted} tokens were counted, but "
+                f"{stated.source} says {stated.value}; {counted} is used"
+            )
+        return Read(value=counted, source=acceptance.how), doubts
+    if isinstance(stated, Read):
+        return stated, []
+    drafts = _speculative(seen)
+    positions = {s.labels["position"] for s in drafts if "position" in s.labels}
+    if positions and len(positions) <= DEEPEST:
+        return Read(value=len(positions), source="positions on the metrics page"), []
+    idle = not any(s.value > 0 for s in drafts)
+    if idle and not positions and isinstance(method, Unread):
+        return Read(value=0, source="nothing is drafted"), []
+    return stated, []

@@ -1,0 +1,252 @@
+"""From what a running server says to a question, and from the answer to what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from roofline import resources
+from roofline.acceptance import Acceptance
+from roofline.acceptance.convert import iid_rate
+from roofline.acceptance.curve import from_rates
+from roofline.drafters import HOST_DRAFTERS
+from roofline.engines.facts import Unread
+from roofline.engines.serving import Serving
+from roofline.engines.serving_names import serving_names
+from roofline.errors import InputError
+from roofline.model import SHELF
+from roofline.quantization import DType
+from roofline.request import MAX_DRAFT_LENGTH, Request
+from roofline.schedules.plan import Plan
+from roofline.schedules.written import Written
+
+__all__ = ["Change", "Gap", "Live", "change", "question_from"]
+
+CONTEXT = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gap:
+    """Something that the server did not say: why, what is used instead, and who can give it."""
+
+    what: str
+    reason: str
+    used: str
+    flag: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Live:
+    """A question about a running server. ``batch`` is None where nobody knows it."""
+
+    serving: Serving
+    request: Request
+    batch: int | None
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """What the advice changes at the running batch. Speeds are of all copies [tokens/s].
+
+    ``before`` is None where the server's own draft length is unknown, or its acceptance is.
+    """
+
+    draft_length: int | None  # as it runs
+    advised: int
+    step: float | None  # predicted at the server's draft length [s]
+    tokens_per_step: float | None
+    before: float | None
+    after: float
+    measured: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """The change in expected speed, as a share."""
+        return None if self.before is None else self.after / self.before - 1
+
+
+def question_from(
+    serving: Serving,
+    asked: Request,
+    *,
+    given: AbstractSet[str],
+    batches: tuple[int, ...] | None = None,
+    contexts: tuple[int, ...] | None = None,
+) -> Live:
+    """Fill ``asked`` with what the server says, but for what was ``given`` by flag."""
+    gaps: list[Gap] = []
+    model, dtype = _model(serving, asked, given)
+    found: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
+    if dtype is not None and "weights" not in given:
+        reason = "the name of the repository says it, the server does not"
+        gaps.append(Gap(what="weights", reason=reason, used=dtype, flag="--weights"))
+        found["weights"] = DType(dtype)
+    found["engine"] = asked.engine if "engine" in given else serving.engine
+    if "tp" not in given:
+        found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", flag="--tp")
+    if "ep" not in given:
+        found["ep"] = _expert_parallel(serving, found.get("tp", asked.tp))
+    if "kv" not in given and serving.value("kv") is not None:
+        found["kv"] = DType.FP8
+    if "drafter" not in given:
+        found["drafter"] = _drafter(serving, gaps)
+    if "acceptance" not in given:
+        found["acceptance"] = _acceptance(serving, gaps)
+        if "acceptance_rounds" not in given and serving.acceptance is not None:
+            found["acceptance_rounds"] = _rounds(serving)
+    if "max_draft_length" not in given:
+        found["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)
+    if contexts is None:
+        context = _or(serving, "context", CONTEXT, gaps, used="4k tokens", flag="--context")
+        contexts = (int(context),)
+    batch = None
+    if batches is None:
+        running = _or(serving, "batch", None, gaps, used="every batch", flag="--batch")
+        batch = None if running is None else max(round(running), 1)
+        batches = (batch or 1,)
+    elif len(batches) == 1:
+        batch = batches[0]
+    request = replace(asked, **found, batches=batches, contexts=contexts)
+    return Live(serving=serving, request=request, batch=batch, gaps=tuple(gaps))
+
+
+def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, flag: str) -> Any:
+    found = serving.facts[fact]
+    if isinstance(found, Unread):
+        gaps.append(Gap(what=fact, reason=found.reason, used=used, flag=flag))
+        return default
+    return found.value
+
+
+def _model(serving: Serving, asked: Request, given: AbstractSet[str]) -> tuple[str, str | None]:
+    """Return the model, and the format of its weights where only its name says it."""
+    if "model" in given:
+        return asked.model, None
+    names = [name.rstrip("/").rsplit("/", 1)[-1] for name in serving.models]
+    for name in names:
+        if resources.known(name, SHELF) is not None:
+            return name, None
+    for name in names:
+        for ending, dtype in serving_names().formats.items():
+            bare = name.lower().removesuffix(ending)
+            if bare != name.lower() and resources.known(bare, SHELF) is not None:
+                return bare, dtype
+    said = f"it serves {' or '.join(serving.models)}" if serving.models else "it does not say"
+    raise InputError(
+        f"{serving.where}: which model runs there is not known ({said}): give --model, a bundled "
+        "id or the path of its config.json"
+    )
+
+
+def _gpu(serving: Serving, asked: Request, given: AbstractSet[str]) -> str:
+    found = serving.facts["gpu"]
+    if "gpu" in given:
+        return asked.gpu
+    if isinstance(found, Unread):
+        raise InputError(
+            f"{serving.where}: which accelerator it runs on could not be read ({found.reason}): "
+            "give --gpu"
+        )
+    return str(found.value)
+
+
+def _expert_parallel(serving: Serving, tp: int) -> int:
+    """Return the groups of experts; vLLM's switch spreads them over all ranks."""
+    stated = serving.value("expert_parallel") or 0
+    return tp if serving.engine == "vllm" and stated else max(int(stated), 1)
+
+
+def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
+    """Return the drafter as the server names it, None for the bundled head."""
+    method, weights = serving.value("method"), serving.value("draft_model")
+    known = resources.known(weights, SHELF) if weights else None
+    if known is not None and method not in HOST_DRAFTERS:
+        return known
+    if method == "eagle1" and weights is None:
+        return "mtp"  # SGLang calls a target's own layers EAGLE
+    if method not in (None, "model"):
+        return str(method)
+    why = serving.facts["method"]
+    reason = why.reason if isinstance(why, Unread) else f"{weights} is not bundled"
+    gaps.append(Gap(what="drafter", reason=reason, used="the bundled head", flag="--drafter"))
+    return None
+
+
+def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
+    """Return the acceptance that was read; from a mean alone, one rate for every position."""
+    reading, length = serving.acceptance, serving.value("draft_length")
+    found = serving.facts["acceptance"]
+    if reading is None:
+        reason = found.reason if isinstance(found, Unread) else "unknown"
+        gaps.append(
+            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+        )
+        return None
+    if reading.draft_length is None and not length:
+        reason = "tokens per step were read, the draft length was not"
+        gaps.append(
+            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+        )
+        return None
+    if reading.draft_length is None:
+        reading = reading.with_draft_length(length)
+    made = reading.acceptance()
+    if reading.survival is not None or reading.curve is not None:
+        return made
+    depth = reading.draft_length or 1
+    rate = iid_rate(tokens_per_step=reading.tokens_per_step, draft_length=depth)
+    spread = from_rates([rate] * depth, label=f"{made.label}, one rate at every position")
+    gaps.append(
+        Gap(
+            what="acceptance by position",
+            reason=f"only the mean at D = {depth} is on the page",
+            used=f"a rate of {rate:.3f} at every position",
+            flag="--acceptance",
+        )
+    )
+    return replace(spread, source=made.source, drafts=made.drafts, assumed=True)
+
+
+def _rounds(serving: Serving) -> int | None:
+    drafts = serving.acceptance.drafts if serving.acceptance is not None else None
+    return None if drafts is None else max(int(drafts), 1)
+
+
+def change(live: Live, plan: Plan, written: Written) -> Change | None:
+    """Return what the schedule changes at the running batch, None where that is unknown.
+
+    Both speeds are predictions at the running batch and context, so that errors they share cancel.
+    """
+    batch, serving = live.batch, live.serving
+    if batch is None or batch > plan.batches:
+        return None
+    at = batch - 1
+    advised = next(b for b in written.bands if b.first <= batch <= b.last).draft_lengths[0]
+    idle = all(d == 0 for band in written.bands for d in band.draft_lengths)
+    users = batch * serving.copies
+    own = plan.plain[at, 0] if idle else plan.speed[at, 0, plan.draft_lengths.index(advised)]
+    length = serving.value("draft_length")
+    speed, tokens = None, None
+    if length in plan.draft_lengths:
+        configured = length > 0 or serving.value("method") is not None
+        column = plan.draft_lengths.index(length)
+        speed = float(plan.speed[at, 0, column] if configured else plan.plain[at, 0])
+        tokens = float(
+            plan.setup.acceptance.over_contexts(
+                plan.contexts, [length], extrapolate=live.request.extrapolate
+            )[0, 0]
+        )
+    known = speed is not None and bool(np.isfinite(speed))
+    return Change(
+        draft_length=length,
+        advised=advised,
+        step=tokens / speed if known and speed and tokens else None,
+        tokens_per_step=tokens if known else None,
+        before=users * speed if known and speed else None,
+        after=users * float(own),
+        measured=serving.value("tokens_per_s"),
+    )

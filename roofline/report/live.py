@@ -1,0 +1,190 @@
+"""What a running server was found to do and should change, as text or JSON."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any
+
+from roofline.engines.facts import Read, Unread
+from roofline.live import Change, Live
+from roofline.report.columns import wrap
+from roofline.report.schedule import as_data, schedule_blocks
+from roofline.schedules.plan import Plan
+from roofline.schedules.written import Written
+from roofline.units import format_size
+
+__all__ = ["LiveFormat", "render_live"]
+
+SCHEMA = "roofline.live/1"
+WORDS = {
+    "version": "version",
+    "model": "model",
+    "gpu": "accelerator",
+    "tp": "tensor parallel",
+    "data_parallel": "data parallel",
+    "expert_parallel": "expert parallel",
+    "kv": "KV cache",
+    "method": "drafter",
+    "draft_model": "draft weights",
+    "draft_length": "draft length",
+    "acceptance": "tokens per step",
+    "batch": "running batch",
+    "waiting": "waiting",
+    "context": "context",
+    "tokens_per_s": "tokens/s",
+}
+#: Where a prediction this far from the measured speed should be looked into first.
+FAR = 0.15
+
+
+class LiveFormat(StrEnum):
+    """How to print it."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def render_live(
+    live: Live, plan: Plan, written: Written, found: Change | None, how: LiveFormat
+) -> str:
+    """Return the reading, the change and the schedule, ending in a newline."""
+    if how is LiveFormat.JSON:
+        data = _data(live, plan, written, found)
+        return json.dumps(data, indent=2, allow_nan=False) + "\n"
+    blocks = [wrap(_headline(live, plan, found)), _facts(live)]
+    if live.gaps:
+        blocks.append(_gaps(live))
+    if found is not None:
+        blocks.append(wrap(_now(live, found)))
+    return "\n\n".join([*blocks, *schedule_blocks(plan, written)]) + "\n"
+
+
+def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dict[str, Any]:
+    serving, request = live.serving, live.request
+    return {
+        "schema": SCHEMA,
+        "server": {
+            "address": serving.where,
+            "engine": serving.engine,
+            "reading": serving.how,
+            "copies": serving.copies,
+            "facts": {name: _fact(fact) for name, fact in serving.facts.items() if name in WORDS},
+        },
+        "used": {
+            "model": plan.setup.target.model.id,
+            "gpu": plan.setup.gpu.id,
+            "tp": request.tp,
+            "ep": request.ep,
+            "batch": live.batch,
+            "context": request.contexts[0],
+            "drafter": plan.setup.drafter.name,
+            "acceptance": plan.setup.acceptance.label,
+        },
+        "not_read": [
+            {"what": g.what, "reason": g.reason, "used": g.used, "flag": g.flag} for g in live.gaps
+        ],
+        "change": None
+        if found is None
+        else {
+            "draft_length": found.draft_length,
+            "advised_draft_length": found.advised,
+            "gain": found.gain,
+            "step_ms": None if found.step is None else 1e3 * found.step,
+            "tokens_per_step": found.tokens_per_step,
+            "predicted_tokens_per_s": found.before,
+            "advised_tokens_per_s": found.after,
+            "measured_tokens_per_s": found.measured,
+        },
+        "schedule": as_data(plan, written),
+        "warnings": list(serving.warnings),
+    }
+
+
+def _fact(fact: Read | Unread) -> dict[str, Any]:
+    if isinstance(fact, Unread):
+        return {"value": None, "reason": fact.reason}
+    return {"value": fact.value, "source": fact.source}
+
+
+def _headline(live: Live, plan: Plan, found: Change | None) -> str:
+    if found is None:
+        return "The running batch is not known, so here is the schedule for every batch."
+    where = f"at the running batch of {live.batch}"
+    if found.gain is None:
+        return f"Run draft length {found.advised} {where}; what the server gains cannot be said."
+    if found.advised == found.draft_length:
+        said = f"Keep draft length {found.advised} {where}: nothing else is over 1 % faster."
+    else:
+        said = (
+            f"Change draft length {found.draft_length} to {found.advised}: {found.gain:+.1%} "
+            f"expected speed {where}."
+        )
+    if found.advised == plan.draft_lengths[-1] > 0:
+        said += (
+            f" Drafts beyond {found.advised} were not looked at: the acceptance ends there. Run "
+            "the server with a longer draft for a while, or give --extrapolate."
+        )
+    return said
+
+
+def _facts(live: Live) -> str:
+    """Return what was read, each with its place; a place that is too long wraps below."""
+    serving = live.serving
+    lines = [f"{serving.name} at {serving.where}, {serving.how}:"]
+    for name, word in WORDS.items():
+        fact = serving.facts[name]
+        if isinstance(fact, Unread) or (name.endswith("_parallel") and fact.value in (0, 1)):
+            continue
+        value = _value(fact)
+        lines.append(_indented(f"{word:<16} {value} <- {fact.source}"))
+    return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    """Break a line of a list at the terminal's edge; a server's own words may be long ones."""
+    import textwrap
+
+    return textwrap.fill(text, width=80, initial_indent="  ", subsequent_indent=" " * 6)
+
+
+def _value(fact: Read) -> str:
+    """Return a fact's value with four digits, or whole where it is large."""
+    if not isinstance(fact.value, float):
+        return str(fact.value)
+    return f"{fact.value:.0f}" if fact.value >= 1000 else f"{fact.value:.4g}"
+
+
+def _gaps(live: Live) -> str:
+    said = [
+        f"{WORDS.get(gap.what, gap.what)}: {gap.reason}; used {gap.used} (give {gap.flag})"
+        for gap in live.gaps
+    ]
+    return "\n".join(["Not read:", *map(_indented, said)])
+
+
+def _now(live: Live, found: Change) -> str:
+    context = format_size(live.request.contexts[0])
+    copies = live.serving.copies
+    load = f"batch {live.batch}" + (f" in each of {copies} copies" if copies > 1 else "")
+    if found.before is None or found.step is None:
+        why = (
+            "the server's draft length is not known"
+            if found.draft_length is None
+            else f"nothing is known of its draft length {found.draft_length}"
+        )
+        return f"Now: {load}, context {context}; {why}. Expected: {found.after:.0f} tokens/s."
+    said = (
+        f"Now: {load}, context {context}, D = {found.draft_length}: {1e3 * found.step:.2f} ms a "
+        f"step for {found.tokens_per_step:.2f} tokens, so {found.before:.0f} tokens/s of all "
+        f"users predicted; {found.after:.0f} with the schedule."
+    )
+    if not found.measured:
+        return said
+    off = found.measured / found.before - 1
+    said += f" Measured: {found.measured:.0f} tokens/s ({off:+.0%})."
+    if abs(off) > FAR:
+        said += (
+            " That is far off: prefills, idle time or a wrong fact above; see 'roofline diagnose'."
+        )
+    return said
