@@ -20,7 +20,7 @@ from roofline.step import StepTimes
 from roofline.timing import OpTime
 from roofline.workload import Grid
 
-__all__ = ["DRAWS", "drawn_steps", "normal_draws"]
+__all__ = ["DRAWS", "drawn_kernels", "drawn_steps", "normal_draws"]
 
 DRAWS = 64
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
@@ -84,18 +84,34 @@ def _factors(
         yield time, np.exp(level * z + shape * growth * streams.draws(f"{kind}/rows"))
 
 
-def drawn_steps(times: StepTimes, grid: Grid, spread: Spread) -> Draws:
-    """Return step times of shape (DRAWS, batches, contexts, draft lengths) [s]."""
+def drawn_kernels(
+    times: StepTimes, grid: Grid, spread: Spread
+) -> Iterator[tuple[str, OpTime | None, Draws]]:
+    """Yield (pass, kernel, drawn times of all its launches in a step) [s].
+
+    The pass is ``verify`` or ``draft``; the engine's own time is ``overhead``, without a kernel.
+    """
     streams, drafts = _Streams(), grid.draft_length
     one_row = np.ones_like(grid.rows)
     groups = (
-        (times.verify_ops, grid.rows, np.ones_like(drafts)),
-        (times.first_pass_ops, grid.rows, (drafts > 0).astype(float)),
-        (times.further_pass_ops, one_row, np.maximum(drafts - 1, 0)),
+        ("verify", times.verify_ops, grid.rows, np.ones_like(drafts)),
+        ("draft", times.first_pass_ops, grid.rows, (drafts > 0).astype(float)),
+        ("draft", times.further_pass_ops, one_row, np.maximum(drafts - 1, 0)),
     )
-    total = times.overhead * np.exp(spread.overhead * streams.draws("overhead"))
-    for ops, rows, repeats in groups:
+    around = times.overhead * np.exp(spread.overhead * streams.draws("overhead"))
+    parts: list[tuple[str, OpTime | None, Draws]] = [("overhead", None, np.asarray(around))]
+    for which, ops, rows, repeats in groups:
         for time, factor in _factors(ops, rows, streams, spread):
-            total = total + repeats * np.asarray(time.total) * factor
-    build = np.exp(spread.served * streams.draws("served"))
-    return np.asarray(total * np.where(drafts > 0, build, 1.0))
+            parts.append((which, time, np.asarray(repeats * np.asarray(time.total) * factor)))
+    served = np.exp(spread.served * streams.draws("served"))
+    build = np.where(drafts > 0, served, 1.0)
+    for which, time, drawn in parts:
+        yield which, time, np.asarray(drawn * build)
+
+
+def drawn_steps(times: StepTimes, grid: Grid, spread: Spread) -> Draws:
+    """Return step times of shape (DRAWS, batches, contexts, draft lengths) [s]."""
+    total: Draws | float = 0.0
+    for _, _, drawn in drawn_kernels(times, grid, spread):
+        total = total + drawn
+    return np.asarray(total)

@@ -78,6 +78,7 @@ ORDER = [
     "loads",
     "live",
     "calibration",
+    "diagnosis",
     "measure",
     "validation",
     "charts",

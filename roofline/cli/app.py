@@ -6,6 +6,7 @@ import typer
 
 from roofline.cli import acceptance, calibrate, hardware, models, plot, validate
 from roofline.cli.compare import compare
+from roofline.cli.diagnose import diagnose
 from roofline.cli.explore import explore
 from roofline.cli.listing import help_if_bare
 from roofline.cli.live import live
@@ -29,6 +30,7 @@ app.command()(compare)
 app.command()(memory)
 app.command()(explore)
 app.command()(live)
+app.command()(diagnose)
 app.add_typer(plot.app, name="plot")
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")

@@ -1,0 +1,100 @@
+"""``roofline diagnose``: which term of the model disagrees with a measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.listing import emit_text
+from roofline.cli.question import OUTPUT, asks, format_for, sizes
+from roofline.errors import InputError
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+
+__all__ = ["diagnose"]
+
+_SUFFIXES = {".json": "json", ".txt": "table"}
+
+
+@asks("acceptance_rounds", "max_draft_length")
+def diagnose(
+    request: Request,
+    *,
+    measured: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="D[@BATCH[xCONTEXT]]:TIME[:TOKENS] with the time of a token or tokens/s of all "
+            "(0:7.1ms,3@8x4k:1840/s:2.4), or a CSV of steps; may be repeated."
+        ),
+    ] = None,
+    tpot: Annotated[
+        str | None, typer.Option(help="One measurement: time of a token of one user, 4.1ms.")
+    ] = None,
+    tokens_per_s: Annotated[
+        float | None, typer.Option(help="One measurement: tokens per second of all sequences.")
+    ] = None,
+    draft_length: Annotated[int, typer.Option(help="D of --tpot or --tokens-per-s.")] = 0,
+    tokens_per_step: Annotated[
+        float | None, typer.Option(help="Tokens that a step yields, where a point does not say.")
+    ] = None,
+    batch: Annotated[
+        str, typer.Option(help="Sequences together, where a point does not say.")
+    ] = "1",
+    context: Annotated[str, typer.Option(help="Tokens in the KV cache, where it does not.")] = "4k",
+    noise: Annotated[
+        float, typer.Option(help="Error of the measurements: one deviation, in percent.")
+    ] = 3.0,
+    form: Annotated[str | None, typer.Option("--format", help="table or json.")] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Compare measured steps of MODEL with the prediction, and say which term is off."""
+    from roofline.diagnosis.diagnose import diagnose as find
+    from roofline.diagnosis.points import read_points
+    from roofline.report.diagnose import DiagnosisFormat, render_diagnosis
+
+    how = format_for(form, output, suffixes=_SUFFIXES, kinds=DiagnosisFormat)
+    if not 0.1 <= noise <= 50:
+        raise InputError(f"--noise {noise:g}: expected 0.1 to 50 percent")
+    (size,), (length,) = _one("--batch", batch), _one("--context", context)
+    points = read_points(
+        [*(measured or []), *_single(tpot, tokens_per_s, draft_length)],
+        batch=size,
+        context=length,
+        tokens_per_step=_tokens(tokens_per_step, request),
+    )
+    found = find(request, points, noise=noise / 100)
+    emit_text(render_diagnosis(found, how), output, found.warnings)
+
+
+def _one(flag: str, text: str) -> tuple[int, ...]:
+    found = sizes(flag, text)
+    if len(found) != 1:
+        raise InputError(f"{flag} {text}: expected one number; write others in --measured")
+    return found
+
+
+def _single(tpot: str | None, rate: float | None, draft_length: int) -> list[str]:
+    """Return the one measurement that options of their own may give."""
+    if tpot is not None and rate is not None:
+        raise InputError("--tpot and --tokens-per-s: give one of them")
+    if draft_length < 0:
+        raise InputError(f"--draft-length {draft_length}: expected 0 to 64")
+    if tpot is not None:
+        return [f"{draft_length}:{tpot}"]
+    return [] if rate is None else [f"{draft_length}:{rate:g}/s"]
+
+
+def _tokens(given: float | None, request: Request) -> dict[int, float]:
+    """Return tokens per step by draft length, from the option or from the acceptance given."""
+    if given is not None:
+        return {length: given for length in range(1, 65) if 1 <= given <= 1 + length}
+    if not isinstance(request.acceptance, str):
+        return {}
+    from roofline.engines.sources import acceptance_from
+
+    curve = acceptance_from(request.acceptance)
+    known = curve.tokens_per_step(range(65), extrapolate=request.extrapolate)
+    return {length: float(al) for length, al in enumerate(known)}

@@ -1,0 +1,1 @@
+"""Measured steps against predicted ones: which term disagrees, and what would settle it."""

@@ -1,0 +1,219 @@
+"""Measured steps beside predicted ones, the term that disagrees most, and what would settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.acceptance.curve import from_rates
+from roofline.diagnosis.explain import Explanation, Inside, Suspect, explain, inside, scaled
+from roofline.diagnosis.points import Point
+from roofline.diagnosis.terms import ADDED, Terms, Where, terms_of
+from roofline.drafters import deepest
+from roofline.errors import InputError
+from roofline.memory import Memory, memory_for
+from roofline.prepare import Request, Setup, prepare
+from roofline.priors import priors
+from roofline.recommend import limits, machine_for
+from roofline.step import step_times
+from roofline.workload import Grid
+
+__all__ = ["Diagnosis", "Proposal", "diagnose"]
+
+Array = NDArray[np.float64]
+#: Steps do not depend on how many of their tokens are kept; the points say that themselves.
+UNUSED = from_rates([0.5], label="not used", source="not used", unlimited=True)
+LARGEST_GRID = 20_000
+#: Loads next to those measured, as multiples of them, at which explanations may part.
+BESIDE = (0.25, 1, 4)
+#: A proposal must part two explanations by this many standard deviations.
+PARTS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """A load at which two explanations differ most, and the step that each expects there [s]."""
+
+    batch: int
+    context: int
+    draft_length: int
+    first: str
+    second: str
+    first_step: float
+    second_step: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """The points, their predictions [s], and the explanations, the best first (none if inside)."""
+
+    setup: Setup
+    points: tuple[Point, ...]
+    noise: float
+    predicted: Array
+    terms: dict[str, Array]  # seconds at the points
+    whole: Inside
+    explanations: tuple[Explanation, ...]
+    explained: Array  # steps with the best explanation's factor [s]
+    proposal: Proposal | None
+    warnings: tuple[str, ...]
+
+    @property
+    def nothing_to_explain(self) -> bool:
+        """Whether errors as stated do all of it, and the likeliest single term is not needed."""
+        return self.whole.inside and not self.explanations[0].needed
+
+    @property
+    def best(self) -> Explanation | None:
+        """The explanation with least strain among those as good as the best."""
+        return None if self.nothing_to_explain else self.explanations[0]
+
+
+def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diagnosis:
+    """Price every measured load and find which single term, scaled, explains the differences."""
+    lengths = sorted({point.draft_length for point in points})
+    if request.drafter is None and lengths == [0]:
+        request = replace(request, drafter="none")
+    batches, contexts = ({getattr(p, name) for p in points} for name in ("batch", "context"))
+    asked = replace(
+        request,
+        batches=tuple(sorted(batches)),
+        contexts=tuple(sorted(contexts)),
+        max_draft_length=max(lengths),
+        acceptance=UNUSED,
+    )
+    setup = prepare(asked)
+    _check_lengths(setup, lengths)
+    grid = _grid(setup, lengths)
+    machine, engine = machine_for(setup), setup.engine
+    times = step_times(setup.target, setup.drafter, grid, machine, engine.overhead, engine.graphs)
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, engine.memory)
+    terms = terms_of(times, grid, priors().spread, memory)
+    where = _places(grid, points)
+    measured = np.array([point.seconds for point in points])
+    found, predicted = terms.at(where), terms.total[where]
+    whole = inside(measured, predicted, terms.covariance(where), noise=noise)
+    sigmas = terms.sigmas(where, priors().spread)
+    suspects = [
+        Suspect(
+            term=name,
+            seconds=seconds,
+            sigma=sigmas[name],
+            others=terms.covariance(where, without=name),
+            added=name in ADDED,
+        )
+        for name, seconds in found.items()
+    ]
+    ranked = explain(measured, predicted, suspects, noise=noise, within_errors=whole.inside)
+    best = ranked[0]
+    free = memory.fits(grid).copy()
+    free[where] = False
+    return Diagnosis(
+        setup=setup,
+        points=tuple(points),
+        noise=noise,
+        predicted=predicted,
+        terms=found,
+        whole=whole,
+        explanations=tuple(ranked),
+        explained=_scaled(predicted, found[best.term], best),
+        proposal=_proposal(terms, ranked, free, noise),
+        warnings=(*setup.notes.warnings, *limits(times), *_not_fitting(memory, points)),
+    )
+
+
+def _scaled(total: Array, term: Array, found: Explanation) -> Array:
+    return scaled(total, term, found.factor, added=found.term in ADDED)
+
+
+def _check_lengths(setup: Setup, lengths: Sequence[int]) -> None:
+    longest = max(lengths)
+    if longest and setup.drafter.kind == "none":
+        raise InputError(
+            f"--drafter none: cannot draft {longest} tokens; name the drafter that ran"
+        )
+    limit = deepest(setup.drafter.network, setup.drafter.block)
+    if limit is not None and longest > limit:
+        raise InputError(
+            f"--measured {longest}: {setup.drafter.name} drafts at most {limit} tokens; is the "
+            "draft length right?"
+        )
+
+
+def _grid(setup: Setup, lengths: Sequence[int]) -> Grid:
+    """Return the measured loads, and those beside them where explanations may part."""
+    request = setup.request
+    batches, contexts = set(request.batches), set(request.contexts)
+    for share in BESIDE:
+        batches |= {max(int(share * b), 1) for b in (min(batches), max(batches))}
+    for share in BESIDE:
+        contexts |= {max(int(share * c), 1) for c in (min(contexts), max(contexts))}
+    longest = setup.target.model.max_context
+    drafts = {0, *lengths} if max(lengths) == 0 else {0, 1, *lengths}
+    size = len(batches) * len(contexts) * len(drafts)
+    if size > LARGEST_GRID:
+        raise InputError(
+            f"--measured: {len(batches)} batches with {len(contexts)} contexts are too many to "
+            "price together; give fewer different ones"
+        )
+    return Grid.of(
+        sorted(batches),
+        sorted(c for c in contexts if c <= longest),
+        sorted(drafts),
+        verify_width=request.verify_width,
+        prefill_tokens=request.prefill_tokens,
+    )
+
+
+def _places(grid: Grid, points: Sequence[Point]) -> Where:
+    """Return where each point lies on the grid."""
+    axes = (grid.batch.ravel(), grid.context.ravel(), grid.draft_length.ravel())
+    values = np.array([(p.batch, p.context, p.draft_length) for p in points]).T
+    batch, context, length = (np.searchsorted(a, v) for a, v in zip(axes, values, strict=True))
+    return batch, context, length
+
+
+def _proposal(
+    terms: Terms, ranked: Sequence[Explanation], free: NDArray[np.bool_], noise: float
+) -> Proposal | None:
+    """Return the load at which the two best explanations part most, in standard deviations.
+
+    ``free`` says where on the grid it may be.
+    """
+    moving = [e for e in ranked if e.moves]
+    if len(moving) < 2:
+        return None
+    first, second = moving[:2]
+    everywhere = terms.seconds | terms.added
+    steps = [_scaled(terms.total, everywhere[e.term], e) for e in (first, second)]
+    error = (terms.drawn_total / terms.total).var(axis=0)
+    apart = np.abs(np.log(steps[0] / steps[1])) / np.sqrt(noise**2 + error)
+    apart = np.where(free, apart, 0.0)
+    at = np.unravel_index(int(apart.argmax()), apart.shape)
+    if apart[at] < PARTS:
+        return None
+    return Proposal(
+        batch=int(terms.grid.batch.ravel()[at[0]]),
+        context=int(terms.grid.context.ravel()[at[1]]),
+        draft_length=int(terms.grid.draft_length.ravel()[at[2]]),
+        first=first.term,
+        second=second.term,
+        first_step=float(steps[0][at]),
+        second_step=float(steps[1][at]),
+    )
+
+
+def _not_fitting(memory: Memory, points: Sequence[Point]) -> list[str]:
+    """Say which loads need more memory than there is: they wait, or are not what was run."""
+    found = []
+    for point in points:
+        largest = memory.largest_batch(context=point.context, draft_length=point.draft_length)
+        if point.batch > largest:
+            found.append(
+                f"batch {point.batch} at {point.context} tokens, D = {point.draft_length}: only "
+                f"{largest} sequences fit the memory by this account"
+            )
+    return list(dict.fromkeys(found))

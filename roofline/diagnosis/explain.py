@@ -1,0 +1,182 @@
+"""Which single term, scaled, explains measured steps best, and with how little strain.
+
+Model: log y_i = log(sum_k f_k t_ik) + e_i, with e_i the error of measurement. All terms but one
+keep to their stated errors (a covariance over the points); the one is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Explanation", "Inside", "Suspect", "explain", "inside", "scaled"]
+
+Array = NDArray[np.float64]
+#: Factors that are tried: beyond them something else than this term is wrong.
+FACTORS = np.exp(np.linspace(np.log(1 / 20), np.log(20), 1201))
+UNCHANGED = len(FACTORS) // 2
+#: Explanations whose misfit is within this of the best one's are as good (95 % for one factor).
+AS_GOOD = 3.84
+#: Share of the measurements that the model's error would cover if there were nothing to find.
+INSIDE = 0.95
+HOPELESS = 0.99
+#: Chance that a factor is called needed where nothing but the others' errors is at work.
+NEEDLESS = 0.01
+#: A term below this share of every step cannot be what is wrong.
+SMALLEST_SHARE = 0.005
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """One term scaled by ``factor`` until it explains most.
+
+    ``strain`` is |log factor| over the term's stated error; ``misfit`` the squared distance that is
+    left, in errors of measurement and of all other terms, and ``gain`` how much of it the factor
+    takes away; ``leaves`` the rms of the residuals left.
+    """
+
+    term: str
+    factor: float
+    strain: float
+    misfit: float
+    gain: float
+    leaves: float
+    sigma: float
+    as_good: bool = False  # as the best one
+    fits: bool = False  # what is left is within the errors
+    moves: bool = True  # the term is large enough to change anything
+    needed: bool = False  # no error of the others, nor of measurement, does what the factor does
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inside:
+    """Whether all points together lie within the model's error; ``band`` is one sd of each."""
+
+    distance: float  # squared, in standard deviations
+    limit: float
+    band: Array
+
+    @property
+    def inside(self) -> bool:
+        """Whether the whole difference may be the errors of model and measurement."""
+        return self.distance <= self.limit
+
+
+def distance(residual: Array, covariance: Array) -> Array:
+    """Return r^T C^-1 r for residuals (..., n) and covariances (..., n, n).
+
+    >>> float(distance(np.array([0.1, 0.2]), np.diag([0.01, 0.01])))
+    5.0
+    """
+    solved = np.linalg.solve(covariance, residual[..., None])[..., 0]
+    return np.asarray((residual * solved).sum(axis=-1))
+
+
+def scaled(total: Array, term: Array, factor: Array | float, *, added: bool) -> Array:
+    """Return the step times with one term times ``factor`` [s].
+
+    total + (factor - 1) term, or where the term is no part of the total, total + factor term.
+
+    >>> scaled(np.array([3.0]), np.array([1.0]), 2.0, added=False)
+    array([4.])
+    """
+    return total + (np.asarray(factor) - (0.0 if added else 1.0)) * term
+
+
+def _limit(points: int, share: float) -> float:
+    """Return the chi-squared quantile of ``points`` degrees of freedom."""
+    from scipy.stats import chi2
+
+    return float(chi2.ppf(share, max(points, 1)))
+
+
+def _noise(points: int, noise: float) -> Array:
+    return noise**2 * np.eye(points)
+
+
+def inside(measured: Array, total: Array, covariance: Array, *, noise: float) -> Inside:
+    """Return whether measured steps are within the errors of the model and of measurement.
+
+    ``covariance`` is that of the whole step's relative error over the points.
+    """
+    whole = _noise(len(measured), noise) + covariance
+    return Inside(
+        distance=float(distance(np.log(measured / total), whole)),
+        limit=_limit(len(measured), INSIDE),
+        band=np.sqrt(np.diag(whole)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suspect:
+    """A term that may be wrong: its seconds at the points [s], its stated error, the others'.
+
+    ``others`` is the covariance over the points of the step's relative error without this term.
+    ``added`` says that it is no part of the predicted step.
+    """
+
+    term: str
+    seconds: Array
+    sigma: float
+    others: Array
+    added: bool = False
+
+
+def explain(
+    measured: Array,
+    total: Array,
+    suspects: Sequence[Suspect],
+    *,
+    noise: float,
+    within_errors: bool = False,
+) -> list[Explanation]:
+    """Return every suspect's explanation; ``measured`` and ``total`` are steps, shape (n,) [s].
+
+    Those as good as the best come first, by strain; then the rest, by misfit. Where some term is
+    needed, one that is not cannot be as good: it only leaves the work to the others' errors. Where
+    everything lies ``within_errors``, no strain means much and misfit alone gives the order.
+    """
+    found = [_one(suspect, measured, total, noise=noise) for suspect in suspects]
+    least = min((e.misfit for e in found if e.moves), default=0.0)
+    bound = _limit(len(measured) - 1, HOPELESS)
+    enough = _limit(1, 1 - NEEDLESS / max(sum(e.moves for e in found), 1))
+    needed = {e.term for e in found if e.moves and e.gain > enough}
+    judged = [
+        replace(
+            e,
+            as_good=e.moves and e.misfit <= least + AS_GOOD and (e.term in needed or not needed),
+            fits=e.moves and e.misfit <= bound,
+            needed=e.term in needed,
+        )
+        for e in found
+    ]
+    if within_errors:
+        return sorted(judged, key=lambda e: (not e.moves, e.misfit))
+    return sorted(
+        judged, key=lambda e: (not e.moves, not e.as_good, e.strain if e.as_good else e.misfit)
+    )
+
+
+def _one(suspect: Suspect, measured: Array, total: Array, *, noise: float) -> Explanation:
+    """Return the best factor of one term, others held to their errors."""
+    steps = scaled(total, suspect.seconds, FACTORS[:, None], added=suspect.added)  # (factors, n)
+    residual = np.log(measured) - np.log(steps)
+    share = total / measured  # of a step as it was measured, the others' errors are so much
+    covariance = _noise(len(total), noise) + suspect.others * np.outer(share, share)
+    left = distance(residual, covariance)
+    best = int(left.argmin())
+    return Explanation(
+        term=suspect.term,
+        factor=float(FACTORS[best]),
+        strain=float(abs(np.log(FACTORS[best])) / suspect.sigma),
+        misfit=float(left[best]),
+        gain=float(left[UNCHANGED] - left[best])
+        if not suspect.added
+        else float(left[0] - left[best]),
+        leaves=float(np.sqrt((residual[best] ** 2).mean())),
+        sigma=suspect.sigma,
+        moves=bool((suspect.seconds / total).max() > SMALLEST_SHARE),
+    )

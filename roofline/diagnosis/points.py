@@ -1,0 +1,138 @@
+"""Measured points as a user writes them: ``3@8x4k:4.1ms:2.4``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from roofline.calibration.user_steps import read_steps
+from roofline.errors import InputError
+from roofline.units import parse_quantity, parse_size
+
+__all__ = ["EXPECTED", "Point", "read_points"]
+
+DEEPEST = 64
+MOST = 200
+SLOWEST = 100.0  # [s]
+EXPECTED = "expected D[@BATCH[xCONTEXT]]:TIME[:TOKENS], such as 0:7.1ms or 3@8x4k:4.1ms:2.4"
+_POINT = re.compile(
+    r"(?P<length>\d{1,4})(?:@(?P<batch>[\dkKmM]+)(?:x(?P<context>[\dkKmM]+))?)?"
+    r":(?P<pace>[^:]+)(?::(?P<tokens>[^:]+))?"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One measured load: the time of a step that emits ``tokens_per_step`` per sequence [s]."""
+
+    batch: int
+    context: int
+    draft_length: int
+    seconds: float
+    tokens_per_step: float
+
+    @property
+    def time_per_token(self) -> float:
+        """Seconds between the tokens of one sequence [s]."""
+        return self.seconds / self.tokens_per_step
+
+
+def read_points(
+    texts: Sequence[str], *, batch: int, context: int, tokens_per_step: Mapping[int, float]
+) -> list[Point]:
+    """Read points, several to a text, or a CSV of steps; what a point leaves out is given here.
+
+    TIME is that of one token of a sequence (``4.1ms``), or with ``/s`` the tokens per second of all
+    sequences; step = TIME tokens_per_step, and with a rate B tokens_per_step / rate.
+
+    >>> read_points(["3@8:4.0ms:2.5"], batch=1, context=4096, tokens_per_step={})[0].seconds
+    0.01
+    >>> read_points(["2:250/s"], batch=4, context=1, tokens_per_step={2: 2.0})[0].seconds
+    0.032
+    """
+    found: list[Point] = []
+    for text in texts:
+        if text.lower().endswith(".csv"):
+            found += _of_file(Path(text))
+            continue
+        for item in text.split(","):
+            found.append(_point(item.strip(), batch, context, tokens_per_step))
+    if not found:
+        raise InputError(f"--measured: nothing is given; {EXPECTED}")
+    if len(found) > MOST:
+        raise InputError(f"--measured: {len(found)} points; expected at most {MOST}")
+    return found
+
+
+def _of_file(path: Path) -> list[Point]:
+    """Read ``batch,context,draft_length,step_ms``; a step there is compared as it is."""
+    return [
+        Point(
+            batch=step.batch,
+            context=step.context,
+            draft_length=step.draft_length,
+            seconds=step.seconds,
+            tokens_per_step=1.0,
+        )
+        for step in read_steps(path)
+    ]
+
+
+def _point(item: str, batch: int, context: int, known: Mapping[int, float]) -> Point:
+    match = _POINT.fullmatch(item)
+    if match is None:
+        raise InputError(f"--measured {item[:60]}: {EXPECTED}")
+    length = int(match["length"])
+    if length > DEEPEST:
+        raise InputError(f"--measured {item}: draft length {length}, expected 0 to {DEEPEST}")
+    own_batch = parse_size(match["batch"]) if match["batch"] else batch
+    own_context = parse_size(match["context"]) if match["context"] else context
+    if min(own_batch, own_context) < 1:
+        raise InputError(f"--measured {item}: expected a batch and a context of at least 1")
+    tokens = _tokens(item, match["tokens"], length, known)
+    return Point(
+        batch=own_batch,
+        context=own_context,
+        draft_length=length,
+        seconds=_step(item, match["pace"], own_batch, tokens),
+        tokens_per_step=tokens,
+    )
+
+
+def _tokens(item: str, text: str | None, length: int, known: Mapping[int, float]) -> float:
+    if text is None:
+        found = 1.0 if length == 0 else known.get(length, math.nan)
+        if not math.isfinite(found):
+            raise InputError(
+                f"--measured {item}: how many tokens a step yields at D = {length} is missing; "
+                f"write {item}:TOKENS or give --tokens-per-step"
+            )
+        return found
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 1 <= found <= 1 + length:
+        raise InputError(
+            f"--measured {item}: expected 1 to {1 + length} tokens per step at D = {length} (the "
+            "bonus token counts)"
+        )
+    return found
+
+
+def _step(item: str, pace: str, batch: int, tokens: float) -> float:
+    """Return the time of a step from that of a token, or from the tokens per second of all [s]."""
+    try:
+        if pace.endswith("/s"):
+            rate = float(pace.removesuffix("/s"))
+            seconds = batch * tokens / rate if rate > 0 else math.nan
+        else:
+            seconds = parse_quantity(pace, "s") * tokens
+    except (InputError, ValueError):
+        seconds = math.nan
+    if not 0 < seconds <= SLOWEST:
+        raise InputError(f"--measured {item}: expected a time such as 7.1ms or a rate as 1840/s")
+    return seconds

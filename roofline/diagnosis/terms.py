@@ -1,0 +1,130 @@
+"""A step taken apart into the terms that can be wrong, each with its stated error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.kernels import Part
+from roofline.memory import Memory
+from roofline.ops import VerifyAttention
+from roofline.priors import Spread
+from roofline.step import StepTimes
+from roofline.timing import OpTime
+from roofline.uncertainty import DRAWS, drawn_kernels
+from roofline.workload import Grid
+
+__all__ = ["ADDED", "MEMORY", "Terms", "Where", "terms_of"]
+
+Array = NDArray[np.float64]
+Where = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
+DRAFTER, HOST, MEMORY = "drafter", "host overhead", "memory pressure"
+#: The part of the host's overhead that drafts bring; the grid must begin at D = 0.
+ROUNDS = "overhead of drafting"
+#: Attention that reads the cache anew for every row, where it was priced as reading it once.
+PER_ROW = "attention path per row"
+#: What is no part of the prediction, but may be of the truth.
+ADDED = (MEMORY, PER_ROW)
+#: What a kernel of the verify pass belongs to. Nothing in a step time tells these apart better.
+BY_PART = {
+    Part.ATTENTION: "attention path",
+    Part.MOE: "experts",
+    Part.COMMUNICATION: "communication",
+    Part.LINEAR: "matrix products",
+    Part.LM_HEAD: "matrix products",
+    Part.OTHER: "small kernels",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """What may be wrong with a step, over (batches, contexts, draft lengths) [s].
+
+    ``total`` is the predicted step, ``seconds`` the terms of it that are looked at: together they
+    cover it, and one may be part of another. ``drawn`` are draws of them, draws first.
+    ``added`` is what waiting for memory, or attention of another kind, would add to it.
+    """
+
+    grid: Grid
+    total: Array
+    seconds: dict[str, Array]
+    drawn: dict[str, Array]
+    drawn_total: Array
+    added: dict[str, Array]
+
+    def at(self, where: Where) -> dict[str, Array]:
+        """Return every term at some points of the grid, those that are added among them [s]."""
+        return {name: each[where] for name, each in (self.seconds | self.added).items()}
+
+    def covariance(self, where: Where, without: str | None = None) -> Array:
+        """Return the covariance over points of the step's error, all terms' or all but one's."""
+        drawn = self.drawn_total[:, *where]
+        if without is not None and without in self.drawn:
+            drawn = drawn - self.drawn[without][:, *where]
+        return np.atleast_2d(np.cov(drawn / self.total[where], rowvar=False))
+
+    def sigmas(self, where: Where, spread: Spread) -> dict[str, float]:
+        """Return the standard deviation of the logarithm of each term over these points."""
+        found = {
+            name: float(np.log((each[:, *where] / self.total[where]).sum(axis=1)).std())
+            for name, each in self.drawn.items()
+            if self.seconds[name][where].any()
+        }
+        unknown = dict.fromkeys((*self.seconds, PER_ROW), spread.prior)
+        return unknown | found | {MEMORY: spread.overhead}
+
+
+def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Terms:
+    """Split a step into terms; the draws are those that every answer's error comes from.
+
+    A cache read for each of q rows instead of once would add (q - 1) times the attention.
+    """
+    drawn: dict[str, Array] = {}
+    for which, time, each in drawn_kernels(times, grid, spread):
+        name, whole = _name(which, time), np.broadcast_to(each, (DRAWS, *grid.shape))
+        drawn[name] = drawn[name] + whole if name in drawn else whole
+    seconds = {name: np.zeros(grid.shape) for name in (*drawn, BY_PART[Part.ATTENTION])}
+    seconds |= {HOST: times.overhead, DRAFTER: times.draft}
+    for op in times.verify_ops:
+        seconds[_name("verify", op)] = seconds[_name("verify", op)] + op.total
+    drawn_total = np.asarray(sum(drawn.values()))
+    plain = seconds[HOST][..., :1]
+    seconds[ROUNDS] = np.maximum(seconds[HOST] - plain, 0.0)
+    once = memory.target.placement.verify_attention is not VerifyAttention.KV_PER_QUERY
+    drawn[ROUNDS] = np.maximum(drawn[HOST] - drawn[HOST][..., :1], 0.0)
+    return Terms(
+        grid=grid,
+        total=times.total,
+        seconds=seconds,
+        drawn=drawn,
+        drawn_total=drawn_total,
+        added={
+            MEMORY: _pressure(memory, grid) * times.total,
+            PER_ROW: (grid.rows - 1) * seconds[BY_PART[Part.ATTENTION]] * once,
+        },
+    )
+
+
+def _name(which: str, time: OpTime | None) -> str:
+    if time is None:
+        return HOST
+    return DRAFTER if which == "draft" else BY_PART[time.op.part]
+
+
+def _pressure(memory: Memory, grid: Grid) -> Array:
+    """Return B / B_fit - 1 where a batch does not fit: those left over wait for the others' memory.
+
+    Shape (batches, contexts, draft lengths); 0 where all fit, or where not even one does.
+    """
+    batch = np.broadcast_to(grid.batch, grid.shape)
+    fitting = [
+        [
+            [memory.largest_batch(context=int(context), draft_length=int(length))] * len(grid.batch)
+            for length in grid.draft_length.ravel()
+        ]
+        for context in grid.context.ravel()
+    ]
+    largest = np.moveaxis(np.array(fitting, dtype=float), -1, 0)
+    return np.where(largest > 0, np.maximum(batch / np.maximum(largest, 1) - 1, 0.0), 0.0)

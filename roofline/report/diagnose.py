@@ -1,0 +1,244 @@
+"""A diagnosis as text or JSON."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any
+
+from roofline.diagnosis.diagnose import Diagnosis
+from roofline.diagnosis.explain import Explanation
+from roofline.diagnosis.terms import ADDED
+from roofline.report.columns import text_table, wrap
+from roofline.units import format_size
+
+__all__ = ["DiagnosisFormat", "render_diagnosis"]
+
+SCHEMA = "roofline.diagnose/1"
+#: What settles whether a term is at fault, beside a load at which explanations part.
+SETTLES = {
+    "drafter": "time the drafter's passes in a profile of a few steps, or the same load at two "
+    "draft lengths: the slope per token drafted is one pass of it",
+    "host overhead": "profile a few steps and add up the gaps between kernels; check that CUDA "
+    "graphs cover this batch and that the host's cores are free",
+    "overhead of drafting": "profile a few speculative steps and add up the gaps around the "
+    "drafter's passes; check that its passes run in CUDA graphs",
+    "attention path": "the same batch at two contexts, D = 0 and speculating: the slope per token "
+    "of context is the cache being read; the log names the attention backend",
+    "attention path per row": "the same load with --verify-attention kv_per_query says what it "
+    "would cost; the log names the attention backend, and a profile shows how often it reads",
+    "experts": "time the expert kernels in a profile, or the same load at two batches with a short "
+    "context; a text in one language wakes other experts than a mix",
+    "communication": "nccl-tests all_reduce_perf at batch x rows x hidden size x 2 bytes on "
+    "the same GPUs, or the same load with another --tp",
+    "memory pressure": "the engine's counter of preemptions and the cache in use while it runs "
+    "(vllm:num_preemptions_total, sglang:num_retracted_requests_total), or the same load at half "
+    "the batch",
+    "matrix products": "'roofline calibrate measure' times them on this machine; check the clocks "
+    "and the format that the weights really run in",
+    "small kernels": "profile a few steps; sampling with penalties or large top-k runs here",
+}
+
+
+class DiagnosisFormat(StrEnum):
+    """How to print it."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def render_diagnosis(found: Diagnosis, how: DiagnosisFormat) -> str:
+    """Return the diagnosis in the format asked for, ending in a newline."""
+    if how is DiagnosisFormat.JSON:
+        return json.dumps(_data(found), indent=2, allow_nan=False) + "\n"
+    blocks = [wrap(_headline(found)), wrap(_where(found)), _points(found)]
+    if found.best is not None:
+        blocks += [_explanations(found), wrap(_settle(found, found.best))]
+    return (
+        "\n\n".join([*blocks, *(wrap(f"Assumed: {t}") for t in found.setup.notes.assumed)]) + "\n"
+    )
+
+
+def _data(found: Diagnosis) -> dict[str, Any]:
+    setup, best = found.setup, found.best
+    proposal = None if best is None else found.proposal
+    return {
+        "schema": SCHEMA,
+        "inputs": {
+            "model": setup.target.model.id,
+            "gpu": setup.gpu.id,
+            "tp": setup.request.tp,
+            "ep": setup.request.ep,
+            "drafter": setup.drafter.name,
+            "engine": setup.engine.id,
+            "noise": found.noise,
+        },
+        "nothing_to_explain": found.nothing_to_explain,
+        "distance": found.whole.distance,
+        "limit": found.whole.limit,
+        "inside_band": found.whole.inside,
+        "term": None if best is None else best.term,
+        "settles": None if best is None else SETTLES[best.term],
+        "points": [
+            {
+                "draft_length": point.draft_length,
+                "batch": point.batch,
+                "context": point.context,
+                "tokens_per_step": point.tokens_per_step,
+                "measured_tpot_ms": 1e3 * point.time_per_token,
+                "predicted_tpot_ms": 1e3 * predicted / point.tokens_per_step,
+                "measured_step_ms": 1e3 * point.seconds,
+                "predicted_step_ms": 1e3 * predicted,
+                "difference": point.seconds / predicted - 1,
+                "band": band,
+                "explained_step_ms": None if best is None else 1e3 * explained,
+                "terms_ms": {
+                    name: 1e3 * float(each[i]) for name, each in found.terms.items() if each[i]
+                },
+            }
+            for i, (point, predicted, band, explained) in enumerate(
+                zip(
+                    found.points,
+                    found.predicted.tolist(),
+                    found.whole.band.tolist(),
+                    found.explained.tolist(),
+                    strict=True,
+                )
+            )
+        ],
+        "explanations": [
+            {
+                "term": e.term,
+                "factor": e.factor,
+                "sigma": e.sigma,
+                "strain": e.strain,
+                "misfit": e.misfit,
+                "gain": e.gain,
+                "needed": e.needed,
+                "leaves": e.leaves,
+                "as_good": e.as_good,
+                "fits": e.fits,
+            }
+            for e in found.explanations
+            if e.moves
+        ],
+        "next": None
+        if proposal is None
+        else {
+            "draft_length": proposal.draft_length,
+            "batch": proposal.batch,
+            "context": proposal.context,
+            "step_ms": {
+                proposal.first: 1e3 * proposal.first_step,
+                proposal.second: 1e3 * proposal.second_step,
+            },
+        },
+        "warnings": list(found.warnings),
+    }
+
+
+def _headline(found: Diagnosis) -> str:
+    best = found.best
+    if best is None:
+        return (
+            "Nothing to explain: the measurements are within the errors of the model and of "
+            f"measurement (distance {found.whole.distance:.1f}, limit {found.whole.limit:.1f})."
+        )
+    name = best.term[0].upper() + best.term[1:]
+    others = [e.term for e in found.explanations[1:] if e.as_good]
+    said = f"{name} disagrees most: {_factor(best)} explains the measurements"
+    if not best.fits:
+        said = (
+            f"No single term explains the measurements; {best.term} comes closest, {_factor(best)}"
+        )
+    if found.whole.inside:
+        said = f"Inside the error band, but {best.term} alone accounts for it: {_factor(best)}"
+    within = "within" if best.strain <= 2 else "beyond"
+    said += f", {within} its stated error ({best.strain:.1f} standard deviations)."
+    if others and best.fits:
+        said += f" So far {_listed(others)} would do as well, with more strain."
+    return said
+
+
+def _factor(found: Explanation) -> str:
+    if found.term == "memory pressure":
+        return f"{found.factor:.2f}x the wait of sequences that do not fit"
+    if found.term == "attention path per row":
+        return f"{found.factor:.2f}x what reading the cache anew for each row would add"
+    return f"{found.factor:.2f}x its prediction"
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+
+
+def _where(found: Diagnosis) -> str:
+    setup = found.setup
+    return (
+        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, "
+        f"{setup.engine.name}; drafter {setup.drafter.name}. Band: one standard deviation of model "
+        f"and measurement ({found.noise:.1%})."
+    )
+
+
+def _points(found: Diagnosis) -> str:
+    best = found.best
+    rows = []
+    for i, point in enumerate(found.points):
+        predicted = float(found.predicted[i])
+        cells = [
+            f"{point.draft_length}@{point.batch}x{format_size(point.context)}",
+            f"{point.tokens_per_step:.2f}",
+            f"{1e3 * point.time_per_token:.2f}",
+            f"{1e3 * predicted / point.tokens_per_step:.2f}",
+            f"{1e3 * point.seconds:.2f}",
+            f"{1e3 * predicted:.2f}",
+            f"{point.seconds / predicted - 1:+.1%}",
+            f"{found.whole.band[i]:.1%}",
+        ]
+        rows.append(cells if best is None else [*cells, f"{1e3 * float(found.explained[i]):.2f}"])
+    headers = [
+        "D@batch\nxcontext", "tokens\nper step", "ms/token\nmeasured", "pre-\ndicted",
+        "ms/step\nmeasured", "pre-\ndicted", "off", "band",
+    ]  # fmt: skip
+    return text_table(headers if best is None else [*headers, "ex-\nplained"], rows)
+
+
+def _explanations(found: Diagnosis) -> str:
+    rows = []
+    for e in found.explanations:
+        if not e.moves:
+            continue
+        shares = found.terms[e.term] / found.predicted
+        low, high = 100 * float(shares.min()), 100 * float(shares.max())
+        share = f"{low:.0f}-{high:.0f}%" if high - low >= 1 else f"{high:.0f}%"
+        rows.append(
+            [
+                ("* " if e is found.best else "  ") + e.term,
+                f"+{share}" if e.term in ADDED else share,
+                f"{e.factor:.2f}x",
+                f"{e.sigma:.0%}",
+                f"{e.strain:.1f}",
+                f"{e.misfit:.1f}",
+                f"{e.leaves:.1%}",
+                "yes" if e.as_good else "no",
+            ]
+        )
+    headers = (
+        "  term", "share of\nstep", "factor", "stated\nerror", "strain", "misfit", "leaves",
+        "may\nbe",
+    )  # fmt: skip
+    return text_table(headers, rows, names_first=True)
+
+
+def _settle(found: Diagnosis, best: Explanation) -> str:
+    said = f"To settle it: {SETTLES[best.term]}."
+    proposal = found.proposal
+    if proposal is None:
+        return said
+    return (
+        f"{said} Or measure D = {proposal.draft_length} at batch {proposal.batch}, context "
+        f"{format_size(proposal.context)}: {1e3 * proposal.first_step:.2f} ms a step if "
+        f"{proposal.first} is at fault, {1e3 * proposal.second_step:.2f} ms if {proposal.second} "
+        "is."
+    )

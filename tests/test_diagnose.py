@@ -1,0 +1,288 @@
+"""What disagrees with a measurement: faults planted in synthetic ones must be named."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from roofline.diagnosis.explain import Suspect, distance, explain, inside
+from tests.support import GPU, Cli, Outcome, assert_refused, write
+
+#: Errors of a careful measurement, as multiples of the truth; fixed so that a run repeats.
+WIGGLE = (1.004, 0.993, 1.008, 0.998, 0.991, 1.006)
+DENSE = ("llama-3.1-8b",)
+SMALL = ("qwen3-1.7b", "--gpu", "h200-sxm", "--drafter", "eagle3")
+MIXTURE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--tp", "4", "--drafter", "eagle3")
+
+
+def points(steps: dict[tuple[int, int, int], float]) -> str:
+    """Return steps [ms] by (D, batch, context) as the option takes them; AL 1 is a step."""
+    return ",".join(
+        f"{length}@{batch}x{context}:{ms * wiggle:.6f}ms:1"
+        for ((length, batch, context), ms), wiggle in zip(
+            steps.items(), itertools.cycle(WIGGLE), strict=False
+        )
+    )
+
+
+def diagnosed(cli: Cli, question: tuple[str, ...], steps: dict[tuple[int, int, int], float]) -> Any:
+    return cli(
+        "diagnose", *question, "--measured", points(steps), "--noise", "1", "--format", "json"
+    ).data()
+
+
+def loads(cli: Cli, question: tuple[str, ...]) -> dict[tuple[int, int, int], dict[str, float]]:
+    """Return the predicted terms [ms] of three draft lengths at two batches and two contexts."""
+    places = itertools.product((0, 2, 5), (2, 32), (512, 8192))
+    data = diagnosed(cli, question, dict.fromkeys(places, 1.0))
+    return {
+        (p["draft_length"], p["batch"], p["context"]): {
+            **p["terms_ms"], "all": p["predicted_step_ms"],
+        }
+        for p in data["points"]
+    }  # fmt: skip
+
+
+SLOW = [
+    (DENSE, "drafter"),
+    (DENSE, "host overhead"),
+    (DENSE, "overhead of drafting"),
+    (DENSE, "attention path"),
+    (DENSE, "matrix products"),
+    (SMALL, "host overhead"),
+    (SMALL, "overhead of drafting"),
+    (SMALL, "drafter"),
+    (MIXTURE, "experts"),
+    (MIXTURE, "communication"),
+    (MIXTURE, "attention path"),
+    (MIXTURE, "host overhead"),
+]
+#: Terms large enough that 60 % less of them is more than the stated errors.
+FAST = [
+    (DENSE, "drafter"),
+    (DENSE, "attention path"),
+    (DENSE, "matrix products"),
+    (SMALL, "overhead of drafting"),
+    (SMALL, "drafter"),
+    (MIXTURE, "experts"),
+    (MIXTURE, "attention path"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "term", "factor"),
+    [*((*case, 2.0) for case in SLOW), *((*case, 0.4) for case in FAST)],
+)
+def test_a_planted_fault_is_named(
+    cli: Cli, question: tuple[str, ...], term: str, factor: float
+) -> None:
+    """One term times ``factor`` in twelve steps that are measured to a percent."""
+    found = loads(cli, question)
+    steps = {at: t["all"] + (factor - 1) * t.get(term, 0.0) for at, t in found.items()}
+    data = diagnosed(cli, question, steps)
+    assert not data["nothing_to_explain"]
+    assert data["term"] == term
+    assert data["explanations"][0]["factor"] == pytest.approx(factor, rel=0.25)
+
+
+def test_waiting_for_memory_is_named(cli: Cli) -> None:
+    """Of 512 sequences of 8k tokens 47 to 49 fit: tokens take 512 / 49 times as long."""
+    memory = cli(
+        "memory", "llama-3.1-8b", "--context", "8k", "--draft-length", "3", "--format", "json"
+    ).data()["contexts"][0]
+    capacity = {0: memory["largest_batch"], 3: memory["largest_batch_speculative"]}
+    places = [(0, 8, 8192), (0, 512, 8192), (3, 8, 8192), (3, 512, 8192)]
+    data = diagnosed(cli, DENSE, dict.fromkeys(places, 1.0))
+    steps = {}
+    for place, point in zip(places, data["points"], strict=True):
+        length, batch, _ = place
+        steps[place] = point["predicted_step_ms"] * max(batch / capacity[length], 1.0)
+    found = diagnosed(cli, DENSE, steps)
+    assert found["term"] == "memory pressure"
+    assert found["explanations"][0]["factor"] == pytest.approx(1.0, rel=0.05)
+    assert any("fit the memory" in warning for warning in found["warnings"])
+
+
+@pytest.mark.parametrize("question", [DENSE, MIXTURE])
+def test_nothing_to_explain_where_nothing_is_wrong(cli: Cli, question: tuple[str, ...]) -> None:
+    found = loads(cli, question)
+    data = diagnosed(cli, question, {at: t["all"] for at, t in found.items()})
+    assert data["nothing_to_explain"]
+    assert data["term"] is data["settles"] is data["next"] is None
+    outcome = cli(
+        "diagnose", *question, "--measured", points({at: t["all"] for at, t in found.items()})
+    )
+    assert outcome.out.startswith("Nothing to explain")
+
+
+def step(cli: Cli, *question: str, context: int = 4096, batch: int = 8) -> dict[int, float]:
+    """Return the steps [ms] that ``recommend`` predicts."""
+    rows = cli(
+        "recommend", *question, "--batch", str(batch), "--context", str(context), "--acceptance",
+        "0.7", "--max-draft-length", "5", "--format", "json",
+    ).by_draft_length()  # fmt: skip
+    return {length: row["step_ms"] for length, row in rows.items()}
+
+
+def test_a_slower_host_is_told_from_its_times(cli: Cli) -> None:
+    """vLLM's 0.4518, 0.3394 and 0.1546 ms a step, a round and a pass, each three times."""
+    slow = ("--overhead-ms", "1.3554,1.0182,0.4638")
+    steps = {
+        (length, batch, context): ms
+        for batch, context in ((1, 1024), (16, 1024), (16, 16384))
+        for length, ms in step(cli, *DENSE, *slow, batch=batch, context=context).items()
+    }
+    data = diagnosed(cli, DENSE, steps)
+    assert data["term"] == "host overhead"
+    assert data["explanations"][0]["factor"] == pytest.approx(3.0, rel=0.1)
+
+
+def test_a_cache_read_for_every_row_is_the_attention_path(cli: Cli) -> None:
+    """kv_per_query instead of kv_once: as many reads as rows, exactly what that would add."""
+    slow = ("--verify-attention", "kv_per_query")
+    steps = {
+        (length, batch, context): ms
+        for batch, context in ((4, 1024), (16, 4096), (16, 16384))
+        for length, ms in step(cli, *DENSE, *slow, batch=batch, context=context).items()
+    }
+    data = diagnosed(cli, DENSE, steps)
+    assert data["term"] == "attention path per row"
+    assert data["explanations"][0]["factor"] == pytest.approx(1, rel=0.1)
+    assert diagnosed(cli, (*DENSE, *slow), steps)["nothing_to_explain"]
+
+
+def test_a_slow_link_is_the_communication(cli: Cli, tmp_path: Path) -> None:
+    """A link of a tenth of the bandwidth, told by a profile with all of it."""
+    slow = GPU.replace("per_direction: {value: 100 GB/s", "per_direction: {value: 10 GB/s")
+    fast_file = write(tmp_path, "fast.yaml", GPU)
+    slow_file = write(tmp_path, "slow.yaml", slow.replace("id: roundcard", "id: slowcard"))
+    model = ("llama-3.1-8b", "--tp", "4", "--gpu")
+    steps = {
+        (length, batch, 2048): ms
+        for batch in (8, 32, 128)
+        for length, ms in step(cli, *model, slow_file, batch=batch, context=2048).items()
+    }
+    assert diagnosed(cli, (*model, fast_file), steps)["term"] == "communication"
+
+
+def test_the_proposed_load_parts_the_two_best(cli: Cli) -> None:
+    """From one slow step at D = 3 nothing can be told; the proposal says where it could."""
+    data = cli(
+        "diagnose", *DENSE, "--tpot", "9ms", "--draft-length", "3", "--tokens-per-step", "2.5",
+        "--batch", "8", "--format", "json",
+    ).data()  # fmt: skip
+    possible = [e["term"] for e in data["explanations"] if e["as_good"]]
+    assert len(possible) > 2
+    proposed = data["next"]
+    first, second = proposed["step_ms"].values()
+    assert list(proposed["step_ms"]) == possible[:2]
+    assert abs(np.log(first / second)) > 0.03
+    measured = {(p["draft_length"], p["batch"], p["context"]) for p in data["points"]}
+    assert (proposed["draft_length"], proposed["batch"], proposed["context"]) not in measured
+    # and measuring there what the first expects leaves it standing, the second not
+    answer = cli(
+        "diagnose", *DENSE, "--format", "json", "--measured", "3@8x4k:9ms:2.5", "--measured",
+        f"{proposed['draft_length']}@{proposed['batch']}x{proposed['context']}:{first}ms:1",
+    ).data()  # fmt: skip
+    standing = [e["term"] for e in answer["explanations"] if e["as_good"]]
+    assert possible[0] in standing
+    assert possible[1] not in standing
+
+
+def test_a_rate_of_all_and_the_time_of_a_token_are_the_same(cli: Cli) -> None:
+    """Batch 8 at 2.5 tokens a step of 10 ms: 4 ms a token, 2000 tokens/s."""
+
+    def measured(*flags: str) -> Outcome:
+        return cli("diagnose", *DENSE, "--batch", "8", "--format", "json", *flags)
+
+    ways = [
+        measured("--measured", "3:4ms:2.5"),
+        measured("--measured", "3:2000/s:2.5"),
+        measured("--tpot", "4ms", "--draft-length", "3", "--tokens-per-step", "2.5"),
+        measured("--tokens-per-s", "2000", "--draft-length", "3", "--tokens-per-step", "2.5"),
+        measured("--measured", "3@8x4k:4ms", "--acceptance", "al:3=2.5"),
+    ]
+    steps = [way.data()["points"][0]["measured_step_ms"] for way in ways]
+    assert steps == pytest.approx([10.0] * 5)
+
+
+def test_a_file_of_steps(cli: Cli, tmp_path: Path) -> None:
+    file = write(
+        tmp_path, "mine.csv", "batch,context,draft_length,step_ms\n8,4096,0,8.05\n8,4096,3,10.1\n"
+    )
+    data = cli("diagnose", *DENSE, "--measured", file, "--format", "json").data()
+    assert [p["measured_step_ms"] for p in data["points"]] == [8.05, 10.1]
+
+
+def test_text_fits_the_terminal(cli: Cli) -> None:
+    outcome = cli(
+        "diagnose", *DENSE, "--measured", "0@256x1k:22ms,5@32x32k:620/s:3.21,7@1x128k:3.9ms:4.5"
+    )
+    assert max(map(len, outcome.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "nothing is given"),
+        (["--measured", "3"], "expected D[@BATCH"),
+        (["--measured", "3:fast:2"], "expected a time"),
+        (["--measured", "3:-4ms:2"], "expected a time"),
+        (["--measured", "3:0ms:2"], "expected a time"),
+        (["--measured", "3:0/s:2"], "expected a time"),
+        (["--measured", "3:nan/s:2"], "expected a time"),
+        (["--measured", "3:4ms"], "how many tokens"),
+        (["--measured", "3:4ms:5"], "expected 1 to 4 tokens"),
+        (["--measured", "3:4ms:0.5"], "expected 1 to 4 tokens"),
+        (["--measured", "99:4ms:2"], "expected 0 to 64"),
+        (["--measured", "3@0:4ms:2"], "at least 1"),
+        (["--measured", "3@2x900m:4ms:2"], "at most 131072"),
+        (["--tpot", "4ms", "--tokens-per-s", "9"], "give one"),
+        (["--tpot", "4ms", "--draft-length", "-1"], "--draft-length -1"),
+        (["--tpot", "4ms", "--noise", "0"], "--noise 0"),
+        (["--tpot", "4ms", "--batch", "1,2"], "expected one number"),
+        (["--measured", "3:4ms:2", "--drafter", "none"], "cannot draft 3"),
+        (["--measured", "none.csv"], "cannot be read"),
+        (["--measured", ",".join(f"0@{b}:9ms" for b in range(1, 300))], "at most 200"),
+    ],
+)
+def test_bad_measurements(cli: Cli, flags: list[str], words: str) -> None:
+    assert_refused(cli("diagnose", *DENSE, *flags), words)
+
+
+def test_distance_is_that_of_gauss() -> None:
+    """With covariance [[2, 1], [1, 2]] / 3 the inverse is [[2, -1], [-1, 2]]: 2 + 8 - 4 = 6."""
+    covariance = np.array([[2.0, 1.0], [1.0, 2.0]]) / 3
+    assert distance(np.array([1.0, 2.0]), covariance) == pytest.approx(6.0)
+
+
+def test_the_band_holds_what_it_says() -> None:
+    """Of 2000 draws of the errors themselves 95 % are inside (binomial error 0.5 %)."""
+    random = np.random.default_rng(7)
+    covariance = np.array([[4.0, 3.0, 1.0], [3.0, 5.0, 2.0], [1.0, 2.0, 3.0]]) * 1e-4
+    noise, total = 0.02, np.array([5.0, 7.0, 11.0])
+    errors = random.multivariate_normal(np.zeros(3), covariance + noise**2 * np.eye(3), size=2000)
+    within = [inside(total * np.exp(e), total, covariance, noise=noise).inside for e in errors]
+    assert np.mean(within) == pytest.approx(0.95, abs=0.015)
+
+
+def test_of_equal_explanations_the_least_strained_comes_first() -> None:
+    """Both terms are 5 of 10 at the only point: 15 wants a factor of 2 of either.
+
+    Strains are log 2 over 0.1 and 0.4: 6.9 and 1.7.
+    """
+    none = np.zeros((1, 1))
+    suspects = [
+        Suspect(term="sure", seconds=np.array([5.0]), sigma=0.1, others=none),
+        Suspect(term="doubtful", seconds=np.array([5.0]), sigma=0.4, others=none),
+        Suspect(term="absent", seconds=np.array([0.0]), sigma=0.4, others=none),
+    ]
+    found = explain(np.array([15.0]), np.array([10.0]), suspects, noise=0.01)
+    assert [e.term for e in found] == ["doubtful", "sure", "absent"]
+    assert [e.factor for e in found[:2]] == pytest.approx([2, 2], rel=0.01)
+    assert [e.strain for e in found[:2]] == pytest.approx([1.73, 6.93], rel=0.01)
+    assert not found[2].moves
