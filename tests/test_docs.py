@@ -192,6 +192,7 @@ def keys(value: Any) -> set[str]:
         "schedule llama-3.1-8b",
         "compare llama-3.1-8b",
         "memory llama-3.1-8b",
+        "diagnose llama-3.1-8b --measured 0:7.9ms,3:5.5ms:2.66",
         "explore llama-3.1-8b --vary group_size=2,4 --set drafter.layers=2",
     ],
 )

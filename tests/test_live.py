@@ -21,7 +21,7 @@ import pytest
 
 from roofline.acceptance.convert import iid_rate
 from tests.servers import SERVERS, engine, pages, send, server
-from tests.support import Cli, Outcome, assert_refused
+from tests.support import ROOT, Cli, Outcome, assert_refused
 
 SECRET = "token-that-nobody-may-see"
 VLLM = (SERVERS / "vllm.prom").read_bytes()
@@ -211,6 +211,24 @@ def test_recommend_takes_the_reading_and_flags_win(cli: Cli) -> None:
 def test_recommend_still_needs_a_model(cli: Cli) -> None:
     assert_refused(cli("recommend"), "MODEL is missing", "--live")
     assert_refused(cli("recommend", "llama-3.1-8b", "--interval", "3s"), "belong to --live")
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_page_shows_what_is_printed(cli: Cli) -> None:
+    """docs/live.md, with the address of the server that it names."""
+    with server(engine(pages("vllm"))) as url:
+        outcome = cli("live", url, "--gpu", "h100-sxm", "--interval", "7s")
+    page = (ROOT / "docs" / "live.md").read_text("utf-8")
+    assert f"--interval 7s\n{outcome.out.replace(url, 'http://127.0.0.1:8000')}```" in page
+
+
+@pytest.mark.usefixtures("clock")
+def test_every_field_is_documented(cli: Cli) -> None:
+    with server(engine(pages("vllm"))) as url:
+        data = read(cli, url, "--gpu", "h100-sxm").data()
+    documented = set(re.findall(r"`(\w+)(?:\[\])?`", (ROOT / "docs" / "cli.md").read_text("utf-8")))
+    parts = [data, *(data[name] for name in ("server", "used", "change")), *data["not_read"]]
+    assert {key for part in parts for key in part} - documented == set()
 
 
 def test_text_fits_the_terminal(cli: Cli) -> None:

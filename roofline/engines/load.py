@@ -62,9 +62,9 @@ def batch_of(pages: Sequence[Page], names: ServerNames) -> tuple[Read | Unread, 
     mean = sum(busy) / len(busy)
     if mean > LARGEST_BATCH:
         return Unread(reason=f"{names.running[0]} says {mean:.3g}, which cannot be"), copies
-    each = f"each of {copies} copies" if copies > 1 else "the gauge"
+    each = f" in each of {copies} copies" if copies > 1 else ""
     reads = f", mean of {len(pages)} reads" if len(pages) > 1 else ""
-    return Read(value=mean, source=f"running requests of {each}{reads}"), copies
+    return Read(value=mean, source=f"running requests{each}{reads}"), copies
 
 
 def waiting_of(page: Page, names: ServerNames) -> Read | Unread:

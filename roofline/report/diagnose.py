@@ -9,6 +9,7 @@ from typing import Any
 from roofline.diagnosis.diagnose import Diagnosis
 from roofline.diagnosis.explain import Explanation
 from roofline.diagnosis.terms import ADDED
+from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
 from roofline.units import format_size
 
@@ -72,6 +73,7 @@ def _data(found: Diagnosis) -> dict[str, Any]:
             "drafter": setup.drafter.name,
             "engine": setup.engine.id,
             "noise": found.noise,
+            "set": set_data(setup.notes.changes),
         },
         "nothing_to_explain": found.nothing_to_explain,
         "distance": found.whole.distance,
@@ -177,7 +179,7 @@ def _where(found: Diagnosis) -> str:
     return (
         f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, "
         f"{setup.engine.name}; drafter {setup.drafter.name}. Band: one standard deviation of model "
-        f"and measurement ({found.noise:.1%})."
+        f"and measurement (the latter {found.noise:.1%})." + set_line(setup.notes.changes)
     )
 
 

@@ -182,7 +182,7 @@ def _now(live: Live, found: Change) -> str:
     if not found.measured:
         return said
     off = found.measured / found.before - 1
-    said += f" Measured: {found.measured:.0f} tokens/s ({off:+.0%})."
+    said += f" Measured: {found.measured:.0f} tokens/s ({off:+.1%})."
     if abs(off) > FAR:
         said += (
             " That is far off: prefills, idle time or a wrong fact above; see 'roofline diagnose'."
