@@ -40,10 +40,14 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Live:
-    """A question about a running server. ``batch`` is None where nobody knows it."""
+    """A question about a running server. ``batch`` is None where nobody knows it.
+
+    ``copies`` of the whole model run beside each other, each with that batch.
+    """
 
     serving: Serving
     request: Request
+    copies: int
     batch: int | None
     gaps: tuple[Gap, ...]
 
@@ -88,6 +92,10 @@ def question_from(
     found["engine"] = asked.engine if "engine" in given else serving.engine
     if "tp" not in given:
         found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", flag="--tp")
+    # ranks that share one model's weights are groups of its attention, no copies of it
+    groups = serving.copies if serving.value("attention_copies") else 1
+    if "dp_attention" not in given:
+        found["dp"] = groups
     if "ep" not in given:
         found["ep"] = _expert_parallel(serving, found.get("tp", asked.tp))
     if "kv" not in given and serving.value("kv") is not None:
@@ -106,12 +114,17 @@ def question_from(
     batch = None
     if batches is None:
         running = _or(serving, "batch", None, gaps, used="every batch", flag="--batch")
-        batch = None if running is None else max(round(running), 1)
+        batch = None if running is None else max(round(running * groups), 1)
         batches = (batch or 1,)
     elif len(batches) == 1:
         batch = batches[0]
-    request = replace(asked, **found, batches=batches, contexts=contexts)
-    return Live(serving=serving, request=request, batch=batch, gaps=tuple(gaps))
+    return Live(
+        serving=serving,
+        request=replace(asked, **found, batches=batches, contexts=contexts),
+        copies=serving.copies // groups,
+        batch=batch,
+        gaps=tuple(gaps),
+    )
 
 
 def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, flag: str) -> Any:
@@ -227,7 +240,7 @@ def change(live: Live, plan: Plan, written: Written) -> Change | None:
     at = batch - 1
     advised = next(b for b in written.bands if b.first <= batch <= b.last).draft_lengths[0]
     idle = all(d == 0 for band in written.bands for d in band.draft_lengths)
-    users = batch * serving.copies
+    users = batch * live.copies
     own = plan.plain[at, 0] if idle else plan.speed[at, 0, plan.draft_lengths.index(advised)]
     length = serving.value("draft_length")
     speed, tokens = None, None

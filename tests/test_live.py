@@ -68,8 +68,8 @@ def test_vllm(cli: Cli) -> None:
     assert found["tokens_per_s"] == 16_000 / 4
     assert gaps(data) == {"tp": "--tp", "drafter": "--drafter"}
     assert data["used"] | {"drafter": "", "acceptance": ""} == {
-        "model": "llama-3.1-8b", "gpu": "h100-sxm", "tp": 1, "ep": 1, "batch": 8, "context": 2200,
-        "drafter": "", "acceptance": "",
+        "model": "llama-3.1-8b", "gpu": "h100-sxm", "tp": 1, "ep": 1, "dp_attention": 1, "batch": 8,
+        "context": 2200, "drafter": "", "acceptance": "",
     }  # fmt: skip
     assert all(line.startswith("GET ") for line in seen)
     assert data["change"]["measured_tokens_per_s"] == 4000
@@ -149,6 +149,17 @@ def test_sglang(cli: Cli) -> None:
     (gap,) = data["not_read"]
     assert gap["used"] == f"a rate of {rate:.3f} at every position"
     assert "secret-of-the-server" not in outcome.out + outcome.err
+
+
+@pytest.mark.usefixtures("clock")
+def test_ranks_that_share_weights_are_groups_of_attention(cli: Cli) -> None:
+    """The same two ranks of 12 and 24, in one model on four GPUs: a batch of 36, no copies."""
+    info = (SERVERS / "sglang-server-info.json").read_bytes()
+    info = info.replace(b'"enable_dp_attention": false', b'"enable_dp_attention": true')
+    with server(engine(pages("sglang", server_info=info))) as url:
+        data = read(cli, url, "--interval", "4", "--gpu", "h200-sxm").data()
+    assert (data["server"]["copies"], data["used"]["dp_attention"]) == (1, 2)
+    assert data["used"]["batch"] == 36
 
 
 def test_sglang_without_metrics(cli: Cli, clock: list[float]) -> None:

@@ -88,6 +88,8 @@ def recommend(
     if explain and how == "csv":
         raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
+    if goal is not None and how == "csv":
+        raise InputError("--format csv: has no place for a goal; use table, json or markdown")
     load = load_of(
         rps, input_tokens, output_tokens, batches_histogram, max_batch, prefill_chunk, context
     )
@@ -117,8 +119,6 @@ def recommend(
         said += [*found.warnings, *(found.notes if found.schedule_pays else ())]
         emit_text(render_load(found, how), output, said)
         return
-    if goal is not None and how == "csv":
-        raise InputError("--format csv: has no place for a goal; use table, json or markdown")
     answer = answer_for(asked)
     if goal is None:
         emit_text(render(answer, how, explain=explain), output, [*said, *answer.warnings])

@@ -133,11 +133,6 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
         copies = max(copies, int(declared.value))
     elif copies > 1:
         facts["data_parallel"] = Read(value=copies, source="ranks on the metrics page")
-    if isinstance(facts["attention_copies"], Read) and facts["attention_copies"].value:
-        warnings.append(
-            f"{where}: attention runs data-parallel inside the tensor-parallel group; it is priced "
-            "as so many whole copies"
-        )
     said = acceptance.warnings if acceptance is not None else ()
     return Serving(
         engine=engine,

@@ -68,7 +68,7 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "address": serving.where,
             "engine": serving.engine,
             "reading": serving.how,
-            "copies": serving.copies,
+            "copies": live.copies,
             "facts": {name: _fact(fact) for name, fact in serving.facts.items() if name in WORDS},
         },
         "used": {
@@ -76,6 +76,7 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "gpu": plan.setup.gpu.id,
             "tp": request.tp,
             "ep": request.ep,
+            "dp_attention": request.dp,
             "batch": live.batch,
             "context": request.contexts[0],
             "drafter": plan.setup.drafter.name,
@@ -165,7 +166,7 @@ def _gaps(live: Live) -> str:
 
 def _now(live: Live, found: Change) -> str:
     context = format_size(live.request.contexts[0])
-    copies = live.serving.copies
+    copies = live.copies
     load = f"batch {live.batch}" + (f" in each of {copies} copies" if copies > 1 else "")
     if found.before is None or found.step is None:
         why = (
