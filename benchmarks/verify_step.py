@@ -158,12 +158,10 @@ def report(found: list[Line]) -> str:
     return "\n".join(text) + "\n"
 
 
-def attention_kernel(profile: Any) -> str:
-    """Return the attention kernel that the profile's law was fitted on."""
-    for block in profile.calibration:
-        if "attention" in (block.kind, getattr(block, "covers", "")):
-            return str(block.kernel)
-    sys.exit(f"{profile.id}: holds no attention law; measure with a larger --budget")
+def kernel_of(profile: Any, kind: str) -> str:
+    """Return the kernel that the profile's law of a kind was fitted on, nothing without one."""
+    found = (b for b in profile.calibration if kind in (b.kind, getattr(b, "covers", "")))
+    return next((str(block.kernel) for block in found), "")
 
 
 def main() -> None:
@@ -193,11 +191,15 @@ def main() -> None:
     backend = open_backend(device, library, threads)
     base = backend.menu().base
     model = in_format(shallow(load_model(options.model), options.layers), base)
-    kernel = attention_kernel(profile)
-    decoder = build(model, backend, dtype=base, kernel=kernel)
+    kernel, experts = kernel_of(profile, "attention"), kernel_of(profile, "moe")
+    if not kernel:
+        sys.exit(f"{profile.id}: holds no attention law; measure with a larger --budget")
+    if any(run.mlp.kind == "moe" for run in model.layers) and not experts:
+        sys.exit(f"{profile.id}: holds no law of experts; measure with --model {options.model}")
+    decoder = build(model, backend, dtype=base, kernel=kernel, expert_kernel=experts)
     sys.stdout.write(
         f"{model.id}, {model.num_layers} layers, {base}, {library}, {threads} threads, attention "
-        f"{kernel}; {backend.state()}\n"
+        f"{kernel}{f', experts {experts}' if experts else ''}; {backend.state()}\n"
     )
     sys.stdout.write(report(list(lines(options, profile, decoder))))
     sys.stdout.write(f"{backend.state()}\n")

@@ -138,6 +138,7 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
                 bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
                 law=law,
                 rows=op.rows if machine.staircase else None,
+                work=op.flops / shape.pairs if isinstance(shape, AttentionShape) else None,
             )
             return in_turn(each, op.turns)
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from roofline.measure.cases import Case, Menu
+from roofline.measure.campaign import run
+from roofline.measure.case import Case, Menu
+from roofline.measure.cases import plan
 from roofline.measure.device import CaseError, Samples
+from roofline.measure.rows import Row, RowFile
+from roofline.model import ModelSpec
 
 #: The planted machine: 100 GB/s, 10 TFLOP/s.
 BANDWIDTH, PEAK = 100e9, 10e12
@@ -78,3 +83,23 @@ class FakeDevice:
 
     def state(self) -> str:
         return "planted"
+
+
+class FakeGpu(FakeDevice):
+    """The same laws under the name of a bundled GPU."""
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {
+            "kind": "gpu", "device": "NVIDIA H200", "memory": 139.8 * 2**30,
+            "library": "torch 2.13",
+        }  # fmt: skip
+
+
+def short_campaign(device: FakeDevice, model: ModelSpec, folder: Path) -> list[Row]:
+    """Return the rows of one round and a bit, on a clock that each look moves by a second."""
+    folder.mkdir(exist_ok=True)
+    cases = plan(model, device.menu())
+    ticks = iter(range(10**7))
+    file = RowFile(folder / "short.csv", device.facts(), resume=False)
+    run(device, cases, file, budget=5.0 * len(cases), now=lambda: float(next(ticks)))
+    return file.rows

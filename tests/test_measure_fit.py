@@ -10,14 +10,26 @@ import pytest
 
 from roofline.hardware import HardwareProfile
 from roofline.measure.campaign import run
-from roofline.measure.cases import Case, plan
+from roofline.measure.case import Case
+from roofline.measure.cases import plan
 from roofline.measure.fitted import Fitted, fit_rows
 from roofline.measure.noise import cliffs, drifted, settle, sift
 from roofline.measure.profile import profile_data
-from roofline.measure.rows import Row, RowFile
+from roofline.measure.rows import Row, RowFile, read_rows
+from roofline.measure.stepped import Bench, fit_simple, predict
 from roofline.model import load_model
 from roofline.ops import VerifyAttention
-from tests.measuring import BANDWIDTH, COMPUTE_EFF, FLOOR, MEM_EFF, PEAK, FakeDevice, of_case
+from roofline.resources import data_file
+from tests.measuring import (
+    BANDWIDTH,
+    COMPUTE_EFF,
+    FLOOR,
+    MEM_EFF,
+    PEAK,
+    FakeDevice,
+    of_case,
+    short_campaign,
+)
 
 MODEL = "qwen3-0.6b"
 
@@ -81,7 +93,7 @@ def test_rows_measured_while_the_machine_was_slow_are_left_out(tmp_path: Path) -
     cases = plan(load_model(MODEL), device.menu())
     device.drift_after = int(0.8 * len(cases))
     file = RowFile(tmp_path / "run.csv", device.facts(), resume=False)
-    run(device, cases, file, budget=3.0 * len(cases), now=lambda: float(next(ticks)))
+    run(device, cases, file, budget=4.4 * len(cases), now=lambda: float(next(ticks)))
     slow = [row for row in file.rows if row.probe > 1.2e-3]
     assert slow
     sifted = sift(file.rows)
@@ -116,6 +128,82 @@ def test_the_staircase_of_a_library_is_followed(tmp_path: Path) -> None:
     assert steps[2.0] / steps[1.0] == pytest.approx(4.0, rel=0.05)
 
 
+def test_one_row_has_a_step_however_few_products_were_timed_at_it() -> None:
+    """By hand: one row at 1 us, two and more at 4 us, each moving 80 kB at 80 GB/s or a quarter."""
+    m = np.array([1.0, *np.repeat([2.0, 4.0, 8.0, 16.0, 32.0], 3)])
+    seconds = np.where(m == 1, 1e-6, 4e-6)
+    bench = Bench(
+        flops=2 * m, bytes=np.full(m.shape, 80e3), rows=m, depth=np.ones(m.shape),
+        work=np.zeros(m.shape), seconds=seconds, peak=1e15, bandwidth=80e9,
+    )  # fmt: skip
+    predicted = predict(bench, fit_simple(bench))
+    np.testing.assert_allclose(predicted, seconds, rtol=0.01)
+
+
+def test_a_product_with_a_law_of_its_own_leaves_that_of_the_others_alone(tmp_path: Path) -> None:
+    """o_proj takes three times as long; the others keep the planted 80 GB/s."""
+
+    def law(case: Case) -> float:
+        return of_case(case) * (3.0 if case.op == "o_proj" else 1.0)
+
+    result = fitted(FakeDevice(law=law), tmp_path)
+    laws = {j.block.get("op"): j for j in result.laws if j.block.get("covers") == "gemm"}
+    assert set(laws) == {None, "o_proj"}
+    assert "o_proj" not in {row.op for row in laws[None].rows}
+    rate = laws[None].block["law"]["mem_eff"] * result.figures.bandwidth
+    assert rate == pytest.approx(BANDWIDTH * MEM_EFF, rel=0.03)
+    for op, times in ((None, 1.0), ("o_proj", 3.0)):
+        wanted = np.array([times * of_case_row(row) for row in laws[op].rows])
+        assert np.median(np.abs(laws[op].predicted / wanted - 1)) < 0.03
+
+
+def test_small_products_that_take_another_path_are_priced_apart(tmp_path: Path) -> None:
+    """Up to 600 kFLOP for a sequence and KV head 240 GB/s, above that 80 GB/s."""
+
+    def per_head(sizes: dict[str, int]) -> int:
+        return 4 * sizes["q"] * sizes["group"] * sizes["head_dim"] * sizes["context"]
+
+    def law(case: Case) -> float:
+        if case.kind != "attention":
+            return of_case(case)
+        small = per_head(dict(case.shape)) <= 600_000
+        return FLOOR + max(case.bytes / (240e9 if small else 80e9), case.flops / 6e12)
+
+    result = fitted(FakeDevice(law=law), tmp_path)
+    judged = next(j for j in result.laws if j.block.get("covers") == "attention")
+    # the sizes measured about it: 4 x 2 rows x 128 x 512 tokens, and 4 x 6 x 128 x 256
+    assert 524_288 < judged.block["law"]["small"] < 786_432
+    small = np.array([per_head(row.sizes) <= 600_000 for row in judged.rows])
+    assert small.sum() >= 3
+    measured = np.array([row.seconds for row in judged.rows])
+    for part in (small, ~small):
+        assert np.median(np.abs(judged.predicted[part] / measured[part] - 1)) < 0.03
+
+
+def test_where_no_product_is_faster_none_is_priced_apart(tmp_path: Path) -> None:
+    result = fitted(FakeDevice(), tmp_path)
+    assert "small" not in law_of(result, "attention")
+
+
+def test_a_slow_start_does_not_hide_the_peak_or_the_bandwidth(tmp_path: Path) -> None:
+    """What they are read from is looked at again: the first look is 1.6 times too slow."""
+    seen: set[str] = set()
+
+    def law(case: Case) -> float:
+        first = case.anchors and case.key not in seen
+        seen.add(case.key)
+        return of_case(case) * (1.6 if first else 1.0)
+
+    device = FakeDevice(law=law)
+    rows = short_campaign(device, load_model(MODEL), tmp_path)
+    looks = [row for row in rows if row.op == "copy"]
+    assert len(looks) >= 4
+    assert len({(row.round, row.key) for row in rows}) == len(rows)
+    figures = fit_rows(rows, device.facts(), None, cite="planted").figures
+    assert figures.bandwidth == pytest.approx(BANDWIDTH, rel=0.03)
+    assert figures.peaks["fp32"] == pytest.approx(PEAK, rel=0.03)
+
+
 def planted_mode(mode: VerifyAttention, tile: int = 32) -> FakeDevice:
     """Return a machine whose attention reads its cache in one of the three ways."""
 
@@ -132,6 +220,17 @@ def planted_mode(mode: VerifyAttention, tile: int = 32) -> FakeDevice:
         return FLOOR + max(moved / 80e9, flops / 1e12)
 
     return FakeDevice(law=law)
+
+
+def test_the_ways_of_three_real_kernels_are_told_apart() -> None:
+    """On the shipped run of a CPU: kernels that read the cache once, in tiles, per row."""
+    facts, rows = read_rows(Path(str(data_file("measured"))) / "cpu-epyc-2-cores-numpy.csv")
+    verdicts = fit_rows(rows, facts, None, cite="shipped").verdicts
+    assert {kernel: v.mode.value for (kernel, _), v in verdicts.items()} == {
+        "packed": "kv_once", "per_query": "kv_per_query", "tile": "tile",
+    }  # fmt: skip
+    assert all(verdict.told_apart for verdict in verdicts.values())
+    assert verdicts["tile", "fp32"].tile_rows == 32
 
 
 @pytest.mark.parametrize("mode", VerifyAttention)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from roofline.measure.backend import Backend
-from roofline.measure.cases import Case, in_format, plan
+from roofline.measure.case import Case
+from roofline.measure.cases import in_format, plan
 from roofline.measure.decoder import Shape, build
 from roofline.measure.local import LocalDevice, open_backend
-from roofline.measure.prepared import prepare, reference_attention
+from roofline.measure.prepared import prepare
+from roofline.measure.reference import reference_attention
 from roofline.model import ModelSpec
 from tests.support import MODEL
 

@@ -9,7 +9,8 @@ import pytest
 
 from roofline.hardware import HardwareProfile, load_hardware
 from roofline.measure.campaign import run
-from roofline.measure.cases import Case, Menu, plan
+from roofline.measure.case import Case, Menu
+from roofline.measure.cases import plan
 from roofline.measure.diff import differences
 from roofline.measure.fitted import fit_rows
 from roofline.measure.profile import datasheet_for, profile_data
@@ -17,7 +18,7 @@ from roofline.measure.rows import RowFile
 from roofline.measure.torch_timing import CALLS, time_on_device
 from roofline.model import load_model
 from roofline.yamlio import dump_yaml
-from tests.measuring import FakeDevice
+from tests.measuring import FakeDevice, FakeGpu
 from tests.support import Cli
 
 
@@ -34,6 +35,7 @@ def test_fit_writes_a_profile_that_recommend_uses(cli: Cli, tmp_path: Path) -> N
     done = cli("calibrate", "fit", str(path), "-o", str(out), "--plot", str(plot))
     assert done.code == 0, done.err
     assert "the machine was steady" in done.out
+    assert max(len(line) for line in done.out.splitlines() if "written to" not in line) <= 80
     assert plot.read_bytes()[:4] == b"\x89PNG"
     assert cli("hardware", "check", str(out)).code == 0
     answer = cli(
@@ -46,16 +48,6 @@ def test_fit_writes_a_profile_that_recommend_uses(cli: Cli, tmp_path: Path) -> N
     # 1024 x 3072 fp32 weights at 80 GB/s are 157 us, and 5 us to launch
     down = ops["down_proj"]
     assert down["time_us"] == pytest.approx(1e6 * (5e-6 + down["bytes"] / 80e9), rel=0.05)
-
-
-class FakeGpu(FakeDevice):
-    """The same laws under the name of a bundled GPU."""
-
-    def facts(self) -> dict[str, Any]:
-        return super().facts() | {
-            "kind": "gpu", "device": "NVIDIA H200", "memory": 139.8 * 2**30,
-            "library": "torch 2.13",
-        }  # fmt: skip
 
 
 def fast(case: Case) -> float:
@@ -120,7 +112,13 @@ def test_diff_shows_figures_and_laws(cli: Cli, tmp_path: Path) -> None:
     )  # fmt: skip
     path = tmp_path / "mine.yaml"
     path.write_text(dump_yaml(profile_data(fitted, device.facts(), None, cite="planted")))
-    assert "elementwise mlp_norm fp32" in cli("hardware", "diff", "h100-sxm", str(path)).out
+    table = cli("hardware", "diff", "h100-sxm", str(path)).out
+    assert "mlp_norm fp32 mem_eff" in table
+    assert max(map(len, table.splitlines())) <= 80
+    other = tmp_path / "other.yaml"
+    other.write_text(path.read_text().replace("mem_eff: 0.", "mem_eff: 0.5"))
+    table = cli("hardware", "diff", str(path), str(other)).out
+    assert max(map(len, table.splitlines())) <= 80
 
 
 class Event:

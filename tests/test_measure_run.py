@@ -11,7 +11,8 @@ import pytest
 
 from roofline.errors import InputError
 from roofline.measure.campaign import run
-from roofline.measure.cases import Case, plan
+from roofline.measure.case import Case
+from roofline.measure.cases import plan
 from roofline.measure.device import CaseError, Samples
 from roofline.measure.rows import COLUMNS, RowFile, read_rows
 from roofline.measure.worker import WorkerDevice

@@ -11,6 +11,8 @@ from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
 if TYPE_CHECKING:
     from roofline.hardware import HardwareProfile
 
+WIDTH = 11  # characters of a value in the table of differences
+
 app = typer.Typer(
     help="List, show and check accelerator profiles.",
     callback=help_if_bare,
@@ -57,7 +59,7 @@ def diff(
     second: Annotated[str, typer.Argument(help="The one to compare with it.")],
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
-    """Show the figures and laws in which two profiles differ."""
+    """Show the figures and laws in which two profiles differ; the table cuts long values."""
     from roofline.hardware import load_hardware
     from roofline.measure.diff import differences
 
@@ -65,7 +67,14 @@ def diff(
     if not rows and form == "table":
         typer.echo("no difference")
         return
+    if form == "table":
+        rows = [row | {name: _cut(row[name]) for name in ("first", "second")} for row in rows]
     emit_rows(rows, form)
+
+
+def _cut(value: str | None) -> str | None:
+    long = value is not None and len(value) > WIDTH
+    return f"{value[: WIDTH - 1]}…" if long and value else value
 
 
 def _summary(profile: HardwareProfile) -> dict[str, Any]:

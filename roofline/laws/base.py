@@ -60,7 +60,8 @@ def combine(first: Array, second: Array, power: Array) -> Array:
 class SimpleLaw:
     """Five numbers with a physical meaning, for kernels that nobody has tabulated.
 
-    A law measured on one machine may add ``steps``: (rows, factor) pairs, the staircase c(M).
+    A law measured on one machine may add ``steps``: (rows, factor) pairs, the staircase c(M), and
+    a size of a product up to which a library takes it by another path, at one factor.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -71,6 +72,8 @@ class SimpleLaw:
     serial: float = 0.0  # latency per 64 of the reduction dimension [s]
     overlap: float = 4.0  # exponent p: 1 no overlap, infinity the textbook roofline
     steps: tuple[tuple[float, float], ...] = ()  # c at measured rows, straight in log M between
+    small: float = 0.0  # products up to this size have no staircase [FLOP]
+    small_factor: float = 1.0  # but this c
 
 
 def staircase(rows: Array, steps: tuple[tuple[float, float], ...]) -> Array:
@@ -94,13 +97,15 @@ def simple_time(
     bandwidth: float,
     law: SimpleLaw,
     rows: Array | None = None,
+    work: Array | None = None,
 ) -> KernelTime:
     """Return the time of one launch under the five-number law.
 
     t = floor + c (serial K / 64 + (t_mem^p + t_comp^p)^(1/p)), with t_mem = bytes / (bandwidth
     mem_eff) and t_comp = FLOP / (peak compute_eff). ``peak`` [FLOP/s] and ``bandwidth`` [B/s] are
     datasheet figures. Arguments broadcast. c is the law's staircase at ``rows``, 1 where they are
-    not given; without it time never falls when FLOPs or bytes grow.
+    not given; without it time never falls when FLOPs or bytes grow. ``work`` [FLOP] is the size of
+    one product of the kernel, where the law has a factor of its own for small ones.
 
     >>> law = SimpleLaw(floor=2e-6, mem_eff=0.5, compute_eff=0.5, overlap=1.0)
     >>> time = simple_time(flops=1e9, bytes=1e6, reduction=0, peak=1e15, bandwidth=1e12, law=law)
@@ -111,6 +116,8 @@ def simple_time(
     compute = np.asarray(flops) / (peak * law.compute_eff)
     serial = law.serial * np.asarray(reduction) / 64
     factor = 1.0 if rows is None else staircase(rows, law.steps)
+    if rows is not None and work is not None and law.small > 0:
+        factor = np.where(np.asarray(work) <= law.small, law.small_factor, factor)
     body = combine(memory + 0 * compute, compute + 0 * memory, law.overlap)
     return KernelTime(
         floor=law.floor,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.measure.cases import Menu
+from roofline.measure.case import Menu
 
 __all__ = ["TOLERANCE", "Backend", "Timed"]
 
@@ -69,8 +69,18 @@ class Backend(Protocol):
     def sampling(self, logits: Any) -> Any:
         """Return the most likely token of each row."""
 
-    def experts(self, x: Any, choice: Any, up: Any, down: Any) -> Any:
-        """Return the sum of the chosen experts of each row."""
+    def top_k(self, logits: Any, count: int) -> Any:
+        """Return the ``count`` highest of each row, in any order."""
+
+    def indices(self, array: NDArray[np.intp]) -> Any:
+        """Return whole numbers as the library's own."""
+
+    def experts(self, x: Any, choice: Any, up: Any, down: Any, *, kernel: str) -> Any:
+        """Return the mean of the chosen experts of each row by a kernel on the menu.
+
+        x (tokens, hidden), choice (tokens, top k), up (experts, gate and linear half, hidden),
+        down (experts, hidden, width). Sorting the rows by expert and back is part of it.
+        """
 
     def ids(self, count: int, below: int) -> Any:
         """Return random whole numbers."""

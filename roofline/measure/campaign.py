@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from roofline.measure.cases import Case
+from roofline.measure.case import Case
 from roofline.measure.device import CaseError, Device
 from roofline.measure.noise import settle
 from roofline.measure.rows import Row, RowFile, row_of
@@ -18,6 +18,7 @@ SLICE = 0.06  # seconds after which a case has enough samples
 ROUNDS = 9
 LONG = 0.04  # share of the budget above which one case is left out
 PROBE_EVERY = 0.5  # seconds between two looks at the reference kernel
+ANCHOR_LOOKS = 5  # times that bandwidth and peak are looked at, spread over the budget
 STATE_EVERY = 20  # rows between two looks at clocks and temperature
 GONE = ("unsupported", "wrong", "oom", "hung", "crashed")  # not tried again in later rounds
 Tell = Callable[[str], None]
@@ -52,24 +53,25 @@ def run(
     have = {(row.round, row.key) for row in file.rows}
     ended.resumed = len(have)
     ended.skipped = {row.key: row.status for row in file.rows if row.status in GONE}
-    speed = _Speed(file.rows)
+    speed, looks = _Speed(file.rows), _Looks(begin, budget / ANCHOR_LOOKS, now)
     probe, probing = 0.0, begin
     for number in range(1, ROUNDS + 1):
-        for case in cases:
-            if (number, case.key) in have or case.key in ended.skipped:
+        for turn, case in _turns(number, cases, have, looks):
+            if case.key in ended.skipped:
                 continue
             left = budget - (now() - begin)
             if left <= 0:
                 return ended
             if speed.guess(case) > min(LONG * budget, left):
-                ended.too_long += number == 1
+                ended.too_long += turn == 1
                 continue
             start = now()
             if start >= probing:
                 probe, probing = _probe(device), start + PROBE_EVERY
             look = ended.measured % STATE_EVERY == 0
-            row = _measure(device, case, number, probe=probe, describe=look)
+            row = _measure(device, case, turn, probe=probe, describe=look)
             file.add(row)
+            have.add((turn, case.key))
             speed.learn(case, row, now() - start)
             ended.measured += 1
             if row.status in GONE:
@@ -77,6 +79,38 @@ def run(
                 tell(f"{case.op} {case.kernel} {case.shape_text}: {row.status}: {row.note}")
         ended.rounds, ended.complete = number, True
     return ended
+
+
+class _Looks:
+    """Whether bandwidth and peak are due to be looked at again."""
+
+    def __init__(self, begin: float, every: float, now: Callable[[], float]) -> None:
+        self._next, self._every, self._now = begin + every, every, now
+
+    def due(self) -> bool:
+        """Return whether it is time, at most once each time."""
+        if self._now() < self._next:
+            return False
+        self._next = self._now() + self._every
+        return True
+
+
+def _turns(
+    number: int, cases: Sequence[Case], have: set[tuple[int, str]], looks: _Looks
+) -> Iterator[tuple[int, Case]]:
+    """Yield the cases of a round that the file has not, and the anchors again when they are due.
+
+    A machine is seldom undisturbed for long, and its peak is the fastest look; each further look
+    counts as a round of its own.
+    """
+    for case in cases:
+        if looks.due():
+            for anchor in cases:
+                if anchor.anchors:
+                    rounds = [turn for turn, key in have if key == anchor.key]
+                    yield 1 + max(rounds, default=0), anchor
+        if (number, case.key) not in have:
+            yield number, case
 
 
 def _probe(device: Device) -> float:

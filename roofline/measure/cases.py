@@ -6,18 +6,18 @@ fitted on the FLOPs and bytes that it will be asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from roofline.forward import decode
 from roofline.kernels import Kind, Op
-from roofline.model import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp, NoMlp
+from roofline.measure.case import Case, Menu, case_of, kernels
+from roofline.measure.expert_cases import expert_cases, expert_layer
+from roofline.model import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.ops import attention_bytes, gemm_bytes, gemm_flops
-from roofline.quantization import DType, bytes_per_element, resolve
+from roofline.quantization import DType, bytes_per_element
 from roofline.shapes import GemmShape
-from roofline.workload import Placement
 
-__all__ = ["LEAN_ROWS", "ROWS", "Case", "Menu", "in_format", "one_layer", "plan"]
+__all__ = ["LEAN_ROWS", "ROWS", "in_format", "one_layer", "plan"]
 
 #: M of the products. The lean ones come first; the others fill in while the budget lasts.
 LEAN_ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -26,50 +26,9 @@ THIN_ROWS = (1, 16, 4, 64)  # rows of what is not a product
 QUERY_ROWS = (1, 2, 4, 8, 3, 5, 6, 7, 12, 16)  # q = 1 + D, the telling ones first
 GROUPS = (1, 4, 8, 16)  # query heads per KV head beside the model's own
 BATCHES, CONTEXTS = (1, 4, 8), (512, 1024, 4096)
+SHORT_CONTEXT = 256  # with few rows: do small products take a path of their own?
 NARROW_CACHE = ("flashinfer",)  # kernels that read a cache narrower than the queries
 STREAM_BYTES = 256 * 2**20
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
-    """One kernel at one shape. ``flops`` [FLOP] and ``bytes`` [B] are those the laws count."""
-
-    kind: str
-    op: str
-    dtype: str
-    kernel: str
-    shape: tuple[tuple[str, int], ...]
-    flops: float
-    bytes: float
-    rows: float
-    tier: int = 0  # 0 first; later ones while the budget lasts
-
-    @property
-    def key(self) -> str:
-        """Return the name that the case has in a file of measurements."""
-        return f"{self.kind}/{self.op}/{self.dtype}/{self.kernel}/{self.shape_text}"
-
-    @property
-    def shape_text(self) -> str:
-        """Return the shape as the file writes it: ``m=1 n=4096 k=4096``."""
-        return " ".join(f"{name}={value}" for name, value in self.shape)
-
-    def size(self, name: str) -> int:
-        """Return one number of the shape."""
-        return dict(self.shape)[name]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Menu:
-    """What a device can be asked for."""
-
-    base: str  # format of everything that is not named below
-    products: tuple[str, ...]  # formats of matrix products
-    caches: tuple[str, ...]  # formats of the KV cache
-    attention: tuple[str, ...]  # kernels, the one that a model would use first
-    graphs: bool = False  # launches can be captured
-    ranks: int = 1  # accelerators that can be reduced over
-    long: bool = True  # M and L as large as a GPU deserves
 
 
 def in_format(model: ModelSpec, dtype: str) -> ModelSpec:
@@ -86,20 +45,16 @@ def one_layer(model: ModelSpec) -> tuple[ModelSpec, LayerRun]:
     raise ValueError(f"{model.id} has no layer with grouped-query attention")
 
 
-def kernels(model: ModelSpec, *, batch: int, rows: int, context: int) -> list[Op]:
-    """Return the kernels of one pass at plain numbers, in the model's own format."""
-    precision, _ = resolve(
-        stored=model.stored(), base=model.dtype, kv_stored=None, available=[model.dtype], gpu="any"
-    )
-    return decode(model, precision, Placement(), batch=batch, context=context, rows=rows)
-
-
 def plan(model: ModelSpec, menu: Menu) -> list[Case]:
     """Return the cases of a campaign, the most telling first."""
-    single, run = one_layer(in_format(model, menu.base))
+    whole = in_format(model, menu.base)
+    single, run = one_layer(whole)
+    routed = expert_layer(whole) if menu.experts else None
     cases = [
         *_streams(menu),
         *_passes(single, run, menu),
+        *(_passes(*routed, menu) if routed else ()),
+        *(expert_cases(*routed, menu, tokens=(LEAN_ROWS, ROWS)) if routed else ()),
         *_attention(single, run, menu),
         *_other_products(single, menu),
         *_collectives(menu),
@@ -132,7 +87,8 @@ def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
     """Yield every kernel of a layer, and of the head, over the rows of all sequences together."""
     for rows in (*LEAN_ROWS, *ROWS):
         tier = 0 if rows in LEAN_ROWS else 1 if rows <= 64 else 2
-        for op in kernels(model, batch=rows, rows=1, context=CONTEXTS[0]):
+        ops = kernels(model, batch=rows, rows=1, context=CONTEXTS[0])
+        for op, after in zip(ops, [*ops[1:], None], strict=True):
             if op.kind is Kind.GEMM and isinstance(op.shape, GemmShape):
                 big = op.name == "lm_head" and not menu.long
                 if big and rows not in LEAN_ROWS and rows not in (3, 6, 12, 24):
@@ -141,12 +97,8 @@ def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
                     op.name, menu.base, rows, int(op.shape.n), int(op.shape.k), tier=tier
                 )
             elif op.kind is Kind.ELEMENTWISE and rows in THIN_ROWS:
-                shape = (("rows", rows), *_widths(model, run))
-                yield _case(op, menu.base, op.name, shape, int(rows not in THIN_ROWS[:2]))
-            elif op.kind is Kind.MOE and isinstance(run.mlp, MoeMlp):
-                yield _case(
-                    op, menu.base, "loop", (("rows", rows), *_experts(model, run.mlp)), tier
-                )
+                shape = (("rows", rows), *_widths(model, run, op, after))
+                yield case_of(op, menu.base, op.name, shape, int(rows not in THIN_ROWS[:2]))
 
 
 def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
@@ -164,6 +116,11 @@ def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
                     model, other, menu, kernel=kernel, batch=BATCHES[1], rows=rows,
                     context=CONTEXTS[1], tier=1,
                 )  # fmt: skip
+        for rows in QUERY_ROWS[:4] if first else ():
+            yield from _one_attention(
+                model, own, menu, kernel=kernel, batch=BATCHES[1], rows=rows,
+                context=SHORT_CONTEXT, tier=1,
+            )  # fmt: skip
         for context in contexts if first else CONTEXTS[1:]:
             for batch in BATCHES if first else BATCHES[:1]:
                 for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
@@ -202,7 +159,7 @@ def _one_attention(
             head_dim=attention.head_dim, length=context, kv=bytes_per_element(DType(cache)),
             activation=bytes_per_element(op.compute),
         )  # fmt: skip
-        yield _case(replace(op, bytes=moved), cache, kernel, shape, tier)
+        yield case_of(replace(op, bytes=moved), cache, kernel, shape, tier)
 
 
 def _other_products(model: ModelSpec, menu: Menu) -> Iterator[Case]:
@@ -245,32 +202,17 @@ def _product(op: str, dtype: str, m: int, n: int, k: int, *, tier: int) -> Case:
     )  # fmt: skip
 
 
-def _case(op: Op, dtype: str, kernel: str, shape: Iterable[tuple[str, int]], tier: int) -> Case:
-    return Case(
-        kind=op.kind.value, op=op.name, dtype=dtype, kernel=kernel, shape=tuple(shape),
-        flops=float(op.flops), bytes=float(op.bytes), rows=float(op.rows), tier=tier,
-    )  # fmt: skip
-
-
-def _widths(model: ModelSpec, run: LayerRun) -> Sequence[tuple[str, int]]:
-    attention, mlp = run.attention, run.mlp
+def _widths(model: ModelSpec, run: LayerRun, op: Op, after: Op | None) -> Sequence[tuple[str, int]]:
+    """Return the sizes that an elementwise kernel may need; an activation's is its product's."""
+    attention = run.attention
     assert isinstance(attention, GroupedQueryAttention)
-    match mlp:
-        case MoeMlp():
-            width = mlp.num_experts
-        case DenseMlp():
-            width = mlp.intermediate_size
-        case NoMlp():
-            width = 0
+    follows = after.shape if after is not None else None
+    width = int(follows.k) if isinstance(follows, GemmShape) else 0
+    chosen: tuple[tuple[str, int], ...] = ()
+    if op.name == "top_k" and isinstance(run.mlp, MoeMlp):
+        width, chosen = run.mlp.num_experts, (("top_k", run.mlp.top_k),)
     return (
         ("hidden", model.hidden_size), ("heads", attention.num_heads),
         ("kv_heads", attention.num_kv_heads), ("head_dim", attention.head_dim),
-        ("width", width), ("vocab", model.vocab_size),
-    )  # fmt: skip
-
-
-def _experts(model: ModelSpec, mlp: MoeMlp) -> Sequence[tuple[str, int]]:
-    return (
-        ("hidden", model.hidden_size), ("width", mlp.expert_intermediate_size),
-        ("experts", mlp.num_experts), ("top_k", mlp.top_k),
+        ("width", width), *chosen, ("vocab", model.vocab_size),
     )  # fmt: skip

@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline.errors import InputError
-from roofline.layers import attention_linears, head_linear, mlp_linears
+from roofline.layers import (
+    Linear,
+    attention_linears,
+    expert_linears,
+    head_linear,
+    mlp_linears,
+    router_linear,
+    shared_linears,
+)
 from roofline.measure.backend import Backend
-from roofline.model import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec
+from roofline.model import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.workload import Placement
 
-__all__ = ["Decoder", "Layer", "Shape", "build"]
+__all__ = ["Decoder", "Layer", "Mlp", "Shape", "build"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,13 +32,23 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Mlp:
+    """Two matrices, or a router with two for each expert beside those of the shared experts."""
+
+    up: Any = None
+    down: Any = None
+    router: Any = None
+    experts: tuple[Any, Any] | None = None
+    top_k: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:
     """The matrices and norms of one layer."""
 
     qkv: Any
     out: Any
-    up: Any
-    down: Any
+    mlp: Mlp
     norms: tuple[Any, Any]
     qk_norm: Any
 
@@ -43,6 +61,7 @@ class Decoder:
     backend: Backend
     dtype: str
     kernel: str
+    expert_kernel: str
     layers: tuple[Layer, ...]
     head: Any
     table: Any
@@ -77,10 +96,19 @@ class Decoder:
             x = use.attention(queries, *cache, q=shape.rows, kernel=self.kernel)
             x = use.linear(x, layer.out, self.dtype)
             x, residual = use.norm(x, residual, layer.norms[1])
-            x = use.activation(use.linear(x, layer.up, self.dtype))
-            x = use.linear(x, layer.down, self.dtype)
+            x = self._mlp(x, layer.mlp)
         x, _ = use.norm(x, residual, self.gain)
         return use.sampling(use.linear(x, self.head, self.dtype))
+
+    def _mlp(self, x: Any, mlp: Mlp) -> Any:
+        use, parts = self.backend, []
+        if mlp.experts is not None:
+            chosen = use.top_k(use.linear(x, mlp.router, self.dtype), mlp.top_k)
+            parts.append(use.experts(x, chosen, *mlp.experts, kernel=self.expert_kernel))
+        if mlp.up is not None:
+            inner = use.activation(use.linear(x, mlp.up, self.dtype))
+            parts.append(use.linear(inner, mlp.down, self.dtype))
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     def _norm_heads(self, qkv: Any, attention: GroupedQueryAttention, gain: Any) -> None:
         count = attention.num_heads + attention.num_kv_heads
@@ -95,39 +123,63 @@ class Decoder:
 
 
 def _attention(run: LayerRun) -> GroupedQueryAttention:
-    if not isinstance(run.attention, GroupedQueryAttention) or not isinstance(run.mlp, DenseMlp):
-        raise InputError("this decoder has grouped-query attention and dense MLPs only")
+    if not isinstance(run.attention, GroupedQueryAttention):
+        raise InputError("this decoder has grouped-query attention only")
     return run.attention
 
 
-def _layer(matrices: list[Any], norms: tuple[Any, Any], qk_norm: Any) -> Layer:
-    qkv, out, up, down = matrices
-    return Layer(qkv=qkv, out=out, up=up, down=down, norms=norms, qk_norm=qk_norm)
+class _Weights:
+    """Random matrices, each in memory of its own."""
+
+    def __init__(self, backend: Backend, dtype: str) -> None:
+        self._backend, self._dtype, self._number = backend, dtype, 0
+
+    def __call__(self, *shape: int) -> Any:
+        self._number += 1
+        return self._backend.own(self._backend.operand(shape, self._dtype, self._number))
+
+    def pair(self, linears: list[Linear]) -> tuple[Any, Any]:
+        """Return both matrices of an MLP."""
+        up, down = (self(x.outputs, x.inputs) for x in linears)
+        return up, down
 
 
-def build(model: ModelSpec, backend: Backend, *, dtype: str, kernel: str) -> Decoder:
+def _mlp(run: LayerRun, hidden: int, weights: _Weights) -> Mlp:
+    place = Placement()
+    match run.mlp:
+        case DenseMlp(gated=True) as mlp:
+            up, down = weights.pair(mlp_linears(mlp, hidden_size=hidden, placement=place))
+            return Mlp(up=up, down=down)
+        case MoeMlp(gated=True, latent_size=None, dense_intermediate_size=0) as mlp:
+            router = router_linear(mlp, hidden_size=hidden)
+            count = mlp.num_experts
+            pair = expert_linears(mlp, hidden_size=hidden, placement=place)
+            first, second = (weights(count, x.outputs, x.inputs) for x in pair)
+            shared = shared_linears(mlp, hidden_size=hidden, tp=1)
+            up, down = weights.pair(shared) if shared else (None, None)
+            return Mlp(
+                up=up, down=down, router=weights(router.outputs, hidden),
+                experts=(first, second), top_k=mlp.top_k,
+            )  # fmt: skip
+    raise InputError("this decoder has gated MLPs, dense or of experts, only")
+
+
+def build(
+    model: ModelSpec, backend: Backend, *, dtype: str, kernel: str, expert_kernel: str = ""
+) -> Decoder:
     """Return a decoder of the model's shape; windows are ignored, as is what weights mean."""
-    layers = []
-    hidden, number = model.hidden_size, 0
-
-    def weight(outputs: int, inputs: int) -> Any:
-        nonlocal number
-        number += 1
-        return backend.own(backend.operand((outputs, inputs), dtype, number))
-
+    layers, weights, hidden = [], _Weights(backend, dtype), model.hidden_size
     for run in model.layers:
-        attention, mlp = _attention(run), run.mlp
-        pair = attention_linears(attention, hidden_size=hidden)
-        pair += mlp_linears(mlp, hidden_size=hidden, placement=Placement())
+        attention = _attention(run)
         norm = backend.operand((attention.head_dim,), dtype, 5) if attention.qk_norm else None
         gains = (backend.operand((hidden,), dtype, 1), backend.operand((hidden,), dtype, 2))
-        layers += [
-            _layer([weight(x.outputs, x.inputs) for x in pair], gains, norm)
-            for _ in range(run.repeat)
-        ]
+        for _ in range(run.repeat):
+            qkv, out = weights.pair(attention_linears(attention, hidden_size=hidden))
+            mlp = _mlp(run, hidden, weights)
+            layers.append(Layer(qkv=qkv, out=out, mlp=mlp, norms=gains, qk_norm=norm))
     head = head_linear(model)
     return Decoder(
-        model=model, backend=backend, dtype=dtype, kernel=kernel, layers=tuple(layers),
-        head=weight(head.outputs, head.inputs),
-        table=weight(model.vocab_size, hidden), gain=backend.operand((hidden,), dtype, 3),
+        model=model, backend=backend, dtype=dtype, kernel=kernel, expert_kernel=expert_kernel,
+        layers=tuple(layers), head=weights(head.outputs, head.inputs),
+        table=weights(model.vocab_size, hidden), gain=backend.operand((hidden,), dtype, 3),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -37,31 +38,65 @@ def _entries(profile: HardwareProfile) -> Iterator[tuple[str, Any]]:
         name = _name(block)
         yield f"{name} law", type(block.law).__name__
         for constant, value in asdict(block.law).items():
-            yield f"{name} {constant}", _plain(value)
+            yield from _constants(f"{name} {constant}", value)
         yield f"{name} median_error", block.evidence.median_error
 
 
 def _name(block: Block) -> str:
-    parts = [getattr(block, n, None) for n in ("covers", "op", "dtype", "kernel", "head_dim")]
-    head = [] if hasattr(block, "covers") else [block.kind]
-    return " ".join(str(part) for part in (*head, *parts) if part is not None)
+    """Return what a law is for, each word once: ``mlp_norm fp32``, ``attention fp8 packed 128``."""
+    kind = getattr(block, "covers", block.kind)
+    parts = [getattr(block, name, None) for name in ("op", "dtype", "kernel", "head_dim")]
+    parts = [kind if parts[0] is None else None, *parts]
+    words = [str(part) for part in parts if part not in (None, "linear")]
+    return " ".join(dict.fromkeys(words))
 
 
-def _plain(value: Any) -> Any:
-    """Return numbers as they are; staircases and nested constants as text."""
-    if isinstance(value, tuple):
-        return " ".join(
-            f"{v[0]:g}:{v[1]:g}" if isinstance(v, tuple) and len(v) == 2 else f"{v}" for v in value
-        )
-    return str(value) if isinstance(value, dict) else value
+def _constants(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a constant, or each of those that are nested in it."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _constants(f"{name}.{key}", inner)
 
 
 def _text(value: Any) -> str | None:
+    """Return numbers and staircases as text.
+
+    >>> _text(((1.0, 0.5), (2.0, 1.0)))
+    '1:0.5 2:1'
+    """
     if value is None:
         return None
+    if isinstance(value, tuple):
+        return " ".join(
+            ":".join(f"{x:g}" for x in v) if isinstance(v, tuple) else f"{v:g}" for v in value
+        )
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _change(first: Any, second: Any) -> str | None:
+    """Return how many times the first the second is; of staircases, where they differ most.
+
+    >>> _change(2.0, 3.0), _change(((1.0, 2.0), (2.0, 1.0)), ((1.0, 2.0), (2.0, 1.5)))
+    ('x1.5', 'x1.5 max')
+    """
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        one, two = _steps(first), _steps(second)
+        ratios = [two[at] / one[at] for at in one if one[at] > 0 and two.get(at, 0.0) > 0]
+        most = max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
+        return f"x{most:.3g} max"
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (first, second))
     return f"x{second / first:.3g}" if numbers and first else None
+
+
+def _steps(values: tuple[Any, ...]) -> dict[Any, float]:
+    """Return the factors of a staircase by where they hold.
+
+    >>> _steps(((1.0, 0.5), (2.0, 1.0))), _steps((0.5, 1.0))
+    ({1.0: 0.5, 2.0: 1.0}, {0: 0.5, 1: 1.0})
+    """
+    if all(isinstance(v, tuple) and len(v) == 2 for v in values):
+        return {at: float(factor) for at, factor in values}
+    flat = [x for v in values for x in (v if isinstance(v, tuple) else (v,))]
+    return {i: float(x) for i, x in enumerate(flat)}

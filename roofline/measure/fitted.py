@@ -11,11 +11,20 @@ import numpy as np
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.laws.base import Device
-from roofline.measure.groups import Judged, attention_verdicts, fit_attention, fit_group
+from roofline.measure.expert_fit import fit_experts
+from roofline.measure.groups import (
+    Judged,
+    attention_verdicts,
+    better,
+    fastest,
+    fit_attention,
+    fit_group,
+)
 from roofline.measure.modes import Verdict
 from roofline.measure.noise import Sifted, cliffs, sift
+from roofline.measure.products import fit_products
 from roofline.measure.rows import Row
-from roofline.measure.tiled import better, fit_all_reduce, fit_split_attention, fit_tiles
+from roofline.measure.tiled import fit_all_reduce, fit_split_attention, fit_tiles
 from roofline.quantization import DType, rate_name
 
 __all__ = ["Figures", "Fitted", "fit_rows", "measured_figures"]
@@ -23,7 +32,6 @@ __all__ = ["Figures", "Fitted", "fit_rows", "measured_figures"]
 NOISY = 0.2  # share of rows left out, or disagreement of rounds, above which the machine was noisy
 UNSTEADY = 0.1
 BUSY = 0.25  # time spent waiting for a core, over the time measured
-LEAST_OWN, OWN_BEYOND = 8, 0.08  # rows of a product, and the error beyond which it gets its own law
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,18 +65,22 @@ def rate_of(dtype: str) -> str:
 
 
 def measured_figures(rows: Sequence[Row]) -> Figures:
-    """Return the best stream and product that were seen."""
-    streams = [row.bytes / row.seconds for row in rows if row.kind == "stream"]
+    """Return the best stream and product that were seen in any round.
+
+    A disturbance only slows: rows beside which the reference kernel drifted count here.
+    """
+    seen = [row for row in rows if row.status == "ok"]
+    streams = [row.bytes / row.seconds for row in seen if row.kind == "stream"]
     if not streams:
         raise InputError("no copy or read bandwidth was measured; measure with a larger --budget")
     peaks: dict[str, float] = {}
-    for row in rows:
+    for row in seen:
         if row.kind == "gemm":
             rate = rate_of(row.dtype)
             peaks[rate] = max(peaks.get(rate, 0.0), row.flops / row.seconds)
     if not peaks:
         raise InputError("no matrix product was measured; measure with a larger --budget")
-    launch = {row.op: row.seconds for row in rows if row.kind == "launch"}
+    launch = {row.op: row.seconds for row in seen if row.kind == "launch"}
     return Figures(bandwidth=max(streams), peaks=peaks, launch=launch)
 
 
@@ -77,7 +89,7 @@ def fit_rows(
 ) -> Fitted:
     """Return the laws of every kernel in a file, on a datasheet's figures or on measured ones."""
     sifted = sift(rows)
-    figures = measured_figures(sifted.rows)
+    figures = measured_figures(rows)
     source = {
         "cite": cite,
         "date": str(facts.get("date", "")),
@@ -129,18 +141,15 @@ class _Fitter:
 
     def _fastest(self) -> tuple[str, str] | None:
         """Return the attention kernel with the least time on the shapes that all have."""
-        if not self.verdicts:
-            return None
         base = next(row.dtype for row in self._rows if row.kind == "stream")
-        groups = {n: r for n, r in self._by("attention", "kernel", "dtype").items() if n[1] == base}
-        groups = {name: rows for name, rows in groups.items() if name in self.verdicts}
-        shared = set.intersection(*({r.shape for r in rows} for rows in groups.values()))
-        total = {
-            name: sum(np.log(row.seconds) for row in rows if row.shape in shared)
-            for name, rows in groups.items()
-        }
-        kernel, dtype = min(total, key=lambda name: total[name])
-        return kernel, dtype
+        groups = self._by("attention", "kernel", "dtype")
+        return fastest(
+            {
+                (kernel, dtype): rows
+                for (kernel, dtype), rows in groups.items()
+                if dtype == base and (kernel, dtype) in self.verdicts
+            }
+        )
 
     def laws(self) -> list[Judged]:
         """Return every law that the rows are enough for."""
@@ -150,39 +159,23 @@ class _Fitter:
         for (dtype,), every in self._by("elementwise", "dtype").items():
             rows = [row for row in every if row.op not in ("sampling", "embedding")]
             found.append(fit_group(rows, self._device(dtype), self._source))
-        for (dtype,), rows in self._by("moe", "dtype").items():
-            found.append(fit_group(rows, self._device(dtype), self._source))
+        found += self._experts()
         for (dtype,), rows in self._by("allreduce", "dtype").items():
             found.append(fit_all_reduce(rows, self._device(dtype), self._source))
         return [judged for judged in found if judged is not None]
 
-    def _products(self) -> list[Judged | None]:
-        found = []
+    def _products(self) -> list[Judged]:
+        found: list[Judged] = []
         for (dtype,), every in self._by("gemm", "dtype").items():
             device = self._device(dtype)
             rows = [row for row in every if row.op != "peak"]
-            simple = fit_group(rows, device, self._source)
+            simple = fit_products(rows, device, self._source)
             tiled = (
                 fit_tiles(rows, self._datasheet, device, self._source)
                 if (self._datasheet is not None and rows)
                 else None
             )
-            chosen = better(tiled, simple)
-            found.append(chosen)
-            if chosen is simple and simple is not None:
-                found += self._own_laws(simple, device)
-        return found
-
-    def _own_laws(self, general: Judged, device: Device) -> list[Judged | None]:
-        """Return laws of single products where one law does not serve them all."""
-        measured = np.array([row.seconds for row in general.rows])
-        found = []
-        for op in sorted({row.op for row in general.rows}):
-            mine = np.array([row.op == op for row in general.rows])
-            off = np.median(np.abs(general.predicted[mine] / measured[mine] - 1))
-            if mine.sum() >= LEAST_OWN and off > OWN_BEYOND:
-                rows = [row for row in general.rows if row.op == op]
-                found.append(fit_group(rows, device, self._source, op=op))
+            found += [tiled] if tiled and _clearer(tiled, simple) else simple
         return found
 
     def _attentions(self) -> list[Judged | None]:
@@ -197,6 +190,24 @@ class _Fitter:
             split = fit_split_attention(rows, device, self._source)
             found.append(better(split, simple))
         return found
+
+    def _experts(self) -> list[Judged | None]:
+        """Return the law of the fastest expert kernel of each format."""
+        groups = self._by("moe", "kernel", "dtype")
+        found = []
+        for wanted in dict.fromkeys(dtype for _, dtype in groups):
+            same = {(k, d): rows for (k, d), rows in groups.items() if d == wanted}
+            name = fastest(same)
+            if name is not None:
+                found.append(fit_experts(same[name], self._device(wanted), self._source))
+        return found
+
+
+def _clearer(tiled: Judged, simple: Sequence[Judged]) -> bool:
+    """Return whether one law of tiles predicts held-out products better than all simple ones."""
+    errors = [np.log(x.predicted / [row.seconds for row in x.rows])[x.held] for x in simple]
+    together = np.concatenate(errors) if errors else np.zeros(0)
+    return not together.size or tiled.loss(everything=False) < float(np.mean(np.abs(together)))
 
 
 def _trust(rows: Sequence[Row], sifted: Sifted) -> list[str]:
@@ -221,13 +232,13 @@ def _cliff_notes(rows: Sequence[Row]) -> list[str]:
     curves: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         sizes = row.sizes
-        name = next((n for n in ("m", "q") if n in sizes), None)
+        name = next((n for n in ("m", "q", "tokens") if n in sizes), None)
         if name and row.op not in ("peak", "probe"):
             fixed = tuple(v for n, v in sorted(sizes.items()) if n != name)
             curves.setdefault((row.op, row.dtype, row.kernel, fixed), []).append(row)
     found: dict[tuple[str, str, float, float], list[float]] = {}
     for (op, dtype, kernel, _), same in curves.items():
-        m = np.array([row.rows for row in same])
+        m = np.array([row.sizes.get("tokens", row.rows) for row in same])
         for before, after, jump in cliffs(m, np.array([row.seconds for row in same])):
             found.setdefault((f"{op} {kernel}", dtype, before, after), []).append(jump)
     return [

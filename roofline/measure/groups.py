@@ -16,9 +16,23 @@ from roofline.measure.modes import Verdict, bench_as, tell_mode
 from roofline.measure.rows import Row
 from roofline.measure.stepped import Bench, fit_simple, predict
 
-__all__ = ["Judged", "attention_verdicts", "bench_of", "evidence", "fit_group", "simple_block"]
+__all__ = [
+    "Judged",
+    "attention_verdicts",
+    "bench_of",
+    "better",
+    "evidence",
+    "fastest",
+    "fit_attention",
+    "fit_group",
+    "hold_out",
+    "judge",
+    "simple_block",
+]
 
 Array = NDArray[np.float64]
+CLEARLY_FASTER = 0.02
+FEWEST_HELD = 5  # held-out rows that can choose between two laws
 FEWEST = 4  # rows that a law needs; 2 tell the two constants of an elementwise one
 
 
@@ -38,6 +52,12 @@ class Judged:
         measured = np.array([row.seconds for row in self.rows])
         return score(self.predicted[judged], measured[judged]).median
 
+    def loss(self, *, everything: bool) -> float:
+        """Return the mean log error on all rows, or on those that were not fitted."""
+        judged = np.ones(len(self.rows), dtype=bool) if everything else self.held
+        measured = np.array([row.seconds for row in self.rows])
+        return float(np.mean(np.abs(np.log(self.predicted / measured)[judged])))
+
 
 def bench_of(rows: Sequence[Row], device: Device) -> Bench:
     """Return rows as the five-number law sees them."""
@@ -46,6 +66,7 @@ def bench_of(rows: Sequence[Row], device: Device) -> Bench:
         bytes=np.array([row.bytes for row in rows]),
         rows=np.array([row.rows for row in rows]),
         depth=np.array([float(row.sizes.get("k", 0)) for row in rows]),
+        work=np.zeros(len(rows)),
         seconds=np.array([row.seconds for row in rows]),
         peak=device.peak,
         bandwidth=device.bandwidth,
@@ -70,7 +91,15 @@ def fit_group(
     whole = bench or bench_of(rows, device)
     held = hold_out(rows)
     law = fit_simple(whole.pick(~held), memory_only=memory_only, stepped=stepped)
-    predicted = predict(whole, law)
+    return judge(rows, whole, law, device, source, op=op)
+
+
+def judge(
+    rows: Sequence[Row], bench: Bench, law: SimpleLaw, device: Device, source: Mapping[str, str],
+    *, op: str | None = None,
+) -> Judged:  # fmt: skip
+    """Return a five-number law beside what it says of the rows, those held out among them."""
+    predicted, held = predict(bench, law), hold_out(rows)
     block = simple_block(rows[0], law, op=op, source=source) | {
         "evidence": evidence(rows, predicted, held, device, source)
     }
@@ -85,6 +114,8 @@ def simple_block(
     constants["steps"] = [list(step) for step in law.steps]
     if not law.steps:
         del constants["steps"]
+    if not law.small:
+        del constants["small"], constants["small_factor"]
     named = {} if op is None else {"op": op}
     return {
         "kind": "simple", "engine": source["library"], "version": source["version"],
@@ -118,11 +149,21 @@ def evidence(
     return found if ratio is None else found | {"ratio_error": rounded(ratio)}
 
 
+def better(first: Judged | None, second: Judged | None) -> Judged | None:
+    """Return the law of the same rows that predicts those that neither was fitted on better.
+
+    Fewer than five of them decide nothing: then all rows do.
+    """
+    found = [judged for judged in (first, second) if judged is not None]
+    few = bool(found) and found[0].held.sum() < FEWEST_HELD
+    return min(found, key=lambda x: x.loss(everything=few), default=None)
+
+
 def _ratio_error(rows: Sequence[Row], predicted: Array, measured: Array) -> float | None:
     """Return the median error of t(4 M) / t(M) at a fixed shape, where rows vary."""
     at: dict[tuple[Any, ...], int] = {}
     for i, row in enumerate(rows):
-        name = next((n for n in ("m", "q", "rows") if n in row.sizes), "")
+        name = next((n for n in ("m", "q", "rows", "tokens") if n in row.sizes), "")
         fixed = tuple(v for n, v in sorted(row.sizes.items()) if n != name)
         at[(row.op, fixed, row.sizes.get(name, 0))] = i
     pairs = [
@@ -135,6 +176,23 @@ def _ratio_error(rows: Sequence[Row], predicted: Array, measured: Array) -> floa
     low, high = np.array(pairs).T
     growth = (predicted[high] / predicted[low]) / (measured[high] / measured[low])
     return float(np.median(np.abs(growth - 1)))
+
+
+def fastest(groups: Mapping[tuple[str, str], Sequence[Row]]) -> tuple[str, str] | None:
+    """Return the name of the kernel with the least time on the shapes that all have.
+
+    The first, which a model would use, stays unless another is over 2 % faster.
+    """
+    if not groups:
+        return None
+    shared = set.intersection(*({row.shape for row in rows} for rows in groups.values()))
+    speed = {
+        name: np.mean([np.log(row.seconds) for row in rows if row.shape in shared] or [0.0])
+        for name, rows in groups.items()
+    }
+    first = next(iter(groups))
+    best = min(groups, key=lambda name: float(speed[name]))
+    return best if speed[best] < speed[first] - CLEARLY_FASTER else first
 
 
 def attention_verdicts(rows: Iterable[Row], device: Device) -> dict[tuple[str, str], Verdict]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from roofline.measure.backend import TOLERANCE, Backend
-from roofline.measure.cases import Case, Menu
+from roofline.measure.case import Case, Menu
 from roofline.measure.device import CaseError, Samples
 from roofline.measure.prepared import Prepared, prepare
 

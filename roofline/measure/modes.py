@@ -50,6 +50,7 @@ def bench_as(
     packed = q * np.array([s["group"] for s in sizes])
     flops = np.array([row.flops for row in rows])
     moved = np.array([row.bytes for row in rows])
+    work = flops / np.array([s["batch"] * s["kv_heads"] for s in sizes])
     # queries and outputs: 2 B q A d elements, as wide as a cached element or two bytes
     cached = np.array([_cache_bytes(row, s) for row, s in zip(rows, sizes, strict=True)])
     if mode is VerifyAttention.TILE:
@@ -57,7 +58,7 @@ def bench_as(
     if mode is VerifyAttention.KV_PER_QUERY:
         moved = moved + (q - 1) * cached
     return Bench(
-        flops=flops, bytes=moved, rows=packed, depth=np.zeros_like(q),
+        flops=flops, bytes=moved, rows=packed, depth=np.zeros_like(q), work=work,
         seconds=np.array([row.seconds for row in rows]), peak=peak, bandwidth=bandwidth,
     )  # fmt: skip
 

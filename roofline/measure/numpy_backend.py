@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.measure.backend import Timed
-from roofline.measure.cases import Menu
+from roofline.measure.case import Menu
+from roofline.measure.numpy_experts import KERNELS, run_experts
 
 __all__ = ["NumpyBackend", "cache_bytes", "cpu_facts", "thread_clock"]
 
@@ -112,7 +113,8 @@ class NumpyBackend:
         """Return fp32, and the three ways to read a cache."""
         return Menu(
             base="fp32", products=("fp32",), caches=("fp32",),
-            attention=("packed", "per_query", "tile"), long=False,
+            attention=("packed", "per_query", "tile"),
+            experts=tuple(("fp32", kernel) for kernel in KERNELS), long=False,
         )  # fmt: skip
 
     def operand(self, shape: tuple[int, ...], dtype: str, index: int) -> Array:
@@ -199,22 +201,29 @@ class NumpyBackend:
 
     def activation(self, gate_up: Array) -> Array:
         """Return silu of the first half times the second."""
-        half = gate_up.shape[1] // 2
-        gate = gate_up[:, :half]
-        return np.asarray(gate / (1 + np.exp(-gate)) * gate_up[:, half:])
+        half = gate_up.shape[-1] // 2
+        gate = gate_up[..., :half]
+        return np.asarray(gate / (1 + np.exp(-gate)) * gate_up[..., half:])
 
     def sampling(self, logits: Array) -> NDArray[np.intp]:
         """Return the most likely token of each row."""
         return np.asarray(logits.argmax(axis=1))
 
-    def experts(self, x: Array, choice: NDArray[np.intp], up: Array, down: Array) -> Array:
-        """Return the mean of the chosen experts of each row, one expert after the other."""
-        out = np.zeros_like(x)
-        share = np.float32(1 / choice.shape[1])
-        for expert in np.unique(choice):
-            rows = np.flatnonzero((choice == expert).any(axis=1))
-            out[rows] += share * (self.activation(x[rows] @ up[expert].T) @ down[expert].T)
-        return out
+    def top_k(self, logits: Array, count: int) -> NDArray[np.intp]:
+        """Return the ``count`` highest of each row, after a softmax over all."""
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        return np.asarray(np.argpartition(shares, -count, axis=1)[:, -count:])
+
+    def indices(self, array: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the numbers as they are."""
+        return array
+
+    def experts(
+        self, x: Array, choice: NDArray[np.intp], up: Array, down: Array, *, kernel: str
+    ) -> Array:
+        """Return the mean of the chosen experts of each row."""
+        return run_experts(x, choice, up, down, self.activation, kernel)
 
     def ids(self, count: int, below: int) -> NDArray[np.intp]:
         """Return random whole numbers."""

@@ -10,13 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.measure.backend import Backend
-from roofline.measure.cases import Case
+from roofline.measure.case import Case
 from roofline.measure.device import CaseError
+from roofline.measure.reference import (
+    deviation,
+    draw_experts,
+    reference_attention,
+    reference_experts,
+)
 
-__all__ = ["Prepared", "prepare", "reference_attention"]
+__all__ = ["Prepared", "prepare"]
 
 Array = NDArray[np.float64]
 CHECKED = 64  # outputs that are recomputed in fp64
+DRAWS = 8  # of experts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,16 +52,6 @@ def prepare(case: Case, backend: Backend) -> Prepared:
     raise CaseError("unsupported", f"no kernel of kind {case.kind}")
 
 
-def deviation(found: Array, wanted: Array) -> float:
-    """Return the largest difference over the largest value.
-
-    >>> deviation(np.array([1.0, 2.1]), np.array([1.0, 2.0])).__round__(3)
-    0.05
-    """
-    scale = max(float(np.abs(wanted).max(initial=0.0)), 1e-30)
-    return float(np.abs(found - wanted).max(initial=0.0)) / scale
-
-
 def _rotating(copies: int) -> str:
     return f"{copies} sets of operands in turn"
 
@@ -79,21 +76,6 @@ def _product(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
 
 def _plain(dtype: str) -> str:
     return "fp32" if dtype == "fp32" else "bf16"
-
-
-def reference_attention(queries: Array, keys: Array, values: Array, q: int) -> Array:
-    """Return attention of one KV head in fp64: rows (G q, head), the q rows of a head together.
-
-    >>> row = np.array([[1.0, 0.0]])
-    >>> reference_attention(row, np.zeros((2, 2)), np.array([[1.0, 0.0], [3.0, 0.0]]), 1)
-    array([[2., 0.]])
-    """
-    scores = queries @ keys.T / np.sqrt(queries.shape[1])
-    length = keys.shape[0]
-    position = np.arange(len(queries)) % q + length - q
-    scores = np.where(np.arange(length) > position[:, None], -np.inf, scores)
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray((weights / weights.sum(axis=1, keepdims=True)) @ values)
 
 
 def _attention(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
@@ -121,10 +103,11 @@ def _attention(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
 
 def _elementwise(case: Case, backend: Backend, s: dict[str, int]) -> Prepared:
     rows, dtype = s["rows"], case.dtype
-    name = "norm" if case.op.endswith("_norm") and case.op != "qk_norm" else case.op
+    name = case.op.removeprefix("shared_")
+    name = "norm" if name.endswith("_norm") and name != "qk_norm" else name
     makers = {
         "norm": _norm, "qk_norm": _qk_norm, "rope_kv_write": _rope, "embedding": _embedding,
-        "activation": _activation, "sampling": _sampling,
+        "activation": _activation, "sampling": _sampling, "top_k": _top_k,
     }  # fmt: skip
     if name not in makers:
         raise CaseError("unsupported", f"no kernel for {case.op}")
@@ -219,32 +202,55 @@ def _sampling(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Par
     )
 
 
+def _top_k(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+    logits = backend.operand((rows, s["width"]), dtype, 0)
+
+    def found() -> Any:
+        chosen = backend.to_float64(backend.top_k(logits, s["top_k"])).astype(np.intp)
+        return np.sort(np.take_along_axis(backend.to_float64(logits), chosen, axis=1), axis=1)
+
+    return (
+        lambda _: backend.top_k(logits, s["top_k"]),
+        found,
+        lambda: np.sort(backend.to_float64(logits), axis=1)[:, -s["top_k"] :],
+    )
+
+
 def _experts(case: Case, backend: Backend, s: dict[str, int]) -> Prepared:
-    rows, count, hidden, width = s["rows"], s["experts"], s["hidden"], s["width"]
-    x = backend.operand((rows, hidden), case.dtype, 0)
-    up = backend.operand((count, 2 * width, hidden), case.dtype, 1)
-    down = backend.operand((count, hidden, width), case.dtype, 2)
-    draw = np.random.default_rng(0)
-    choices = [
-        np.stack([draw.choice(count, s["top_k"], replace=False) for _ in range(rows)])
-        for _ in range(8)
-    ]
+    if s["matrices"] != 3:
+        raise CaseError("unsupported", "experts without a gate")
+    tokens, count, hidden, width = s["tokens"], s["experts"], s["hidden"], s["width"]
+    x = backend.operand((tokens, hidden), _plain(case.dtype), 0)
+    copies = backend.copies(2 * count * width * hidden, case.dtype)
+    weights = [
+        (backend.operand((count, 2 * width, hidden), case.dtype, 2 * i + 1),
+         backend.operand((count, hidden, width), case.dtype, 2 * i + 2))
+        for i in range(copies)
+    ]  # fmt: skip
+    drawn = [draw_experts(tokens, count, s["top_k"], seed=i) for i in range(DRAWS)]
+    choices = [backend.indices(choice) for choice in drawn]
+
+    def call(i: int) -> Any:
+        up, down = weights[i % copies]
+        return backend.experts(x, choices[i % DRAWS], up, down, kernel=case.kernel)
 
     def error() -> float:
-        found = backend.to_float64(backend.experts(x, choices[0], up, down))[0]
-        row = backend.to_float64(x)[0]
-        total = np.zeros(hidden)
-        for expert in choices[0][0]:
-            gate, linear = np.split(backend.to_float64(up[int(expert)]) @ row, 2)
-            inner = gate / (1 + np.exp(-gate)) * linear
-            total += backend.to_float64(down[int(expert)]) @ inner / s["top_k"]
-        return deviation(found, total)
+        plain = _plain(case.dtype)
+        up = backend.operand((count, 2 * width, hidden), plain, 1)
+        down = backend.operand((count, hidden, width), plain, 2)
+        some = [0, tokens - 1]
+        wanted = [
+            reference_experts(
+                backend.to_float64(x[row]),
+                [(backend.to_float64(up[int(e)]), backend.to_float64(down[int(e)]))
+                 for e in drawn[0][row]],
+            )
+            for row in some
+        ]  # fmt: skip
+        return deviation(backend.to_float64(call(0))[some], np.stack(wanted))
 
-    return Prepared(
-        call=lambda i: backend.experts(x, choices[i % 8], up, down),
-        error=error,
-        cold="8 draws of experts in turn",
-    )
+    cold = f"{_rotating(copies)}, {DRAWS} draws of experts in turn"
+    return Prepared(call=call, error=error, cold=cold)
 
 
 def _extra(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofline.calibration.fit import score
 from roofline.figure import PALETTE, Caption, caption, label_ticks, new_figure, save, styled
 from roofline.measure.groups import Judged
+from roofline.report.columns import text_table, wrap
 from roofline.units import format_seconds
 
 if TYPE_CHECKING:
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["parity_plot", "residual_table"]
 
 MARKERS = "os^"  # one for each time the palette is used again
+FAR = 0.25  # a law this far off a row names it
 HEADERS = (
-    "law", "dtype", "kernel", "rows", "held out", "median %", "p90 %", "bias %", "worst row",
+    "law", "kernel", "format", "rows", "held\nout", "median\n%", "p90\n%", "bias\n%", "worst\n%",
 )  # fmt: skip
 
 
@@ -28,32 +31,63 @@ def residual_rows(laws: Sequence[Judged]) -> list[list[str]]:
     """Return one line of text cells for each law; errors on held-out rows where there are any."""
     lines = []
     for judged in laws:
-        block = judged.block
+        block, name = judged.block, _name(judged)
         measured = np.array([row.seconds for row in judged.rows])
         which = judged.held if judged.held.any() else ~judged.held
         own = score(judged.predicted[which], measured[which])
-        off = np.abs(judged.predicted / measured - 1)
-        worst = judged.rows[int(off.argmax())]
-        name = block.get("op") or block.get("covers") or block["kind"]
-        form = "" if block["kind"] == "simple" else " (tiles)"
+        kernel = str(block.get("kernel", ""))
         lines.append([
-            name + form, str(block.get("dtype", "-")), str(block.get("kernel", "-")),
-            str(len(judged.rows)), str(int(judged.held.sum())), f"{100 * own.median:.1f}",
-            f"{100 * own.p90:.1f}", f"{100 * own.bias:+.1f}",
-            f"{off.max():.0%} at {worst.op} {worst.shape} ({format_seconds(worst.seconds)})",
+            name, "" if kernel in (name, "linear") or _many_kernels(judged) else kernel,
+            str(block.get("dtype", "-")), str(len(judged.rows)), str(int(judged.held.sum())),
+            f"{100 * own.median:.1f}", f"{100 * own.p90:.1f}", f"{100 * own.bias:+.1f}",
+            f"{100 * _off(judged).max():.0f}",
         ])  # fmt: skip
     return lines
 
 
+def _name(judged: Judged) -> str:
+    block = judged.block
+    return str(block.get("op") or block.get("covers") or block["kind"])
+
+
+def _many_kernels(judged: Judged) -> bool:
+    return len({row.kernel for row in judged.rows}) > 1
+
+
+def _off(judged: Judged) -> NDArray[np.float64]:
+    measured = np.array([row.seconds for row in judged.rows])
+    return np.asarray(np.abs(judged.predicted / measured - 1))
+
+
+def worst_rows(laws: Sequence[Judged]) -> list[str]:
+    """Return a line for the worst row of each law that is over 25 % off it.
+
+    Sizes are left out where all rows of the law share them.
+    """
+    lines = []
+    for judged in laws:
+        off = _off(judged)
+        worst = judged.rows[int(off.argmax())]
+        if off.max() <= FAR:
+            continue
+        shared = set.intersection(*({*row.shape.split()} for row in judged.rows))
+        sizes = " ".join(size for size in worst.shape.split() if size not in shared)
+        own = "" if worst.op == _name(judged) else f"{worst.op} "
+        lines.append(
+            f"{_name(judged)}: {off.max():.0%} off at {own}{sizes} "
+            f"({format_seconds(worst.seconds)} measured)"
+        )
+    return lines
+
+
 def residual_table(laws: Sequence[Judged]) -> str:
-    """Return the residuals as aligned text."""
-    cells = [list(HEADERS), *residual_rows(laws)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(HEADERS))]
-    return "".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        + "\n"
-        for line in cells
-    )
+    """Return the residuals as columns, and the worst rows under them."""
+    cells = residual_rows(laws)
+    if not any(line[1] for line in cells):
+        cells = [[line[0], *line[2:]] for line in cells]
+    headers = HEADERS if len(cells[0]) == len(HEADERS) else (HEADERS[0], *HEADERS[2:])
+    table = text_table(headers, cells, names_first=True)
+    return "\n".join([table, *(wrap(line) for line in worst_rows(laws))]) + "\n"
 
 
 def parity_plot(laws: Sequence[Judged], path: Path, *, device: str, source: str) -> None:

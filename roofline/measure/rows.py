@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.errors import InputError
-from roofline.measure.cases import Case
+from roofline.measure.case import Case
 from roofline.reading import read_at_most
 
 __all__ = ["FACTS", "Row", "RowFile", "read_rows", "row_of"]

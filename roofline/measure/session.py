@@ -17,6 +17,7 @@ from roofline.measure.residuals import parity_plot, residual_table
 from roofline.measure.rows import RowFile, read_rows
 from roofline.measure.worker import WorkerDevice
 from roofline.output import write_atomically
+from roofline.report.columns import wrap
 from roofline.sources import open_model
 from roofline.units import format_seconds
 from roofline.yamlio import dump_yaml
@@ -43,12 +44,12 @@ def measure(
             raise InputError(f"--model {model}: {error}") from None
         file = RowFile(path, facts, resume=resume)
         ended = run(machine, cases, file, budget=budget, tell=tell)
-    yield f"{ended.measured} rows of {facts['device']} ({facts['library']}) written to {path}"
+    yield wrap(f"{ended.measured} rows of {facts['device']} ({facts['library']}) written to {path}")
     if ended.resumed:
         yield f"{ended.resumed} rows were there already"
     if not ended.complete:
         seen = len({row.key for row in file.rows})
-        yield (
+        yield wrap(
             f"the budget ended the first round after {seen} of {len(cases)} cases; "
             "continue with --resume"
         )
@@ -80,7 +81,7 @@ def fit(path: Path, output: Path, *, gpu: str | None, plot: Path | None) -> Iter
     figures = fitted.figures
     yield residual_table(fitted.laws).rstrip("\n")
     yield ""
-    yield (
+    yield wrap(
         f"bandwidth reached {figures.bandwidth / 1e9:.4g} GB/s; peaks reached "
         + ", ".join(f"{rate} {peak / 1e9:.4g} GFLOP/s" for rate, peak in figures.peaks.items())
     )
@@ -88,6 +89,6 @@ def fit(path: Path, output: Path, *, gpu: str | None, plot: Path | None) -> Iter
         yield f"an empty kernel takes {format_seconds(seconds)} ({op})"
     for reason, count in fitted.sifted.left_out.items():
         yield f"left out: {count} rows, {reason}"
-    yield from fitted.notes
+    yield from (wrap(note) for note in fitted.notes)
     basis = f"the datasheet of {datasheet.id}" if datasheet else "measured figures (no datasheet)"
-    yield f"{len(fitted.laws)} laws on {basis} written to {output}"
+    yield wrap(f"{len(fitted.laws)} laws on {basis} written to {output}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from roofline.calibration.fit import Score, least_log_error, rounded, score
 from roofline.laws.base import SimpleLaw, simple_time
 
-__all__ = ["Bench", "fit_constants", "fit_simple", "predict"]
+__all__ = ["Bench", "fit_constants", "fit_simple", "predict", "rounded_law"]
 
 Array = NDArray[np.float64]
 #: Lowest, start and highest of each constant; floor is in units of the quickest row.
@@ -23,18 +25,24 @@ BOUNDS = {
     "share": (0.001, 0.8, 20.0),
 }
 _WARM = SimpleLaw(floor=0.0, mem_eff=0.8)
-LEAST_ROWS = 3  # rows measured at one M before it gets a step of its own
+LEAST_SMALL = 3  # small products before they are priced apart
+CLEARLY = 0.8  # at most so much of the error must a wider law leave
+SIZES = 12  # of small products, tried as the end of their path
 IDENTIFIED = 1.02  # a constant whose removal costs less than this is left at its start
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """Measured rows of one group. FLOP, B, s; ``depth`` is K, 0 where nothing is reduced."""
+    """Measured rows of one group. FLOP, B, s; ``depth`` is K, 0 where nothing is reduced.
+
+    ``work`` is the FLOP of one sequence and KV head, 0 where a kernel has no such parts.
+    """
 
     flops: Array
     bytes: Array
     rows: Array
     depth: Array
+    work: Array
     seconds: Array
     peak: float
     bandwidth: float
@@ -43,7 +51,7 @@ class Bench:
         """Return some of the rows."""
         return replace(
             self, flops=self.flops[chosen], bytes=self.bytes[chosen], rows=self.rows[chosen],
-            depth=self.depth[chosen], seconds=self.seconds[chosen],
+            depth=self.depth[chosen], work=self.work[chosen], seconds=self.seconds[chosen],
         )  # fmt: skip
 
     def score(self, law: SimpleLaw) -> Score:
@@ -55,7 +63,8 @@ def predict(bench: Bench, law: SimpleLaw) -> Array:
     """Return what a law says of the rows [s]."""
     time = simple_time(
         flops=bench.flops, bytes=bench.bytes, reduction=bench.depth, peak=bench.peak,
-        bandwidth=bench.bandwidth, law=law, rows=bench.rows if law.steps else None,
+        bandwidth=bench.bandwidth, law=law, rows=bench.rows if law.steps or law.small else None,
+        work=bench.work,
     )  # fmt: skip
     return np.asarray(time.total)
 
@@ -86,20 +95,21 @@ def fit_constants(
 
 
 def fit_simple(bench: Bench, *, memory_only: bool = False, stepped: bool = True) -> SimpleLaw:
-    """Return the better of the plain law and the one with a staircase, constants rounded.
+    """Return the plain law, or one with a staircase or a path for small products if clearly better.
 
-    Constants that the rows do not tell apart stay where they start: K's latency needs several K,
-    and the exponent p must earn its place. The staircase is 1 at its ends, so that the first row
-    fixes the memory's share and the last one the arithmetic's.
+    Constants are rounded, and those that the rows do not tell apart stay where they start: K's
+    latency needs several K, and the exponent p must earn its place. The staircase is 1 at its ends,
+    so that the first row fixes the memory's share and the last one the arithmetic's.
     """
     if memory_only:
-        return _short(fit_constants(bench, ("floor", "mem_eff"), _WARM, cached=True))
-    plain = _plain(bench)
+        return rounded_law(fit_constants(bench, ("floor", "mem_eff"), _WARM, cached=True))
+    best = _plain(bench)
     if not stepped or len(np.unique(bench.rows)) < 4:
-        return _short(plain)
-    steep = _stepped(bench)
-    better = _loss(bench, steep) < 0.8 * _loss(bench, plain)
-    return _short(steep if better else plain)
+        return rounded_law(best)
+    for wider in (_stepped(bench), _small_apart(bench, _plain), _small_apart(bench, _stepped)):
+        if wider is not None and _loss(bench, wider) < CLEARLY * _loss(bench, best):
+            best = wider
+    return rounded_law(best)
 
 
 def _plain(bench: Bench) -> SimpleLaw:
@@ -121,8 +131,7 @@ def _loss(bench: Bench, law: SimpleLaw) -> float:
 
 def _stepped(bench: Bench) -> SimpleLaw:
     """Fit constants at the ends of the staircase and steps between them, in turn."""
-    known, counts = np.unique(bench.rows, return_counts=True)
-    known = known[(counts >= min(LEAST_ROWS, counts.max()))]
+    known = np.unique(bench.rows)
     first, last = known[0], known[-1]
     ends = (bench.rows <= first) | (bench.rows >= last)
     law = SimpleLaw(floor=0.0, mem_eff=0.8, compute_eff=0.7, overlap=4.0)
@@ -136,7 +145,27 @@ def _stepped(bench: Bench) -> SimpleLaw:
     return replace(law, steps=tuple(steps))
 
 
-def _short(law: SimpleLaw) -> SimpleLaw:
+def _small_apart(bench: Bench, fit: Callable[[Bench], SimpleLaw]) -> SimpleLaw | None:
+    """Return the law that prices small products apart, None where there are too few of them.
+
+    Libraries multiply small matrices as they lie and repack larger ones. Where the path ends is
+    tried at each measured size, and put in the middle to the next.
+    """
+    sizes = np.unique(bench.work)
+    found = []
+    for last, after in pairwise(sizes[: SIZES + 1]):
+        small = bench.work <= last
+        if small.sum() < LEAST_SMALL or len(np.unique(bench.rows[~small])) < 4:
+            continue
+        rest, those = fit(bench.pick(~small)), bench.pick(small)
+        body = predict(those, replace(rest, steps=(), floor=0.0))
+        factor = float(np.median((those.seconds - rest.floor) / body))
+        middle = float(np.sqrt(last * after))
+        found.append(replace(rest, small=middle, small_factor=max(factor, 0.01)))
+    return min(found, key=lambda law: _loss(bench, law), default=None)
+
+
+def rounded_law(law: SimpleLaw) -> SimpleLaw:
     """Round every constant to the digits that files keep."""
     return SimpleLaw(
         floor=rounded(law.floor),
@@ -145,4 +174,6 @@ def _short(law: SimpleLaw) -> SimpleLaw:
         serial=rounded(law.serial),
         overlap=rounded(law.overlap),
         steps=tuple((m, rounded(c)) for m, c in law.steps),
+        small=rounded(law.small),
+        small_factor=rounded(law.small_factor),
     )

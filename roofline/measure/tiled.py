@@ -18,7 +18,7 @@ from roofline.measure.groups import Judged, evidence, hold_out
 from roofline.measure.rows import Row
 from roofline.shapes import AttentionShape, CollectiveShape
 
-__all__ = ["better", "fit_all_reduce", "fit_split_attention", "fit_tiles"]
+__all__ = ["fit_all_reduce", "fit_split_attention", "fit_tiles"]
 
 Array = NDArray[np.float64]
 ROW_TILES = (16, 32, 64, 128)
@@ -37,17 +37,19 @@ ATTENTION = {
 def fit_tiles(
     rows: Sequence[Row], gpu: HardwareProfile, device: Device, source: Mapping[str, str]
 ) -> Judged | None:
-    """Return the tile law of one product format; None where it knows no such format."""
+    """Return the tile law of a product format; None of an unknown one, or of too few rows."""
     from roofline.calibration import gemm
 
     label = {"dtype": rows[0].dtype}
     known = {form.label for form in gemm.FORMATS.values()}
-    if label["dtype"] not in known or device.units == 0 or len(rows) < 20:
+    if label["dtype"] not in known or device.units == 0:
         return None
     columns = {n: np.array([float(row.sizes[n]) for row in rows]) for n in ("m", "n", "k")}
     seconds = np.array([row.seconds for row in rows])
     held = hold_out(rows)
     fitted = {name: column[~held] for name, column in columns.items()}
+    if gemm.scored(fitted, label).sum() < gemm.LEAST_ROWS:
+        return None
     law, _ = gemm.fit(fitted, label, seconds[~held], gpu)
     predicted = gemm.seconds(columns, label, law, gpu)
     return _judged("gemm", {**label, "law": asdict(law)}, rows, predicted, held, device, source)
@@ -131,9 +133,3 @@ def _judged(  # noqa: PLR0917
     whole = {"kind": kind, "engine": source["library"], "version": source["version"], **block}
     whole["evidence"] = evidence(rows, predicted, held, device, source)
     return Judged(block=whole, rows=tuple(rows), predicted=predicted, held=held)
-
-
-def better(first: Judged | None, second: Judged | None) -> Judged | None:
-    """Return the law with the lower median error on rows that neither was fitted on."""
-    found = [judged for judged in (first, second) if judged is not None]
-    return min(found, key=lambda judged: judged.median, default=None)

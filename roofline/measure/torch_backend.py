@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.measure.backend import Timed
-from roofline.measure.cases import Menu
+from roofline.measure.case import Menu
 from roofline.measure.device import CaseError
 from roofline.measure.numpy_backend import cache_bytes, cpu_facts, time_calls
 from roofline.measure.torch_attention import available, run_attention
+from roofline.measure.torch_experts import expert_kernels, run_experts
 from roofline.measure.torch_timing import nvidia, time_on_device
 
 __all__ = ["TorchBackend"]
@@ -98,14 +99,17 @@ class TorchBackend:
             return Menu(
                 base="fp32", products=("fp32",), caches=("fp32",),
                 attention=("packed", "gqa", "per_query"), long=False,
+                experts=expert_kernels(self._torch, base="fp32", fp8=False),
             )  # fmt: skip
         narrow = (self._properties.major, self._properties.minor) >= (8, 9)
         narrow = narrow and hasattr(self._torch, "_scaled_mm")
+        hopper = self._properties.major == 9 and bool(self._torch.version.cuda)
         kernels = available(self._torch)
         products = ("bf16", "fp8", "int4-wo") if narrow else ("bf16", "int4-wo")
         return Menu(
             base="bf16", products=products, attention=kernels,
             caches=("bf16", "fp8") if "flashinfer" in kernels and narrow else ("bf16",),
+            experts=expert_kernels(self._torch, base="bf16", fp8=hopper),
             graphs=True, ranks=self._torch.cuda.device_count(),
         )  # fmt: skip
 
@@ -214,16 +218,17 @@ class TorchBackend:
         """Return the most likely token of each row, of logits in fp32 as engines make them."""
         return logits.float().argmax(dim=-1)
 
-    def experts(self, x: Any, choice: Any, up: Any, down: Any) -> Any:
-        """Return the mean of the chosen experts of each row, one expert after the other."""
-        out = self._torch.zeros_like(x)
-        for expert in np.unique(choice):
-            where = np.flatnonzero((choice == expert).any(axis=1))
-            rows = self._torch.as_tensor(where, device=self._device)
-            inner = self.activation(self.linear(x[rows], up[int(expert)], "bf16"))
-            part = self.linear(inner, down[int(expert)], "bf16") / choice.shape[1]
-            out.index_add_(0, rows, part)
-        return out
+    def top_k(self, logits: Any, count: int) -> Any:
+        """Return the ``count`` highest of each row, after a softmax over all."""
+        return logits.float().softmax(dim=-1).topk(count, dim=-1).indices
+
+    def indices(self, array: NDArray[np.intp]) -> Any:
+        """Return the numbers on the device."""
+        return self._torch.as_tensor(array, device=self._device)
+
+    def experts(self, x: Any, choice: Any, up: Any, down: Any, *, kernel: str) -> Any:
+        """Return the mean of the chosen experts of each row."""
+        return run_experts(self._torch, x, choice, up, down, self.activation, kernel)
 
     def ids(self, count: int, below: int) -> Any:
         """Return random whole numbers."""

@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from roofline.errors import InputError
-from roofline.measure.cases import Case, Menu
+from roofline.measure.case import Case, Menu
 from roofline.measure.device import CaseError, Samples
 
 __all__ = ["WorkerDevice"]
