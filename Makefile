@@ -36,7 +36,7 @@ check: lint types wheel site ## Everything a change must pass
 torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build)
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" torch==2.13.0
-	$(VENV)-torch/bin/python -m pytest -q tests/test_measure_kernels.py
+	$(VENV)-torch/bin/python -m pytest -q tests/test_measure_kernels.py tests/test_measure_experts.py
 
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"

@@ -87,7 +87,7 @@ def test_every_expert_kernel_agrees_with_one_expert_at_a_time(
     x = use.operand((tokens, 32), "fp32", 1)
     up, down = use.operand((6, 96, 32), "fp32", 2), use.operand((6, 32, 48), "fp32", 3)
     choice = draw_experts(tokens, 6, top_k, seed=tokens)
-    wanted = one_by_one(*(use.to_float64(x),), choice, use.to_float64(up), use.to_float64(down))
+    wanted = one_by_one(use.to_float64(x), choice, use.to_float64(up), use.to_float64(down))
     for _, kernel in use.menu().experts:
         found = use.experts(x, use.indices(choice), up, down, kernel=kernel)
         np.testing.assert_allclose(use.to_float64(found), wanted, atol=1e-5, err_msg=kernel)
@@ -101,6 +101,31 @@ def test_torch_uses_its_grouped_product_where_the_build_has_one() -> None:
     has = hasattr(torch.nn.functional, "grouped_mm") or hasattr(torch, "_grouped_mm")
     assert (kernels[0] == ("fp32", "grouped")) is has
     assert ("fp32", "padded") in kernels
+
+
+@needs_torch
+def test_fp8_experts_scale_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's product is stood in for by its definition, (a s_a) (b s_b) for each group."""
+    import torch
+
+    def product(a: Any, b: Any, scale_a: Any, scale_b: Any, *, offs: Any, out_dtype: Any) -> Any:
+        assert a.dtype == b.dtype == torch.float8_e4m3fn
+        assert (scale_a.shape, scale_b.shape) == ((len(a),), (b.shape[0], b.shape[2]))
+        parts, start = [], 0
+        for group, end in enumerate(offs.tolist()):
+            rows = a[start:end].float() * scale_a[start:end, None]
+            parts.append(rows @ (b[group].float() * scale_b[group]))
+            start = end
+        return torch.cat(parts).to(out_dtype)
+
+    monkeypatch.setattr(torch, "_scaled_grouped_mm", product, raising=False)
+    use = open_backend("cpu", "torch", 1)
+    x = use.operand((9, 32), "fp32", 1) * 100  # beyond 448, the largest fp8 value, when multiplied
+    up, down = use.operand((6, 96, 32), "fp8", 2), use.operand((6, 32, 48), "fp8", 3)
+    choice = draw_experts(9, 6, 2, seed=1)
+    found = use.to_float64(use.experts(x, use.indices(choice), up, down, kernel="grouped"))
+    wanted = one_by_one(use.to_float64(x), choice, use.to_float64(up), use.to_float64(down))
+    assert np.abs(found - wanted).max() < 0.08 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
