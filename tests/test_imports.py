@@ -79,10 +79,10 @@ ORDER = [
     "live",
     "calibration",
     "diagnosis",
-    "measure",
     "validation",
     "charts",
     "report",
+    "measure",
     "cli",
 ]
 RANK = {name: rank for rank, name in enumerate(ORDER)}

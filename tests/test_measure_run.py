@@ -47,14 +47,16 @@ def test_each_row_is_on_disk_before_the_next_is_measured(tmp_path: Path) -> None
 def test_a_crash_loses_one_row_and_resume_goes_on(tmp_path: Path, lost: int) -> None:
     """The last line is torn ``lost`` bytes before its end."""
     path, device = tmp_path / "run.csv", FakeDevice()
-    run(device, CASES, RowFile(path, device.facts(), resume=False), budget=12.0, now=clock(0.1))
+    cases = [case for case in plan(load_model("qwen3-0.6b"), device.menu()) if not case.anchors]
+    cases = cases[:12]  # what bandwidth and peak are read from is timed out of turn
+    run(device, cases, RowFile(path, device.facts(), resume=False), budget=12.0, now=clock(0.1))
     whole = read_rows(path)[1]
     path.write_bytes(path.read_bytes()[:-lost])
     assert len(read_rows(path)[1]) == len(whole) - 1
     again = FakeDevice()
     file = RowFile(path, again.facts(), resume=True)
     assert file.rows == whole[:-1]
-    run(again, CASES, file, budget=3.0, now=clock(0.1))
+    run(again, cases, file, budget=3.0, now=clock(0.1))
     assert again.asked[0] == whole[-1].key
     keys = [(row.round, row.key) for row in read_rows(path)[1]]
     assert len(keys) == len(set(keys))
