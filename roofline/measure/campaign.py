@@ -104,12 +104,14 @@ def _turns(
     counts as a round of its own.
     """
     for case in cases:
+        if (number, case.key) in have:
+            continue
         if looks.due():
             for anchor in cases:
                 if anchor.anchors:
                     rounds = [turn for turn, key in have if key == anchor.key]
                     yield 1 + max(rounds, default=0), anchor
-        if (number, case.key) not in have:
+        if (number, case.key) not in have:  # it may have been looked at just now
             yield number, case
 
 
