@@ -14,7 +14,53 @@ from roofline.shapes import MoeShape
 from roofline.timing import OVER_LINK, OpTime
 from roofline.units import format_bytes
 
-__all__ = ["bound_shares", "headline", "reason", "value_at"]
+__all__ = [
+    "HEADLINES",
+    "NOTHING_DRAFTED",
+    "REASON",
+    "VERDICTS",
+    "bound_shares",
+    "headline",
+    "opening",
+    "reason",
+    "value_at",
+]
+
+#: The first sentence of an answer, by what it says; a page that moves fills in the same words.
+HEADLINES = {
+    "alone": "Plain decoding: {plain:.0f} tokens/s per user.",
+    "no_room": (
+        "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user, and no draft length "
+        "fits in memory beside it."
+    ),
+    "plain": (
+        "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user; the best draft "
+        "length, {length:d}, would give {speedup:.2f}x ({verdict})."
+    ),
+    "drafts": (
+        "Run draft length {length:d} ({flag}): {speedup:.2f}x plain decoding, {plain:.0f} -> "
+        "{fast:.0f} tokens/s per user ({verdict})."
+    ),
+}
+#: How sure that is, by first sentence and confidence.
+VERDICTS = {
+    "plain": {
+        Confidence.INSIDE_ERROR: "the difference is inside the model's error",
+        Confidence.LOSS: "it is slower",
+    },
+    "drafts": {
+        Confidence.WIN: "model error {low:.2f}x to {high:.2f}x",
+        Confidence.INSIDE_ERROR: ("a gain inside the model's error, {low:.2f}x to {high:.2f}x"),
+    },
+}
+#: Why, after what the plain pass waits for.
+REASON = (
+    "{opening} Verifying {rows:d} rows per sequence costs {growth:.2f}x a plain pass, drafting "
+    "adds {drafting:.0%} and the engine {engine:.0%} of a plain step: draft length {length:d} must "
+    "yield {break_even:.2f} tokens per step to break even, and this acceptance yields "
+    "{tokens:.2f}."
+)
+NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 
 def value_at(array: object, at: tuple[int, ...]) -> float:
@@ -67,36 +113,23 @@ def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tu
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    best, engine = point.best, answer.setup.engine
-    plain, fast = (1 / point.time_per_token[i] for i in (0, best))
-    if best == 0:
-        if len(point.draft_lengths) == 1:
-            return f"Plain decoding: {plain:.0f} tokens/s per user."
-        if not point.feasible[1:].any():
-            return (
-                f"Do not speculate: plain decoding gives {plain:.0f} tokens/s per user, and no "
-                "draft length fits in memory beside it."
-            )
-        closest = int(np.nanargmax(np.where(point.feasible[1:], point.speedup[1:], np.nan))) + 1
-        verdict = (
-            "the difference is inside the model's error"
-            if point.confidence is Confidence.INSIDE_ERROR
-            else "it is slower"
-        )
-        return (
-            f"Do not speculate: plain decoding gives {plain:.0f} tokens/s per user; the best draft "
-            f"length, {point.draft_lengths[closest]}, would give {point.speedup[closest]:.2f}x "
-            f"({verdict})."
-        )
-    sure = (
-        f"model error {point.low[best]:.2f}x to {point.high[best]:.2f}x"
-        if point.confidence is Confidence.WIN
-        else f"a gain inside the model's error, {point.low[best]:.2f}x to {point.high[best]:.2f}x"
-    )
-    return (
-        f"Run draft length {point.draft_length} ({engine.draft_length_name}): "
-        f"{point.speedup[best]:.2f}x plain decoding, {plain:.0f} -> {fast:.0f} tokens/s per user "
-        f"({sure})."
+    plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
+    if len(point.draft_lengths) == 1:
+        return HEADLINES["alone"].format(plain=plain)
+    if not point.feasible[1:].any():
+        return HEADLINES["no_room"].format(plain=plain)
+    kind = "drafts" if point.best else "plain"
+    shown = point.best
+    if not shown:
+        shown = int(np.nanargmax(np.where(point.feasible[1:], point.speedup[1:], np.nan))) + 1
+    verdict = VERDICTS[kind][point.confidence]
+    return HEADLINES[kind].format(
+        length=point.draft_lengths[shown],
+        flag=answer.setup.engine.draft_length_name,
+        speedup=point.speedup[shown],
+        plain=plain,
+        fast=fast,
+        verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
     )
 
 
@@ -104,21 +137,28 @@ def reason(answer: Recommendation, point: Point) -> str:
     """Return why: what a plain step waits for, what drafts add, what they must yield."""
     looked_at = _deciding_draft_length(point)
     if looked_at is None:
-        return "Nothing is drafted, so there is nothing to decide."
+        return NOTHING_DRAFTED
     position = point.draft_lengths.index(looked_at)
+    return REASON.format(
+        opening=opening(answer, point, looked_at),
+        rows=looked_at + 1,
+        growth=point.verify[position] / point.verify[0],
+        drafting=point.draft[position] / point.step[0],
+        engine=(point.overhead[position] - point.overhead[0]) / point.step[0],
+        length=looked_at,
+        break_even=point.cost_ratio[position],
+        tokens=point.tokens_per_step[position],
+    )
+
+
+def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
+    """Return what a plain step waits for, and which experts a verify pass wakes."""
     plain = grid_position(answer, point, 0)
     shares = bound_shares(answer.times.verify_ops, plain)
     main = max(shares, key=lambda name: shares[name])
-    growth = point.verify[position] / point.verify[0]
-    extra_draft = point.draft[position] / point.step[0]
-    extra_overhead = (point.overhead[position] - point.overhead[0]) / point.step[0]
     return (
         f"{_what_it_waits_for(answer, point, main, shares[main])}"
-        f"{_waking(answer, point, looked_at)} "
-        f"Verifying {looked_at + 1} rows per sequence costs {growth:.2f}x a plain pass, drafting "
-        f"adds {extra_draft:.0%} and the engine {extra_overhead:.0%} of a plain step: draft length "
-        f"{looked_at} must yield {point.cost_ratio[position]:.2f} tokens per step to break even, "
-        f"and this acceptance yields {point.tokens_per_step[position]:.2f}."
+        f"{_waking(answer, point, draft_length)}"
     )
 
 

@@ -19,7 +19,16 @@ from roofline.timing import Machine
 from roofline.uncertainty import drawn_steps
 from roofline.workload import Grid
 
-__all__ = ["Costs", "Point", "Recommendation", "costs", "limits", "machine_for", "recommend"]
+__all__ = [
+    "Costs",
+    "Point",
+    "Recommendation",
+    "costs",
+    "limits",
+    "machine_for",
+    "recommend",
+    "recommend_for",
+]
 
 Array = NDArray[np.float64]
 
@@ -151,7 +160,11 @@ def costs(setup: Setup) -> Costs:
 
 def recommend(request: Request) -> Recommendation:
     """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
-    setup = prepare(request)
+    return recommend_for(prepare(request))
+
+
+def recommend_for(setup: Setup) -> Recommendation:
+    """Do the same for a request whose parts are already put together."""
     found = costs(setup)
     grid, times, fits, yields = found.grid, found.times, found.fits, found.tokens_per_step
     drawn = drawn_steps(times, grid, priors().spread)

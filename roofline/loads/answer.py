@@ -19,7 +19,7 @@ from roofline.prepare import Request, Setup, prepare
 from roofline.recommend import limits
 from roofline.schedules.bands import relative_speed, within
 from roofline.schedules.formats import Wording, write
-from roofline.schedules.plan import Plan
+from roofline.schedules.plan import Plan, no_schedule
 from roofline.schedules.written import Written
 from roofline.step import StepTimes
 
@@ -137,12 +137,9 @@ def _schedule(
     setup: Setup, load: Load, cut: Chunks, priced: Priced
 ) -> tuple[Written | None, Columns | None, list[str]]:
     """Return the schedule in the engine's words, its column, and why there is none."""
-    if len(setup.draft_lengths) == 1:
-        return None, None, ["nothing is drafted, so there is nothing to schedule"]
-    if setup.engine.idle_speculation is None:
-        return None, None, [f"no schedule: no release of {setup.engine.name} is known to take one"]
-    if setup.request.dp > 1:
-        return None, None, ["no schedule: engines switch it off under data-parallel attention"]
+    reason = no_schedule(setup)
+    if reason is not None:
+        return None, None, [reason]
     idle = priced.step.copy()
     idle[:, 0] += priced.idle
     columns = columns_of(priced, load, cut, idle, setup.draft_lengths)

@@ -17,9 +17,19 @@ from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, best_fixed, gain
 from roofline.units import format_size
 
-__all__ = ["SCHEMA", "as_data", "render_schedule", "schedule_blocks"]
+__all__ = [
+    "COLUMNS",
+    "SCHEMA",
+    "as_data",
+    "band_cells",
+    "render_schedule",
+    "schedule_blocks",
+    "schedule_headline",
+    "schedule_losses",
+]
 
 SCHEMA = "roofline.schedule/1"
+COLUMNS = ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best")
 
 
 def render_schedule(plan: Plan, written: Written, how: ScheduleFormat) -> str:
@@ -97,23 +107,19 @@ def _text(plan: Plan, written: Written) -> str:
 def schedule_blocks(plan: Plan, written: Written) -> list[str]:
     """Return the paragraphs of the table format."""
     setup = plan.setup
-    fixed, _ = best_fixed(plan)
     contexts = ", ".join(map(format_size, plan.contexts))
     rows = [row for band in written.bands for row in _rows(plan, band)]
     joined = f" (one table for all: geometric mean over contexts {contexts})"
     blocks = [
-        wrap(_headline(plan, written, fixed)),
+        wrap(schedule_headline(plan, written)),
         wrap(
             f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, contexts "
             f"{contexts}; drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
             + set_line(setup.notes.changes)
         ),
-        text_table(
-            ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best"),
-            [_cells(row) for row in rows],
-        ),
-        wrap(_losses(plan, written)),
+        text_table(COLUMNS, band_cells(plan, written)),
+        wrap(schedule_losses(plan, written)),
     ]
     if setup.engine.idle_speculation is not None and any(r["draft_length"] == 0 for r in rows):
         blocks.append(
@@ -124,6 +130,11 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
         )
     blocks.append(f"{setup.engine.name}:\n{written.text}")
     return [*blocks, *(wrap(f"Assumed: {t}") for t in setup.notes.assumed)]
+
+
+def band_cells(plan: Plan, written: Written) -> list[list[str]]:
+    """Return the table of bands, under ``COLUMNS``."""
+    return [_cells(row) for band in written.bands for row in _rows(plan, band)]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -139,7 +150,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _headline(plan: Plan, written: Written, fixed: int) -> str:
+def schedule_headline(plan: Plan, written: Written) -> str:
+    """Return what the bands gain, in one sentence."""
+    fixed, _ = best_fixed(plan)
     lengths = {d for band in written.bands for d in band.draft_lengths}
     rises = any(
         b.draft_lengths[0] > a.draft_lengths[0]
@@ -161,7 +174,8 @@ def _headline(plan: Plan, written: Written, fixed: int) -> str:
     )
 
 
-def _losses(plan: Plan, written: Written) -> str:
+def schedule_losses(plan: Plan, written: Written) -> str:
+    """Return what the bands lose to the best everywhere, in one sentence."""
     said = f"Bands within {plan.tie:.1%} lose {written.loss:.2%} of the mix to the best everywhere"
     if written.form_loss > 0:
         said += f", of which {written.form_loss:.2%} because the engine's form cannot say it"

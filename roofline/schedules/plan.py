@@ -21,7 +21,7 @@ from roofline.schedules.bands import (
 from roofline.step import StepTimes
 from roofline.timing import by_part
 
-__all__ = ["Plan", "idle_seconds", "plan", "table_value"]
+__all__ = ["Plan", "idle_seconds", "no_schedule", "plan", "plan_of", "table_value"]
 
 Array = NDArray[np.float64]
 
@@ -115,6 +115,17 @@ def plain_value(plan: Plan) -> float:
     return _mixed(plan.weights, plan.plain)
 
 
+def no_schedule(setup: Setup) -> str | None:
+    """Say why there is nothing to schedule, or nobody to take it."""
+    if len(setup.draft_lengths) == 1:
+        return "nothing is drafted, so there is nothing to schedule"
+    if setup.engine.idle_speculation is None:
+        return f"no schedule: no release of {setup.engine.name} is known to take one"
+    if setup.request.dp > 1:
+        return "no schedule: engines switch it off under data-parallel attention"
+    return None
+
+
 def idle_seconds(setup: Setup, times: StepTimes) -> Array:
     """Return what a step of D = 0 pays beyond plain decoding [s], shape (batches, contexts).
 
@@ -134,10 +145,14 @@ def idle_seconds(setup: Setup, times: StepTimes) -> Array:
 
 def plan(request: Request, *, tie: float, mix: dict[int, float] | None) -> Plan:
     """Price every batch and context of ``request`` and find what is within ``tie`` of the best."""
+    return plan_of(prepare(request), tie=tie, mix=mix)
+
+
+def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
+    """Do the same for a request whose parts are already put together."""
     if not 0 <= tie < 0.5:
         raise InputError(f"--tie {100 * tie:g}: expected 0 to 50 percent")
-    setup = prepare(request)
-    found = costs(setup)
+    request, found = setup.request, costs(setup)
     speed, plain, idle = _speeds(setup, found)
     listed = coverage(request.batches)
     kept = _kept(setup, speed)
