@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from roofline.acceptance import Acceptance
@@ -23,6 +24,7 @@ __all__ = [
     "check_numbers",
     "check_placement",
     "with_overhead",
+    "without_queries",
 ]
 
 MAX_DRAFT_LENGTH = 8
@@ -67,6 +69,15 @@ class Request:
     #: Values put in place of those of the model, drafter, GPU or engine.
     overrides: tuple[Override, ...] = ()
     gpu_hour: float | None = None  # what one GPU costs for an hour
+
+
+def without_queries(text: str) -> str:
+    """Return what was typed as others may see it: the query of an address may hold a secret.
+
+    >>> without_queries("http://host:8000/metrics?key=abc")
+    'http://host:8000/metrics'
+    """
+    return re.sub(r"(https?://[^\s?,]*)\?[^\s,]*", r"\1", text, flags=re.IGNORECASE)
 
 
 def check_numbers(request: Request) -> None:

@@ -21,6 +21,7 @@ from roofline.cli.plotting import (
     Size,
     Target,
     at,
+    doublings,
     draw,
     named,
     one,
@@ -102,7 +103,7 @@ def heatmap(
     from roofline.report.captions import caption_for
 
     target = Target.of(output, data, dpi, size, usual=(8.0, 5.4))
-    contexts = _doublings(request) if context is None else sizes("--context", context)
+    contexts = doublings(request) if context is None else sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
     words = caption_for(
         answer.setup,
@@ -115,17 +116,6 @@ def heatmap(
         target, rows, words, lambda axes: draw_heatmap(axes[0], rows),
         warnings=told(answer), same=named(answer.setup),
     )  # fmt: skip
-
-
-def _doublings(request: Request) -> tuple[int, ...]:
-    """Return 512, 1k, ... up to 128k or the longest context that target and drafter handle."""
-    from roofline.prepare import prepare
-
-    setup = prepare(replace(request, contexts=(1,)), needs_acceptance=False)
-    limits = [setup.target.model.max_context]
-    own = getattr(setup.drafter.network, "max_context", None)
-    longest = min([*limits, *([own] if own else [])])
-    return tuple(2**i for i in range(9, 18) if 2**i <= longest) or (longest,)
 
 
 @app.command()

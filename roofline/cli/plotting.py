@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DOTS", "Batch", "Batches", "Context", "Contexts", "CsvFile", "Dots", "ImageFile", "Size",
-    "Target", "at", "draw", "named", "one", "source_line", "span", "told",
+    "Target", "asked", "at", "doublings", "draw", "named", "one", "source_line", "span", "told",
 ]  # fmt: skip
 
 
@@ -91,25 +91,27 @@ def source_line() -> str:
 
     from roofline import __version__
 
-    return f"roofline {__version__}: {shlex.join(['roofline', *_asked(sys.argv[1:])])}"
+    return f"roofline {__version__}: {shlex.join(['roofline', *asked(sys.argv[1:])])}"
 
 
-def _asked(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without those that name files and sizes.
+def asked(arguments: Sequence[str], left_out: Sequence[str] = _WHERE) -> list[str]:
+    """Return the arguments without some options, by default those that name files and sizes.
 
-    >>> _asked(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--batch", "8"])
+    >>> asked(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--batch", "8"])
     ['plot', 'speedup', 'qwen3-8b', '--batch', '8']
     """
+    from roofline.request import without_queries
+
     kept: list[str] = []
     skip = False
     for argument in arguments:
         name = argument.split("=", 1)[0]
         if skip:
             skip = False
-        elif name in _WHERE:
+        elif name in left_out:
             skip = "=" not in argument
         elif not (argument.startswith("-o") and not argument.startswith("--")):
-            kept.append(argument)
+            kept.append(without_queries(argument))
     return kept
 
 
@@ -171,6 +173,17 @@ def one(flag: str, text: str) -> tuple[int]:
     if len(found) != 1:
         raise InputError(f"{flag} {text}: this chart is drawn for one value; give one")
     return (found[0],)
+
+
+def doublings(request: Request) -> tuple[int, ...]:
+    """Return 512, 1k, ... up to 128k or the longest context that target and drafter handle."""
+    from roofline.prepare import prepare
+
+    setup = prepare(replace(request, contexts=(1,)), needs_acceptance=False)
+    limits = [setup.target.model.max_context]
+    own = getattr(setup.drafter.network, "max_context", None)
+    longest = min([*limits, *([own] if own else [])])
+    return tuple(2**i for i in range(9, 18) if 2**i <= longest) or (longest,)
 
 
 def named(setup: Setup) -> dict[str, str | int]:
