@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 IMAGE = Path(tempfile.gettempdir()) / "roofline-frontier.png"
+PAGE = Path(tempfile.gettempdir()) / "roofline-report.html"
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "roofline --help": ["-m", "roofline", "--help"],
@@ -40,6 +41,7 @@ COMMANDS = {
         "-o",
         str(IMAGE),
     ],
+    "roofline report llama-3.1-8b": ["-m", "roofline", "report", "llama-3.1-8b", "-o", str(PAGE)],
 }
 REPEATS = 15
 

@@ -60,6 +60,8 @@ def check_contents(wheel: Path) -> None:
                     fail(f"{shelf}/{file} in the wheel differs from the tree's")
         data = ROOT / "roofline" / "data"
         kept = {str(path.relative_to(ROOT).as_posix()) for path in data.rglob("*.yaml")}
+        assets = (ROOT / "roofline" / "html_report" / "assets").iterdir()
+        kept |= {str(path.relative_to(ROOT).as_posix()) for path in assets}
         if not kept <= set(names):
             fail(f"missing from the wheel: {sorted(kept - set(names))}")
     strays = {n.split("/")[0] for n in names} - {"roofline"}

@@ -83,6 +83,7 @@ ORDER = [
     "charts",
     "report",
     "measure",
+    "html_report",
     "cli",
 ]
 RANK = {name: rank for rank, name in enumerate(ORDER)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,9 @@ def _imported(*arguments: str) -> set[str]:
 )
 def test_heavy_packages_stay_out(arguments: tuple[str, ...], unwanted: set[str]) -> None:
     assert _imported(*arguments) & unwanted == set()
+
+
+def test_a_report_needs_no_plotting_package(tmp_path: Path) -> None:
+    """It copies the script that Plotly brings along; the package itself is not imported."""
+    found = _imported("report", "llama-3.1-8b", "-o", str(tmp_path / "a.html"))
+    assert found & {"pandas", "scipy", "matplotlib", "plotly"} == set()

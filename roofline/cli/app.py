@@ -12,6 +12,7 @@ from roofline.cli.listing import help_if_bare
 from roofline.cli.live import live
 from roofline.cli.memory import memory
 from roofline.cli.recommend import recommend
+from roofline.cli.report import report
 from roofline.cli.schedule import schedule
 
 __all__ = ["app"]
@@ -31,6 +32,7 @@ app.command()(memory)
 app.command()(explore)
 app.command()(live)
 app.command()(diagnose)
+app.command()(report)
 app.add_typer(plot.app, name="plot")
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models.app, name="models")

@@ -1,0 +1,71 @@
+"""``roofline report``: the answer with its grid, charts and sliders, as one HTML file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roofline.cli.plotting import Batch, Context, asked, doublings, one, source_line, told
+from roofline.cli.question import asks, sizes, sizes_or_range
+from roofline.errors import InputError
+
+if TYPE_CHECKING:
+    from roofline.prepare import Request
+
+__all__ = ["report"]
+
+_SUFFIXES = (".html", ".htm")
+#: Options that the page's own controls stand for, or that recommend does not have.
+_MOVED = (
+    "-o", "--output", "--batch", "--context", "--batches", "--contexts", "--acceptance",
+    "--acceptance-rounds",
+)  # fmt: skip
+
+
+@asks()
+def report(
+    request: Request,
+    *,
+    batch: Batch = "1",
+    context: Context = "4k",
+    batches: Annotated[
+        str | None,
+        typer.Option(help="Batches to move through.  [1 to 1024, two a doubling]"),
+    ] = None,
+    contexts: Annotated[
+        str | None,
+        typer.Option(help="Contexts to move through.  [512 to 128k by doublings]"),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Report to write: .html.")
+    ] = None,
+) -> None:
+    """Write the answer, its grid, charts and schedule as one HTML file with sliders."""
+    from roofline.explore import BATCHES
+    from roofline.html_report.findings import find
+    from roofline.html_report.page import render_page
+    from roofline.output import write_atomically
+    from roofline.reasons import headline
+    from roofline.report.columns import wrap
+
+    if output is None or output.suffix.lower() not in _SUFFIXES:
+        given = "give FILE.html for the report" if output is None else "expected a name in .html"
+        raise InputError(f"-o{'' if output is None else f' {output}'}: {given}")
+    question = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+    found = find(
+        question,
+        batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
+        contexts=doublings(replace(request, acceptance="1"))
+        if contexts is None
+        else sizes("--contexts", contexts),
+    )
+    command = ["roofline", "recommend", *asked(sys.argv[1:], _MOVED)[1:]]
+    write_atomically(output, render_page(found, source=source_line(), command=command))
+    for warning in told(found.answer):
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"wrote {output}", err=True)
+    typer.echo(wrap(headline(found.answer, found.answer.points[0])))

@@ -1,0 +1,147 @@
+"""What the page's script works on: priced steps, tokens per step, and the words of an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.acceptance.models import fit_constant
+from roofline.advise import TIE
+from roofline.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
+from roofline.charts.rooflines import GROUPS
+from roofline.html_report.findings import Findings
+from roofline.paste import flag
+from roofline.reasons import HEADLINES, NOTHING_DRAFTED, REASON, VERDICTS, opening
+from roofline.recommend import Point, Recommendation
+from roofline.request import without_queries
+from roofline.units import format_size
+
+__all__ = ["LIVE", "page_data"]
+
+#: What the page says of its own accord while its sliders move.
+LIVE = {
+    "tie": "Within 1 % of the best: draft lengths {lengths}.",
+    "edge": "{length:d} is the longest draft length of this report: a longer one may be better.",
+    "unfit": "This does not fit: {reason}",
+    "given": "as given",
+    "scaled": "accepted drafts x {scale:.2f}",
+    "rate": "rate {rate:.2f} at every position",
+    "sampling": "The range leaves out the sampling error of the acceptance.",
+    "left_out": "At this context these batches do not fit: {batches}.",
+    "copied": "Copied",
+    "not_copied": "Select and copy by hand",
+    "undrafted": "plain decoding",
+}
+DIGITS = 6  # of numbers that are only drawn
+
+
+def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
+    """Return the data of the page; ``command`` asks the same without batch and acceptance."""
+    answer, grid = found.answer, found.grid
+    setup, batches, contexts = answer.setup, found.batches, found.contexts
+    point, asked = answer.points[0], setup.request.acceptance
+    counted = _counted(found)
+    cells = {(p.batch, p.context): p for p in grid.points}
+    return {
+        "command": command,
+        "acceptance": without_queries(asked) if isinstance(asked, str) else None,
+        "rounds": setup.request.acceptance_rounds,
+        "gpus": setup.request.tp,
+        "tie": TIE,
+        "draft_lengths": list(grid.setup.draft_lengths),
+        "batches": batches,
+        "contexts": contexts,
+        "context_names": [format_size(context) for context in contexts],
+        "asked": {
+            "batch": batches.index(point.batch),
+            "context": contexts.index(point.context),
+        },
+        "given": _given(found),
+        "rate": _one_rate(answer),
+        "cells": [
+            [
+                _cell(grid, cells[batch, context]) | counted.get((batch, context), {})
+                if (batch, context) in cells
+                else {"refused": grid.memory.explain(batch=batch, context=context)}
+                for context in contexts
+            ]
+            for batch in batches
+        ],
+        "slices": [{"key": key, "name": words, "colour": c} for key, words, c, _ in SLICES],
+        "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
+        "kernels": [row._asdict() for row in found.kernels],
+        "flags": [flag(setup, d) for d in grid.setup.draft_lengths],
+        "flag_name": setup.engine.draft_length_name,
+        "words": {
+            "headlines": HEADLINES,
+            "verdicts": VERDICTS,
+            "reason": REASON,
+            "nothing": NOTHING_DRAFTED,
+            **LIVE,
+        },
+    }
+
+
+def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
+    """Return one batch and context; seconds, and t(0) / t(D) at the ends of the model's error."""
+    said = [opening(grid, point, d) for d in point.draft_lengths]
+    rows = {row.draft_length: row for row in breakdown_rows(grid, point)}
+    return {
+        "step": _known(point.step, point.feasible),
+        "verify": _known(point.verify, point.feasible),
+        "draft": _known(point.draft, point.feasible),
+        "overhead": _known(point.overhead, point.feasible),
+        "low": _known(point.low / point.tokens_per_step, point.feasible),
+        "high": _known(point.high / point.tokens_per_step, point.feasible),
+        "slices": {
+            key: drawn
+            for key, _, _, _ in SLICES
+            if any(drawn := [_drawn(rows.get(d), key) for d in point.draft_lengths])
+        },
+        "opening": said if len(set(said)) > 1 else said[:1],
+    }
+
+
+def _known(values: NDArray[np.float64], feasible: NDArray[np.bool_]) -> list[float | None]:
+    return [float(v) if ok else None for v, ok in zip(values, feasible, strict=True)]
+
+
+def _drawn(row: BreakdownRow | None, key: str) -> float:
+    return 0.0 if row is None else float(f"{getattr(row, key):.{DIGITS}g}")
+
+
+def _given(found: Findings) -> dict[str, Any]:
+    """Return the acceptance that the report was made with: tokens per step by context."""
+    setup = found.answer.setup
+    tokens = setup.acceptance.over_contexts(
+        found.contexts, found.grid.setup.draft_lengths, extrapolate=setup.request.extrapolate
+    )
+    return {
+        "label": setup.acceptance.label,
+        "counted": found.counted is not None,
+        "tokens": [[float(al) if np.isfinite(al) else None for al in row] for row in tokens],
+    }
+
+
+def _counted(found: Findings) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return the ranges of speedup that hold the sampling error as well, by batch and context."""
+    ranges = {}
+    for point in found.counted.points if found.counted else ():
+        ends = {}
+        for name, values in (("low", point.low), ("high", point.high)):
+            at = dict(zip(point.draft_lengths, _known(values, point.feasible), strict=True))
+            ends[name] = [at.get(d) for d in found.grid.setup.draft_lengths]
+        ranges[point.batch, point.context] = {"counted": ends}
+    return ranges
+
+
+def _one_rate(answer: Recommendation) -> float | None:
+    """Return the one rate nearest to the acceptance given, to two digits; None without drafts."""
+    point = answer.points[0]
+    known = zip(point.draft_lengths, point.tokens_per_step, strict=True)
+    curve = {d: float(al) for d, al in known if d}
+    if not curve:
+        return None
+    return round(fit_constant(curve, depth=max(curve)).parameters["a"], 2)

@@ -1,0 +1,233 @@
+"""The findings as one HTML file that asks nothing of any network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from roofline import __version__
+from roofline.errors import InputError
+from roofline.html_report.data import LIVE, page_data
+from roofline.html_report.findings import Findings
+from roofline.recommend import Recommendation
+from roofline.report.captions import stored_as
+from roofline.report.data import as_data
+from roofline.report.formats import layout_words
+from roofline.report.schedule import COLUMNS as BAND_COLUMNS
+from roofline.report.schedule import band_cells, schedule_headline, schedule_losses
+from roofline.report.sentences import likely_line
+from roofline.report.sources import law_sources
+from roofline.schema import as_json
+from roofline.units import format_size
+
+__all__ = ["render_page", "safe_json"]
+
+#: Heading, field of ``recommend --format json``, and how the page writes it.
+COLUMNS = (
+    ("D", "draft_length", "{value:d}"),
+    ("tokens per step", "tokens_per_step", "{value:.2f}"),
+    ("step ms", "step_ms", "{value:.2f}"),
+    ("verify ms", "verify_ms", "{value:.2f}"),
+    ("draft ms", "draft_ms", "{value:.2f}"),
+    ("overhead ms", "overhead_ms", "{value:.2f}"),
+    ("cost ratio = break-even", "cost_ratio", "{value:.3f}"),
+    ("speedup", "speedup", "{value:.2f}x"),
+    ("tokens/s batch", "tokens_per_s", "{value:.0f}"),
+)
+#: The answer at a glance; the fields are those of the advised row, ``plain_`` of D = 0.
+TILES = (
+    ("draft length", "{draft_length:d}", "{flag_name}"),
+    ("speedup", "{speedup:.2f}x", "{speedup_low:.2f}x to {speedup_high:.2f}x"),
+    ("tokens/s of one user", "{per_user:.0f}", "{plain_per_user:.0f} without drafts"),
+    ("tokens/s of all users", "{tokens_per_s:.0f}", "{plain_tokens_per_s:.0f} without drafts"),
+)
+SCRIPTS = ("model.js", "charts.js", "page.js")
+_ASSETS = files("roofline.html_report") / "assets"
+_SMALL = 0.01  # laws below this share of the verify pass are not shown
+
+
+def render_page(found: Findings, *, source: str, command: Sequence[str]) -> str:
+    """Return the page; ``source`` says what made it, ``command`` asks one point of the same."""
+    jinja2 = _jinja2()
+    own = "\n".join(_asset(name) for name in SCRIPTS)
+    data = page_data(found, list(command)) | {
+        "columns": [{"key": key, "form": form} for _, key, form in COLUMNS],
+        "tiles": [{"value": value, "below": below} for _, value, below in TILES],
+    }
+    scripts = [_plotly(), f'"use strict";\n(() => {{\n{own}}})();\n']
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page: str = environment.from_string(_asset("page.html")).render(
+        policy=_policy(scripts),
+        style=_asset("page.css"),
+        scripts=scripts,
+        data=safe_json(data),
+        version=__version__,
+        source=source,
+        columns=[heading for heading, _, _ in COLUMNS],
+        lengths=found.grid.setup.draft_lengths,
+        batches=found.batches,
+        contexts=[format_size(context) for context in found.contexts],
+        **_static(found),
+    )
+    return page
+
+
+def safe_json(data: Any) -> str:
+    r"""Return JSON that no HTML parser finds an end tag, a comment or an entity in.
+
+    >>> safe_json("</script>")
+    '"\\u003c/script\\u003e"'
+    """
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Return a content security policy: these very scripts, styles, and nothing from outside."""
+    hashes = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _static(found: Findings) -> dict[str, Any]:
+    """Return what the page shows before, and without, its script."""
+    answer = found.answer
+    setup, point = answer.setup, answer.points[0]
+    data = as_data(answer, explain=False)
+    entry = data["points"][0]
+    rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
+    grid_warnings = [w for w in found.grid.setup.notes.warnings if w not in answer.warnings]
+    gpus = f"{setup.request.tp} x {setup.gpu.name}{layout_words(setup)}"
+    return {
+        "title": f"{setup.target.model.name} on {gpus}",
+        "setting": [
+            f"{stored_as(setup)}, {setup.target.precision.kv} KV",
+            setup.engine.name,
+            f"drafter {setup.drafter.name}",
+            f"acceptance: {setup.acceptance.label}",
+            *(f"set: {change}" for change in setup.notes.changes),
+        ],
+        "point": point,
+        "context": format_size(point.context),
+        "entry": entry,
+        "cells": [
+            [form.format(value=row[key]) for _, key, form in COLUMNS] for row in rows.values()
+        ],
+        "tiles": _tiles(entry, rows, setup.engine.draft_length_name),
+        "ties": LIVE["tie"].format(lengths=", ".join(map(str, point.tie_band))),
+        "likely": likely_line(point),
+        "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
+        "engine": setup.engine.name,
+        "warnings": data["warnings"],
+        "grid_warnings": grid_warnings,
+        "assumed": setup.notes.assumed,
+        "schedule": _schedule(found),
+        "no_schedule": f"{found.no_schedule[:1].upper()}{found.no_schedule[1:]}.",
+        "provenance": data["provenance"],
+        "laws": list(_laws(answer)),
+        "figures": list(_figures(answer)),
+        "overhead": data["engine"],
+    }
+
+
+def _tiles(
+    entry: dict[str, Any], rows: dict[int, dict[str, Any]], flag_name: str
+) -> list[tuple[str, str, str]]:
+    best, plain = rows[entry["draft_length"]], rows[0]
+    fields = best | {
+        "flag_name": flag_name if entry["draft_length"] else LIVE["undrafted"],
+        "per_user": 1e3 / best["tpot_ms"],
+        "plain_per_user": 1e3 / plain["tpot_ms"],
+        "plain_tokens_per_s": plain["tokens_per_s"],
+    }
+    return [(name, value.format(**fields), below.format(**fields)) for name, value, below in TILES]
+
+
+def _schedule(found: Findings) -> dict[str, Any] | None:
+    if found.schedule is None:
+        return None
+    plan, written = found.schedule
+    return {
+        "headline": schedule_headline(plan, written),
+        "losses": schedule_losses(plan, written),
+        "columns": [column.replace("\n", " ") for column in BAND_COLUMNS],
+        "rows": band_cells(plan, written),
+        "engine": plan.setup.engine.name,
+        "text": written.text,
+        "batches": plan.batches,
+        "notes": [*written.notes],
+    }
+
+
+def _laws(answer: Recommendation) -> Iterator[dict[str, str]]:
+    """Yield the constants of every law that matters."""
+    for source in law_sources(answer):
+        if source.share >= _SMALL:
+            law: Any = source.chosen.law
+            constants = [f"{name} {_short(value)}" for name, value in asdict(law).items()]
+            yield {
+                "what": source.what,
+                "kind": source.chosen.provenance,
+                "source": source.chosen.detail,
+                "share": f"{source.share:.0%}",
+                "constants": ", ".join(constants),
+            }
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "/".join(map(_short, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _figures(answer: Recommendation) -> Iterator[dict[str, str]]:
+    """Yield the accelerator's figures with their sources."""
+    gpu = answer.setup.gpu
+    plain = as_json(gpu)
+    for where, figure in gpu.figures().items():
+        value: Any = plain
+        for key in where.split("."):
+            value = value[key]
+        cited = gpu.sources.get(figure.source)
+        yield {
+            "what": where,
+            "value": str(value["value"]),
+            "confidence": str(figure.confidence or (cited.confidence if cited else "given")),
+            "source": cited.cite if cited else figure.source,
+        }
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text("utf-8")
+
+
+def _jinja2() -> Any:
+    try:
+        import jinja2
+    except ImportError:
+        raise InputError(_MISSING) from None
+    return jinja2
+
+
+def _plotly() -> str:
+    """Return plotly.js as the Python package carries it, without importing that package."""
+    found = find_spec("plotly")
+    if found is None or found.origin is None:
+        raise InputError(_MISSING)
+    file = Path(found.origin).parent / "package_data" / "plotly.min.js"
+    return file.read_text("utf-8").replace("</script", r"<\/script")
+
+
+_MISSING = "the report needs the extra 'report': pip install 'roofline[report]'"

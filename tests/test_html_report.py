@@ -1,0 +1,225 @@
+"""The HTML report as a file: whole by itself, safe, and with the tool's own numbers in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import sys
+from http.server import BaseHTTPRequestHandler
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.html_report import page as page_module
+from tests.html_page import Page, read_page
+from tests.servers import send, server
+from tests.support import ACCEPTANCE, DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
+from tests.test_acceptance_http import PAGE, SECRET
+
+QUESTION = ("llama-3.1-8b", "--gpu", "h100-sxm", "--batch", "32", "--context", "8k")
+MOE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--batch", "16", "--acceptance", "0.7,0.6,0.5")
+
+
+def made(cli: Cli, folder: Path, *arguments: str) -> Page:
+    """Run ``roofline report`` and return the page."""
+    path = folder / "report.html"
+    outcome = cli("report", *arguments, "-o", str(path))
+    assert outcome.code == 0, outcome.err
+    return read_page(path)
+
+
+def test_the_first_sentence_is_on_stdout_and_the_rest_in_the_file(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("report", *QUESTION, "-o", str(tmp_path / "a.html"))
+    assert outcome.code == 0
+    entry = cli("recommend", *QUESTION, "--format", "json").point()
+    assert " ".join(outcome.out.split()) == entry["headline"]
+    page = read_page(tmp_path / "a.html")
+    assert page.text["headline"] == entry["headline"]
+    assert page.text["reason"] == entry["reason"]
+    assert page.text["flag"] == entry["flag"]
+
+
+def test_the_file_asks_nothing_of_any_network(cli: Cli, tmp_path: Path) -> None:
+    page = made(cli, tmp_path, *QUESTION)
+    addresses = [own[key] for _, own in page.elements for key in ("src", "href") if key in own]
+    assert addresses == ["data:,"]
+    assert not any(name.startswith("on") for _, own in page.elements for name in own)
+    tags = [tag for tag, _ in page.elements]
+    assert not {"iframe", "object", "embed", "base", "form", "img"} & set(tags)
+
+
+def test_the_policy_allows_these_very_scripts_and_no_address(cli: Cli, tmp_path: Path) -> None:
+    page = made(cli, tmp_path, *QUESTION)
+    first = [own for tag, own in page.elements if tag in ("meta", "script", "style", "link")][1]
+    assert first["http-equiv"] == "Content-Security-Policy"  # right after the charset
+    rules = dict(rule.strip().split(" ", 1) for rule in first["content"].split(";"))
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'"
+        for s in page.scripts
+    ]
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"].split() == hashes
+    assert "connect-src" not in rules  # left to default-src
+    assert not re.search(r"https?:|\*", first["content"])
+
+
+@pytest.mark.parametrize("question", [QUESTION, MOE], ids=["dense", "experts"])
+def test_the_prices_in_the_page_are_those_of_recommend(
+    cli: Cli, tmp_path: Path, question: tuple[str, ...]
+) -> None:
+    data = made(cli, tmp_path, *question, "--batches", "1,8", "--contexts", "1k").data
+    contexts = ",".join(map(str, data["contexts"]))
+    batches = ",".join(map(str, data["batches"]))
+    moved = (*question, "--batch", batches, "--context", contexts)
+    points = cli("recommend", *moved, "--format", "json").data()["points"]
+    assert len(points) == len(data["batches"]) * len(data["contexts"])
+    for point in points:
+        b, c = data["batches"].index(point["batch"]), data["contexts"].index(point["context"])
+        cell, tokens = data["cells"][b][c], data["given"]["tokens"]
+        for row in point["by_draft_length"]:
+            i = data["draft_lengths"].index(row["draft_length"])
+            al = tokens[c % len(tokens)][i]
+            near = pytest.approx
+            assert al == row["tokens_per_step"]
+            assert 1e3 * cell["step"][i] == near(row["step_ms"], rel=1e-12)
+            assert 1e3 * cell["verify"][i] == near(row["verify_ms"], rel=1e-12)
+            assert al * cell["low"][i] == near(row["speedup_low"], rel=1e-12)
+            assert al * cell["high"][i] == near(row["speedup_high"], rel=1e-12)
+            drawn = sum(values[i] for values in cell["slices"].values())
+            assert drawn == near(row["step_ms"], rel=1e-4)
+
+
+def test_what_the_acceptance_leaves_open_is_priced_for_the_rate(cli: Cli, tmp_path: Path) -> None:
+    # a curve to D = 3 only; one rate goes on to the longest draft
+    data = made(cli, tmp_path, "llama-3.1-8b", "--acceptance", "0.8,0.7,0.6").data
+    assert data["draft_lengths"] == list(range(9))
+    assert data["given"]["tokens"][0][4:] == [None] * 5
+    assert all(value is not None for value in data["cells"][0][0]["step"])
+    # AL = 1.8, 2.36, 2.696; by hand, squared misfits at 0.74, 0.75, 0.76: .0089, .0062, .0086
+    assert data["rate"] == 0.75
+
+
+def test_the_schedule_is_that_of_the_schedule_command(cli: Cli, tmp_path: Path) -> None:
+    page = made(cli, tmp_path, *QUESTION)
+    written = cli("schedule", "llama-3.1-8b", "--gpu", "h100-sxm", "--contexts", "8k",
+                  "--format", "vllm")  # fmt: skip
+    assert page.text["schedule"] == written.out.rstrip("\n")
+
+
+def test_sources_warnings_version_and_command_are_in_the_page(cli: Cli, tmp_path: Path) -> None:
+    page = made(cli, tmp_path, *QUESTION)
+    answer = cli("recommend", *QUESTION, "--format", "json").data()
+    for entry in answer["provenance"]:
+        assert entry["what"] in page.words
+        assert entry["source"] in page.words
+    for warning in answer["warnings"]:
+        assert warning in page.words
+    version = cli("--version").out.split()[1]
+    assert f"roofline {version}: roofline report {' '.join(QUESTION)}" in page.words
+    assert "report.html" not in page.words  # where it was written to is nobody's business
+
+
+HOSTILE = "</script><script>alert(1)</script><!-- {{7*7}} & \"'"
+
+
+def test_names_and_labels_are_text_whatever_they_hold(cli: Cli, tmp_path: Path) -> None:
+    quoted = HOSTILE.replace("'", "''")
+    model = MODEL.replace("name: Tiny", f"name: '{quoted}'")
+    model = model.replace("source: invented for a test", f"source: '{quoted}'")
+    gpu = GPU.replace("name: Round Card", f"name: '{quoted}'")
+    gpu = gpu.replace("cite: invented for a test", f"cite: '{quoted}'")
+    engine = ENGINE.replace("name: Invented", f"name: '{quoted}'")
+    engine = engine.replace("draft_length_name: d", f"draft_length_name: '{quoted}'")
+    curve = ACCEPTANCE.replace("source: invented for a test", f"source: '{quoted}'")
+    page = made(
+        cli, tmp_path, write(tmp_path, "m.yaml", model), "--gpu", write(tmp_path, "g.yaml", gpu),
+        "--drafter", write(tmp_path, "d.yaml", DRAFTER), "--engine",
+        write(tmp_path, "e.yaml", engine), "--acceptance", write(tmp_path, "a.yaml", curve),
+    )  # fmt: skip
+    assert len(page.scripts) == 2
+    assert page.words.count(HOSTILE) >= 4
+    assert "alert" not in page.scripts[1]
+    assert page.data["given"]["tokens"]
+    assert f"No schedule: no release of {HOSTILE} is known to take one." in page.words
+
+
+def test_nothing_to_draft_is_a_report_too(cli: Cli, tmp_path: Path) -> None:
+    page = made(cli, tmp_path, "llama-3.1-8b", "--drafter", "none")
+    assert page.text["headline"].startswith("Plain decoding: ")
+    assert "nothing to schedule" in page.words
+    assert "mode-rate" not in page.text
+    assert page.data["rate"] is None
+
+
+def test_counted_acceptance_widens_the_ranges(cli: Cli, tmp_path: Path) -> None:
+    asked = ("llama-3.1-8b", "--acceptance", "0.7", "--acceptance-rounds", "50")
+    data = made(cli, tmp_path, *asked, "--batches", "1,8", "--contexts", "4k").data
+    points = cli("recommend", *asked, "--batch", "1,8", "--format", "json").data()["points"]
+    for b, point in enumerate(points):
+        (cell,) = data["cells"][b]
+        for row in point["by_draft_length"]:
+            i = row["draft_length"]
+            assert cell["counted"]["low"][i] == row["speedup_low"]
+            assert cell["counted"]["high"][i] == row["speedup_high"]
+            narrow = cell["low"][i] * row["tokens_per_step"]
+            assert i == 0 or row["speedup_low"] < (1 - 1e-6) * narrow
+    assert data["rounds"] == 50
+
+
+def test_an_address_is_read_once_and_its_query_kept_out(cli: Cli, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def metrics(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        send(handler, PAGE)
+
+    with server(metrics) as url:
+        address = f"{url}/metrics?key={SECRET}"
+        page = made(cli, tmp_path, "llama-3.1-8b", "--acceptance", address)
+    assert asked == [f"/metrics?key={SECRET}"]
+    assert SECRET not in (tmp_path / "report.html").read_text("utf-8")
+    assert page.data["acceptance"] == f"{url}/metrics"
+    assert page.data["given"]["counted"]  # the page counts its own passes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ("-o", "FILE.html")),
+        (("-o", "report.pdf"), ("report.pdf", ".html")),
+        (("-o", "missing/report.html"), ("missing/report.html", "cannot be written")),
+        (("-o", "a.html", "--batch", "1,2"), ("--batch 1,2", "give one")),
+        (("-o", "a.html", "--batches", "1..2000"), ("--batches", "1000")),
+        (("-o", "a.html", "--contexts", "1k,1m"), ("--context 1048576", "131072")),
+    ],
+)
+def test_bad_input_is_one_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...], words: tuple[str, ...],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert_refused(cli("report", "llama-3.1-8b", *arguments), *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_does_not_fit_is_refused_as_recommend_refuses_it(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    outcome = cli("report", "llama-3.1-70b", "-o", str(path))
+    assert outcome.err == cli("recommend", "llama-3.1-70b").err
+    assert outcome.code == 3
+    assert not path.exists()
+
+
+def test_a_missing_extra_is_named(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = "pip install 'roofline[report]'"
+    hidden: Any = lambda name: None if name == "plotly" else find_spec(name)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(page_module, "find_spec", hidden)
+        assert_refused(cli("report", "llama-3.1-8b", "-o", str(tmp_path / "a.html")), wanted)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert_refused(cli("report", "llama-3.1-8b", "-o", str(tmp_path / "a.html")), wanted)
