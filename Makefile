@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel site check torch calibrate docs bench models figures fuzz torture clean
+.PHONY: demo test lint types wheel site check torch calibrate docs bench models figures browser fuzz torture clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,14 @@ torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU 
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" torch==2.13.0
 	$(VENV)-torch/bin/python -m pytest -q tests/test_measure_kernels.py tests/test_measure_experts.py
+
+browser: $(READY)     ## The report's page in headless Chromium; skipped where there is none
+	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; } >/dev/null \
+	  || echo "make browser: Chromium could not be installed, so its tests are skipped"; fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]" \
+	  || echo "make browser: Playwright could not be installed, so its tests are skipped"
+	$(BIN)/python -m pytest -q tests/test_html_report_browser.py
 
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"

@@ -1,0 +1,358 @@
+"""The HTML report in headless Chromium: its sliders, keyboard, sizes, and that it stays at home.
+
+Skipped where Chromium or Playwright is missing; ``make browser`` installs both.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from roofline.html_report.page import COLUMNS
+from tests.support import Cli
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+DENSE = ("llama-3.1-8b", "--gpu", "h100-sxm", "--batch", "32", "--context", "8k")
+MOE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--batch", "16", "--acceptance", "0.7,0.6,0.5")
+COUNTED = ("llama-3.1-8b", "--batch", "8", "--acceptance", "0.8", "--acceptance-rounds", "60")
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 900}
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start one browser for all tests, with a fresh profile."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="make browser installs it")
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no Chromium: make browser installs it")
+    with playwright.sync_playwright() as run:
+        started = run.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def report(cli: Cli, browser: Browser, tmp_path: Path) -> Open:
+    """Return a function that makes a report and opens it; it must stay silent and at home."""
+
+    @contextmanager
+    def make(*arguments: str, **context: Any) -> Iterator[Page]:
+        path = tmp_path / "report.html"
+        outcome = cli("report", *arguments, "-o", str(path))
+        assert outcome.code == 0, outcome.err
+        said: list[str] = []
+        asked: list[str] = []
+        inside = browser.new_context(**({"viewport": DESK} | context))
+        inside.on("request", lambda request: asked.append(request.url))
+        page = inside.new_page()
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"error: {error}"))
+        page.goto(path.as_uri())
+        if context.get("java_script_enabled", True):
+            page.wait_for_selector("html[data-ready]", timeout=60_000)
+        yield page
+        page.wait_for_timeout(100)
+        inside.close()
+        assert said == []
+        assert asked == [path.as_uri()]
+
+    return make
+
+
+def text(page: Page, place: str) -> str:
+    """Return what an element holds; nothing where it is hidden."""
+    element = page.locator(f"#{place}")
+    return (element.text_content() or "") if element.is_visible() else ""
+
+
+def table(page: Page, place: str) -> list[list[str]]:
+    """Return the cells of a table's body."""
+    rows: list[list[str]] = page.locator(f"#{place}").evaluate(
+        "body => [...body.rows].map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    return rows
+
+
+def until(page: Page, holds: str) -> None:
+    """Wait until an expression is true; the page's policy lets nothing wait inside it."""
+    for _ in range(200):
+        if page.evaluate(holds):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never true: {holds}")
+
+
+def move(page: Page, place: str, *, to: int) -> None:
+    """Put a slider somewhere, and let the page follow."""
+    page.locator(f"#{place}").fill(str(to))
+    settle(page)
+
+
+def settle(page: Page) -> None:
+    """Wait for the frame in which the page redraws."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def same_as_the_tool(page: Page, cli: Cli) -> dict[str, Any]:
+    """Run the command that the page shows; every word and number must be the tool's."""
+    settle(page)
+    words = shlex.split(text(page, "command"))
+    entry: dict[str, Any] = cli(*words[1:], "--format", "json").point()
+    assert text(page, "headline") == entry["headline"]
+    assert text(page, "reason") == entry["reason"]
+    assert text(page, "flag") == entry["flag"]
+    assert table(page, "by-draft-length") == [
+        [form.format(value=row[key]) for _, key, form in COLUMNS]
+        for row in entry["by_draft_length"]
+    ]
+    ties = ", ".join(map(str, entry["tie_band"]))
+    assert text(page, "ties") == (
+        f"Within 1 % of the best: draft lengths {ties}." if len(entry["tie_band"]) > 1 else ""
+    )
+    return entry
+
+
+def stops(page: Page) -> dict[str, Any]:
+    """Return the values that the page's sliders and choices stand for."""
+    found: dict[str, Any] = page.evaluate(
+        "() => JSON.parse(document.getElementById('data').textContent)"
+    )
+    return found
+
+
+@pytest.mark.parametrize("question", [DENSE, MOE, COUNTED], ids=["dense", "experts", "counted"])
+def test_the_page_opens_on_the_tools_own_answer(
+    report: Open, cli: Cli, question: tuple[str, ...]
+) -> None:
+    with report(*question) as page:
+        same_as_the_tool(page, cli)
+        assert page.locator("#reset").is_disabled()
+        assert page.locator(".chart .main-svg").count() >= 5
+        move(page, "batch", to=2)
+        same_as_the_tool(page, cli)
+
+
+def test_the_script_says_what_the_page_says_without_it(report: Open) -> None:
+    places = ("headline", "reason", "ties", "likely", "flag")
+    found = []
+    for scripts in (False, True):
+        with report(*MOE, java_script_enabled=scripts) as page:
+            tiles = page.locator(".tile").all_text_contents()
+            rows = table(page, "by-draft-length")
+            found.append([*(text(page, place) for place in places), tiles, rows])
+    assert found[0] == found[1]
+
+
+def test_sliders_give_the_numbers_of_the_tool(report: Open, cli: Cli) -> None:
+    with report(*DENSE) as page:
+        batches = stops(page)["batches"]
+        seen = {text(page, "headline")}
+        move(page, "rate", to=52)
+        assert page.locator("#mode-rate").is_checked()
+        seen.add(same_as_the_tool(page, cli)["headline"])
+        assert "--acceptance 0.52" in text(page, "command")
+        move(page, "batch", to=batches.index(8))
+        assert text(page, "batch-value") == "8"
+        seen.add(same_as_the_tool(page, cli)["headline"])
+        page.locator("#context").select_option(label="512")
+        move(page, "batch", to=batches.index(256))
+        seen.add(same_as_the_tool(page, cli)["headline"])
+        move(page, "rate", to=3)
+        entry = same_as_the_tool(page, cli)
+        assert not entry["speculate"]
+        assert len({*seen, entry["headline"]}) == 5
+        assert text(page, "likely") == ""  # the odds are those of the question asked
+        page.locator("#reset").click()
+        until(page, "document.getElementById('reset').disabled")
+        assert text(page, "headline") in seen
+        same_as_the_tool(page, cli)
+
+
+def test_scaled_acceptance_is_the_same_curve_in_the_tool(report: Open, cli: Cli) -> None:
+    with report(*MOE) as page:
+        move(page, "scale", to=130)
+        entry = same_as_the_tool(page, cli)
+        # accepted drafts 0.7, 1.12, 1.33 times 1.3, at most D
+        al = [row["tokens_per_step"] for row in entry["by_draft_length"]]
+        assert al == pytest.approx([1, 1.91, 2.456, 2.729])
+        move(page, "scale", to=40)
+        page.locator("#context").select_option(label="16k")
+        same_as_the_tool(page, cli)
+
+
+def test_a_rate_of_one_half_rounds_as_the_tool_does(report: Open, cli: Cli) -> None:
+    with report("llama-3.1-8b", "--batch", "4") as page:
+        move(page, "rate", to=50)  # AL = 1.5, 1.75, 1.875, ...: halves of the last digit
+        same_as_the_tool(page, cli)
+        move(page, "rate", to=25)
+        same_as_the_tool(page, cli)
+
+
+def test_the_grid_is_the_tools(report: Open, cli: Cli) -> None:
+    with report(*DENSE, "--batches", "4,32,64", "--contexts", "1k,8k") as page:
+        rows = table(page, "grid-body")
+        points = cli("recommend", *DENSE, "--batch", "4,32", "--format", "json").data()["points"]
+        assert [row[0] for row in rows] == ["4", "32"]
+        assert text(page, "grid-left") == "At this context these batches do not fit: 64."
+        for row, point in zip(rows, points, strict=True):
+            known = {p["draft_length"]: p["speedup"] for p in point["by_draft_length"]}
+            assert row[1:] == [f"{known[d]:.2f}x" if d in known else "-" for d in range(9)]
+        page.locator("#context").select_option(label="1k")
+        until(page, "document.getElementById('grid-body').rows.length === 3")
+
+
+def test_what_does_not_fit_says_why_and_the_way_back(report: Open, cli: Cli) -> None:
+    with report(*DENSE, "--batches", "64", "--contexts", "1k") as page:
+        move(page, "batch", to=stops(page)["batches"].index(64))
+        refusal = cli("recommend", *DENSE[:-4], "--batch", "64", "--context", "8k").err
+        said = text(page, "headline").removeprefix("This does not fit: ")
+        assert said.startswith("batch 64 at 8192 tokens needs")
+        assert said in refusal
+        assert not page.locator("#speedup").is_visible()
+        page.locator("#reset").click()
+        page.wait_for_selector("#speedup", state="visible")
+        same_as_the_tool(page, cli)
+
+
+def test_the_charts_show_the_numbers_and_follow(report: Open) -> None:
+    drawn = (
+        "id => document.getElementById(id).data.map(t => ({name: t.name, x: t.x, y: t.y, z: t.z}))"
+    )
+    with report(*DENSE) as page:
+        data = stops(page)
+        b, c = data["asked"]["batch"], data["asked"]["context"]
+        cell, tokens = data["cells"][b][c], data["given"]["tokens"][0]
+        known = [i for i, al in enumerate(tokens) if al is not None]
+        curve = page.evaluate(drawn, "speedup")[2]
+        assert curve["x"] == [data["draft_lengths"][i] for i in known]
+        wanted = [tokens[i] * cell["step"][0] / cell["step"][i] for i in known]
+        assert curve["y"] == pytest.approx(wanted)
+        bars = page.evaluate(drawn, "breakdown")[:-1]
+        heights = [sum(bar["y"][k] for bar in bars) for k in range(len(known))]
+        assert heights == pytest.approx([1e3 * cell["step"][i] for i in known], rel=1e-4)
+        before = page.evaluate(drawn, "heatmap")[0]["z"]
+        assert before[b][c] == 5
+        plain = page.evaluate(drawn, "frontier")[0]
+        assert 1 / cell["step"][0] == pytest.approx(
+            plain["x"][plain["y"].index(max(plain["y"])) - 1]
+        )
+        move(page, "rate", to=10)
+        assert page.evaluate(drawn, "heatmap")[0]["z"] != before
+        assert max(page.evaluate(drawn, "speedup")[2]["y"]) < max(curve["y"])
+
+
+def test_a_click_on_the_heatmap_chooses_its_cell(report: Open, cli: Cli) -> None:
+    with report(*DENSE) as page:
+        page.locator("#heatmap").evaluate("chart => chart.scrollIntoView({block: 'end'})")
+        cells = page.locator("#heatmap .nsewdrag").bounding_box()
+        assert cells is not None
+        page.mouse.click(cells["x"] + 5, cells["y"] + cells["height"] - 5)
+        until(page, "document.getElementById('batch-value').textContent === '1'")
+        assert page.locator("#context").evaluate("c => c.selectedOptions[0].text") == "512"
+        same_as_the_tool(page, cli)
+
+
+def test_everything_is_reached_and_done_by_keyboard(report: Open) -> None:
+    with report(*DENSE, permissions=["clipboard-read", "clipboard-write"]) as page:
+        order = []
+        for _ in range(9):
+            page.keyboard.press("Tab")
+            order.append(
+                page.evaluate("document.activeElement.id || document.activeElement.tagName")
+            )
+            if order[-1] == "batch":
+                ring = page.locator("#batch").evaluate("e => getComputedStyle(e).outlineStyle")
+                assert ring == "solid"
+                for key, moved in (("ArrowRight", "48"), ("ArrowLeft", "32"), ("Home", "1")):
+                    page.keyboard.press(key)
+                    settle(page)
+                    assert text(page, "batch-value") == moved
+            if order[-1] == "scale":
+                page.keyboard.press("ArrowLeft")
+                settle(page)
+                assert text(page, "scale-value") == "x 0.95"
+        # one of two radio buttons is a tab stop; "back" is one once something has moved
+        assert order[:6] == ["batch", "context", "mode-given", "scale", "rate", "reset"]
+        for place in ("flag", "schedule"):
+            button = page.locator(f"[data-copies={place}]")
+            button.focus()
+            page.keyboard.press("Enter")
+            until(page, "document.getElementById('copied').textContent === 'Copied'")
+            assert page.evaluate("navigator.clipboard.readText()") == text(page, place)
+            until(page, "document.getElementById('copied').textContent === ''")
+
+
+def test_copying_works_without_the_clipboard_permission(report: Open) -> None:
+    with report(*DENSE) as page:
+        page.evaluate(
+            "() => { navigator.clipboard.writeText = () => Promise.reject(new Error()); }"
+        )
+        page.locator("[data-copies=command]").click()
+        until(page, "document.getElementById('copied').textContent !== ''")
+        assert page.evaluate("getSelection().toString()") == text(page, "command")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_it_all_without_scrolling_sideways(report: Open, scheme: str) -> None:
+    with report(*DENSE, viewport=PHONE, color_scheme=scheme, has_touch=True) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        wide = page.evaluate(
+            "() => [...document.querySelectorAll('h1, h2, h3, p, pre, input, select, .chart')]"
+            ".filter(e => e.offsetParent && !e.classList.contains('unseen'))"
+            ".filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML)"
+        )
+        assert wide == []
+        for control in ("batch", "scale", "rate", "context"):
+            box = page.locator(f"#{control}").bounding_box()
+            assert box is not None
+            assert box["height"] >= 24  # of CSS pixels: what WCAG 2.2 asks of a target
+        assert luminance_ratio(page, "--ink", "--card") > 7
+        assert luminance_ratio(page, "--muted", "--card") > 4.5
+        assert luminance_ratio(page, "--accent", "--card") > 4.5
+        assert (luminance(page, "--card") > 0.5) == (scheme == "light")
+
+
+def luminance(page: Page, name: str) -> float:
+    """Return the relative luminance of one of the page's colours, as WCAG 2.2 defines it."""
+    value = page.evaluate(
+        "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()", name
+    )
+    parts = [int(value[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+
+
+def luminance_ratio(page: Page, first: str, second: str) -> float:
+    """Return the contrast of two colours, 1 to 21."""
+    high, low = sorted((luminance(page, first), luminance(page, second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_print_leaves_controls_out_and_charts_on_the_paper(report: Open) -> None:
+    with report(*DENSE, color_scheme="dark") as page:
+        page.emulate_media(media="print", color_scheme="dark")
+        until(page, "document.querySelector('#speedup .main-svg').clientWidth === 660")
+        assert not page.locator(".controls").is_visible()
+        assert not page.locator(".copy").first.is_visible()
+        assert page.get_by_text("Batch 32, context 8k; acceptance as given.").is_visible()
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        assert ink == "rgb(0, 0, 0)"
+        label = page.locator("#speedup .xtick text").first
+        assert label.evaluate("e => getComputedStyle(e).fill") == "rgb(0, 0, 0)"
+        page.emulate_media(media="screen")
+        until(page, "document.querySelector('#speedup .main-svg').clientWidth !== 660")
