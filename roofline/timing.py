@@ -22,7 +22,7 @@ from roofline.priors import priors
 from roofline.quantization import rate_name
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
 
-__all__ = ["OVER_LINK", "Machine", "OpTime", "by_part", "time_op", "time_ops"]
+__all__ = ["OVER_LINK", "Machine", "OpTime", "by_part", "time_op", "time_ops", "vector_time"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,8 +81,6 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
     each = time.total + (scale - 1) * time.floor
-    if vector is not None and isinstance(op.shape, GemmShape):
-        each = each + extra_rows_time(op.shape, integer_peak(machine.gpu), vector)
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
 
 
@@ -97,14 +95,26 @@ def integer_peak(gpu: HardwareProfile) -> float:
     return gpu.peak("fp32") * min(1.0, lanes / 0.75)
 
 
-def extra_rows_time(shape: GemmShape, peak: float, vector: VectorKernels) -> Array:
-    """Return what the rows beyond the first add in matrix-vector kernels [s].
+def vector_time(
+    shape: GemmShape | MoeShape,
+    moved: Array,
+    gpu: HardwareProfile,
+    law: SimpleLaw,
+    vector: VectorKernels,
+) -> KernelTime:
+    """Return the time of a matrix-vector kernel that reads ``moved`` bytes of weights and rows.
 
-    Each repeats one row's arithmetic on ordinary cores: N K c FLOP at ``peak`` [FLOP/s], c by
-    format.
+    The law's floor, serial and bandwidth; every row's arithmetic on ordinary cores instead of the
+    tensor cores', and the overlap of these kernels.
     """
-    work = shape.n * shape.k * vector.cost(shape.weight)
-    return vector.extra_rows(shape.m) * work / peak
+    return simple_time(
+        flops=vector.flops(shape),
+        bytes=moved if isinstance(shape, GemmShape) else vector.expert_bytes(shape),
+        reduction=shape.k if isinstance(shape, GemmShape) else 0,
+        peak=integer_peak(gpu),
+        bandwidth=gpu.bandwidth,
+        law=replace(law, compute_eff=1.0, overlap=vector.overlap),
+    )
 
 
 def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
@@ -125,14 +135,12 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
         case StateLaw(), _:
             each = state_time(moved=op.bytes / op.turns, device=device, law=law)
             return in_turn(each, op.turns)
+        case SimpleLaw(), (GemmShape() | MoeShape()) as shape if machine.vector is not None:
+            return vector_time(shape, op.bytes, machine.gpu, law, machine.vector)
         case SimpleLaw(), shape:
-            vector = machine.vector if isinstance(shape, GemmShape | MoeShape) else None
-            moved = op.bytes
-            if vector is not None and isinstance(shape, MoeShape):
-                moved = vector.expert_bytes(shape)
             each = simple_time(
-                flops=op.flops / op.turns if vector is None else 0.0,
-                bytes=moved / op.turns,
+                flops=op.flops / op.turns,
+                bytes=op.bytes / op.turns,
                 reduction=shape.k if isinstance(shape, GemmShape) else 0,
                 peak=device.peak,
                 bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,

@@ -10,8 +10,12 @@ import pytest
 from roofline.calibration.user_steps import fit_steps, read_steps
 from roofline.engine import Graphs, load_engine
 from roofline.errors import InputError
+from roofline.hardware import load_hardware
+from roofline.laws.base import SimpleLaw
 from roofline.laws.vector import VectorKernels
 from roofline.request import Request
+from roofline.shapes import GemmShape, MoeShape
+from roofline.timing import vector_time
 from tests.support import ENGINE, Cli, write
 
 JSON = ("--format", "json")
@@ -78,9 +82,32 @@ def test_the_cliff_past_the_captured_graphs_is_named_and_priced(cli: Cli) -> Non
 def test_llamacpp_rows_up_to_eight_and_beyond() -> None:
     """thc1006, Qwen3.8-27B: widths 2 to 8 rise by a constant, width 9 is 26 % below the line."""
     kernels = VectorKernels(narrow=5.0, byte=2.0)
-    extra = np.asarray(kernels.extra_rows(np.arange(1.0, 10.0)))
-    assert np.diff(extra)[:7].tolist() == [1.0] * 7
-    assert extra[8] < extra[7]
+    work = np.asarray(kernels.row_work(np.arange(1.0, 10.0)))
+    assert np.diff(work)[:7].tolist() == [1.0] * 7
+    assert work[8] < work[7]
+
+
+def test_llamacpp_rows_hide_under_the_weights_at_first() -> None:
+    """By hand on an RTX 3090 (936.2 GB/s, fp32 35.6 T, two thirds for integer-heavy code).
+
+    4096 x 4096 at 4.5 bits is 9.44 MB: 11.45 us at 0.88 of the bandwidth; a row at 5 FLOP a weight
+    is 3.534 us. One row takes sqrt(11.45^2 + 3.53^2) = 11.99 us, six sqrt(11.45^2 + 21.2^2) = 24.1,
+    beside floor 2 us and 64 K-steps of 20 ns. More rows cost more than the ones before them.
+    """
+    gpu, kernels = load_hardware("rtx-3090"), VectorKernels(narrow=5.0, byte=2.0)
+    law = SimpleLaw(floor=2e-6, mem_eff=0.88, serial=20e-9, overlap=4.0)
+    shape = GemmShape(m=np.array([1.0, 6.0]), n=4096, k=4096, weight=0.5625, activation=2.0)
+    times = vector_time(shape, 4096 * 4096 * 0.5625, gpu, law, kernels).total
+    assert 1e6 * times == pytest.approx([3.28 + 11.99, 3.28 + 24.10], abs=0.02)
+
+
+def test_llamacpp_experts_compute_every_pair() -> None:
+    """Two tokens of two experts each: four rows of 3 x 100 x 10 weights at 5 FLOP are 60 kFLOP."""
+    shape = MoeShape(
+        tokens=2.0, top_k=2, experts=8, ranks=1, hidden=100, width=10, matrices=3, weight=0.6,
+        distinct=3.5, awake=3.5, rows=4.0, hottest=2.0, padded=64.0,
+    )  # fmt: skip
+    assert float(VectorKernels(narrow=5.0, byte=2.0).flops(shape)) == pytest.approx(60e3)
 
 
 def test_prompt_tokens_ride_in_the_step(cli: Cli) -> None:

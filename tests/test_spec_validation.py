@@ -150,6 +150,25 @@ def test_other_rules_lose_more() -> None:
     assert all(mean["ours"] < 0.3 * mean[rule] for rule in RULES[1:])
 
 
+CONSUMER = ("thc-", "rtx5090-power", "rtx5090-prompt")
+
+
+def test_consumer_cards_regret() -> None:
+    """RTX 3090 and 5090 GGUF sweeps: mean regret at most 2 %, in each collection and overall."""
+    found = [choice for choice in sweeps() if choice.group.startswith(CONSUMER)]
+    assert len(found) >= 20
+    for start in (*CONSUMER, ""):
+        regrets = [choice.regret["ours"] for choice in found if choice.group.startswith(start)]
+        assert np.mean(regrets) <= 0.02, start
+
+
+def test_consumer_cards_signs() -> None:
+    """Every RTX 3090 and 5090 row wins or loses as measured, predicted by the other half."""
+    told = [sign for sign in signs() if sign.group.startswith(CONSUMER)]
+    assert len(told) >= 90
+    assert [sign.id for sign in told if not sign.right] == []
+
+
 def test_it_says_no() -> None:
     """Draft models on a mixture with a recurrent state; a block of 16 on a compute-poor GPU."""
     told = {sign.id: sign.predicted for sign in signs()}

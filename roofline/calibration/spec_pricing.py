@@ -139,16 +139,22 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
 
 
 def _vector_features(total, served: Overhead, features: list[dict[str, float]]) -> Array:  # type: ignore[no-untyped-def]
-    """Return the times without further rows' arithmetic, and fill in what its costs multiply."""
+    """Return the times without what rows' arithmetic costs, and fill in what its costs multiply.
+
+    Arithmetic hides under the weights' stream, so time is not linear in its costs: the features are
+    slopes at the engine's own numbers, where features x numbers + what is returned is exact.
+    """
     if served.vector is None:
         return np.asarray(total(None))
-    none = dict.fromkeys(WIDTHS, 0.0)
-    bare = total(served.vector.model_copy(update=none))
+    bare = here = np.asarray(total(served.vector))
     for name in WIDTHS:
-        other = none | {name: 1.0}
-        extra = total(served.vector.model_copy(update=other)) - bare
-        features[0][name], features[1][name] = float(extra[0]), float(extra[-1])
-    return np.asarray(bare)
+        cost = getattr(served.vector, name)
+        step = 0.05 * max(cost, 0.2)
+        moved = total(served.vector.model_copy(update={name: cost + step}))
+        slope = (np.asarray(moved) - here) / step
+        features[0][name], features[1][name] = float(slope[0]), float(slope[-1])
+        bare = bare - slope * cost
+    return bare
 
 
 def textbook(

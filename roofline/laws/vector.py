@@ -1,7 +1,8 @@
 """Matrix-vector kernels: what llama.cpp runs a few rows through, and where it stops.
 
 Up to a limit (8) every row repeats the unpacking and the dot products of the quantised weights on
-ordinary cores; beyond it whole tiles of rows go through the tensor cores.
+ordinary cores, partly under the weights' stream; beyond it whole tiles of rows go through the
+tensor cores.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from roofline.ops import Array
-from roofline.shapes import MoeShape
+from roofline.shapes import GemmShape, MoeShape
 
 __all__ = ["VectorKernels"]
 
@@ -20,7 +21,7 @@ Cost = Annotated[float, Field(ge=0, le=100)]
 
 
 class VectorKernels(BaseModel):
-    """FLOP that one more row costs for each weight, by how wide the weight is stored."""
+    """FLOP that a row costs for each weight, by how wide the weight is stored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,6 +31,8 @@ class VectorKernels(BaseModel):
     limit: Annotated[int, Field(ge=1, le=512)] = 8  # rows
     tile: Annotated[int, Field(ge=1, le=512)] = 16  # rows of one tile beyond the limit
     tile_rows: Annotated[float, Field(ge=0, le=64)] = 3.5  # what a tile costs, in rows
+    #: Exponent with which the rows' arithmetic and the weights' stream combine.
+    overlap: Annotated[float, Field(ge=1, le=8)] = 2.0
 
     def cost(self, weight: float) -> float:
         """Return the FLOP per weight and row for weights of ``weight`` bytes.
@@ -40,18 +43,35 @@ class VectorKernels(BaseModel):
         bits = 8 * weight
         return self.narrow if bits < 7 else self.byte if bits < 10 else self.wide
 
-    def extra_rows(self, rows: Array) -> Array:
-        """Return how many rows' work M rows cost beyond the first.
-
-        M - 1 up to the limit, ``tile_rows`` for each started tile beyond it.
+    def row_work(self, rows: Array) -> Array:
+        """Return how many rows' work M rows cost: M up to the limit, whole tiles beyond it.
 
         >>> kernels = VectorKernels(narrow=7.0, byte=3.0)
-        >>> kernels.extra_rows(np.array([1.0, 8.0, 9.0, 17.0]))
-        array([0. , 7. , 3.5, 7. ])
+        >>> kernels.row_work(np.array([1.0, 8.0, 9.0, 17.0]))
+        array([1. , 8. , 3.5, 7. ])
         """
         m = np.asarray(rows, dtype=np.float64)
-        tiles = np.ceil(m / self.tile)
-        return np.where(m <= self.limit, np.maximum(m - 1, 0.0), tiles * self.tile_rows)
+        return np.where(m <= self.limit, m, np.ceil(m / self.tile) * self.tile_rows)
+
+    def flops(self, shape: GemmShape | MoeShape) -> Array:
+        """Return the arithmetic of a product or of routed experts on ordinary cores [FLOP].
+
+        c N K for each row's work; of experts, every token-expert pair is a row up to the limit,
+        and every awake expert starts a tile beyond it.
+
+        >>> shape = GemmShape(m=3.0, n=1000, k=1000, weight=0.6, activation=2.0)
+        >>> float(VectorKernels(narrow=7.0, byte=3.0).flops(shape)) / 1e6
+        21.0
+        """
+        if isinstance(shape, GemmShape):
+            work = self.row_work(shape.m) * shape.n * shape.k
+        else:
+            pairs = np.asarray(shape.rows)
+            tiles = np.minimum(shape.distinct, pairs) * self.tile_rows
+            few = np.asarray(shape.tokens) <= self.limit
+            size = shape.matrices * shape.hidden * shape.width
+            work = np.where(few, pairs, tiles) * size
+        return np.asarray(work * self.cost(float(shape.weight)))
 
     def expert_bytes(self, shape: MoeShape) -> Array:
         """Return the expert weights that a pass reads: each token's up to the limit.
