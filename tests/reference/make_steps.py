@@ -37,6 +37,23 @@ CURVES = {
     "domino": "MTP:3=3.556,7=5.503,15=6.855",
     "dflash8b": "7=4.09,15=4.49",
 }
+#: Accepted share of drafts for D = 1..6: the medians of each of three passes
+#: (cmoro-deusto/qwen38-mtp 4b6ea9e3, sweep-data/rtx5090-power-cap-400-600w,
+#: summary.md of cap600_pass1..3 and cap400_pass1..3).
+PROMPTS = {
+    "P1 code 600W": ((0.9510, 0.9516, 0.9692), (0.9398, 0.9420, 0.9491), (0.8951, 0.8997, 0.8951),
+                     (0.8782, 0.8631, 0.8675), (0.8407, 0.7974, 0.8129), (0.7786, 0.7460, 0.8033)),
+    "P2 prose 600W": ((0.6939, 0.6961, 0.7523), (0.5897, 0.5614, 0.5824), (0.4928, 0.4286, 0.4731),
+                      (0.3639, 0.3810, 0.4575), (0.3170, 0.3462, 0.3241), (0.2917, 0.2647, 0.2763)),
+    "P3 bash 600W": ((0.9000, 0.9254, 0.9077), (0.8507, 0.7732, 0.6916), (0.6995, 0.7500, 0.6974),
+                     (0.6516, 0.6690, 0.6166), (0.5449, 0.5770, 0.6348), (0.5602, 0.5882, 0.5243)),
+    "P1 code 400W": ((0.9655, 0.9507, 0.9652), (0.9317, 0.9342, 0.9429), (0.9510, 0.8869, 0.9030),
+                     (0.8553, 0.8822, 0.8765), (0.8385, 0.8714, 0.7995), (0.7868, 0.8049, 0.7585)),
+    "P2 prose 400W": ((0.7100, 0.7188, 0.6979), (0.5929, 0.5474, 0.5214), (0.4583, 0.4578, 0.4923),
+                      (0.3667, 0.3649, 0.3788), (0.3346, 0.3200, 0.3217), (0.2759, 0.2544, 0.2901)),
+    "P3 bash 400W": ((0.8908, 0.8821, 0.9271), (0.8418, 0.7896, 0.8519), (0.7057, 0.7280, 0.6742),
+                     (0.6960, 0.7411, 0.5735), (0.5531, 0.5468, 0.6690), (0.5680, 0.6047, 0.5308)),
+}  # fmt: skip
 GGUF27 = {"linears": "5bpw", "head": "q6_k", "kv": "q8_0"}
 GGUF9 = {
     "Q4_K_M": {"linears": "4.7bpw", "head": "q6_k"},
@@ -70,6 +87,12 @@ def by_prompt(row: Row, code: str) -> str:
     return CURVES[
         "mtp27text" if "prose" in row["dataset"] and "code" not in row["dataset"] else code
     ]
+
+
+def prompt_curve(dataset: str) -> str:
+    """Return AL(D) of one prompt: 1 + D times the mean of the passes' accepted shares."""
+    rates = enumerate(PROMPTS[dataset], start=1)
+    return ",".join(f"{d}={1 + d * sum(passes) / len(passes):.3f}" for d, passes in rates)
 
 
 def tree(text: str) -> Row:
@@ -132,7 +155,8 @@ def describe(row: Row, group: str) -> Row | None:  # noqa: PLR0912, PLR0915 - a 
         case "rtx5090-power" | "rtx5090-prompt" | "qwen38-pr85":
             weights = GGUF27 if group != "qwen38-pr85" else {"linears": "q6_k", "head": "q6_k"}
             return {"gpu": "rtx-5090", "engine": "llamacpp", "kind": "mtp", "context": "300",
-                    **weights, "kv": "bf16", "curve": by_prompt(row, "mtp27code")}  # fmt: skip
+                    **weights, "kv": "bf16", "curve": prompt_curve(row["dataset"])
+                    if group == "rtx5090-prompt" else by_prompt(row, "mtp27code")}  # fmt: skip
         case "2x5060ti-q4km":
             return {"gpu": "rtx-5060-ti", "engine": "llamacpp", "kind": "mtp", "context": "300",
                     **GGUF27, "linears": "4.7bpw", "kv": "bf16",
