@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from roofline.drafters import Drafter
 from roofline.footprint import (
     kv_bytes_per_token,
     kv_bytes_read,
     state_bytes_per_sequence,
-    weight_bytes,
 )
 from roofline.memory import Memory, activation_bytes, logits_bytes
 from roofline.ops import StateHandling
@@ -57,44 +55,44 @@ class Slots:
         return 1 - self.speculative / self.plain if self.plain else 0.0
 
 
-def per_sequence(memory: Memory, *, context: int, draft_length: int) -> PerSequence:
-    """Take one sequence's reservation apart; the parts add up to ``kv_per_sequence``."""
+def per_sequence(
+    memory: Memory, *, context: int, draft_length: int, share: float = 1.0, draft_share: float = 1.0
+) -> PerSequence:
+    """Take one sequence's reservation apart; the parts add up to ``kv_per_sequence``.
+
+    ``share`` and ``draft_share`` are those of one card in the target's and the drafter's caches.
+    """
     placement, target = memory.target.placement, memory.target
     exact = replace(memory, rules=memory.rules.model_copy(update={"kv_block": 1}))
-    alone = replace(exact, drafter=Drafter(kind="none", name="none"))
     state = state_bytes_per_sequence(target.model, tp=placement.attention_tp)
-    own = float(alone.kv_per_sequence(context - 1, 0)) - state
-    # a draft length beyond 0 makes the drafter's cache exist; D + 1 slots are taken off its context
-    with_slots = float(exact.kv_per_sequence(context, draft_length))
-    target_slots = float(alone.kv_per_sequence(context, draft_length))
     snapshots = _snapshots(memory, state, draft_length)
-    drafting = with_slots - target_slots
-    draft_kv = 0.0
-    if draft_length:
-        shorter = max(context - draft_length - 1, 0)
-        draft_kv = float(exact.kv_per_sequence(shorter, draft_length)) - float(
-            alone.kv_per_sequence(shorter, draft_length)
-        )
+    own = float(exact.target_cache(context - 1, 0)) - state
+    # D + 1 slots are taken off the drafter's context
+    with_slots = float(exact.target_cache(context, draft_length))
+    drafted = float(exact.draft_cache(context, draft_length))
+    draft_kv = float(exact.draft_cache(max(context - draft_length - 1, 0), draft_length))
     network, precision = memory.drafter.network, memory.drafter.precision
-    per_token = kv_bytes_per_token(target.model, target.precision.kv, tp=placement.attention_tp)
+    per_token = share * kv_bytes_per_token(
+        target.model, target.precision.kv, tp=placement.attention_tp
+    )
     if draft_length and network is not None and precision is not None:
-        per_token += kv_bytes_per_token(
-            network, precision.kv, tp=memory.drafter.placement.attention_tp
-        )
-    rounded = float(memory.kv_per_sequence(context, draft_length))
+        own_tp = memory.drafter.placement.attention_tp
+        per_token += draft_share * kv_bytes_per_token(network, precision.kv, tp=own_tp)
+    rounded = float(memory.target_cache(context, draft_length)) - with_slots
+    draft_rounded = float(memory.draft_cache(context, draft_length)) - drafted
+    read = kv_bytes_read(
+        target.model, target.precision.kv, context=context, tp=placement.attention_tp
+    )
     return PerSequence(
-        target_kv=own,
-        draft_kv=draft_kv,
-        draft_slots=target_slots - own - state - snapshots + drafting - draft_kv,
-        rounding=rounded - with_slots,
-        state=state,
-        snapshots=snapshots,
+        target_kv=share * own,
+        draft_kv=draft_share * draft_kv,
+        draft_slots=share * (with_slots - own - state - snapshots)
+        + draft_share * (drafted - draft_kv),
+        rounding=share * rounded + draft_share * draft_rounded,
+        state=share * state,
+        snapshots=share * snapshots,
         per_token=per_token,
-        read=float(
-            kv_bytes_read(
-                target.model, target.precision.kv, context=context, tp=placement.attention_tp
-            )
-        ),
+        read=share * float(read),
     )
 
 
@@ -105,25 +103,35 @@ def _snapshots(memory: Memory, state: float, draft_length: int) -> float:
 
 
 def account(memory: Memory, *, batch: int, context: int, draft_length: int) -> dict[str, float]:
-    """Return the bytes of every part at this batch; with ``free`` they add up to the total [B]."""
+    """Return the bytes of every part at this batch; with ``free`` they add up to the total [B].
+
+    Of a split, those of the fullest card.
+    """
     target, base = memory.target, bytes_per_element(memory.target.precision.base)
-    each = per_sequence(memory, context=context, draft_length=draft_length)
-    held = weight_bytes(target.model, target.precision, target.placement)
+    fullest = memory.fullest(batch=batch, context=context, draft_length=draft_length)
+    card, draft_card = memory.cards[fullest], memory.draft_cards[fullest]
+    each = per_sequence(
+        memory,
+        context=context,
+        draft_length=draft_length,
+        share=card.caches,
+        draft_share=draft_card.caches,
+    )
+    held = card.weights(memory.held)
     rows = 1 + draft_length
     batch = int(target.placement.local(batch))
     tokens = max(batch * rows, memory.rules.prefill_chunk)
+    logits = logits_bytes(batch=batch, rows=rows, vocabulary=target.model.vocab_size, base=base)
     parts = {f"{name.value} weights": size for name, size in held.items() if size}
     parts |= {
-        "draft weights": memory.draft_weights if draft_length else 0.0,
+        "draft weights": memory.draft_weights * draft_card.layers if draft_length else 0.0,
         "target KV": batch * each.target_kv,
         "draft KV": batch * each.draft_kv,
         "D + 1 slots": batch * each.draft_slots,
         "block rounding": batch * each.rounding,
         "state": batch * each.state,
         "state snapshots": batch * each.snapshots,
-        "logits": float(
-            logits_bytes(batch=batch, rows=rows, vocabulary=target.model.vocab_size, base=base)
-        ),
+        "logits": float(logits) if card.last else 0.0,
         "activations": float(
             activation_bytes(
                 target.model, tokens=tokens, tp=target.placement.attention_tp, base=base

@@ -12,6 +12,7 @@ from roofline.errors import InputError
 from roofline.laws.vector import VectorKernels
 from roofline.ops import Array
 from roofline.schema import Bytes, Document, Duration, PositiveInt, Schema
+from roofline.workload import Split, SplitMode
 
 __all__ = [
     "SHELF",
@@ -20,6 +21,7 @@ __all__ = [
     "Graphs",
     "HoldAcceptance",
     "IdleSpeculation",
+    "LocalFlags",
     "MemoryRules",
     "Overhead",
     "load_engine",
@@ -139,6 +141,31 @@ class ParallelFlags(Schema):
     source: str
 
 
+class LocalFlags(Schema):
+    """Flags that share a model among the cards of one machine and its processor."""
+
+    #: By mode of splitting: what is added to the drafter's flag.
+    splits: dict[SplitMode, str]
+    shares: str  # with $shares
+    cpu_experts: str  # with $layers
+    all_cpu_experts: str
+    #: Rows from which experts' weights are copied to the card instead of computed beside them.
+    copy_rows: PositiveInt
+    source: str
+
+    def text(self, split: Split, *, cards: int, layers: int) -> str:
+        """Return the flags of a split of a model with so many layers, each after a space."""
+        parts = [self.splits[split.mode]] if cards > 1 else []
+        if split.shares:
+            shares = ",".join(f"{share:g}" for share in split.shares)
+            parts.append(Template(self.shares).substitute(shares=shares))
+        if split.cpu_layers >= layers:
+            parts.append(self.all_cpu_experts)
+        elif split.cpu_layers:
+            parts.append(Template(self.cpu_experts).substitute(layers=split.cpu_layers))
+        return "".join(f" {part}" for part in parts)
+
+
 class IdleSpeculation(Schema):
     """What a step of draft length 0 costs where speculation is configured but idle."""
 
@@ -181,7 +208,8 @@ class EngineProfile(Document):
     graphs: Graphs | None = None
     eras: tuple[Era, ...] = ()
     draft_length_name: str
-    #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights and $draft_tp.
+    #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights,
+    #: $draft_file and $draft_tp.
     flags: dict[str, str]
     flags_source: str
     #: None where the engine has no data-parallel attention.
@@ -189,6 +217,8 @@ class EngineProfile(Document):
     #: None where the engine has no schedule, or where its idle cost is not known.
     idle_speculation: IdleSpeculation | None = None
     hold_acceptance: HoldAcceptance | None = None
+    #: None where the engine shares models among linked accelerators only.
+    local: LocalFlags | None = None
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""
@@ -222,7 +252,13 @@ class EngineProfile(Document):
         raise InputError(f"--engine {self.id}@{era}: no such era; known: {eras}, or {self.id}")
 
     def flag(
-        self, drafter_kind: str, *, draft_length: int, draft_weights: str, draft_tp: int
+        self,
+        drafter_kind: str,
+        *,
+        draft_length: int,
+        draft_weights: str,
+        draft_tp: int,
+        draft_file: str = "",
     ) -> str:
         """Return the text to paste for this drafter at this draft length."""
         kind = "none" if draft_length == 0 else drafter_kind
@@ -230,6 +266,7 @@ class EngineProfile(Document):
             draft_length=draft_length,
             verify_rows=draft_length + 1,
             draft_weights=draft_weights,
+            draft_file=draft_file or draft_weights,
             draft_tp=draft_tp,
         )
 

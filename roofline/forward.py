@@ -16,6 +16,7 @@ from roofline.mlp_ops import mlp_block
 from roofline.model import DrafterSpec, LayerRun, NetworkSpec
 from roofline.ops import Array
 from roofline.quantization import Component, Precision
+from roofline.split import spread
 from roofline.workload import Placement
 
 __all__ = ["Kind", "Op", "Part", "decode", "fusion", "head_kernels", "matrix", "prefill"]
@@ -130,7 +131,7 @@ def _kernels(state: Pass, head_rows: Array) -> list[Op]:
     for run in state.network.layers:
         layer = layer_kernels(state, run)
         kernels += [replace(op, count=op.count * run.repeat) for op in layer]
-    return kernels + _head(state, head_rows)
+    return spread(state, kernels + _head(state, head_rows))
 
 
 def layer_kernels(state: Pass, run: LayerRun) -> list[Op]:

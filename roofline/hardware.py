@@ -22,7 +22,15 @@ from roofline.schema import (
     Source,
 )
 
-__all__ = ["SHELF", "HardwareProfile", "Overlay", "VerifyMode", "load_hardware", "load_overlay"]
+__all__ = [
+    "SHELF",
+    "HardwareProfile",
+    "Interconnect",
+    "Overlay",
+    "VerifyMode",
+    "load_hardware",
+    "load_overlay",
+]
 
 SHELF = "hardware_profiles"
 RateName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4"]
@@ -58,6 +66,8 @@ class Interconnect(Schema):
     kind: str
     per_direction: Figure[Bandwidth]
     domain_size: PositiveInt
+    #: Whether cards reach each other's memory; where not, traffic crosses the host's.
+    peer_to_peer: bool = True
 
 
 class VerifyMode(Schema):
@@ -120,6 +130,11 @@ class HardwareProfile(Document):
     def memory_bytes(self) -> float:
         """Bytes a process can use: what the driver shows where that is known [B]."""
         return (self.memory.visible or self.memory.capacity).value
+
+    @property
+    def unified(self) -> bool:
+        """Whether the processor uses the same memory."""
+        return "unified" in self.memory.kind
 
     @property
     def bandwidth(self) -> float:

@@ -30,6 +30,8 @@ class Kind(StrEnum):
     ALL_GATHER = "allgather"
     ALL_TO_ALL = "alltoall"
     REDUCE_SCATTER = "reducescatter"
+    COPY = "copy"  # over a card's slot, through the host
+    CPU_MOE = "cpu-moe"  # experts beside the host's processor
 
 
 class Part(StrEnum):

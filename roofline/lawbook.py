@@ -28,7 +28,8 @@ from roofline.shapes import AttentionShape
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
 
 #: Kinds of kernels whose bytes cross the links instead of the memory bus.
-OVER_LINK = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL, Kind.REDUCE_SCATTER)
+COLLECTIVES = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL, Kind.REDUCE_SCATTER)
+OVER_LINK = (*COLLECTIVES, Kind.COPY)
 #: The order in which another engine's tables stand in.
 ENGINES = ("vllm", "trtllm", "sglang")
 #: Formats whose kernels are alike, nearest first, for a format without a table.
@@ -106,6 +107,8 @@ class LawBook:
             return self._chosen(op, measured, self.gpu)
         finder = _FINDERS.get(op.kind)
         parts = (self.gpu, self.relative) if finder is not None else ()
+        if op.kind in OVER_LINK and not self.gpu.interconnect.peer_to_peer:
+            parts = ()  # tables are of cards that reach each other's memory
         for part in parts:
             for blocks in self._by_engine(part):
                 block = finder(op, blocks) if finder is not None else None
@@ -115,7 +118,9 @@ class LawBook:
 
     def plain(self, op: Op) -> Chosen:
         """Return the stated simple law, whatever has been calibrated: not this kernel."""
-        return Chosen(law=self.prior(op), provenance="assumed", detail="matrix-vector kernel")
+        there = op.kind is Kind.CPU_MOE
+        detail = "the host's processor" if there else "matrix-vector kernel"
+        return Chosen(law=self.prior(op), provenance="assumed", detail=detail)
 
     def _by_engine(self, part: HardwareProfile | None) -> Iterator[Sequence[Block]]:
         """Yield a part's blocks: its own measurements, this engine's, then other engines'."""
@@ -141,6 +146,8 @@ class LawBook:
     def prior(self, op: Op) -> SimpleLaw:
         """Return the stated simple law for a kind of kernel on this generation."""
         stated = priors()
+        if op.kind is Kind.CPU_MOE:
+            return stated.cpu_experts.law()
         if op.kind in OVER_LINK:
             link = "pcie" if self.gpu.interconnect.kind.startswith("PCIe") else "direct"
             return stated.links[link].law()  # type: ignore[index]
@@ -239,5 +246,5 @@ _FINDERS: dict[Kind, Callable[[Op, Sequence[Block]], Block | None]] = {
     Kind.ATTENTION: _attention,
     Kind.MLA: _latent,
     Kind.STATE: _state,
-    **dict.fromkeys(OVER_LINK, _collective),
+    **dict.fromkeys(COLLECTIVES, _collective),
 }

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.cards import Card, cards_of, cpu_expert_bytes
 from roofline.drafters import Drafter
 from roofline.engine import MemoryRules
+from roofline.errors import DoesNotFitError
 from roofline.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.hardware import HardwareProfile
-from roofline.model import DenseMlp, Mlp, MoeMlp, NetworkSpec, NoMlp
+from roofline.host import HostProfile
+from roofline.model import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
 from roofline.ops import Array, StateHandling
-from roofline.quantization import Precision, bytes_per_element
+from roofline.quantization import Component, Precision, bytes_per_element
 from roofline.step import Target
 from roofline.units import format_bytes
 from roofline.workload import Grid
@@ -60,8 +65,15 @@ class Memory:
     drafter: Drafter
     rules: MemoryRules
     total: float  # what the accelerator has
-    weights: float
+    held: Mapping[Component, float]  # the target's weights, before cards share them out
     draft_weights: float
+    cards: tuple[Card, ...] = (Card(),)
+    draft_cards: tuple[Card, ...] = (Card(),)
+
+    @property
+    def weights(self) -> float:
+        """Return the target's weights on the card that holds most of them [B]."""
+        return max(sum(card.weights(self.held).values()) for card in self.cards)
 
     @property
     def available(self) -> float:
@@ -69,7 +81,11 @@ class Memory:
         return self.total * self.rules.fraction - self.rules.reserve
 
     def kv_per_sequence(self, context: Array, draft_length: Array) -> Array:
-        """Return the cache bytes reserved for a sequence of context + D + 1 slots."""
+        """Return the cache bytes reserved for a sequence of context + D + 1 slots, on all cards."""
+        return self.target_cache(context, draft_length) + self.draft_cache(context, draft_length)
+
+    def target_cache(self, context: Array, draft_length: Array) -> Array:
+        """Return the target's part of it, states and their snapshots included [B]."""
         tokens = np.asarray(context + draft_length + 1)
         placement = self.target.placement
         rows = 1 + np.asarray(draft_length)
@@ -79,14 +95,18 @@ class Memory:
         copies = 1 + np.asarray(draft_length) * (
             placement.state_handling == StateHandling.SNAPSHOTS
         )
-        total = total + state * copies
+        return total + state * copies
+
+    def draft_cache(self, context: Array, draft_length: Array) -> Array:
+        """Return the drafter's part of it, 0 where D = 0 [B]."""
         network, precision = self.drafter.network, self.drafter.precision
         if network is None or precision is None:
-            return total
+            return 0.0
+        tokens, rows = np.asarray(context + draft_length + 1), 1 + np.asarray(draft_length)
         drafted = self._reserved(
             network, precision, tokens, rows, self.drafter.placement.attention_tp
         )
-        return total + np.where(np.asarray(draft_length) > 0, drafted, 0.0)
+        return np.where(np.asarray(draft_length) > 0, drafted, 0.0)
 
     def _reserved(
         self, network: NetworkSpec, precision: Precision, tokens: Array, rows: Array, tp: int
@@ -101,7 +121,7 @@ class Memory:
             tp=tp,
         )
 
-    def working(self, batch: Array, draft_length: Array) -> Array:
+    def working(self, batch: Array, draft_length: Array, *, logits: bool = True) -> Array:
         """Return the bytes of logits and activations while a step runs.
 
         ``batch`` is shared out between data-parallel groups, as in ``needed``.
@@ -110,17 +130,38 @@ class Memory:
         batch = self.target.placement.local(batch)
         rows = 1 + np.asarray(draft_length)
         tokens = np.maximum(batch * rows, self.rules.prefill_chunk)
-        return logits_bytes(
-            batch=batch, rows=rows, vocabulary=model.vocab_size, base=base
-        ) + activation_bytes(model, tokens=tokens, tp=self.target.placement.attention_tp, base=base)
+        live = activation_bytes(
+            model, tokens=tokens, tp=self.target.placement.attention_tp, base=base
+        )
+        if not logits:
+            return live
+        return live + logits_bytes(batch=batch, rows=rows, vocabulary=model.vocab_size, base=base)
 
     def needed(self, batch: Array, context: Array, draft_length: Array) -> Array:
-        """Return everything: weights, the drafter's where D > 0, cache, logits, activations."""
+        """Return everything on the fullest card.
+
+        Weights, the drafter's where D > 0, cache, logits, activations.
+        """
+        return reduce(np.maximum, self.by_card(batch, context, draft_length))
+
+    def by_card(self, batch: Array, context: Array, draft_length: Array) -> list[Array]:
+        """Return everything that each card holds [B]."""
         drafting = np.asarray(draft_length) > 0
-        resident = self.weights + np.where(drafting, self.draft_weights, 0.0)
+        own = self.target_cache(context, draft_length)
+        drafted = self.draft_cache(context, draft_length)
         held = self.target.placement.local(batch)
-        cache = held * self.kv_per_sequence(context, draft_length)
-        return resident + cache + self.working(batch, draft_length)
+        found: list[Array] = []
+        for card, draft_card in zip(self.cards, self.draft_cards, strict=True):
+            weights = sum(card.weights(self.held).values())
+            drafter = np.where(drafting, self.draft_weights * draft_card.layers, 0.0)
+            cache = held * (own * card.caches + drafted * draft_card.caches)
+            working = self.working(batch, draft_length, logits=card.last)
+            found.append(weights + drafter + cache + working)
+        return found
+
+    def fullest(self, *, batch: int, context: int, draft_length: int) -> int:
+        """Return the position of the card that holds most."""
+        return int(np.argmax([np.max(x) for x in self.by_card(batch, context, draft_length)]))
 
     def fits(self, grid: Grid) -> NDArray[np.bool_]:
         """Return where on the grid the step fits."""
@@ -144,11 +185,13 @@ class Memory:
         need = format_bytes(float(self.needed(batch, context, 0)))
         largest = self.largest_batch(context=context, draft_length=0)
         placement = self.target.placement
-        tp, held = placement.tp, int(placement.local(batch))
+        cards, held = placement.split.cards, int(placement.local(batch))
+        tp = max(placement.tp, cards)
         remedy = (
             f"the largest batch that fits is {largest}"
             if largest
-            else "not even one sequence fits: use more GPUs (--tp), narrower --weights or --kv"
+            else f"not even one sequence fits: use more GPUs ({'--gpus' if cards > 1 else '--tp'}),"
+            " narrower --weights or --kv"
         )
         owner = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
         return (
@@ -160,20 +203,52 @@ class Memory:
 
 
 def memory_for(
-    target: Target, drafter: Drafter, gpu: HardwareProfile, rules: MemoryRules
+    target: Target,
+    drafter: Drafter,
+    gpu: HardwareProfile,
+    rules: MemoryRules,
+    host: HostProfile | None = None,
 ) -> Memory:
-    """Return the account of one accelerator (the fullest: every rank holds the same)."""
+    """Return the account of one accelerator: every rank holds the same, cards of a split do not.
+
+    Raises DoesNotFitError where the host has no room for the experts that stay with it.
+    """
     held = weight_bytes(target.model, target.precision, target.placement)
     draft_weights = 0.0
     if drafter.network is not None and drafter.precision is not None:
         placement = drafter.placement
         draft_weights = sum(weight_bytes(drafter.network, drafter.precision, placement).values())
-    weights = sum(held.values())
+    split = target.placement.split
+    cards = cards_of(target.model, split)
+    if host is not None:
+        _check_host(host, cpu_expert_bytes(target.model, held, split), split.cpu_layers)
     return Memory(
         target=target,
         drafter=drafter,
         rules=rules,
         total=gpu.memory_bytes,
-        weights=weights,
+        held=held,
         draft_weights=draft_weights,
+        cards=cards,
+        draft_cards=_draft_cards(drafter, cards),
     )
+
+
+def _draft_cards(drafter: Drafter, cards: tuple[Card, ...]) -> tuple[Card, ...]:
+    """Return where a drafter lies: a model as its own split says, a head with the logits."""
+    if isinstance(drafter.network, ModelSpec):
+        own = cards_of(drafter.network, drafter.placement.split)
+        return own if len(own) == len(cards) else cards
+    return tuple(
+        Card(layers=float(card.last), caches=float(card.last), last=card.last) for card in cards
+    )
+
+
+def _check_host(host: HostProfile, needed: float, layers: int) -> None:
+    if needed > host.usable:
+        raise DoesNotFitError(
+            f"--cpu-experts: the experts of {layers} layers need {format_bytes(needed)} beside the "
+            f"processor, but {host.id} has {format_bytes(host.usable)} usable of "
+            f"{format_bytes(host.memory.capacity.value)}; give fewer layers, narrower --weights or "
+            "another --host"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roofline.prepare import Setup
 
-__all__ = ["flag", "inside", "timed_flag"]
+__all__ = ["flag", "inside", "layout", "sharing", "timed_flag"]
 
 
 def flag(setup: Setup, draft_length: int) -> str:
@@ -16,14 +16,30 @@ def flag(setup: Setup, draft_length: int) -> str:
         draft_length=draft_length,
         draft_weights=weights,
         draft_tp=setup.drafter.placement.attention_tp,
+        draft_file="" if network is None else _file(setup, network.id),
     )
-    return layout(setup) + own
+    return layout(setup) + own + sharing(setup)
 
 
 def layout(setup: Setup) -> str:
     """Return the flags of data-parallel attention, empty without it."""
     placement = setup.target.placement
     return setup.engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
+
+
+def sharing(setup: Setup) -> str:
+    """Return the flags that share the model among cards and processor, each after a space."""
+    local, split = setup.engine.local, setup.target.placement.split
+    if local is None:
+        return ""
+    cards = setup.request.local.gpus
+    return local.text(split, cards=cards, layers=setup.target.model.num_layers)
+
+
+def _file(setup: Setup, name: str) -> str:
+    """Return the file of a drafter's weights: the one it was read from, else a place for it."""
+    given = setup.request.drafter or ""
+    return given if given.endswith(".gguf") else f"PATH-TO-{name}.gguf"
 
 
 def timed_flag(setup: Setup, draft_length: int, tokens_per_step: float) -> str | None:

@@ -15,7 +15,9 @@ from roofline.drafters import Drafter
 from roofline.engine import EngineProfile
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, VerifyMode
+from roofline.host import HostProfile
 from roofline.layers import check_parallel, layer_linears
+from roofline.local import assumed_host, draft_split, machine_of, split_of
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
 from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
@@ -28,7 +30,7 @@ from roofline.request import (
     check_placement,
 )
 from roofline.step import Target
-from roofline.workload import Placement, Routing
+from roofline.workload import Placement, Routing, SplitMode
 
 __all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
 
@@ -45,6 +47,7 @@ class Setup:
     engine: EngineProfile
     draft_lengths: tuple[int, ...]
     notes: Notes
+    host: HostProfile | None = None  # around the cards, where the question involves it
 
     @property
     def rounds(self) -> int | None:
@@ -67,11 +70,15 @@ def prepare(
     gpu = changed_part(parts.gpu, "gpu", request, notes)
     model = model_of(request, parts, gpu, notes)
     engine = engine_of(request, parts, notes)
+    gpu, host = machine_of(request, gpu, engine)
+    split = split_of(request, gpu, model, host)
+    notes.assumed += assumed_host(request, host)
     stated = priors().routing
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
     measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
     placement = Placement(
-        tp=request.tp,
+        tp=split.cards if split.mode is SplitMode.TENSOR else request.tp,
+        split=split,
         ep=request.ep,
         dp=request.dp,
         routing=routing,
@@ -82,14 +89,11 @@ def prepare(
     check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
         notes.warnings.append(f"{gpu.id} is a pre-release part: its figures may change")
-    target = Target(
-        model=model,
-        precision=_precision(
-            model, gpu, notes, weights=request.weights, activations=request.activations,
-            kv=request.kv,
-        ),
-        placement=placement,
-    )  # fmt: skip
+    formats = {
+        "weights": request.weights, "activations": request.activations, "kv": request.kv
+    }  # fmt: skip
+    precision = _precision(model, gpu, notes, **formats)
+    target = Target(model=model, precision=precision, placement=placement)
     drafter = _drafter(request, target, gpu, notes)
     engine.check_drafter(drafter.kind)
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
@@ -108,6 +112,7 @@ def prepare(
         engine=engine,
         draft_lengths=lengths,
         notes=notes,
+        host=host,
     )
 
 
@@ -178,7 +183,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
     if network.source.startswith("derived"):
         notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")
     network = _shares_formats(network, target)
-    placement = target.placement
+    placement = replace(target.placement, split=draft_split(target, network))
     if request.draft_tp not in (None, placement.attention_tp):
         placement = replace(placement, tp=(request.draft_tp or 1) * placement.dp, ep=1)
     elif isinstance(network, ModelSpec):

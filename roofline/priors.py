@@ -69,6 +69,8 @@ class Priors(Document):
     ]
     generations: dict[str, GenerationPrior]
     links: dict[Literal["direct", "pcie"], LawPrior]
+    #: Experts that the host's processor computes from its own memory, layer by layer.
+    cpu_experts: LawPrior
 
 
 @cache

@@ -13,6 +13,7 @@ from roofline.recommend import Point, Recommendation
 from roofline.shapes import MoeShape
 from roofline.timing import OVER_LINK, OpTime
 from roofline.units import format_bytes
+from roofline.workload import SplitMode
 
 __all__ = [
     "HEADLINES",
@@ -158,7 +159,7 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     main = max(shares, key=lambda name: shares[name])
     return (
         f"{_what_it_waits_for(answer, point, main, shares[main])}"
-        f"{_waking(answer, point, draft_length)}"
+        f"{_waking(answer, point, draft_length)}{_local(answer, plain)}"
     )
 
 
@@ -179,7 +180,7 @@ def bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...
 
 def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: float) -> str:
     times, at = answer.times.verify_ops, grid_position(answer, point, 0)
-    weights = format_bytes(bytes_moved(times, (Kind.GEMM, Kind.MOE), at))
+    weights = format_bytes(bytes_moved(times, (Kind.GEMM, Kind.MOE, Kind.CPU_MOE), at))
     cache = format_bytes(bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at))
     if main == "memory":
         mode = answer.setup.target.placement.verify_attention
@@ -206,9 +207,26 @@ def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: f
     )
 
 
+def _local(answer: Recommendation, at: tuple[int, ...]) -> str:
+    """Say what cards in turn and experts beside the processor mean for a plain pass."""
+    split, times, said = answer.setup.target.placement.split, answer.times.verify_ops, ""
+    if split.cards > 1 and split.mode is SplitMode.LAYER:
+        said += f" The {split.cards} cards work one after the other."
+    there = [time for time in times if time.op.kind is Kind.CPU_MOE]
+    if there and answer.setup.host is not None:
+        seconds = [float(value_at(time.total, at)) for time in times]
+        own = sum(float(value_at(time.total, at)) for time in there)
+        layers, host = sum(time.op.count for time in there), answer.setup.host
+        said += (
+            f" The processor computes the experts of {layers} layers from its "
+            f"{host.memory.kind} in {own / sum(seconds):.0%} of a plain pass."
+        )
+    return said
+
+
 def _experts(answer: Recommendation) -> OpTime | None:
     """Return the largest group of expert kernels, if the model has experts."""
-    found = [time for time in answer.times.verify_ops if time.op.kind is Kind.MOE]
+    found = [time for time in answer.times.verify_ops if time.op.kind in (Kind.MOE, Kind.CPU_MOE)]
     return max(found, key=lambda time: time.op.count, default=None)
 
 

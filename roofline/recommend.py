@@ -120,6 +120,8 @@ def machine_for(setup: Setup) -> Machine:
         floor_scale=overhead.floor_scale,
         expert_floor_scale=overhead.expert_floor_scale,
         vector=overhead.vector,
+        host=setup.host,
+        copy_rows=setup.engine.local.copy_rows if setup.engine.local else 32,
     )
 
 
@@ -133,7 +135,7 @@ def costs(setup: Setup) -> Costs:
         verify_width=request.verify_width,
         prefill_tokens=request.prefill_tokens,
     )
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
     fits = memory.fits(grid)
     refused = [
         memory.explain(batch=batch, context=context)

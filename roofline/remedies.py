@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from roofline.errors import InputError
+from roofline.engine import load_engine
+from roofline.errors import DoesNotFitError, InputError
+from roofline.hardware import load_hardware
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, prepare
 from roofline.quantization import DType, bytes_per_element
@@ -17,7 +19,7 @@ __all__ = ["longest_context", "memory_of", "remedies"]
 def memory_of(request: Request) -> Memory:
     """Return the memory account that ``request`` leads to; acceptance plays no part."""
     setup = prepare(request, needs_acceptance=False)
-    return memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    return memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
 
 
 def longest_context(memory: Memory, *, batch: int, draft_length: int, limit: int) -> int:
@@ -49,11 +51,38 @@ def _found(request: Request, *, batch: int, context: int, draft_length: int) -> 
         yield from _if_fits(
             replace(request, kv=DType.FP8), "--kv fp8", batch, context, draft_length
         )
+    if load_engine(request.engine).local is not None and not load_hardware(request.gpu).unified:
+        yield from _in_the_machine(request, here, batch, context, draft_length)
+        return
     tp = request.tp * 2
     while tp <= 64:
         tried = list(_if_fits(replace(request, tp=tp), f"--tp {tp}", batch, context, draft_length))
         yield from tried
         tp = 128 if tried else 2 * tp
+
+
+def _in_the_machine(
+    request: Request, here: Memory, batch: int, context: int, draft_length: int
+) -> Iterator[str]:
+    """Yield the fewest layers whose experts can leave the cards, and the fewest cards."""
+
+    def tried(what: str, **changes: object) -> list[str]:
+        local = replace(request.local, shares=(), **changes)  # type: ignore[arg-type]
+        return list(_if_fits(replace(request, local=local), what, batch, context, draft_length))
+
+    def beside(layers: int) -> list[str]:
+        return tried(f"--cpu-experts {layers}", cpu_experts=str(layers))
+
+    model = here.target.model
+    if model.num_expert_layers and beside(model.num_layers):
+        low, high = here.target.placement.split.cpu_layers, model.num_layers
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if beside(middle) else (middle, high)
+        yield from beside(high)
+    cards = range(request.local.gpus + 1, 17)
+    if request.tp == 1:
+        yield from next(filter(None, (tried(f"--gpus {n}", gpus=n) for n in cards)), [])
 
 
 def _if_fits(
@@ -62,7 +91,7 @@ def _if_fits(
     """Yield ``what`` with the largest batch that it leads to, if that is enough."""
     try:
         largest = memory_of(request).largest_batch(context=context, draft_length=draft_length)
-    except InputError:
+    except (InputError, DoesNotFitError):
         return
     if largest >= batch:
         yield f"{what} (batch {largest})"

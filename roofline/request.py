@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from roofline.acceptance import Acceptance
 from roofline.cost import check_price
@@ -15,11 +15,12 @@ from roofline.model import ModelSpec
 from roofline.ops import StateHandling, VerifyAttention
 from roofline.overrides import Override
 from roofline.quantization import DType
-from roofline.workload import Placement, Routing
+from roofline.workload import Placement, Routing, SplitMode
 
 __all__ = [
     "DEEPEST",
     "MAX_DRAFT_LENGTH",
+    "LocalRequest",
     "Request",
     "check_numbers",
     "check_placement",
@@ -30,6 +31,17 @@ __all__ = [
 MAX_DRAFT_LENGTH = 8
 #: No engine drafts deeper, and no acceptance has been measured there.
 DEEPEST = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalRequest:
+    """Cards without a link of their own in one machine, and experts beside its processor."""
+
+    gpus: int = 1
+    split: SplitMode | None = None
+    shares: tuple[float, ...] = ()
+    host: str | None = None
+    cpu_experts: str | None = None  # layers, or all
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +81,12 @@ class Request:
     #: Values put in place of those of the model, drafter, GPU or engine.
     overrides: tuple[Override, ...] = ()
     gpu_hour: float | None = None  # what one GPU costs for an hour
+    local: LocalRequest = field(default_factory=LocalRequest)
+
+    @property
+    def cards(self) -> int:
+        """Accelerators that the target lies on."""
+        return max(self.tp, self.local.gpus)
 
 
 def without_queries(text: str) -> str:
@@ -154,6 +172,13 @@ def with_overhead(engine: EngineProfile, own: tuple[float, ...] | None) -> Engin
     return engine.model_copy(update={"overhead": engine.overhead.model_copy(update=update)})
 
 
+def _through_host(request: Request, gpu: HardwareProfile) -> str:
+    """Say how cards work together that nothing but the machine's slots joins."""
+    if gpu.unified or "PCIe" not in gpu.form_factor:
+        return ""
+    return f", or --engine llamacpp --gpus {request.tp} --split tensor (through the host's slots)"
+
+
 def check_placement(
     request: Request, placement: Placement, gpu: HardwareProfile, model: ModelSpec
 ) -> None:
@@ -162,7 +187,7 @@ def check_placement(
     if request.tp > domain:
         raise InputError(
             f"--tp {request.tp}: {gpu.id} links {domain} GPUs in one domain; use --tp {domain} "
-            "or less"
+            f"or less{_through_host(request, gpu)}"
         )
     check_parallel(model, placement)
     most = placement.attention_tp

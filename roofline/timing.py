@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from roofline.hardware import HardwareProfile
+from roofline.host import HostProfile
 from roofline.kernels import Kind, Op
 from roofline.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.laws.attention import AttentionLaw, attention_time
@@ -56,6 +57,10 @@ class Machine:
     expert_floor_scale: float = 1.0
     staircase: bool = True
     vector: VectorKernels | None = None
+    #: The machine around the card, where experts stay beside its processor.
+    host: HostProfile | None = None
+    #: Rows from which those experts' weights are copied to the card instead.
+    copy_rows: int = 32
     book: LawBook = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,6 +122,38 @@ def vector_time(
     )
 
 
+def cpu_experts_time(op: Op, shape: MoeShape, law: SimpleLaw, machine: Machine) -> KernelTime:
+    """Return the time of one layer's routed experts that lie in the host's memory.
+
+    The processor reads every awake expert once and computes each of its rows; from ``copy_rows``
+    rows on the awake experts go over the card's slot and the card computes them.
+    """
+    host, vector = machine.host, machine.vector or VectorKernels(narrow=5.0, byte=2.0)
+    if host is None:
+        raise TypeError(f"{op.name}: the machine has no host")
+    weights = shape.distinct * shape.matrices * shape.hidden * shape.width * shape.weight
+    size = shape.rows * shape.matrices * shape.hidden * shape.width
+    there = simple_time(
+        flops=size * vector.cost(float(shape.weight)),
+        bytes=weights,
+        reduction=0,
+        peak=host.cores.peak.value,
+        bandwidth=host.memory.bandwidth.value,
+        law=law,
+    )
+    moved = np.asarray(weights / machine.gpu.interconnect.per_direction.value)
+    here = _by_law(
+        replace(op, kind=Kind.MOE), machine.book.plain(replace(op, kind=Kind.MOE)), machine
+    )
+    few = np.asarray(shape.tokens) < machine.copy_rows
+    return KernelTime(
+        floor=law.floor,
+        memory=np.where(few, there.memory, moved + here.memory),
+        compute=np.where(few, there.compute, here.compute),
+        total=np.where(few, there.total, law.floor + moved + here.total),
+    )
+
+
 def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     """Price a kernel by whichever law was chosen for it."""
     device, law = machine.device(rate_name(op.compute)), chosen.law
@@ -135,6 +172,8 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
         case StateLaw(), _:
             each = state_time(moved=op.bytes / op.turns, device=device, law=law)
             return in_turn(each, op.turns)
+        case SimpleLaw(), MoeShape() as shape if op.kind is Kind.CPU_MOE:
+            return cpu_experts_time(op, shape, law, machine)
         case SimpleLaw(), (GemmShape() | MoeShape()) as shape if machine.vector is not None:
             return vector_time(shape, op.bytes, machine.gpu, law, machine.vector)
         case SimpleLaw(), shape:

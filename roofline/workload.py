@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.ops import Array, StateHandling, VerifyAttention
 
-__all__ = ["Grid", "Placement"]
+__all__ = ["Grid", "Placement", "Split", "SplitMode"]
+
+
+class SplitMode(StrEnum):
+    """How the cards of one machine share a network, by llama.cpp's names."""
+
+    LAYER = "layer"  # each card has whole layers; a pass goes through them in turn
+    ROW = "row"  # each has rows of every matrix; one card has everything else
+    TENSOR = "tensor"  # tensor parallel: heads and caches too
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Split:
+    """A network over the cards of one machine, and the experts that stay with its processor.
+
+    ``tensor`` is told here only by name: its work is that of ``Placement.tp``.
+    """
+
+    mode: SplitMode = SplitMode.LAYER
+    cards: int = 1
+    #: Shares of the layers, card by card; empty is even.
+    shares: tuple[float, ...] = ()
+    #: The first so many layers have their experts in the processor's memory.
+    cpu_layers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +63,8 @@ class Placement:
     state_handling: StateHandling = StateHandling.SNAPSHOTS
     #: Query rows per attention tile, used by ``tile``.
     tile_rows: int = 128
+    #: Cards of one machine without a link of their own, and experts beside its processor.
+    split: Split = field(default_factory=Split)
 
     @property
     def attention_tp(self) -> int:

@@ -33,8 +33,8 @@ def sixteen_bit(peaks: dict[str, float]) -> float:
 # Accelerators ---------------------------------------------------------------------------------
 
 
-def test_there_are_54() -> None:
-    assert len(GPUS) == 54  # one for each row of the sourced table (issue 3)
+def test_there_are_55() -> None:
+    assert len(GPUS) == 55  # one for each row of the sourced table (issue 3), and Strix Halo
 
 
 @pytest.mark.parametrize("name", GPUS)

@@ -64,7 +64,7 @@ def _answer(
     from roofline.report.memory import MemoryAnswer
 
     setup = prepare(request, needs_acceptance=False)
-    held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
     if held.largest_batch(context=context, draft_length=0) < (batch or 1):
         raise DoesNotFitError(
             f"{setup.target.model.id} on {setup.gpu.id}: "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from roofline.cli.values import dtype, numbers, routing
 from roofline.errors import InputError, did_you_mean
 from roofline.units import parse_size
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from enum import StrEnum
 
     from roofline.prepare import Request
-    from roofline.quantization import DType
-    from roofline.workload import Routing
 
 __all__ = ["OUTPUT", "asks", "choice", "format_for", "shares", "sizes", "sizes_or_range"]
 
@@ -37,6 +36,27 @@ def question(
     dp_attention: Annotated[
         int, typer.Option(help="Groups of those GPUs that share out the sequences (attention DP).")
     ] = 1,
+    gpus: Annotated[
+        int, typer.Option(help="Cards in one machine, joined by its slots only (llamacpp).")
+    ] = 1,
+    split: Annotated[
+        str | None,
+        typer.Option(help="How those cards share the model: layer, row, tensor.  [layer]"),
+    ] = None,
+    tensor_split: Annotated[
+        str | None, typer.Option(help="Shares of the layers by card: 3,1.  [even]")
+    ] = None,
+    cpu_experts: Annotated[
+        str | None,
+        typer.Option(help="First layers whose experts stay in the CPU's memory: 24 or all."),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="The machine: desktop-ddr4, desktop-ddr5, workstation-ddr5, server-ddr5 or a "
+            "YAML file.  [desktop-ddr5]"
+        ),
+    ] = None,
     drafter: Annotated[
         str | None,
         typer.Option(
@@ -123,6 +143,8 @@ def question(
     from roofline.ops import StateHandling, VerifyAttention
     from roofline.overrides import parse_override
     from roofline.prepare import Request
+    from roofline.request import LocalRequest
+    from roofline.workload import SplitMode
 
     return Request(
         model=model,
@@ -130,17 +152,17 @@ def question(
         tp=tp,
         ep=ep,
         dp=dp_attention,
-        routing=_routing(routing_skew, routing_correlation),
+        routing=routing(routing_skew, routing_correlation),
         drafter=drafter,
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,
         max_draft_length=max_draft_length,
         extrapolate=extrapolate,
-        weights=_dtype("--weights", weights),
-        activations=_dtype("--activations", activations),
-        kv=_dtype("--kv", kv),
+        weights=dtype("--weights", weights),
+        activations=dtype("--activations", activations),
+        kv=dtype("--kv", kv),
         draft_tp=draft_tp,
-        draft_weights=_dtype("--draft-weights", draft_weights),
+        draft_weights=dtype("--draft-weights", draft_weights),
         verify_attention=(
             choice("--verify-attention", verify_attention, VerifyAttention)
             if verify_attention is not None
@@ -149,23 +171,21 @@ def question(
         state_handling=choice("--state-handling", state_handling, StateHandling),
         memory_fraction=memory_fraction,
         engine="" if engine is None else engine,
-        overhead=_milliseconds(overhead_ms),
+        overhead=numbers("--overhead-ms", overhead_ms, "0.5,0.7,0.15"),
         verify_width=verify_width,
         tree_topk=tree_topk,
         draft_block=draft_block,
         first_pass_rows=first_pass_rows,
         prefill_tokens=prefill_tokens_per_step,
         overrides=tuple(parse_override(text) for text in overrides or ()),
+        local=LocalRequest(
+            gpus=gpus,
+            split=None if split is None else choice("--split", split, SplitMode),
+            shares=numbers("--tensor-split", tensor_split, "3,1") or (),
+            host=host,
+            cpu_experts=cpu_experts,
+        ),
     )
-
-
-def _milliseconds(text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(item) for item in text.split(","))
-    except ValueError:
-        raise InputError(f"--overhead-ms {text}: expected numbers such as 0.5,0.7,0.15") from None
 
 
 def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]], Any]:
@@ -205,20 +225,6 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
 def _hints(command: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of a command's options; what the request is, Typer need not know."""
     return get_type_hints(command, localns={"Request": object}, include_extras=True)
-
-
-def _routing(skew: float | None, correlation: float | None) -> Routing | None:
-    """Return the routing asked for; what was not given keeps its stated default."""
-    if skew is None and correlation is None:
-        return None
-    from roofline.priors import priors
-    from roofline.workload import Routing
-
-    stated = priors().routing
-    return Routing(
-        skew=stated.skew if skew is None else skew,
-        correlation=stated.correlation if correlation is None else correlation,
-    )
 
 
 Choice = TypeVar("Choice", bound="StrEnum")
@@ -291,9 +297,3 @@ def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:
 
 
 LONGEST_RANGE = 4096
-
-
-def _dtype(flag: str, text: str | None) -> DType | None:
-    from roofline.quantization import parse_dtype
-
-    return None if text is None else parse_dtype(text, flag)

@@ -37,7 +37,7 @@ def caption_for(
     changed = set_line(setup.notes.changes).strip().rstrip(".")
     told += [changed] if changed else []
     return Caption(
-        title=f"{target.model.name} on {request.tp} x {setup.gpu.name}: {message}",
+        title=f"{target.model.name} on {request.cards} x {setup.gpu.name}: {message}",
         setting="; ".join(told),
         source=source,
     )

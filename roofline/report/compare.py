@@ -110,8 +110,9 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
     first = entries[0]
     setup, point = first.answer.setup, first.point
     where = (
-        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, batch {point.batch}, "
-        f"context {format_size(point.context)}, {setup.engine.name}. Each drafter at its own best "
+        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}, "
+        f"batch {point.batch}, context {format_size(point.context)}, {setup.engine.name}. "
+        "Each drafter at its own best "
         "D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
         "break-even. GB: the drafter's weights on one GPU."
     ) + set_line(_changes([entries]))

@@ -55,7 +55,7 @@ def inputs_data(setup: Setup) -> dict[str, Any]:
     return {
         "model": setup.target.model.id,
         "gpu": setup.gpu.id,
-        "tp": request.tp,
+        "tp": setup.target.placement.tp,
         "ep": request.ep,
         **({"gpu_hour": request.gpu_hour} if request.gpu_hour is not None else {}),
         **({"dp_attention": request.dp} if request.dp > 1 else {}),
@@ -76,6 +76,21 @@ def inputs_data(setup: Setup) -> dict[str, Any]:
         "verify_attention": setup.target.placement.verify_attention.value,
         "engine": setup.engine.id,
         "set": set_data(setup.notes.changes),
+        **_local(setup),
+    }
+
+
+def _local(setup: Setup) -> dict[str, Any]:
+    """Return how cards and processor of one machine share the model, where they do."""
+    if setup.host is None:
+        return {}
+    split, cards = setup.target.placement.split, setup.request.local.gpus
+    return {
+        "gpus": cards,
+        "split": split.mode.value if cards > 1 else None,
+        "tensor_split": list(split.shares) or None,
+        "cpu_expert_layers": split.cpu_layers,
+        "host": setup.host.id,
     }
 
 
@@ -109,7 +124,7 @@ def _cost(setup: Setup, point: Point, i: int) -> dict[str, float]:
     if price is None:
         return {}
     rate = float(point.batch / point.time_per_token[i])
-    cost = dollars_per_million(gpu_hour=price, gpus=setup.request.tp, tokens_per_s=rate)
+    cost = dollars_per_million(gpu_hour=price, gpus=setup.request.cards, tokens_per_s=rate)
     return {"dollars_per_million_tokens": float(cost)}
 
 

@@ -127,7 +127,7 @@ def setting(setup: Setup, *, where: str) -> str:
     """Say what was asked: model, formats, GPUs, where, drafter and acceptance."""
     return (
         f"{setup.target.model.name} ({stored_as(setup)}, {setup.target.precision.kv} KV) on "
-        f"{setup.request.tp} x {setup.gpu.name}{layout_words(setup)}; {where}; "
+        f"{setup.request.cards} x {setup.gpu.name}{layout_words(setup)}; {where}; "
         f"drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
         f"{set_line(setup.notes.changes)}"
     )

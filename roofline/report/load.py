@@ -113,7 +113,7 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
     price = answer.setup.request.gpu_hour
     if price is None:
         return data
-    gpus = answer.setup.request.tp
+    gpus = answer.setup.request.cards
     full = (policy.most_rps or math.nan) * (answer.load.output_tokens or 0)
     rates = {"tokens": policy.tokens_per_s, "at_most": full}
     for name, rate in rates.items():
@@ -213,7 +213,7 @@ def _cost(answer: LoadAnswer) -> list[str]:
     if price is None:
         return []
     best, plain = (_policy(answer, policy) for policy in (answer.advised, answer.plain))
-    start = f"At {dollars(price)} per GPU-hour and {answer.setup.request.tp} GPU(s): "
+    start = f"At {dollars(price)} per GPU-hour and {answer.setup.request.cards} GPU(s): "
     length = f"draft length {answer.advised.draft_length}"
 
     def cost(policy: dict[str, Any], name: str) -> str:

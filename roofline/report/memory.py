@@ -110,7 +110,9 @@ def _text(answer: MemoryAnswer) -> str:
     columns = [answer.parts(batch, length) for _, batch, length in answer.sides]
     names = [name for name in columns[0] if any(column[name] for column in columns)]
     rows = [[name, *(_gigabytes(column[name]) for column in columns)] for name in names]
-    headers = ["GB of one GPU", *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
+    several = len(answer.memory.cards) > 1
+    owner = "GB of the fullest GPU" if several else "GB of one GPU"
+    headers = [owner, *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
     blocks = [
         wrap(_headline(answer) + set_line(answer.setup.notes.changes)),
         text_table(headers, rows, names_first=True),
@@ -130,7 +132,7 @@ def _headline(answer: MemoryAnswer) -> str:
     dp = setup.request.dp
     groups = f", attention in {dp} groups" if dp > 1 else ""
     where = (
-        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}{groups} "
+        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}{groups} "
         f"({setup.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )

@@ -113,7 +113,7 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
     blocks = [
         wrap(schedule_headline(plan, written)),
         wrap(
-            f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, contexts "
+            f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}, contexts "
             f"{contexts}; drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
             + set_line(setup.notes.changes)

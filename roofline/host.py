@@ -1,0 +1,105 @@
+"""The machine around the cards: its memory, its cores, and the link it gives each card."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from roofline import resources
+from roofline.errors import InputError
+from roofline.hardware import HardwareProfile, Interconnect
+from roofline.schema import (
+    Bandwidth,
+    Bytes,
+    Document,
+    Figure,
+    PositiveInt,
+    Rate,
+    Schema,
+    Source,
+)
+
+__all__ = ["DEFAULT", "SHELF", "HostProfile", "linked", "load_host"]
+
+SHELF = "hosts"
+#: The machine that is assumed where none is named.
+DEFAULT = "desktop-ddr5"
+
+
+class HostMemory(Schema):
+    """The memory beside the processor."""
+
+    kind: str
+    capacity: Figure[Bytes]
+    bandwidth: Figure[Bandwidth]
+    #: What the operating system and everything else keep.
+    reserve: Bytes = 8e9
+
+
+class Cores(Schema):
+    """What the processor computes with, at the rate of its widest fp32 units."""
+
+    kind: str
+    peak: Figure[Rate]
+
+
+class CardLink(Schema):
+    """What each of ``cards`` equal cards gets; between two of them traffic crosses the host."""
+
+    kind: str
+    per_direction: Figure[Bandwidth]
+    cards: PositiveInt
+
+
+class HostProfile(Document):
+    """One kind of machine that cards are put into."""
+
+    id: str
+    name: str
+    memory: HostMemory
+    cores: Cores
+    link: CardLink
+    sources: dict[str, Source] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> HostProfile:
+        figures = {
+            "memory.capacity": self.memory.capacity,
+            "memory.bandwidth": self.memory.bandwidth,
+            "cores.peak": self.cores.peak,
+            "link.per_direction": self.link.per_direction,
+        }
+        for where, figure in figures.items():
+            if figure.source not in self.sources:
+                raise ValueError(f"{where}.source: '{figure.source}' is not listed under sources")
+        return self
+
+    @property
+    def usable(self) -> float:
+        """Bytes that weights can take of the memory [B]."""
+        return self.memory.capacity.value - self.memory.reserve
+
+
+def load_host(reference: str) -> HostProfile:
+    """Load a bundled machine by id, or a YAML file by path."""
+    return HostProfile.load(resources.find(reference, SHELF, "host"))
+
+
+def linked(gpu: HardwareProfile, host: HostProfile, cards: int) -> HardwareProfile:
+    """Return the card as ``cards`` of it sit in the host, joined by nothing but its slots."""
+    if gpu.unified:
+        raise InputError(
+            f"--gpus {cards}: {gpu.id} is one processor with one memory; there is nothing to split"
+        )
+    if cards > host.link.cards:
+        raise InputError(
+            f"--gpus {cards}: host {host.id} has slots for {host.link.cards} cards; "
+            "give another --host"
+        )
+    link = Interconnect(
+        kind=f"{host.link.kind} through {host.id}",
+        per_direction=host.link.per_direction,
+        domain_size=host.link.cards,
+        peer_to_peer=False,
+    )
+    sources = {**host.sources, **gpu.sources}
+    return gpu.model_copy(update={"interconnect": link, "sources": sources})
