@@ -151,7 +151,11 @@ def explore(
     if not any(variant.largest_batch for variant in variants):
         first = variants[0]
         memory = memory_for(
-            first.setup.target, first.setup.drafter, first.setup.gpu, first.setup.engine.memory
+            first.setup.target,
+            first.setup.drafter,
+            first.setup.gpu,
+            first.setup.engine.memory,
+            first.setup.host,
         )
         raise DoesNotFitError(
             f"no variant fits; the first: {memory.explain(batch=1, context=context)}"
@@ -199,7 +203,7 @@ def _variant(
     """Return one variant, and which of its kernels run outside what their laws cover."""
     setup = prepare(request, parts=parts)
     (context,) = request.contexts
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
     largest = memory.largest_batch(context=context, draft_length=0)
     batches = tuple(size for size in request.batches if size <= largest)
     model, tp = setup.target.model, setup.target.placement.attention_tp

@@ -76,7 +76,7 @@ def answer_load(request: Request, load: Load) -> LoadAnswer:
         budget=load.prefill_chunk or setup.engine.memory.prefill_chunk,
         groups=setup.target.placement.dp,
     )
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
     priced = price(setup, load, cut, memory)
     fixed = columns_of(priced, load, cut, priced.step, setup.draft_lengths)
     policies = _judge(fixed, load, cut)

@@ -195,8 +195,9 @@ def _setting(found: Exploration) -> str:
     setup = found.variants[0].setup
     fixed = [change for change in setup.notes.changes if change.flag != "--vary"]
     return (
-        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}; batch {found.batch}, "
-        f"context {format_size(found.context)}; drafter {setup.drafter.name}; acceptance: "
+        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}; "
+        f"batch {found.batch}, context {format_size(found.context)}; "
+        f"drafter {setup.drafter.name}; acceptance: "
         f"{setup.acceptance.label}; {setup.engine.name}.{set_line(fixed)}"
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.drafters import Drafter
-from roofline.paste import layout
+from roofline.paste import sharing
 from roofline.recommend import machine_for
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, written
@@ -41,6 +41,6 @@ def write(plan: Plan) -> Written:
     array = costs_per_token(passes.verify[0, 0])
     text = "export GGML_BATCH_COSTS=" + ",".join(f"{cost:.3g}" for cost in array)
     notes = ["llama.cpp: a proposal (PR 17034); no release reads it or takes a schedule by batch"]
-    flags = layout(setup)
+    flags = sharing(setup)
     notes += [f"llama.cpp: the costs hold with{flags}"] if flags else []
     return written(plan, "llamacpp", text, plan.merged, notes)
