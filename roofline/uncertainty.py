@@ -105,8 +105,8 @@ def drawn_kernels(
             parts.append((which, time, np.asarray(repeats * np.asarray(time.total) * factor)))
     served = np.exp(spread.served * streams.draws("served"))
     build = np.where(drafts > 0, served, 1.0)
-    for which, time, drawn in parts:
-        yield which, time, np.asarray(drawn * build)
+    for which, kernel, drawn in parts:
+        yield which, kernel, np.asarray(drawn * build)
 
 
 def drawn_steps(times: StepTimes, grid: Grid, spread: Spread) -> Draws:
