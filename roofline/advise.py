@@ -8,9 +8,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.step import StepTimes
-
 __all__ = [
+    "CONFIDENCES",
     "TIE",
     "Confidence",
     "Decision",
@@ -34,20 +33,19 @@ class Confidence(StrEnum):
     LOSS = "loss"  # no draft length is faster even at the high end
 
 
+CONFIDENCES = tuple(Confidence)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """The advice for every batch and context; arrays over (batches, contexts[, draft lengths]).
+    """The advice for every batch and context; arrays over (batches, contexts[, draft lengths])."""
 
-    ``speed`` is tokens per second of one sequence, NaN where a draft length cannot be run.
-    """
-
-    speed: Array
     speedup: Array
     low: Array
     high: Array
     best: NDArray[np.intp]  # position along the draft lengths
     tie: NDArray[np.bool_]
-    near_best: Array  # probability of being within 1 % of the best
+    confidence: NDArray[np.int8]  # position in CONFIDENCES
 
 
 def speedups(tokens_per_step: Array, step_seconds: Array) -> Array:
@@ -84,38 +82,40 @@ def near_best(drawn_speed: Array, tie: float = TIE) -> Array:
 
 
 def decide(
-    times: StepTimes,
-    drawn: Array,
-    tokens_per_step: Array,
-    feasible: NDArray[np.bool_],
-    drawn_tokens: Array | None = None,
+    step: Array, tokens_per_step: Array, feasible: NDArray[np.bool_], reach: tuple[Array, Array]
 ) -> Decision:
     """Choose the smallest draft length within 1 % of the best expected speed, D = 0 included.
 
-    ``drawn`` holds step times under joint draws of the law constants, draws first, and
-    ``drawn_tokens`` tokens per step under draws of its counts; the 10th and 90th percentiles of
-    both together give the range of each speedup.
+    ``step`` [s] and ``feasible`` have the grid's shape, ``tokens_per_step`` one row for each
+    context or one for all. ``reach`` is the low and high of each speedup.
     """
-    tokens = tokens_per_step if drawn_tokens is None else drawn_tokens
-    speed = np.where(feasible, tokens_per_step / times.total, np.nan)
-    best, tie = smallest_within_tie(speed)
-    ordered = np.sort(speedups(tokens, drawn), axis=0)  # np.quantile imports numpy.ma
-    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.1, 0.9))
+    best, tie = smallest_within_tie(np.where(feasible, tokens_per_step / step, np.nan))
     return Decision(
-        speed=speed,
-        speedup=speedups(tokens_per_step, times.total),
-        low=low,
-        high=high,
+        speedup=speedups(tokens_per_step, step),
+        low=reach[0],
+        high=reach[1],
         best=best,
         tie=np.asarray(tie, dtype=bool),
-        near_best=near_best(np.where(feasible, tokens / drawn, np.nan)),
+        confidence=confidence(*reach, best, feasible),
     )
 
 
-def confidence(low: Array, high: Array, best: int, feasible: NDArray[np.bool_]) -> Confidence:
-    """Put the range of one point's speedups into a word; draft lengths run along the axis."""
-    drafts = feasible.copy()
-    drafts[0] = False
-    if best > 0:
-        return Confidence.WIN if low[best] > 1 else Confidence.INSIDE_ERROR
-    return Confidence.INSIDE_ERROR if (high[drafts] > 1).any() else Confidence.LOSS
+def confidence(
+    low: Array, high: Array, best: NDArray[np.intp] | int, feasible: NDArray[np.bool_]
+) -> NDArray[np.int8]:
+    """Return the word for the range of the speedups, as its position in ``CONFIDENCES``.
+
+    Draft lengths run along the last axis.
+
+    >>> low, high = np.array([[1.0, 1.2]]), np.array([[1.0, 1.5]])
+    >>> CONFIDENCES[confidence(low, high, np.array([1]), np.array([[True, True]]))[0]]
+    <Confidence.WIN: 'win'>
+    """
+    at_best = np.take_along_axis(low, np.asarray(best)[..., None], axis=-1)[..., 0]
+    hopeful = ((high > 1) & feasible)[..., 1:].any(axis=-1)
+    speculates = np.asarray(best) > 0
+    win, inside, loss = map(CONFIDENCES.index, Confidence)
+    number = np.where(
+        speculates, np.where(at_best > 1, win, inside), np.where(hopeful, inside, loss)
+    )
+    return number.astype(np.int8)

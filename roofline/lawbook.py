@@ -106,14 +106,12 @@ class LawBook:
         if measured is not None:
             return self._chosen(op, measured, self.gpu)
         finder = _FINDERS.get(op.kind)
-        parts = (self.gpu, self.relative) if finder is not None else ()
-        if op.kind in OVER_LINK and not self.gpu.interconnect.peer_to_peer:
-            parts = ()  # tables are of cards that reach each other's memory
-        for part in parts:
-            for blocks in self._by_engine(part):
-                block = finder(op, blocks) if finder is not None else None
-                if block is not None and part is not None:
-                    return self._chosen(op, block, part)
+        if finder is not None:
+            for part in self._parts(op):
+                for blocks in self._by_engine(part):
+                    block = finder(op, blocks)
+                    if block is not None:
+                        return self._chosen(op, block, part)
         return Chosen(law=self.prior(op), provenance="assumed", detail="stated prior")
 
     def plain(self, op: Op) -> Chosen:
@@ -122,10 +120,16 @@ class LawBook:
         detail = "the host's processor" if there else "matrix-vector kernel"
         return Chosen(law=self.prior(op), provenance="assumed", detail=detail)
 
-    def _by_engine(self, part: HardwareProfile | None) -> Iterator[Sequence[Block]]:
+    def _parts(self, op: Op) -> Iterator[HardwareProfile]:
+        """Yield the accelerator, then the one that stands in for it, which is read when needed."""
+        if op.kind in OVER_LINK and not self.gpu.interconnect.peer_to_peer:
+            return  # tables are of cards that reach each other's memory
+        yield self.gpu
+        if self.relative is not None:
+            yield self.relative
+
+    def _by_engine(self, part: HardwareProfile) -> Iterator[Sequence[Block]]:
         """Yield a part's blocks: its own measurements, this engine's, then other engines'."""
-        if part is None:
-            return
         yield part.calibration
         for engine in dict.fromkeys((self.engine, *ENGINES)):
             yield _overlay(part.id, engine)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from roofline import ops
+from roofline import experts, ops
+from roofline.experts import ExpertRows
 from roofline.kernels import Kind, Op, Part, Pass, all_reduce, communication, elementwise, gemm
 from roofline.layers import (
     Linear,
@@ -14,7 +15,6 @@ from roofline.layers import (
     shared_linears,
 )
 from roofline.model import DenseMlp, Mlp, MoeMlp, NoMlp
-from roofline.ops import ExpertRows
 from roofline.quantization import Component, bytes_per_element
 from roofline.shapes import MoeShape
 
@@ -68,12 +68,12 @@ def _mixture(state: Pass, mlp: MoeMlp) -> list[Op]:
 def expert_rows(state: Pass, mlp: MoeMlp) -> ExpertRows:
     """Return how the rows of a pass fall on the experts of all ranks."""
     state, routing = state.everyone, state.placement.routing
-    return ops.expert_rows(
+    return experts.expert_rows(
         experts=mlp.num_experts,
         top_k=mlp.top_k,
         tokens=state.tokens,
         independent=state.riders
-        + ops.independent_tokens(
+        + experts.independent_tokens(
             batch=state.batch, rows=state.rows, correlation=routing.correlation
         ),
         skew=routing.skew,

@@ -9,7 +9,6 @@ H_kv KV heads, G = A / H_kv; d head size; L tokens attended to; b bytes per elem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Array",
-    "ExpertRows",
     "StateHandling",
     "VerifyAttention",
     "all_gather_bytes",
@@ -28,13 +26,9 @@ __all__ = [
     "attention_flops",
     "attention_intensity",
     "causal_pairs",
-    "distinct_experts",
-    "expert_rows",
     "gemm_bytes",
     "gemm_flops",
     "gemm_knee_rows",
-    "inclusion_probabilities",
-    "independent_tokens",
     "latent_attention_bytes",
     "latent_attention_flops",
     "padded_rows",
@@ -43,19 +37,6 @@ __all__ = [
 ]
 
 Array: TypeAlias = float | NDArray[np.float64]
-
-
-#: Rows that an expert's kernel tile is padded to.
-ROW_TILE = 16
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExpertRows:
-    """How rows fall on experts: how many are awake, the busiest one's rows, and padded rows."""
-
-    distinct: Array
-    hottest: Array
-    padded: Array
 
 
 class VerifyAttention(StrEnum):
@@ -216,77 +197,6 @@ def latent_attention_bytes(
     """
     cache = batch * length * key_width * kv * kv_reads
     return cache + batch * rows * heads * (key_width + value_width) * activation
-
-
-def independent_tokens(*, batch: Array, rows: Array, correlation: Array) -> Array:
-    """Return how many independent choices of experts B q tokens make: B (1 + (q - 1) (1 - c)).
-
-    ``correlation`` c is the chance that a draft token goes where the one before it went.
-
-    >>> independent_tokens(batch=4, rows=4, correlation=0.0)
-    16.0
-    """
-    return batch * (1 + (rows - 1) * (1 - correlation))
-
-
-def expert_rows(
-    *, experts: int, top_k: int, tokens: Array, independent: Array, skew: float = 0.0
-) -> ExpertRows:
-    """Return how the T k rows of T tokens fall on the experts, expected over tokens.
-
-    With pi_e the chance that a token picks expert e and ``independent`` T' <= T choices among the
-    tokens: distinct = sum 1 - (1 - pi_e)^T', hottest = max(T max pi_e, 1), and padded to tiles of
-    16 = sum max(16 (1 - (1 - pi_e)^T'), T pi_e + 7.5 [T pi_e > 16]).
-
-    >>> float(expert_rows(experts=8, top_k=2, tokens=1.0, independent=1.0).padded)
-    32.0
-    """
-    chance = inclusion_probabilities(experts=experts, top_k=top_k, skew=skew)
-    awake = 1 - (1 - chance) ** np.asarray(independent, dtype=float)[..., None]
-    mean = np.asarray(tokens, dtype=float)[..., None] * chance
-    tiles = np.maximum(ROW_TILE * awake, mean + (ROW_TILE - 1) / 2 * (mean > ROW_TILE))
-    return ExpertRows(
-        distinct=np.asarray(awake.sum(axis=-1)),
-        hottest=np.maximum(mean.max(axis=-1), 1.0),
-        padded=np.asarray(tiles.sum(axis=-1)),
-    )
-
-
-def distinct_experts(*, experts: int, top_k: int, tokens: Array, skew: float = 0.0) -> Array:
-    """Return the expected number of distinct experts that T tokens choose.
-
-    Uniform: E (1 - (1 - k / E)^T), the k of one token drawn without replacement (MoESD,
-    arXiv 2505.19645). With ``skew`` s > 0 expert r is chosen with probability pi_r proportional to
-    r^-s (capped at 1, summing to k), and the sum of 1 - (1 - pi_r)^T is taken.
-
-    >>> round(float(distinct_experts(experts=512, top_k=10, tokens=4)), 2)
-    38.84
-    """
-    if skew == 0.0:
-        return experts * (1 - (1 - top_k / experts) ** np.asarray(tokens, dtype=float))
-    chance = inclusion_probabilities(experts=experts, top_k=top_k, skew=skew)
-    missed = (1 - chance) ** np.asarray(tokens, dtype=float)[..., None]
-    return np.asarray((1 - missed).sum(axis=-1))
-
-
-def inclusion_probabilities(*, experts: int, top_k: int, skew: float) -> NDArray[np.float64]:
-    """Return each expert's chance to be among a token's k, popularity proportional to rank^-s.
-
-    Experts that would exceed certainty are capped at 1 and the rest scaled up, so the sum stays k.
-
-    >>> chance = inclusion_probabilities(experts=8, top_k=2, skew=1.0)
-    >>> round(float(chance.sum()), 6), round(float(chance[0] / chance[1]), 6)
-    (2.0, 2.0)
-    """
-    weight = np.arange(1, experts + 1, dtype=float) ** -skew
-    capped = 0
-    while True:
-        rest = weight[capped:]
-        scale = (top_k - capped) / rest.sum()
-        if scale * rest[0] <= 1 or capped == top_k:
-            break
-        capped += 1
-    return np.concatenate([np.ones(capped), np.minimum(scale * weight[capped:], 1.0)])
 
 
 def padded_rows(*, rows: Array, tile: int) -> Array:

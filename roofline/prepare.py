@@ -32,7 +32,7 @@ from roofline.request import (
 from roofline.step import Target
 from roofline.workload import Placement, Routing, SplitMode
 
-__all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "prepare"]
+__all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "draft_lengths", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +99,7 @@ def prepare(
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
     if needs_acceptance or _acceptance_known(request, model, drafter):
         curve = _acceptance(request, target, drafter, notes)
-        lengths = _draft_lengths(request, drafter, curve)
+        lengths = draft_lengths(request, drafter, curve)
     else:
         curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
         lengths = tuple(range(request.max_draft_length + 1))
@@ -276,7 +276,7 @@ def _bundled_curve(curve_id: str) -> Acceptance:
     return accept.load_acceptance(curve_id)
 
 
-def _draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
+def draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
     """Return 0 and every draft length up to the limit that is known at every context."""
     longest = request.max_draft_length
     limit = drafters.deepest(drafter.network, drafter.block)

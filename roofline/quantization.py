@@ -171,6 +171,7 @@ def _format(dtype: DType) -> _Format:
     return _FORMATS[dtype] if bits is None else _Format(bits / 8, "int8", None)
 
 
+@cache
 def bytes_per_element(dtype: DType) -> float:
     """Return the bytes of one element including its share of the scales [B].
 

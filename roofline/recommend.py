@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import Confidence, Decision, confidence, decide
+from roofline.advise import CONFIDENCES, Confidence, Decision, decide, near_best
 from roofline.errors import DoesNotFitError
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
@@ -16,16 +17,18 @@ from roofline.remedies import remedies
 from roofline.sampling import drawn_tokens_per_step
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine
-from roofline.uncertainty import drawn_steps
+from roofline.uncertainty import Drawn, grouped, speedup_range
 from roofline.workload import Grid
 
 __all__ = [
     "Costs",
     "Point",
     "Recommendation",
+    "advise",
     "costs",
     "limits",
     "machine_for",
+    "price",
     "recommend",
     "recommend_for",
 ]
@@ -106,8 +109,8 @@ class Costs:
     grid: Grid
     memory: Memory
     fits: NDArray[np.bool_]
-    refused: list[str]
     times: StepTimes
+    drawn: Drawn
     tokens_per_step: Array  # (contexts, or one row for all; draft lengths)
 
 
@@ -125,39 +128,60 @@ def machine_for(setup: Setup) -> Machine:
     )
 
 
-def costs(setup: Setup) -> Costs:
-    """Price the grid of ``setup``; raise DoesNotFitError when no point of it fits the memory."""
-    request = setup.request
+def price(setup: Setup, batches: Sequence[int], contexts: Sequence[int]) -> Costs:
+    """Price a grid of ``setup``, whether it fits or not."""
+    request, engine = setup.request, setup.engine
     grid = Grid.of(
-        request.batches,
-        request.contexts,
+        batches,
+        contexts,
         setup.draft_lengths,
         verify_width=request.verify_width,
         prefill_tokens=request.prefill_tokens,
     )
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
-    fits = memory.fits(grid)
-    refused = [
-        memory.explain(batch=batch, context=context)
-        for i, batch in enumerate(request.batches)
-        for j, context in enumerate(request.contexts)
-        if not fits[i, j, 0]
-    ]
-    if not fits[..., 0].any():
-        remedy = remedies(request, batch=request.batches[0], context=request.contexts[0])
-        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused[0]}; {remedy}")
-    overhead = setup.engine.overhead
-    machine, graphs = machine_for(setup), setup.engine.graphs
+    memory = memory_for(setup.target, setup.drafter, setup.gpu, engine.memory, setup.host)
+    machine = machine_for(setup)
+    times = step_times(setup.target, setup.drafter, grid, machine, engine.overhead, engine.graphs)
     return Costs(
         grid=grid,
         memory=memory,
-        fits=fits,
-        refused=refused,
-        times=step_times(setup.target, setup.drafter, grid, machine, overhead, graphs),
+        fits=memory.fits(grid),
+        times=times,
+        drawn=grouped(times, grid, priors().spread),
         tokens_per_step=setup.acceptance.over_contexts(
-            request.contexts, setup.draft_lengths, extrapolate=request.extrapolate
+            contexts, setup.draft_lengths, extrapolate=request.extrapolate
         ),
     )
+
+
+def costs(setup: Setup) -> Costs:
+    """Price the grid of ``setup``; raise DoesNotFitError when no point of it fits the memory."""
+    request = setup.request
+    found = price(setup, request.batches, request.contexts)
+    if not found.fits[..., 0].any():
+        batch, context = request.batches[0], request.contexts[0]
+        refused = found.memory.explain(batch=batch, context=context)
+        remedy = remedies(request, batch=batch, context=context)
+        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused}; {remedy}")
+    return found
+
+
+def advise(setup: Setup, found: Costs) -> Decision:
+    """Decide at every batch and context of what was priced."""
+    reach = speedup_range(found.drawn, _drawn_tokens(setup, found))
+    return decide(found.times.total, found.tokens_per_step, found.fits, reach)
+
+
+def _drawn_tokens(setup: Setup, found: Costs) -> Array:
+    return drawn_tokens_per_step(setup.draft_lengths, found.tokens_per_step, setup.rounds)
+
+
+def _odds(setup: Setup, found: Costs) -> Array:
+    """Return the probability of each draft length to be within 1 % of the best."""
+    everything = slice(None), slice(None)
+    steps = [found.drawn.at(position).steps(*everything) for position in range(found.grid.shape[2])]
+    draws = np.stack(steps, axis=-1)  # (batches, contexts, DRAWS, lengths)
+    speed = _drawn_tokens(setup, found) / np.moveaxis(draws, 2, 0)
+    return near_best(np.where(found.fits, speed, np.nan))
 
 
 def recommend(request: Request) -> Recommendation:
@@ -168,61 +192,54 @@ def recommend(request: Request) -> Recommendation:
 def recommend_for(setup: Setup) -> Recommendation:
     """Do the same for a request whose parts are already put together."""
     found = costs(setup)
-    grid, times, fits, yields = found.grid, found.times, found.fits, found.tokens_per_step
-    drawn = drawn_steps(times, grid, priors().spread)
-    tokens = drawn_tokens_per_step(setup.draft_lengths, yields, setup.rounds)
-    decision = decide(times, drawn, yields, fits, tokens)
+    decision, odds = advise(setup, found), _odds(setup, found)
+    places = [(i, j) for i in range(found.grid.shape[0]) for j in range(found.grid.shape[1])]
     points = tuple(
-        _point(setup, times, decision, yields[j % len(yields)], fits[i, j], at=(i, j))
-        for i in range(grid.shape[0])
-        for j in range(grid.shape[1])
-        if fits[i, j, 0]
+        _point(setup, found, decision, odds[at], at=at) for at in places if found.fits[(*at, 0)]
+    )
+    refused = tuple(
+        found.memory.explain(batch=setup.request.batches[i], context=setup.request.contexts[j])
+        for i, j in places
+        if not found.fits[i, j, 0]
     )
     return Recommendation(
         setup=setup,
         points=points,
-        times=times,
+        times=found.times,
         memory=found.memory,
-        refused=tuple(found.refused),
+        refused=refused,
         warnings=(
             *setup.notes.warnings,
-            *limits(times),
+            *limits(found.times),
             *_beyond_graphs(setup, points),
             *_edges(setup, points),
-            *found.refused,
+            *refused,
         ),
     )
 
 
 def _point(
-    setup: Setup,
-    times: StepTimes,
-    decision: Decision,
-    yields: Array,
-    fits: NDArray[np.bool_],
-    *,
-    at: tuple[int, int],
+    setup: Setup, found: Costs, decision: Decision, odds: Array, *, at: tuple[int, int]
 ) -> Point:
-    best = int(decision.best[at])
-    low, high = decision.low[at], decision.high[at]
+    times, yields = found.times, found.tokens_per_step
     return Point(
         batch=setup.request.batches[at[0]],
         context=setup.request.contexts[at[1]],
         draft_lengths=setup.draft_lengths,
-        feasible=fits,
-        tokens_per_step=yields,
+        feasible=found.fits[at],
+        tokens_per_step=yields[at[1] % len(yields)],
         step=times.total[at],
         verify=times.verify[at],
         draft=times.draft[at],
         overhead=times.overhead[at],
         parts={name: part[at] for name, part in times.parts.items()},
         speedup=decision.speedup[at],
-        low=low,
-        high=high,
+        low=decision.low[at],
+        high=decision.high[at],
         tie=decision.tie[at],
-        near_best=decision.near_best[at],
-        best=best,
-        confidence=confidence(low, high, best, fits),
+        near_best=odds,
+        best=int(decision.best[at]),
+        confidence=CONFIDENCES[decision.confidence[at]],
     )
 
 

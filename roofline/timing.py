@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from roofline.experts import distinct_values
 from roofline.hardware import HardwareProfile
 from roofline.host import HostProfile
 from roofline.kernels import Kind, Op
@@ -22,6 +23,11 @@ from roofline.ops import Array
 from roofline.priors import priors
 from roofline.quantization import rate_name
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
+
+#: Below this many rows to price, looking for equal ones costs more than it saves.
+FEW_ROWS = 64
+#: Rows that a law is asked for at a time: with every tile they stay in a core's cache.
+TILE_ROWS = 256
 
 __all__ = ["OVER_LINK", "Machine", "OpTime", "by_part", "time_op", "time_ops", "vector_time"]
 
@@ -159,8 +165,7 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     device, law = machine.device(rate_name(op.compute)), chosen.law
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
-            short = chosen.relative_error > 0
-            return gemm_time(shape, device, law, staircase=machine.staircase, short_tiles=short)
+            return _gemm(shape, law, machine, device, short_tiles=chosen.relative_error > 0)
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
@@ -189,6 +194,28 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             )
             return in_turn(each, op.turns)
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")
+
+
+def _gemm(
+    shape: GemmShape, law: GemmLaw, machine: Machine, device: Device, *, short_tiles: bool
+) -> KernelTime:
+    """Return the time of a GEMM; a grid asks the law, which tries every tile, once for each M."""
+    size, staircase = np.shape(shape.m), machine.staircase
+    if np.size(shape.m) < FEW_ROWS:
+        return gemm_time(shape, device, law, staircase=staircase, short_tiles=short_tiles)
+    rows, back = distinct_values(shape.m)
+    each = [
+        gemm_time(
+            replace(shape, m=rows[first : first + TILE_ROWS]),
+            device, law, staircase=staircase, short_tiles=short_tiles,
+        )
+        for first in range(0, len(rows), TILE_ROWS)
+    ]  # fmt: skip
+    memory, compute, total = (
+        np.concatenate(pieces)[back].reshape(size)
+        for pieces in zip(*((x.memory, x.compute, x.total) for x in each), strict=True)
+    )
+    return KernelTime(floor=law.floor, memory=memory, compute=compute, total=total)
 
 
 def _attention(

@@ -4,11 +4,15 @@ A draw moves every launch of a kernel by one factor for the whole grid, so what 
 share cancels in their ratio, as it does in reality. A second factor grows with the rows beyond one
 per sequence: it stands for what the law may get wrong about more rows. A third moves every
 step with drafts: what a served build does that neither laws nor engine numbers know.
+
+Kernels that move together are added up before they are multiplied, so a draw of all points is one
+product of two small matrices; the draws run along the last axis, where they are sorted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 
@@ -20,10 +24,22 @@ from roofline.step import StepTimes
 from roofline.timing import OpTime
 from roofline.workload import Grid
 
-__all__ = ["DRAWS", "drawn_kernels", "drawn_steps", "normal_draws"]
+__all__ = [
+    "DRAWS",
+    "Drawn",
+    "drawn_kernels",
+    "drawn_steps",
+    "grouped",
+    "normal_draws",
+    "speedup_range",
+]
 
 DRAWS = 64
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
+#: Points whose draws are held at a time: 64 draws of them stay in a core's cache.
+TILE = 512
+#: Positions of the 10th and 90th percentile among sorted draws.
+LOW, HIGH = (round(share * (DRAWS - 1)) for share in (0.1, 0.9))
 Draws = NDArray[np.float64]
 
 
@@ -37,7 +53,7 @@ def normal_draws(stream: int) -> Draws:
     uniform = (0.5 + np.sqrt(_prime(stream)) * np.arange(1, DRAWS + 1)) % 1
     inverse = NormalDist().inv_cdf
     drawn = [inverse(min(max(u, 1e-6), 1 - 1e-6)) for u in uniform]
-    return np.array(drawn).reshape(-1, 1, 1, 1)
+    return np.array(drawn)
 
 
 @cache
@@ -72,46 +88,166 @@ def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
     return float(np.hypot(own, transfer)), rows
 
 
-def _factors(
-    times: list[OpTime], rows: Draws, streams: _Streams, spread: Spread
-) -> Iterator[tuple[OpTime, Draws]]:
-    """Yield each kernel with its factors: half its variance shared by its kind, half its own."""
-    growth = np.sqrt(np.log(rows) / np.log(4))
-    for time in times:
-        kind, name = time.op.kind.value, time.op.name
-        level, shape = law_sigma(time, spread)
-        z = (streams.draws(kind) + streams.draws(f"{kind}/{name}")) / np.sqrt(2)
-        yield time, np.exp(level * z + shape * growth * streams.draws(f"{kind}/rows"))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """Step times under joint draws: groups of kernels, each with its factor in every draw.
+
+    ``factors`` have shape (draft lengths or 1, DRAWS); ``seconds`` (batches or 1, contexts or 1,
+    draft lengths or 1).
+    """
+
+    factors: tuple[Draws, ...]
+    seconds: tuple[Draws, ...]
+    shape: tuple[int, int, int]
+
+    def at(self, position: int) -> DrawnLength:
+        """Return the step times at one draft length, ready to be added up."""
+        narrow: Draws | float = 0.0
+        chosen: list[tuple[Draws, Draws]] = []
+        for factors, seconds in zip(self.factors, self.seconds, strict=True):
+            factor = factors[min(position, len(factors) - 1)]
+            time = seconds[..., min(position, seconds.shape[2] - 1)]
+            if time.shape[1] > 1:
+                chosen.append((factor, time))
+            else:
+                narrow = narrow + time[..., None] * factor
+        wide = np.empty((*self.shape[:2], len(chosen)))
+        for i, (_, time) in enumerate(chosen):
+            wide[..., i] = time
+        factors = np.array([factor for factor, _ in chosen]).reshape(len(chosen), DRAWS)
+        return DrawnLength(narrow=np.asarray(narrow), wide=wide, factors=factors)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrawnLength:
+    """Step times at one draft length under joint draws.
+
+    ``narrow`` is the sum of all that does not depend on the context, (batches or 1, 1, DRAWS);
+    ``wide`` the rest by group, (batches, contexts, groups), with ``factors`` (groups, DRAWS).
+    """
+
+    narrow: Draws
+    wide: Draws
+    factors: Draws
+
+    def steps(self, batches: slice, contexts: slice) -> Draws:
+        """Return the step times of part of the grid, the draws last [s]."""
+        part = self.wide[batches, contexts]
+        rows, columns, groups = part.shape
+        total = part.reshape(rows * columns, groups) @ self.factors  # one product for all
+        total = total.reshape(rows, columns, DRAWS)
+        total += self.narrow[batches] if len(self.narrow) > 1 else self.narrow
+        return total
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """All launches of one kernel in a step, or the engine's own time (no kernel)."""
+
+    which: str  # verify, draft or overhead
+    time: OpTime | None
+    group: object  # pieces of one group have the same factors
+    factors: Draws  # (draft lengths or 1, DRAWS)
+    seconds: Draws  # (batches or 1, contexts or 1, draft lengths or 1)
+
+
+def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
+    """Yield what a step is made of, with the factors that its errors draw.
+
+    Of a kernel's level half the variance is shared by its kind, half is its own.
+    """
+    streams, drafts = _Streams(), grid.draft_length
+    around = np.exp(spread.overhead * streams.draws("overhead"))[None, :]
+    found = [
+        _Piece(which="overhead", time=None, group="", factors=around, seconds=times.overhead)
+    ]
+    grown = np.sqrt(np.log(grid.rows) / np.log(4)).reshape(-1, 1)
+    passes = (
+        ("verify", times.verify_ops, grown, np.ones_like(drafts)),
+        ("draft", times.first_pass_ops, grown, (drafts > 0).astype(float)),
+        ("draft", times.further_pass_ops, np.zeros((1, 1)), np.maximum(drafts - 1, 0)),
+    )
+    known: dict[object, Draws] = {}
+    for which, ops, growth, repeats in passes:
+        for time in ops:
+            kind, name = time.op.kind.value, f"{time.op.kind.value}/{time.op.name}"
+            own = (streams.draws(kind) + streams.draws(name)) / np.sqrt(2)
+            rows = streams.draws(f"{kind}/rows")
+            level, shape = law_sigma(time, spread)
+            group = (name, level, shape, len(growth))
+            if group not in known:
+                known[group] = np.exp(level * own + shape * growth * rows)
+            seconds = repeats * _three(time.total)
+            found.append(
+                _Piece(which=which, time=time, group=group, factors=known[group], seconds=seconds)
+            )
+    served = np.exp(spread.served * streams.draws("served"))
+    build = np.where(drafts.reshape(-1, 1) > 0, served, 1.0)
+    known = {piece.group: piece.factors * build for piece in found}
+    for piece in found:
+        yield replace(piece, factors=known[piece.group])
+
+
+def grouped(times: StepTimes, grid: Grid, spread: Spread) -> Drawn:
+    """Return the step times of a grid as groups that share a factor in each draw."""
+    factors: dict[object, Draws] = {}
+    seconds: dict[object, Draws] = {}
+    for piece in _pieces(times, grid, spread):
+        factors[piece.group] = piece.factors
+        seconds[piece.group] = seconds.get(piece.group, 0.0) + piece.seconds
+    return Drawn(factors=tuple(factors.values()), seconds=tuple(seconds.values()), shape=grid.shape)
 
 
 def drawn_kernels(
     times: StepTimes, grid: Grid, spread: Spread
 ) -> Iterator[tuple[str, OpTime | None, Draws]]:
-    """Yield (pass, kernel, drawn times of all its launches in a step) [s].
+    """Yield (pass, kernel, drawn times of all its launches in a step, the draws first) [s].
 
     The pass is ``verify`` or ``draft``; the engine's own time is ``overhead``, without a kernel.
     """
-    streams, drafts = _Streams(), grid.draft_length
-    one_row = np.ones_like(grid.rows)
-    groups = (
-        ("verify", times.verify_ops, grid.rows, np.ones_like(drafts)),
-        ("draft", times.first_pass_ops, grid.rows, (drafts > 0).astype(float)),
-        ("draft", times.further_pass_ops, one_row, np.maximum(drafts - 1, 0)),
-    )
-    around = times.overhead * np.exp(spread.overhead * streams.draws("overhead"))
-    parts: list[tuple[str, OpTime | None, Draws]] = [("overhead", None, np.asarray(around))]
-    for which, ops, rows, repeats in groups:
-        for time, factor in _factors(ops, rows, streams, spread):
-            parts.append((which, time, np.asarray(repeats * np.asarray(time.total) * factor)))
-    served = np.exp(spread.served * streams.draws("served"))
-    build = np.where(drafts > 0, served, 1.0)
-    for which, kernel, drawn in parts:
-        yield which, kernel, np.asarray(drawn * build)
+    for piece in _pieces(times, grid, spread):
+        factors = piece.factors.T[:, None, None, :]
+        yield piece.which, piece.time, np.asarray(piece.seconds * factors)
 
 
 def drawn_steps(times: StepTimes, grid: Grid, spread: Spread) -> Draws:
     """Return step times of shape (DRAWS, batches, contexts, draft lengths) [s]."""
-    total: Draws | float = 0.0
-    for _, _, drawn in drawn_kernels(times, grid, spread):
-        total = total + drawn
-    return np.asarray(total)
+    drawn, whole = grouped(times, grid, spread), slice(None)
+    steps = [drawn.at(position).steps(whole, whole) for position in range(grid.shape[2])]
+    return np.moveaxis(np.stack(steps, axis=-1), 2, 0)
+
+
+def _three(time: object) -> Draws:
+    """Return a time with the grid's three axes."""
+    array = np.asarray(time, dtype=np.float64)
+    return array.reshape((1,) * (3 - array.ndim) + array.shape)
+
+
+def speedup_range(drawn: Drawn, tokens_per_step: Draws) -> tuple[Draws, Draws]:
+    """Return the 10th and 90th percentile of AL(D) step(0) / step(D) over the draws.
+
+    ``tokens_per_step`` has shape (DRAWS or 1, 1, contexts or 1, draft lengths). Results have the
+    grid's shape; at D = 0 both are 1.
+    """
+    low, high = np.ones(drawn.shape), np.ones(drawn.shape)
+    tokens = np.moveaxis(tokens_per_step, 0, -1)[0]  # (contexts or 1, draft lengths, DRAWS or 1)
+    lengths = [drawn.at(position) for position in range(drawn.shape[2])]
+    for part in _tiles(drawn.shape):
+        plain = lengths[0].steps(*part)
+        yields = tokens[part[1]] if len(tokens) > 1 else tokens
+        for position in range(1, drawn.shape[2]):
+            gains = lengths[position].steps(*part)
+            np.divide(plain, gains, out=gains)
+            gains *= yields[:, position]
+            gains.sort(axis=-1)
+            low[(*part, position)], high[(*part, position)] = gains[..., LOW], gains[..., HIGH]
+    return low, high
+
+
+def _tiles(shape: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """Yield rectangles of about TILE points of (batches, contexts)."""
+    wide = min(shape[1], TILE)
+    deep = max(TILE // wide, 1)
+    for top in range(0, shape[0], deep):
+        for left in range(0, shape[1], wide):
+            yield slice(top, min(top + deep, shape[0])), slice(left, min(left + wide, shape[1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.advise import TIE, Confidence, confidence, smallest_within_tie, speedups
+from roofline.advise import CONFIDENCES, TIE, Confidence, confidence, smallest_within_tie, speedups
 from roofline.prepare import Request, prepare
 from roofline.priors import priors
 from roofline.recommend import costs
@@ -59,7 +59,8 @@ def test_speedups_by_hand() -> None:
 def test_confidence(low: list[float], high: list[float], best: int, expected: Confidence) -> None:
     """The issue's words: a win even at the low end, a loss even at the high end, else inside."""
     feasible = np.array([True, True])
-    assert confidence(np.array(low), np.array(high), best, feasible) is expected
+    found = confidence(np.array(low), np.array(high), best, feasible)
+    assert CONFIDENCES[int(found)] is expected
 
 
 @pytest.mark.parametrize("batch", ["1", "8", "32", "128"])

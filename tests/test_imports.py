@@ -22,6 +22,7 @@ ORDER = [
     "schema",
     "resources",
     "ops",
+    "experts",
     "shapes",
     "cost",
     "laws",
@@ -88,6 +89,7 @@ ORDER = [
     "report",
     "measure",
     "html_report",
+    "sweeps",
     "cli",
 ]
 RANK = {name: rank for rank, name in enumerate(ORDER)}

@@ -74,7 +74,7 @@ def attention_time(
     waves = np.maximum(np.ceil(blocks * splits / device.units - 1e-9), 1.0)
     serial = waves * (law.cta_s + law.token_s * visited / splits)
     memory = _stream_seconds(shape, visited, device, law, warm=warm)
-    body = _row_cost(shape, law) * combine(serial + 0 * memory, memory + 0 * serial, law.p)
+    body = _row_cost(shape, law) * combine(serial, memory, law.p)
     flops = 2 * shape.pairs * np.asarray(shape.rows) * length * shape.mac_width
     compute = np.asarray(flops / (device.peak * law.compute_eff))
     extra = law.split_s * (1 - 1 / splittable) + law.window_s * windowed

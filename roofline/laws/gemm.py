@@ -79,6 +79,12 @@ def _choices(tiles: TileSet) -> tuple[NDArray[np.float64], ...]:
     return tuple(columns)
 
 
+@cache
+def _heights(tiles: TileSet) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the different heights of tiles, and which of them each choice has."""
+    return np.unique(_choices(tiles)[0], return_inverse=True)
+
+
 def loop_seconds(
     shape: GemmShape, device: Device, law: GemmLaw, *, staircase: bool, short_tiles: bool = False
 ) -> Array:
@@ -95,17 +101,23 @@ def loop_seconds(
     tm, tn, s, low, high = (column.reshape(deep) for column in _choices(law.tiles))
     count = np.ceil if staircase else _at_least_one
     q, pad = (law.q, law.pad) if staircase else (0.0, 0.0)
-    tile_rows = count(m / tm)
+    # what depends on a tile's height alone is worked out once for each height
+    heights, which = _heights(law.tiles)
+    heights = heights.reshape(deep)
+    tile_rows = np.asarray(count(m / heights))
+    padded = 1.0 + pad * np.maximum(1 - m / (tile_rows * heights), 0.0)
     height = np.minimum(tm, SHORT * np.ceil(m / SHORT)) if short_tiles else tm
     matrix = 2 * height * tn * K_STEP / (device.peak / device.units * law.compute_eff)
-    empty = np.maximum(1 - m / (tile_rows * tm), 0.0)
-    step = np.hypot(law.latency, matrix) * (1 + pad * empty)
-    x = tile_rows * count(shape.n / tn) * s / device.units
-    rounded = np.maximum(x, 1.0)
-    waves = rounded if q == 0 else q * np.ceil(x) + (1 - q) * rounded
-    loop = waves * (count(shape.k / K_STEP / s) * step + law.edge * tm * tn / 128**2)
-    reduction = law.split + law.traffic * s * 4 * m * shape.n / device.bandwidth
-    loop = loop + np.where(s > 1, reduction, 0.0)
+    steps = count(shape.k / K_STEP / s) * np.hypot(law.latency, matrix)
+    x = tile_rows[which] * (count(shape.n / tn) * s / device.units)
+    loop = np.maximum(x, 1.0)
+    if q != 0:
+        loop *= 1 - q
+        loop += q * np.ceil(x)
+    loop *= steps * padded[which] + law.edge * tm * tn / 128**2
+    sliced = s > 1
+    slice_bytes = law.traffic * s * 4 * shape.n / device.bandwidth
+    loop += np.where(sliced, law.split, 0.0) + np.where(sliced, slice_bytes, 0.0) * m
     if law.tiles == "static":
         loop = np.where((m > low) & (m <= high), loop, np.inf)
     return np.asarray(loop.min(axis=0))

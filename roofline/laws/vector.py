@@ -23,7 +23,7 @@ Cost = Annotated[float, Field(ge=0, le=100)]
 class VectorKernels(BaseModel):
     """FLOP that a row costs for each weight, by how wide the weight is stored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     narrow: Cost  # under 7 bits: unpacked from blocks with scales of scales (Q2_K to Q6_K)
     byte: Cost  # 7 to 10 bits: one scale for a block (Q8_0)
