@@ -61,6 +61,7 @@ figures: $(READY)     ## Draw the figures of the pages anew, each with its numbe
 bench: $(READY)       ## Cold-start and throughput figures (never part of the tests)
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/advice.py
+	$(BIN)/python benchmarks/sweep.py
 
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
 	$(BIN)/python -m roofline.hf_config.regenerate

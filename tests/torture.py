@@ -39,6 +39,8 @@ COMMANDS = (
     Command(words=("compare", "qwen3-8b", "--drafter", "eagle3=0.7", "--drafter", "ngram=0.4",
                "-o", "c.json"), file="c.json"),
     Command(words=("plot", "breakdown", "llama-3.1-8b", "-o", "b.png"), file="b.png"),
+    Command(words=("sweep", "llama-3.1-8b", "--batch", "1..64", "--context", "1k..32k*2",
+               "-o", "w.csv"), file="w.csv"),
     Command(
         words=("models", "import", str(ROOT / "model_configs" / "Qwen--Qwen3-8B.json"),
                "-o", "m.yaml"),

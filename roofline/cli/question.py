@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
     from roofline.prepare import Request
 
-__all__ = ["OUTPUT", "asks", "choice", "format_for", "shares", "sizes", "sizes_or_range"]
+__all__ = [
+    "OUTPUT",
+    "asks",
+    "choice",
+    "format_for",
+    "hints",
+    "question",
+    "shares",
+    "sizes",
+    "sizes_or_range",
+]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
@@ -211,10 +221,10 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
         parameters = [
             parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared.values(), *own)
         ]
-        hints = _hints(question) | _hints(command)
-        typed = [p.replace(annotation=hints[p.name]) for p in parameters]
+        known = hints(question) | hints(command)
+        typed = [p.replace(annotation=known[p.name]) for p in parameters]
         run.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: hints[p.name] for p in parameters}
+        run.__annotations__ = {p.name: known[p.name] for p in parameters}
         del run.__wrapped__
         return run
 
@@ -222,7 +232,7 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
 
 
 @functools.cache  # the shared question's are wanted by every command
-def _hints(command: Callable[..., Any]) -> dict[str, Any]:
+def hints(command: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of a command's options; what the request is, Typer need not know."""
     return get_type_hints(command, localns={"Request": object}, include_extras=True)
 

@@ -1,0 +1,67 @@
+"""The options of a question as axes: each takes several values."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from roofline.cli.question import hints, question
+
+__all__ = ["axes", "option_flags", "option_types"]
+
+
+def option_types() -> dict[str, Any]:
+    """Return the type of every option of a question."""
+    return get_type_hints(question, localns={"Request": object})
+
+
+def option_flags() -> dict[str, str]:
+    """Return the long flag of every option of a question, by its name here."""
+    flags = {}
+    for name, hint in hints(question).items():
+        told = getattr(hint, "__metadata__", (None,))[0]
+        if told is not None:
+            declared = getattr(told, "param_decls", None) or ()
+            long = (text for text in declared if text.startswith("--"))
+            flags[name] = next(long, "--" + name.replace("_", "-"))
+    return flags
+
+
+def axes(command: Callable[..., None]) -> Any:
+    """Give a command the options of ``question`` as axes; it receives their texts by name first.
+
+    Every option may be given several times; the model may be left to a file.
+    """
+    types, documented = option_types(), hints(question)
+    own = list(inspect.signature(command, eval_str=False).parameters.values())[1:]
+    known = hints(command)
+    shared = {}
+    for name, parameter in inspect.signature(question, eval_str=False).parameters.items():
+        told = documented[name].__metadata__[0]
+        kind: Any = list[str] | None
+        if name == "model":
+            kind, told = str | None, typer.Argument(help=f"One or more, with commas. {told.help}")
+        elif types[name] is bool:
+            kind = bool
+        default = False if kind is bool else None
+        shared[name] = parameter.replace(annotation=Annotated[kind, told], default=default)
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        flags = {name: given.pop(name) for name in shared}
+        if flags["model"] is not None:
+            flags["model"] = [flags["model"]]
+        command(flags, **given)
+
+    parameters = [
+        *(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in shared.values()),
+        *(parameter.replace(annotation=known[parameter.name]) for parameter in own),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    del run.__wrapped__
+    return run

@@ -1,0 +1,170 @@
+"""``roofline sweep``: every point of a grid as a row."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roofline.cli.axes import axes
+from roofline.cli.question import OUTPUT, choice
+from roofline.errors import InputError
+from roofline.units import format_bytes
+
+if TYPE_CHECKING:
+    from roofline.sweeps.encoding import SweepFormat
+    from roofline.sweeps.plan import Plan
+    from roofline.sweeps.run import Workers
+
+__all__ = ["sweep"]
+
+#: Points beyond which the command wants to hear that they are meant.
+MANY = 10**8
+SHOWN = 5  # warnings
+
+
+@axes
+def sweep(
+    flags: dict[str, Any],
+    *,
+    batch: Annotated[
+        list[str] | None, typer.Option(help="1,8 or 1..512 or 1..64+4 or 1..1024*2.  [1]")
+    ] = None,
+    context: Annotated[
+        list[str] | None, typer.Option(help="Tokens, as --batch: 1k..128k*2.  [4k]")
+    ] = None,
+    grid: Annotated[
+        Path | None, typer.Option(help="YAML file with the same names as axes; flags override it.")
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="csv, jsonl, parquet.  [by FILE; csv]")
+    ] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+    jobs: Annotated[int, typer.Option(help="Processes to price with.")] = 1,
+    dask: Annotated[
+        str | None, typer.Option(help="Scheduler of a Dask cluster to price on, host:port.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an unfinished FILE.partial.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do run a grid of more than 100 million points.")
+    ] = False,
+) -> None:
+    """Price every point of a grid: one row per option, batch, context and draft length.
+
+    Every option takes several values: comma lists (whole numbers also ranges), or the option again.
+    """
+    from roofline.cli.sweep_grid import plan_for
+    from roofline.sweeps.encoding import check_format
+
+    how = _format(form, output)
+    if not 1 <= jobs <= 1024:
+        raise InputError(f"--jobs {jobs}: expected 1 to 1024")
+    if output is None and (resume or how == "parquet"):
+        raise InputError(f"{'--resume' if resume else '--format parquet'}: needs -o FILE")
+    check_format(how)
+    plan = plan_for(flags | {"batch": batch, "context": context}, grid)
+    if not yes:
+        _ask_before_many(plan, how, jobs)
+    with _workers(jobs, dask) as workers, _progress(plan.points) as tell:
+        warnings = _run(plan, how, workers, output, resume=resume, tell=tell)
+    for warning in warnings[:SHOWN]:
+        typer.echo(f"warning: {warning}", err=True)
+    if len(warnings) > SHOWN:
+        more = f"and {len(warnings) - SHOWN} more warnings"
+        typer.echo(more + (f" in {output}.provenance.json" if output else ""), err=True)
+    if output is not None:
+        typer.echo(f"wrote {output}", err=True)
+
+
+def _run(
+    plan: Plan, how: SweepFormat, workers: Workers, output: Path | None, *, resume: bool,
+    tell: Callable[[int], None],
+) -> list[str]:  # fmt: skip
+    """Run the plan into the file or stdout; return the warnings."""
+    from roofline import __version__
+    from roofline.sweeps.run import to_file, to_stream
+    from roofline.sweeps.store import Store
+
+    if output is None:
+        sys.stdout.flush()
+        notes = to_stream(plan, how, workers, sys.stdout.buffer.write, tell)
+        return sorted(notes.warnings)
+    store = Store(output)
+    asked = plan.as_data()
+    store.open({"version": __version__, "format": how.value, **asked}, resume=resume)
+    about = {
+        "schema": "roofline.sweep/1",
+        "version": __version__,
+        "command": ["roofline", *sys.argv[1:]],
+        "grid": asked,
+    }
+    return sorted(to_file(plan, how, workers, store, tell=tell, about=about).warnings)
+
+
+def _format(form: str | None, output: Path | None) -> SweepFormat:
+    from roofline.sweeps.encoding import SweepFormat
+
+    suffix = "csv" if output is None else output.suffix.lower().removeprefix(".")
+    if form is None and suffix not in list(SweepFormat):
+        endings = ", ".join(f".{kind}" for kind in SweepFormat)
+        raise InputError(f"-o {output}: expected a name ending in {endings}, or --format")
+    return choice("--format", form or suffix, SweepFormat)
+
+
+def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:
+    from roofline.sweeps.encoding import BYTES_PER_ROW, SECONDS_PER_ROW
+
+    points = plan.points
+    if points <= MANY:
+        return
+    seconds = points * SECONDS_PER_ROW[how] / jobs
+    time = f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.0f} minutes"
+    size = format_bytes(points * BYTES_PER_ROW[how])
+    raise InputError(
+        f"this grid has {points:,} points: about {size} of {how.value} and {time} with "
+        f"--jobs {jobs}; add --yes if that is meant"
+    )
+
+
+@contextmanager
+def _workers(jobs: int, dask: str | None) -> Iterator[Workers]:
+    from roofline.sweeps.run import local, workers_of_cluster
+
+    with local(jobs) if dask is None else workers_of_cluster(dask) as workers:
+        yield workers
+
+
+@contextmanager
+def _progress(points: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar with rate and time left where somebody looks."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    shown = (
+        BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]} points/s"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*shown, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("", total=points, rate="-")
+
+        def tell(done: int) -> None:
+            progress.advance(bar, done)
+            speed = progress.tasks[0].speed
+            progress.update(bar, rate=f"{speed:,.0f}" if speed else "-")
+
+        yield tell

@@ -1,0 +1,97 @@
+"""The columns of a sweep: their names with units, their types, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from roofline.kernels import Part
+
+__all__ = ["ASKED", "COLUMNS", "Column", "Kind", "columns_for", "columns_table"]
+
+
+class Kind(StrEnum):
+    """The type of a column's values; any of them may be missing."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """One column. Times are in seconds, sizes in bytes."""
+
+    name: str
+    kind: Kind
+    meaning: str
+
+
+def _column(name: str, kind: Kind, meaning: str) -> Column:
+    return Column(name=name, kind=kind, meaning=meaning)
+
+
+_PARTS = {
+    Part.LINEAR: "dense matrix products, verify and draft",
+    Part.ATTENTION: "attention, indexers and recurrent states",
+    Part.MOE: "router, experts and shared experts",
+    Part.LM_HEAD: "vocabulary projections",
+    Part.COMMUNICATION: "collectives between the GPUs",
+    Part.OTHER: "norms, activations, sampling and the engine's overhead",
+}
+
+#: What was asked; the first columns of every sweep.
+ASKED = (
+    _column("model", Kind.TEXT, "id of the model, or the path given where it was refused"),
+    _column("gpu", Kind.TEXT, "id of the accelerator, as `model`"),
+    _column("engine", Kind.TEXT, "serving engine as asked, era included"),
+    _column("tp", Kind.INTEGER, "tensor-parallel GPUs"),
+    _column("ep", Kind.INTEGER, "groups of those GPUs that experts are placed on"),
+    _column("drafter", Kind.TEXT, "drafter; the one chosen where none was asked for"),
+    _column("acceptance", Kind.TEXT, "acceptance as asked; the curve chosen where none was"),
+    _column("weights", Kind.TEXT, "format of the MLP's (else the experts') weights"),
+    _column("kv", Kind.TEXT, "format of the KV cache"),
+)
+
+COLUMNS = (
+    *ASKED,
+    _column("batch", Kind.INTEGER, "sequences decoded together"),
+    _column("context_tokens", Kind.INTEGER, "tokens in the KV cache of each sequence"),
+    _column("draft_length", Kind.INTEGER, "tokens drafted per target pass, D; 0 is plain decoding"),
+    _column("fits", Kind.BOOLEAN, "whether it can be run; numbers below are missing where not"),
+    _column("reason", Kind.TEXT, "why it cannot; missing where it can"),
+    _column("memory_needed_bytes", Kind.NUMBER, "bytes needed on one GPU"),
+    _column("memory_available_bytes", Kind.NUMBER, "bytes that the engine can use of one GPU"),
+    _column("tokens_per_step", Kind.NUMBER, "mean tokens emitted per target pass, AL"),
+    _column("step_s", Kind.NUMBER, "time of one step: verify + draft + overhead"),
+    _column("verify_s", Kind.NUMBER, "kernels of the target's pass over 1 + D rows per sequence"),
+    _column("draft_s", Kind.NUMBER, "kernels of the drafter's passes"),
+    _column("overhead_s", Kind.NUMBER, "the engine's time around the kernels"),
+    *(
+        _column(f"{part.value}_s", Kind.NUMBER, f"part of `step_s`: {meaning}")
+        for part, meaning in _PARTS.items()
+    ),
+    _column("cost_ratio", Kind.NUMBER, "step time over that of D = 0; AL breaks even here"),
+    _column("speedup", Kind.NUMBER, "tokens per second over those of D = 0"),
+    _column("speedup_low", Kind.NUMBER, "10th percentile of the speedup under the laws' errors"),
+    _column("speedup_high", Kind.NUMBER, "90th percentile"),
+    _column("tokens_per_s_user", Kind.NUMBER, "tokens per second of one sequence"),
+    _column("tokens_per_s_batch", Kind.NUMBER, "tokens per second of all sequences"),
+    _column("tie", Kind.BOOLEAN, "within 1 % of the fastest D of this batch and context"),
+    _column("best", Kind.BOOLEAN, "the recommended D: the smallest in the tie"),
+    _column("best_draft_length", Kind.INTEGER, "the recommended D of this batch and context"),
+    _column("confidence", Kind.TEXT, "win, inside_error or loss, of this batch and context"),
+)
+
+
+def columns_for(extra: Sequence[Column]) -> tuple[Column, ...]:
+    """Return all columns, those of further options that the grid varies after what was asked."""
+    return (*ASKED, *extra, *COLUMNS[len(ASKED) :])
+
+
+def columns_table() -> str:
+    """Return the columns as the Markdown table that docs/sweep.md shows."""
+    rows = [f"| `{c.name}` | {c.kind.value} | {c.meaning} |" for c in COLUMNS]
+    return "\n".join(["| column | type | meaning |", "|---|---|---|", *rows])

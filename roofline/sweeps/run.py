@@ -1,0 +1,191 @@
+"""Running a sweep: tasks to workers, parts to disk, parts to one file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from roofline.errors import InputError, RooflineError
+from roofline.sweeps.columns import Column, columns_for
+from roofline.sweeps.encoding import SweepFormat, encode, heading, join
+from roofline.sweeps.plan import Plan, Task
+from roofline.sweeps.pricing import Notes, price_unit
+from roofline.sweeps.store import Entry, Store
+
+__all__ = ["StoppedError", "local", "run_task", "to_file", "to_stream", "workers_of_cluster"]
+
+#: Tasks given out for each worker: one in work, one waiting.
+AHEAD = 2
+Workers = tuple[Executor | None, int]
+Tell = Callable[[int], None]
+
+
+class StoppedError(RooflineError):
+    """The user stopped the sweep; what was finished is kept."""
+
+    exit_code = 130
+
+
+def run_task(task: Task, columns: tuple[Column, ...], form: SweepFormat) -> tuple[Entry, bytes]:
+    """Price a task; return its journal entry and its rows as they are written."""
+    notes = Notes()
+    frames = [frame for unit in task.units for frame in price_unit(unit, notes)]
+    entry = Entry(
+        index=task.index,
+        rows=sum(frame.rows for frame in frames),
+        points=task.points,
+        warnings=sorted(notes.warnings),
+        sources=sorted(notes.sources),
+    )
+    return entry, encode(frames, columns, form)
+
+
+@contextmanager
+def local(jobs: int) -> Iterator[Workers]:
+    """Give this many processes; one job runs in this process."""
+    if jobs == 1:
+        yield None, 1
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_with_parent
+    )
+    try:
+        # processes started now leave Ctrl-C to this one from their first instruction on
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for _ in range(jobs):
+            pool.submit(int)
+        signal.signal(signal.SIGINT, before)
+        yield pool, jobs
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _leave_with_parent() -> None:
+    """End when the parent is gone."""
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def workers_of_cluster(address: str) -> Iterator[Workers]:
+    """Give the workers of a Dask cluster through its executor."""
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(
+            "--dask: needs the package distributed; install it with "
+            "pip install 'roofline[distributed]'"
+        ) from None
+    try:
+        connect: Any = distributed.Client
+        client = connect(address, timeout=5)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--dask {address}: no scheduler answers ({error})") from None
+    with client:
+        workers = sum(client.ncores().values())
+        if not workers:
+            raise InputError(f"--dask {address}: the scheduler has no workers; start some first")
+        yield client.get_executor(pure=False), workers
+
+
+def _results(
+    tasks: Iterator[Task], workers: Workers, columns: tuple[Column, ...], form: SweepFormat
+) -> Iterator[tuple[Entry, bytes]]:
+    """Yield what tasks give, in order, with a few of them ahead of the reader."""
+    executor, count = workers
+    if executor is None:
+        for task in tasks:
+            yield run_task(task, columns, form)
+        return
+    waiting: deque[Future[tuple[Entry, bytes]]] = deque()
+    try:
+        for task in tasks:
+            waiting.append(executor.submit(run_task, task, columns, form))
+            if len(waiting) >= AHEAD * count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except (KeyboardInterrupt, RooflineError, GeneratorExit):
+        raise
+    except Exception as error:
+        if type(error).__name__ not in ("BrokenProcessPool", "KilledWorker"):
+            raise
+        raise RooflineError(
+            "a worker process was killed (out of memory?); finished parts are kept: repeat with "
+            "--resume and fewer --jobs"
+        ) from None
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def to_stream(
+    plan: Plan, form: SweepFormat, workers: Workers, write: Callable[[bytes], object], tell: Tell
+) -> Notes:
+    """Write the rows as they come."""
+    columns, notes = columns_for(plan.extra), Notes()
+    write(heading(columns, form))
+    for entry, content in _results(plan.tasks(), workers, columns, form):
+        write(content)
+        notes.warnings.update(entry.warnings)
+        tell(entry.points)
+    return notes
+
+
+def to_file(
+    plan: Plan, form: SweepFormat, workers: Workers, store: Store, *, tell: Tell,
+    about: dict[str, Any],
+) -> Notes:  # fmt: skip
+    """Write the rows to a file that appears when all are there, with its provenance beside it."""
+    columns, notes = columns_for(plan.extra), Notes()
+    tell(sum(entry.points for entry in store.entries.values()))
+    left = (task for task in plan.tasks() if task.index not in store.entries)
+    try:
+        for entry, content in _results(left, workers, columns, form):
+            store.add(entry, content)
+            tell(entry.points)
+    except KeyboardInterrupt:
+        raise StoppedError(
+            f"stopped; {len(store.entries)} finished parts are kept in {store.folder}: add "
+            "--resume to go on, or remove it"
+        ) from None
+    for entry in store.entries.values():
+        notes.warnings.update(entry.warnings)
+        notes.sources.update(entry.sources)
+    about = about | {
+        "rows": sum(entry.rows for entry in store.entries.values()),
+        "columns": [dataclasses.asdict(column) for column in columns],
+        "warnings": sorted(notes.warnings),
+        "sources": [json.loads(source) for source in sorted(notes.sources)],
+    }
+    with store.finished() as file:
+        join(store.parts, file, columns, form, about)
+    with store.explained():
+        sidecar(store.output).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    store.remove()
+    return notes
+
+
+def sidecar(output: Path) -> Path:
+    """Return where a file's provenance lies."""
+    return output.with_name(f"{output.name}.provenance.json")

@@ -1,0 +1,306 @@
+"""Sweeps: the rows are the numbers of `recommend`, and no way of cutting the grid changes them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.sweeps import plan as planning
+from roofline.sweeps import pricing
+from roofline.sweeps.columns import COLUMNS, columns_table
+from tests.support import ACCEPTANCE, Cli, assert_refused, write
+
+Row = dict[str, Any]
+WORDS = {"true": True, "false": False, "": None}
+
+
+def rows(text: str) -> list[Row]:
+    """Read a CSV sweep with its types."""
+    kinds = {column.name: column.kind.value for column in COLUMNS}
+
+    def value(name: str, cell: str) -> Any:
+        if cell in WORDS:
+            return WORDS[cell]
+        kind = kinds.get(name, "text")
+        return {"integer": int, "number": float}.get(kind, str)(cell)
+
+    return [
+        {name: value(name, cell) for name, cell in row.items()}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def close(mine: float, theirs: float) -> bool:
+    """Say whether two numbers are equal within the 1e-12 that the issue allows."""
+    return math.isclose(mine, theirs, rel_tol=1e-12, abs_tol=1e-15)
+
+
+#: Dense GQA, mixture with MLA, hybrid with states, windows and tensor parallelism; an engine that
+#: pads nothing, a tree, riders, counted acceptance.
+QUESTIONS = [
+    ("llama-3.1-8b", "--gpu", "h100-sxm"),
+    ("llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--weights", "int4-g128", "--engine", "llamacpp",
+     "--drafter", "ngram", "--acceptance", "0.4"),
+    ("deepseek-v3", "--gpu", "h200-sxm", "--tp", "8", "--drafter", "mtp",
+     "--acceptance", "0.8,0.6"),
+    ("qwen3-next-80b-a3b-instruct", "--gpu", "b200-hgx", "--tp", "2", "--drafter", "mtp",
+     "--acceptance", "0.7"),
+    ("gemma-3-27b", "--gpu", "h200-sxm", "--acceptance", "0.7", "--drafter", "eagle3",
+     "--acceptance-rounds", "200"),
+    ("llama-3.1-8b", "--gpu", "l40s", "--acceptance", "al:2=2.36,4=3.77,5=3.73",
+     "--prefill-tokens-per-step", "256"),
+    ("llama-3.1-70b", "--gpu", "h200-sxm", "--tp", "4", "--acceptance", "0.75",
+     "--verify-width", "16", "--tree-topk", "4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: " ".join(q[:3]))
+def test_rows_are_what_recommend_says(cli: Cli, question: tuple[str, ...]) -> None:
+    grid = ("--batch", "1,7,32,96,256", "--context", "1k,3000,8k")
+    answer = cli("recommend", *question, *grid, "--format", "json").data()
+    found = {
+        (row["batch"], row["context_tokens"], row["draft_length"]): row
+        for row in rows(cli("sweep", *question, *grid).out)
+    }
+    answered = set()
+    for point in answer["points"]:
+        at = point["batch"], point["context"]
+        for theirs in point["by_draft_length"]:
+            mine = found[(*at, theirs["draft_length"])]
+            answered.add((*at, theirs["draft_length"]))
+            for name in ("tokens_per_step", "cost_ratio", "speedup", "speedup_low", "speedup_high"):
+                assert close(mine[name], theirs[name]), (at, name)
+            for name in ("step", "verify", "draft", "overhead"):
+                assert close(1e3 * mine[f"{name}_s"], theirs[f"{name}_ms"]), (at, name)
+            for name, milliseconds in theirs["breakdown_ms"].items():
+                assert close(1e3 * mine[f"{name}_s"], milliseconds), (at, name)
+            assert close(mine["tokens_per_s_batch"], theirs["tokens_per_s"])
+            assert close(1e3 / mine["tokens_per_s_user"], theirs["tpot_ms"])
+            assert mine["fits"] is True
+            assert mine["reason"] is None
+            assert mine["tie"] is (theirs["draft_length"] in point["tie_band"])
+            assert mine["best"] is (theirs["draft_length"] == point["draft_length"])
+            assert mine["best_draft_length"] == point["draft_length"]
+            assert mine["confidence"] == point["confidence"]
+    for place, row in found.items():
+        if place not in answered:  # recommend leaves it out; here it is a row that says why
+            assert row["fits"] is False
+            assert row["reason"].startswith("does not fit in memory")
+            assert row["speedup"] is None
+            assert row["memory_needed_bytes"] > row["memory_available_bytes"]
+
+
+def test_the_parts_of_a_row_add_up(cli: Cli) -> None:
+    for row in rows(cli("sweep", "llama-3.1-8b", "--batch", "1..8", "--context", "1k,9k").out):
+        whole = row["step_s"]
+        assert close(row["verify_s"] + row["draft_s"] + row["overhead_s"], whole)
+        parts = ("linear", "attention", "moe", "lm_head", "communication", "other")
+        assert close(sum(row[f"{name}_s"] for name in parts), whole)
+        assert close(row["speedup"], row["tokens_per_step"] / row["cost_ratio"])
+
+
+DECIDED = ("fits", "reason", "tie", "best", "best_draft_length", "confidence")
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b"])
+def test_how_the_grid_is_cut_changes_nothing(
+    cli: Cli, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, in tiles of 40 points and parts of 100, and by two processes."""
+    grid = ("sweep", model, "--acceptance", "0.7", "--batch", "1..300*1.3", "--context",
+            "512..40k*1.7")  # fmt: skip
+    whole = rows(cli(*grid).out)
+    processes = tmp_path / "two.csv"
+    assert cli(*grid, "--jobs", "2", "-o", str(processes)).code == 0
+    monkeypatch.setattr(pricing, "TILE_POINTS", 40)
+    monkeypatch.setattr(planning, "PART_POINTS", 100)
+    for other in (rows(cli(*grid).out), rows(processes.read_text())):
+        assert len(other) == len(whole)
+        for a, b in zip(whole, other, strict=True):
+            for name in a:
+                if isinstance(a[name], float):
+                    assert close(a[name], b[name]), name
+                else:
+                    assert a[name] == b[name], name
+    assert {row["confidence"] for row in whole} >= {"win"}
+    assert any(not row["fits"] for row in whole)
+
+
+def test_rows_come_in_the_order_of_the_grid(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "PART_POINTS", 20)
+    found = rows(
+        cli("sweep", "qwen3-8b,llama-3.1-8b", "--tp", "2,1", "--batch", "4,1", "--context",
+            "2k,1k,500k", "--acceptance", "0.7", "--max-draft-length", "2").out
+    )  # fmt: skip
+    keys = [
+        (r["model"], r["tp"], r["batch"], r["context_tokens"], r["draft_length"]) for r in found
+    ]
+    assert keys == [
+        (model, tp, batch, context, d)
+        for model in ("qwen3-8b", "llama-3.1-8b")
+        for tp in (2, 1)
+        for batch in (4, 1)
+        for context in (2048, 1024, 500 * 1024)
+        for d in range(3)
+    ]
+
+
+def test_what_cannot_be_priced_is_rows_with_the_reason(cli: Cli) -> None:
+    found = rows(
+        cli("sweep", "llama-3.1-8b", "--gpu", "a100-sxm-80gb,h100-sxm", "--weights", "fp8",
+            "--activations", "fp8", "--context", "4k,200k", "--tp", "1,3").out
+    )  # fmt: skip
+    reasons = {(row["gpu"], row["tp"], row["context_tokens"]): row["reason"] for row in found}
+    assert "a100-sxm-80gb" in reasons["a100-sxm-80gb", 1, 4096]
+    assert "fp8" in reasons["a100-sxm-80gb", 1, 4096]
+    assert reasons["h100-sxm", 1, 4096] is None
+    assert "at most 131072 tokens" in reasons["h100-sxm", 1, 204800]
+    assert "--tp 3" in reasons["h100-sxm", 3, 4096]
+    assert {row["draft_length"] for row in found if row["tp"] == 3} == set(range(9))
+
+
+def test_draft_lengths_follow_the_acceptance_of_each_context(cli: Cli, tmp_path: Path) -> None:
+    """Known up to 2 at 1k and up to 1 at 4k; recommend at one context says the same."""
+    text = """\
+schema: 1
+source: invented for a test
+curves:
+- {context: 1024, survival: [0.8, 0.6]}
+- {context: 4096, survival: [0.7]}
+"""
+    path = write(tmp_path, "acceptance.yaml", text)
+    asked = ("llama-3.1-8b", "--acceptance", path, "--context")
+    found = rows(cli("sweep", *asked, "1k,4k").out)
+    for context, lengths in ((1024, [0, 1, 2]), (4096, [0, 1])):
+        mine = [row for row in found if row["context_tokens"] == context]
+        assert [row["draft_length"] for row in mine] == lengths
+        point = cli("recommend", *asked, str(context), "--format", "json").point()
+        assert [row["best"] for row in mine].index(True) == point["draft_length"]
+
+
+def test_other_options_become_columns_where_they_vary(cli: Cli) -> None:
+    found = rows(
+        cli("sweep", "llama-3.1-8b", "--state-handling", "snapshots", "--verify-attention",
+            "kv_once,kv_per_query", "--overhead-ms", "0.5,0.7", "--overhead-ms", "1",
+            "--max-draft-length", "1").out
+    )  # fmt: skip
+    assert [(row["verify_attention"], row["overhead_ms"]) for row in found[::2]] == [
+        ("kv_once", "0.5,0.7"), ("kv_once", "1"),
+        ("kv_per_query", "0.5,0.7"), ("kv_per_query", "1"),
+    ]  # fmt: skip
+    assert "state_handling" not in found[0]
+
+
+GRID = """\
+schema: 1
+gpu: [h100-sxm, h200-sxm]
+batch: 1..4*2
+context: [1k, 2048]
+max_draft_length: 2
+cases:
+- {model: llama-3.1-8b, acceptance: [0.6, "0.8,0.7"]}
+- {model: qwen3-8b, drafter: ngram, acceptance: 0.4}
+"""
+
+
+def test_a_grid_file_holds_axes_and_cases_that_go_together(cli: Cli, tmp_path: Path) -> None:
+    path = write(tmp_path, "grid.yaml", GRID)
+    found = rows(cli("sweep", "--grid", path).out)
+    combinations = list(dict.fromkeys((r["model"], r["gpu"], r["acceptance"]) for r in found))
+    assert combinations == [
+        ("llama-3.1-8b", "h100-sxm", "0.6"), ("llama-3.1-8b", "h100-sxm", "0.8,0.7"),
+        ("llama-3.1-8b", "h200-sxm", "0.6"), ("llama-3.1-8b", "h200-sxm", "0.8,0.7"),
+        ("qwen3-8b", "h100-sxm", "0.4"), ("qwen3-8b", "h200-sxm", "0.4"),
+    ]  # fmt: skip
+    assert len(found) == 6 * 3 * 2 * 3
+    over = rows(cli("sweep", "--grid", path, "--gpu", "l40s", "--batch", "2").out)
+    assert {(r["gpu"], r["batch"]) for r in over} == {("l40s", 2)}
+
+
+def test_formats_hold_the_same_rows(cli: Cli, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    asked = ("sweep", "llama-3.1-8b,qwen3-8b", "--acceptance", "0.7", "--batch", "1,4096",
+             "--context", "1k,200k", "--acceptance-rounds", "100,400")  # fmt: skip
+    for form in ("csv", "jsonl", "parquet"):
+        assert cli(*asked, "-o", str(tmp_path / f"x.{form}")).code == 0
+    by_csv = rows((tmp_path / "x.csv").read_text())
+    for row in by_csv:
+        row["acceptance_rounds"] = int(row["acceptance_rounds"])
+    by_json = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    table = pq.read_table(tmp_path / "x.parquet")
+    assert by_csv == by_json == table.to_pylist()
+    assert table.schema.field("step_s").type == "double"
+    assert table.schema.field("draft_length").type == "int64"
+    assert table.schema.field("fits").type == "bool"
+    about = json.loads((tmp_path / "x.parquet.provenance.json").read_text())
+    assert json.loads(table.schema.metadata[b"roofline"]) == about
+    assert about["rows"] == len(by_csv)
+    assert about["grid"]["axes"]["model"] == ["llama-3.1-8b", "qwen3-8b"]
+    kinds = {source["kind"] for source in about["sources"]}
+    assert {"calibrated", "datasheet", "config"} <= kinds
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        f"x.{form}{more}"
+        for form in ("csv", "jsonl", "parquet")
+        for more in ("", ".provenance.json")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--batch", "1,8,1"), ("--batch", "1 is given twice")),
+        (("--gpu", "h100-sxm,h100-sxm"), ("--gpu", "twice")),
+        (("--gpu", "h100-sxm,h10"), ("h10", "did you mean")),
+        (("--weights", "fp8,fp9"), ("--weights", "fp9")),
+        (("--batch", "8..1"), ("--batch", "lowest first")),
+        (("--batch", "1..9*1"), ("--batch", "factor")),
+        (("--batch", "1..2000000"), ("--batch", "at most")),
+        (("--context", "0"), ("--context 0",)),
+        (("--max-draft-length", "99"), ("--max-draft-length 99",)),
+        (("--jobs", "0"), ("--jobs 0",)),
+        (("--resume",), ("-o FILE",)),
+        (("--format", "parquet"), ("-o FILE",)),
+        (("-o", "x.xlsx"), (".parquet", "--format")),
+        (("--acceptance", "http://host/metrics"), ("acceptance read",)),
+        (("--grid", "none.yaml"), ("none.yaml",)),
+        (("--dask", "127.0.0.1:1"), ("--dask", "no scheduler")),
+    ],
+)
+def test_bad_grids_are_one_line(
+    cli: Cli, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    assert_refused(cli("sweep", "llama-3.1-8b", *arguments), *words)
+
+
+def test_no_model_and_a_misspelt_key_are_one_line(cli: Cli, tmp_path: Path) -> None:
+    assert_refused(cli("sweep"), "MODEL")
+    path = write(tmp_path, "grid.yaml", GRID.replace("gpu:", "gpus:"))
+    assert_refused(cli("sweep", "--grid", path), "gpus", "did you mean 'gpu'")
+
+
+def test_a_billion_points_want_to_be_meant(cli: Cli) -> None:
+    line = assert_refused(
+        cli("sweep", "llama-3.1-8b", "--batch", "1..1000", "--context", "1..120000"),
+        "1,080,000,000 points", "--yes",
+    )  # fmt: skip
+    assert "TB" in line or "GB" in line
+    assert "hours" in line
+
+
+def test_the_page_shows_the_columns() -> None:
+    page = Path(__file__).parent.parent / "docs" / "sweep.md"
+    assert columns_table() in page.read_text("utf-8")
+
+
+def test_an_acceptance_file_is_read_once_for_each_block(cli: Cli, tmp_path: Path) -> None:
+    path = write(tmp_path, "acceptance.yaml", ACCEPTANCE)
+    found = rows(cli("sweep", "llama-3.1-8b", "--acceptance", path).out)
+    assert [row["draft_length"] for row in found] == [0, 1, 2, 3]
+    assert {row["acceptance"] for row in found} == {path}
