@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -9,13 +10,20 @@ from pathlib import Path
 
 __all__ = ["main"]
 
+#: Set before NumPy and pydantic are imported: matrices here are small, so a second thread would be
+#: in the way; and looking through all that is installed for plugins takes longer than an answer.
+_ONCE = ("OPENBLAS_NUM_THREADS", "PYDANTIC_DISABLE_PLUGINS")
+
 
 def main() -> None:
     """Run the command line and exit; an expected failure is one line on stderr."""
     gc.set_threshold(100_000)  # an answer leaves no garbage worth a tenth of its time
+    atexit.register(gc.freeze)  # nor is there any use in looking for it at the end
+    for name in _ONCE:
+        os.environ.setdefault(name, "1")
     import typer  # keeps `import roofline.cli` free
 
-    from roofline.cli.app import app
+    from roofline.cli.commands import build, needed
     from roofline.errors import RooflineError
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -24,7 +32,7 @@ def main() -> None:
     # Typer's own copy of click is private; its public BadParameter leads to the base class.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        code = app(standalone_mode=False)
+        code = build(needed(sys.argv[1:]))(standalone_mode=False)
         sys.stdout.flush()
     except RooflineError as error:
         _stop(str(error), error.exit_code)
