@@ -27,8 +27,9 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
 from roofline.prepare import Request
 from roofline.sweeps.encoding import SweepFormat, check_format
+from roofline.sweeps.frames import Frame
 from roofline.sweeps.plan import Plan
-from roofline.sweeps.pricing import Frame, Notes, price_unit
+from roofline.sweeps.pricing import Notes, price_unit
 from roofline.sweeps.run import local, to_file
 from roofline.sweeps.store import Store
 

@@ -158,9 +158,7 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     """
     streams, drafts = _Streams(), grid.draft_length
     around = np.exp(spread.overhead * streams.draws("overhead"))[None, :]
-    found = [
-        _Piece(which="overhead", time=None, group="", factors=around, seconds=times.overhead)
-    ]
+    found = [_Piece(which="overhead", time=None, group="", factors=around, seconds=times.overhead)]
     grown = np.sqrt(np.log(grid.rows) / np.log(4)).reshape(-1, 1)
     passes = (
         ("verify", times.verify_ops, grown, np.ones_like(drafts)),

@@ -19,17 +19,7 @@ if TYPE_CHECKING:
 
     from roofline.prepare import Request
 
-__all__ = [
-    "OUTPUT",
-    "asks",
-    "choice",
-    "format_for",
-    "hints",
-    "question",
-    "shares",
-    "sizes",
-    "sizes_or_range",
-]
+__all__ = ["OUTPUT", "asks", "choice", "format_for", "hints", "shares", "sizes", "sizes_or_range"]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")

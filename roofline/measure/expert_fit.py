@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline import ops
 from roofline.calibration.fit import least_log_error, rounded
+from roofline.experts import expert_rows
 from roofline.laws.base import Device
 from roofline.laws.moe import MoeLaw, moe_time
 from roofline.measure.groups import Judged, better, evidence, fit_group, hold_out
@@ -49,7 +49,7 @@ def expert_shape(rows: Sequence[Row]) -> MoeShape:
     """Return what the law asks of each row, with experts drawn uniformly and independently."""
     size = {n: np.array([float(row.sizes[n]) for row in rows]) for n in rows[0].sizes}
     tokens, top_k, experts = size["tokens"], rows[0].sizes["top_k"], rows[0].sizes["experts"]
-    load = ops.expert_rows(experts=experts, top_k=top_k, tokens=tokens, independent=tokens)
+    load = expert_rows(experts=experts, top_k=top_k, tokens=tokens, independent=tokens)
     return MoeShape(
         tokens=tokens, top_k=top_k, experts=experts, ranks=1, hidden=size["hidden"],
         width=size["width"], matrices=size["matrices"],

@@ -17,7 +17,7 @@ import numpy as np
 
 from roofline.errors import InputError
 from roofline.sweeps.columns import Column, Kind
-from roofline.sweeps.pricing import Frame, Values
+from roofline.sweeps.frames import Frame, Values
 
 __all__ = [
     "BYTES_PER_ROW",

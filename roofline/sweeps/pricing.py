@@ -9,47 +9,31 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roofline.advise import CONFIDENCES
 from roofline.errors import InputError
-from roofline.kernels import Part
 from roofline.prepare import Setup, draft_lengths, prepare
-from roofline.quantization import Component
 from roofline.recommend import Costs, advise, limits, price
-from roofline.report.sources import sources_of
+from roofline.report.sources import provenance
 from roofline.request import Request
 from roofline.step import StepTimes
-from roofline.sweeps.plan import Block, Scalar, Unit
+from roofline.sweeps.frames import (
+    FITS,
+    REASONS,
+    Frame,
+    Values,
+    blank,
+    clear,
+    keys,
+    refused,
+    shared,
+)
+from roofline.sweeps.plan import Unit
 
-__all__ = ["Frame", "Notes", "price_unit"]
+__all__ = ["Notes", "price_unit"]
 
 #: Points priced at a time: enough that building the kernels costs little, few enough for caches.
 TILE_POINTS = 2**16
-FITS, TOO_LARGE, DRAFTER_TOO_LARGE = range(3)
-REASONS = (
-    None,
-    "does not fit in memory",
-    "does not fit in memory beside the drafter",
-)
-Values = NDArray[Any]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Frame:
-    """Rows of one combination of options: what they share, and a column for the rest.
-
-    A column of words holds their positions in ``words``.
-    """
-
-    shared: dict[str, Scalar]
-    columns: dict[str, Values]
-    words: dict[str, tuple[str | None, ...]]
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return len(self.columns["batch"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +42,14 @@ class Notes:
 
     sources: set[str] = field(default_factory=set)  # JSON objects
     warnings: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Priced:
+    """An answer as far as its sources go."""
+
+    setup: Setup
+    times: StepTimes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,45 +139,20 @@ def _by_lengths(setup: Setup) -> tuple[_Group, ...]:
 def _frame(unit: Unit, group: _Group, notes: Notes) -> Frame:
     contexts = tuple(unit.contexts[place] for place in group.places)
     if group.setup is None:
-        return _refused(unit, contexts, group.reason)
+        return refused(unit, contexts, group.reason)
     setup = group.setup
     shape = (len(unit.batches), len(contexts), len(setup.draft_lengths))
-    columns = _blank(shape)
+    columns = blank(shape)
     for rows, places in _tiles(shape):
         found = price(setup, unit.batches[rows], contexts[places])
         _fill(columns, setup, found, at=(rows, places))
     _note(notes, setup, found.times)
-    columns |= _keys(unit.batches, contexts, setup.draft_lengths)
+    columns |= keys(unit.batches, contexts, setup.draft_lengths)
     return Frame(
-        shared=_shared(unit.block, setup),
+        shared=shared(unit.block, setup),
         columns={name: column.reshape(-1) for name, column in columns.items()},
         words={"reason": REASONS, "confidence": (*CONFIDENCES, None)},
     )
-
-
-def _blank(shape: tuple[int, int, int]) -> dict[str, Values]:
-    numbers = (
-        "memory_needed_bytes", "memory_available_bytes", "tokens_per_step", "step_s", "verify_s",
-        "draft_s", "overhead_s", *(f"{part.value}_s" for part in Part), "cost_ratio", "speedup",
-        "speedup_low", "speedup_high", "tokens_per_s_user", "tokens_per_s_batch",
-    )  # fmt: skip
-    columns: dict[str, Values] = {name: np.empty(shape) for name in numbers}
-    columns |= {name: np.empty(shape, dtype=bool) for name in ("fits", "tie", "best")}
-    columns["best_draft_length"] = np.empty(shape, dtype=np.int16)
-    columns |= {name: np.empty(shape, dtype=np.int8) for name in ("reason", "confidence")}
-    return columns
-
-
-def _keys(
-    batches: Sequence[int], contexts: Sequence[int], lengths: Sequence[int]
-) -> dict[str, Values]:
-    shape = (len(batches), len(contexts), len(lengths))
-    axes: dict[str, Values] = {
-        "batch": np.asarray(batches, dtype=np.int64)[:, None, None],
-        "context_tokens": np.asarray(contexts, dtype=np.int64)[None, :, None],
-        "draft_length": np.asarray(lengths, dtype=np.int16)[None, None, :],
-    }
-    return {name: np.broadcast_to(axis, shape) for name, axis in axes.items()}
 
 
 def _tiles(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
@@ -228,69 +195,10 @@ def _fill(
     for name, value in values.items():
         columns[name][at] = value
     if not found.fits.all():
-        _clear({name: columns[name][at] for name in values}, found.fits)
-
-
-def _clear(tile: dict[str, Values], fits: NDArray[np.bool_]) -> None:
-    """Take the numbers out of what cannot be run, and say why."""
-    lost, nothing = ~fits, ~fits[..., :1]
-    np.copyto(tile["reason"], np.where(nothing, TOO_LARGE, DRAFTER_TOO_LARGE), "unsafe", lost)
-    np.copyto(tile["best_draft_length"], -1, where=nothing)
-    np.copyto(tile["confidence"], len(CONFIDENCES), where=nothing)
-    for name, column in tile.items():
-        if column.dtype == bool and name != "fits":
-            np.logical_and(column, fits, out=column)
-        elif column.dtype == np.float64 and not name.startswith("memory"):
-            np.copyto(column, np.nan, where=lost)
-
-
-def _refused(unit: Unit, contexts: Sequence[int], reason: str) -> Frame:
-    """Return rows that say why nothing of this can be priced."""
-    request = unit.block.request
-    longest = 0 if request.drafter == "none" else request.max_draft_length
-    keys = _keys(unit.batches, contexts, range(longest + 1))
-    columns = _blank(keys["batch"].shape)
-    for column in columns.values():
-        column[...] = np.nan if column.dtype == np.float64 else 0
-    columns["best_draft_length"][...] = -1
-    columns |= keys
-    return Frame(
-        shared=_shared(unit.block, None),
-        columns={name: column.reshape(-1) for name, column in columns.items()},
-        words={"reason": (reason,), "confidence": (None,)},
-    )
-
-
-def _shared(block: Block, setup: Setup | None) -> dict[str, Scalar]:
-    """Return what all rows of a block have in common."""
-    request = block.request
-    shared: dict[str, Scalar] = {
-        "model": request.model,
-        "gpu": request.gpu,
-        "engine": request.engine,
-        "tp": request.tp,
-        "ep": request.ep,
-        "drafter": request.drafter,
-        "acceptance": request.acceptance,
-        "weights": request.weights,
-        "kv": request.kv,
-        **dict(block.extra),
-    }
-    if setup is None:
-        return shared
-    weights = setup.target.precision.weights
-    mixture = setup.target.model.num_expert_layers > 0
-    return shared | {
-        "model": setup.target.model.id,
-        "gpu": setup.gpu.id,
-        "drafter": setup.drafter.name,
-        "acceptance": request.acceptance or setup.acceptance.label,
-        "weights": weights[Component.EXPERTS if mixture else Component.MLP].value,
-        "kv": setup.target.precision.kv.value,
-    }
+        clear({name: columns[name][at] for name in values}, found.fits)
 
 
 def _note(notes: Notes, setup: Setup, times: StepTimes) -> None:
     notes.warnings.update((*setup.notes.warnings, *limits(times)))
-    entries = sources_of(setup, times)
+    entries = provenance(_Priced(setup=setup, times=times))
     notes.sources.update(json.dumps(entry, ensure_ascii=False) for entry in entries)

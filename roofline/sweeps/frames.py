@@ -1,0 +1,134 @@
+"""Rows in columns: what a block shares, what every row has, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.acceptance import Acceptance
+from roofline.advise import CONFIDENCES
+from roofline.kernels import Part
+from roofline.prepare import Setup
+from roofline.quantization import Component
+from roofline.sweeps.plan import Block, Scalar, Unit
+
+__all__ = ["FITS", "REASONS", "Frame", "Values", "blank", "clear", "keys", "refused", "shared"]
+
+FITS, TOO_LARGE, DRAFTER_TOO_LARGE = range(3)
+REASONS = (
+    None,
+    "does not fit in memory",
+    "does not fit in memory beside the drafter",
+)
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """Rows of one combination of options: what they share, and a column for the rest.
+
+    A column of words holds their positions in ``words``.
+    """
+
+    shared: dict[str, Scalar]
+    columns: dict[str, Values]
+    words: dict[str, tuple[str | None, ...]]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.columns["batch"])
+
+
+def blank(shape: tuple[int, int, int]) -> dict[str, Values]:
+    """Return every column but the keys, yet to be filled."""
+    numbers = (
+        "memory_needed_bytes", "memory_available_bytes", "tokens_per_step", "step_s", "verify_s",
+        "draft_s", "overhead_s", *(f"{part.value}_s" for part in Part), "cost_ratio", "speedup",
+        "speedup_low", "speedup_high", "tokens_per_s_user", "tokens_per_s_batch",
+    )  # fmt: skip
+    columns: dict[str, Values] = {name: np.empty(shape) for name in numbers}
+    columns |= {name: np.empty(shape, dtype=bool) for name in ("fits", "tie", "best")}
+    columns["best_draft_length"] = np.empty(shape, dtype=np.int16)
+    columns |= {name: np.empty(shape, dtype=np.int8) for name in ("reason", "confidence")}
+    return columns
+
+
+def keys(
+    batches: Sequence[int], contexts: Sequence[int], lengths: Sequence[int]
+) -> dict[str, Values]:
+    """Return the columns that say which point a row is."""
+    shape = (len(batches), len(contexts), len(lengths))
+    axes: dict[str, Values] = {
+        "batch": np.asarray(batches, dtype=np.int64)[:, None, None],
+        "context_tokens": np.asarray(contexts, dtype=np.int64)[None, :, None],
+        "draft_length": np.asarray(lengths, dtype=np.int16)[None, None, :],
+    }
+    return {name: np.broadcast_to(axis, shape) for name, axis in axes.items()}
+
+
+def clear(tile: dict[str, Values], fits: NDArray[np.bool_]) -> None:
+    """Take the numbers out of what cannot be run, and say why."""
+    lost, nothing = ~fits, ~fits[..., :1]
+    np.copyto(tile["reason"], np.where(nothing, TOO_LARGE, DRAFTER_TOO_LARGE), "unsafe", lost)
+    np.copyto(tile["best_draft_length"], -1, where=nothing)
+    np.copyto(tile["confidence"], len(CONFIDENCES), where=nothing)
+    for name, column in tile.items():
+        if column.dtype == bool and name != "fits":
+            np.logical_and(column, fits, out=column)
+        elif column.dtype == np.float64 and not name.startswith("memory"):
+            np.copyto(column, np.nan, where=lost)
+
+
+def refused(unit: Unit, contexts: Sequence[int], reason: str) -> Frame:
+    """Return rows that say why nothing of this can be priced."""
+    request = unit.block.request
+    longest = 0 if request.drafter == "none" else request.max_draft_length
+    found = keys(unit.batches, contexts, range(longest + 1))
+    columns = blank(found["batch"].shape)
+    for column in columns.values():
+        column[...] = np.nan if column.dtype == np.float64 else 0
+    columns["best_draft_length"][...] = -1
+    columns |= found
+    return Frame(
+        shared=shared(unit.block, None),
+        columns={name: column.reshape(-1) for name, column in columns.items()},
+        words={"reason": (reason,), "confidence": (None,)},
+    )
+
+
+def shared(block: Block, setup: Setup | None) -> dict[str, Scalar]:
+    """Return what all rows of a block have in common."""
+    request = block.request
+    found: dict[str, Scalar] = {
+        "model": request.model,
+        "gpu": request.gpu,
+        "engine": request.engine,
+        "tp": request.tp,
+        "ep": request.ep,
+        "drafter": request.drafter,
+        "acceptance": _asked(request.acceptance),
+        "weights": request.weights,
+        "kv": request.kv,
+        **dict(block.extra),
+    }
+    if setup is None:
+        return found
+    weights = setup.target.precision.weights
+    mixture = setup.target.model.num_expert_layers > 0
+    return found | {
+        "model": setup.target.model.id,
+        "gpu": setup.gpu.id,
+        "drafter": setup.drafter.name,
+        "acceptance": _asked(request.acceptance) or setup.acceptance.label,
+        "weights": weights[Component.EXPERTS if mixture else Component.MLP].value,
+        "kv": setup.target.precision.kv.value,
+    }
+
+
+def _asked(acceptance: str | Acceptance | None) -> str | None:
+    return acceptance.label if isinstance(acceptance, Acceptance) else acceptance
