@@ -177,10 +177,7 @@ def _drawn_tokens(setup: Setup, found: Costs) -> Array:
 
 def _odds(setup: Setup, found: Costs) -> Array:
     """Return the probability of each draft length to be within 1 % of the best."""
-    everything = slice(None), slice(None)
-    steps = [found.drawn.at(position).steps(*everything) for position in range(found.grid.shape[2])]
-    draws = np.stack(steps, axis=-1)  # (batches, contexts, DRAWS, lengths)
-    speed = _drawn_tokens(setup, found) / np.moveaxis(draws, 2, 0)
+    speed = _drawn_tokens(setup, found) / found.drawn.steps()
     return near_best(np.where(found.fits, speed, np.nan))
 
 

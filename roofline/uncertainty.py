@@ -117,6 +117,13 @@ class Drawn:
         factors = np.array([factor for factor, _ in chosen]).reshape(len(chosen), DRAWS)
         return DrawnLength(narrow=np.asarray(narrow), wide=wide, factors=factors)
 
+    def steps(self) -> Draws:
+        """Return the step times of the whole grid, draws first [s]."""
+        whole = slice(None)
+        plain = self.at(0).steps(whole, whole)
+        drafted = [self.at(at).steps(whole, whole, plain) for at in range(1, self.shape[2])]
+        return np.moveaxis(np.stack([plain, *drafted], axis=-1), 2, 0)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrawnLength:
@@ -130,14 +137,17 @@ class DrawnLength:
     wide: Draws
     factors: Draws
 
-    def steps(self, batches: slice, contexts: slice) -> Draws:
-        """Return the step times of part of the grid, the draws last [s]."""
+    def steps(self, batches: slice, contexts: slice, plain: Draws | None = None) -> Draws:
+        """Return the step times of part of the grid, the draws last [s].
+
+        No draw is below that of ``plain``, the step without drafts: drafting only adds work.
+        """
         part = self.wide[batches, contexts]
         rows, columns, groups = part.shape
         total = part.reshape(rows * columns, groups) @ self.factors  # one product for all
         total = total.reshape(rows, columns, DRAWS)
         total += self.narrow[batches] if len(self.narrow) > 1 else self.narrow
-        return total
+        return total if plain is None else np.maximum(total, plain, out=total)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,10 +219,8 @@ def drawn_kernels(
 
 
 def drawn_steps(times: StepTimes, grid: Grid, spread: Spread) -> Draws:
-    """Return step times of shape (DRAWS, batches, contexts, draft lengths) [s]."""
-    drawn, whole = grouped(times, grid, spread), slice(None)
-    steps = [drawn.at(position).steps(whole, whole) for position in range(grid.shape[2])]
-    return np.moveaxis(np.stack(steps, axis=-1), 2, 0)
+    """Return step times of shape draws first [s]."""
+    return grouped(times, grid, spread).steps()
 
 
 def _three(time: object) -> Draws:
@@ -234,7 +242,7 @@ def speedup_range(drawn: Drawn, tokens_per_step: Draws) -> tuple[Draws, Draws]:
         plain = lengths[0].steps(*part)
         yields = tokens[part[1]] if len(tokens) > 1 else tokens
         for position in range(1, drawn.shape[2]):
-            gains = lengths[position].steps(*part)
+            gains = lengths[position].steps(*part, plain)
             np.divide(plain, gains, out=gains)
             gains *= yields[:, position]
             gains.sort(axis=-1)

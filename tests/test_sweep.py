@@ -281,8 +281,8 @@ def test_bad_grids_are_one_line(
 
 def test_no_model_and_a_misspelt_key_are_one_line(cli: Cli, tmp_path: Path) -> None:
     assert_refused(cli("sweep"), "MODEL")
-    path = write(tmp_path, "grid.yaml", GRID.replace("gpu:", "gpus:"))
-    assert_refused(cli("sweep", "--grid", path), "gpus", "did you mean 'gpu'")
+    path = write(tmp_path, "grid.yaml", GRID.replace("gpu:", "gpuu:"))
+    assert_refused(cli("sweep", "--grid", path), "gpuu", "did you mean 'gpu'")
 
 
 def test_a_billion_points_want_to_be_meant(cli: Cli) -> None:
