@@ -34,7 +34,7 @@ def sixteen_bit(peaks: dict[str, float]) -> float:
 
 
 def test_there_are_55() -> None:
-    assert len(GPUS) == 55  # one for each row of the sourced table (issue 3), and Strix Halo
+    assert len(GPUS) == 55  # one for each row of the sourced table, and Strix Halo
 
 
 @pytest.mark.parametrize("name", GPUS)

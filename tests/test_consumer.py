@@ -1,4 +1,4 @@
-"""Cards in one machine without a link, experts beside the processor, unified memory (issue 9)."""
+"""Cards in one machine without a link, experts beside the processor, unified memory."""
 
 from __future__ import annotations
 

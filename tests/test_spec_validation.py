@@ -1,9 +1,10 @@
-"""Published speculative runs: every group scored by the half that did not see it (issue 7)."""
+"""Published speculative runs: every group scored by the half that did not see it."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from roofline.priors import priors
 from roofline.validation.advice import RULES, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
 from roofline.validation.steps import POOLS, compare_steps, runs, shown
-from tests.support import Cli, assert_refused
+from tests.support import ROOT, Cli, assert_refused
 
 FILE = resources.data_file("validation").joinpath("steps.csv")
 LINES = list(csv.DictReader(FILE.read_text("utf-8").splitlines()))
@@ -151,6 +152,24 @@ def test_other_rules_lose_more() -> None:
 
 
 CONSUMER = ("thc-", "rtx5090-power", "rtx5090-prompt")
+
+
+def test_the_readme_states_the_losses_that_are_scored() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    mean = {rule: np.mean([choice.regret[rule] for choice in sweeps()]) for rule in RULES}
+    stated = {
+        "ours": r"`roofline` loses ([\d.]+) %",
+        "always 3": r"always run D = 3 [^\n]*loses ([\d.]+) %",
+        "Leviathan": r"Leviathan's formula [^\n]*loses ([\d.]+) %",
+        "textbook": r"datasheet's roofline [^\n]*loses ([\d.]+) %",
+    }
+    for rule, pattern in stated.items():
+        found = re.search(pattern, readme)
+        assert found is not None, rule
+        assert float(found[1]) == pytest.approx(100 * float(mean[rule]), abs=0.051), rule
+    number = re.search(r"averaged over (\d+) published sweeps", readme)
+    assert number is not None
+    assert int(number[1]) == len(sweeps())
 
 
 def test_consumer_cards_regret() -> None:
