@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from roofline.calibration.attention_fit import KV_BYTES, fit_law, law_seconds, textbook_seconds
 from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.calibration.tables import Columns, Table, clean, kinds, latency, pick, read
 from roofline.hardware import HardwareProfile
 from roofline.laws.attention import AttentionLaw
 from roofline.shapes import AttentionShape
@@ -28,6 +28,8 @@ __all__ = [
     "KIND",
     "TABLES",
     "above_floor",
+    "at_least_one",
+    "clean_possible",
     "fit",
     "groups",
     "max_group",
@@ -62,55 +64,51 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
     raw.setdefault("window_size", np.zeros(len(raw["latency"])))
     raw["context"] = raw["isl"].astype(np.float64) + raw["step"].astype(np.float64)
     found = []
-    for cache, head_dim, kernel in _kernels(raw):
+    for cache, head_dim, kernel in kinds(raw, ("kv_cache_dtype", "head_dim", "kernel_source")):
         inside = (raw["kv_cache_dtype"] == cache) & (raw["head_dim"] == head_dim)
-        inside &= raw["kernel_source"] == kernel
-        rows, why = _usable({name: column[inside] for name, column in raw.items()})
-        if not len(rows["latency"]):
+        rows, why = _usable(pick(raw, inside & (raw["kernel_source"] == kernel)))
+        if cache not in CACHES or not len(rows["latency"]):
             continue
         found.append(
-            Group(
+            Group.of(
+                table,
+                rows,
                 kind=KIND,
-                gpu=table.gpu,
-                engine=table.engine,
-                version=table.version,
-                source=table.label,
                 label={"dtype": CACHES[cache], "kernel": kernel, "head_dim": int(head_dim)},
                 columns=_numbers(rows),
-                seconds=_seconds(rows),
-                keys=shape_keys(*(rows[name] for name in SHAPE)),
-                rejected=dict(why),
+                shape=SHAPE,
+                rejected=why,
             )
         )
     return found
 
 
-def _kernels(raw: Columns) -> list[tuple[str, int, str]]:
-    """Return each cache format, head size and kernel of a table, kernels with most rows first."""
-    names = ("kv_cache_dtype", "head_dim", "kernel_source")
-    count = Counter(zip(*(raw[name].tolist() for name in names), strict=True))
-    known = [kind for kind in count if kind[0] in CACHES]
-    return sorted(known, key=lambda kind: (kind[0], kind[1], -count[kind], kind[2]))
-
-
-def _seconds(rows: Columns) -> Array:
-    return rows["latency"].astype(np.float64) * 1e-3
-
-
 def _usable(rows: Columns) -> tuple[Columns, Counter[str]]:
     """Return the rows that can be fitted, and the count of others by reason."""
     sizes = ("batch_size", "num_heads", "num_key_value_heads", "context")
-    possible = np.all([rows[name].astype(np.float64) >= 1 for name in sizes], axis=0)
+    possible = at_least_one(rows, sizes)
     heads, kv_heads, window = (
         rows[name].astype(np.float64)
         for name in ("num_heads", "num_key_value_heads", "window_size")
     )
     possible &= (heads % np.maximum(kv_heads, 1) == 0) & (window >= 0)
-    rows = {name: column[possible] for name, column in rows.items()}
     curve = ("num_heads", "num_key_value_heads", "window_size", "batch_size")
-    index, why = clean(rows, _seconds(rows), size="context", curve=curve)
+    return clean_possible(rows, possible, curve=curve)
+
+
+def at_least_one(rows: Columns, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return where all of these sizes are 1 or more."""
+    return np.asarray(np.all([rows[name].astype(np.float64) >= 1 for name in names], axis=0))
+
+
+def clean_possible(
+    rows: Columns, possible: NDArray[np.bool_], *, curve: Sequence[str]
+) -> tuple[Columns, Counter[str]]:
+    """Return the possible rows, cleaned along the context, and the count of others by reason."""
+    rows = pick(rows, possible)
+    index, why = clean(rows, latency(rows), size="context", curve=curve)
     why["impossible_shape"] = int((~possible).sum())
-    return {name: column[index] for name, column in rows.items()}, +why
+    return pick(rows, index), +why
 
 
 def _numbers(rows: Columns) -> Numbers:

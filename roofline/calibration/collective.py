@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.family import Group, Label, Numbers
+from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, rounded
-from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
@@ -49,45 +50,37 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
     """
     raw = read(table, _COLUMNS)
     eager = np.char.endswith(raw["kernel_source"].astype(str), "_eager")
-    rows = {name: column[~eager] for name, column in raw.items()}
+    rows = pick(raw, ~eager)
     curve = ("kernel_source", "num_gpus")
-    index, why = clean(rows, _seconds(rows), size="message_size", curve=curve)
-    rows = {name: column[index] for name, column in rows.items()}
-    rows, slower = _fastest(rows)
+    index, why = clean(rows, latency(rows), size="message_size", curve=curve)
+    rows, slower = _fastest(pick(rows, index))
     why |= {"host_bound_eager": int(eager.sum()), "slower_kernel": slower}
     if not len(index):
         return []
     return [
-        Group(
+        Group.of(
+            table,
+            rows,
             kind=KIND,
-            gpu=table.gpu,
-            engine=table.engine,
-            version=table.version,
-            source=table.label,
             label={"kernel": min(rows["kernel_source"].tolist())},
             columns={
                 "ranks": rows["num_gpus"].astype(np.float64),
                 "payload": rows["message_size"].astype(np.float64) * ELEMENT,
             },
-            seconds=_seconds(rows),
-            keys=shape_keys(rows["num_gpus"], rows["message_size"]),
-            rejected=dict(+why),
+            shape=("num_gpus", "message_size"),
+            rejected=+why,
         )
     ]
 
 
 def _fastest(rows: Columns) -> tuple[Columns, int]:
     """Return the fastest kernel's row for each number of GPUs and size, and how many were not."""
-    order = np.lexsort((_seconds(rows), rows["message_size"], rows["num_gpus"]))
-    rows = {name: column[order] for name, column in rows.items()}
+    order = np.lexsort((latency(rows), rows["message_size"], rows["num_gpus"]))
+    rows = pick(rows, order)
     first = np.ones(len(order), dtype=bool)
     same = np.stack([np.diff(rows[name]) == 0 for name in ("num_gpus", "message_size")])
     first[1:] = ~same.all(axis=0)
-    return {name: column[first] for name, column in rows.items()}, int((~first).sum())
-
-
-def _seconds(rows: Columns) -> Array:
-    return rows["latency"].astype(np.float64) * 1e-3
+    return pick(rows, first), int((~first).sum())
 
 
 def _by_ranks(columns: Numbers) -> Iterator[tuple[int, NDArray[np.bool_]]]:
@@ -119,11 +112,6 @@ def textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:  # 
     """Return the ring's bound, 2 (n - 1) / n bytes over the link's bandwidth [s]."""
     ranks = columns["ranks"]
     return np.asarray(2 * (ranks - 1) / ranks * columns["payload"] / _link(gpu))
-
-
-def scored(columns: Numbers, label: Label) -> NDArray[np.bool_]:  # noqa: ARG001
-    """Return the rows that count when the law is judged: all."""
-    return np.ones(len(columns["payload"]), dtype=bool)
 
 
 def fit(

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.tables import Table
+from roofline.calibration.tables import Columns, Table, latency, shape_keys
 from roofline.hardware import HardwareProfile
 
-__all__ = ["Family", "Group", "Label", "Numbers"]
+__all__ = ["Family", "Group", "Label", "Numbers", "all_rows"]
 
 Numbers = Mapping[str, NDArray[np.float64]]
 Label = Mapping[str, Any]
@@ -41,6 +41,32 @@ class Group:
     seconds: NDArray[np.float64]
     keys: NDArray[np.str_]
     rejected: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        rows: Columns,
+        *,
+        kind: str,
+        label: Label,
+        columns: Numbers,
+        shape: Sequence[str],
+        rejected: Mapping[str, int],
+    ) -> Group:
+        """Return the group of a table's cleaned rows; ``shape`` are the columns that name one."""
+        return cls(
+            kind=kind,
+            gpu=table.gpu,
+            engine=table.engine,
+            version=table.version,
+            source=table.label,
+            label=label,
+            columns=columns,
+            seconds=latency(rows),
+            keys=shape_keys(*(rows[name] for name in shape)),
+            rejected=dict(rejected),
+        )
 
     def pick(
         self, rows: NDArray[np.bool_] | NDArray[np.intp]
@@ -74,3 +100,8 @@ class Family(Protocol):
 
     def scored(self, columns: Numbers, label: Label) -> NDArray[np.bool_]:
         """Return the rows that count when the law is judged."""
+
+
+def all_rows(columns: Numbers, label: Label) -> NDArray[np.bool_]:  # noqa: ARG001
+    """Return that every row counts when the law is judged."""
+    return np.ones(len(next(iter(columns.values()))), dtype=bool)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.gemm_fit import fit_law
-from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.calibration.tables import Table, clean, latency, pick, read
 from roofline.hardware import HardwareProfile
 from roofline.laws.base import Device
 from roofline.laws.gemm import GemmLaw, gemm_time
@@ -70,30 +70,19 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
         inside = (raw["gemm_dtype"] == name) & (raw["op_name"] == "gemm")
         if rate_name(known.compute) not in gpu.rates or not inside.any():
             continue
-        rows = {column: values[inside] for column, values in raw.items()}
-        index, why = clean(rows, _seconds(rows), size="m", curve=SHAPE)
+        rows = pick(raw, inside)
+        index, why = clean(rows, latency(rows), size="m", curve=SHAPE)
         if not len(index):
             continue
-        rows = {column: values[index] for column, values in rows.items()}
+        rows = pick(rows, index)
+        columns = {size: rows[size].astype(np.float64) for size in ("m", "n", "k")}
+        label = {"dtype": known.label}
         found.append(
-            Group(
-                kind=KIND,
-                gpu=table.gpu,
-                engine=table.engine,
-                version=table.version,
-                source=table.label,
-                label={"dtype": known.label},
-                columns={size: rows[size].astype(np.float64) for size in ("m", "n", "k")},
-                seconds=_seconds(rows),
-                keys=shape_keys(*(rows[size] for size in SHAPE)),
-                rejected=dict(why),
+            Group.of(
+                table, rows, kind=KIND, label=label, columns=columns, shape=SHAPE, rejected=why
             )
         )
     return found
-
-
-def _seconds(rows: Columns) -> Array:
-    return rows["latency"].astype(np.float64) * 1e-3
 
 
 def _shape(columns: Numbers, label: Label) -> GemmShape:

@@ -8,17 +8,17 @@ read.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.attention import CACHES
+from roofline.calibration.attention import CACHES, at_least_one, clean_possible
 from roofline.calibration.attention_fit import KV_BYTES, fit_law, law_seconds, textbook_seconds
 from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.calibration.family import all_rows as scored
+from roofline.calibration.tables import Table, kinds, pick, read
 from roofline.hardware import HardwareProfile
 from roofline.laws.attention import AttentionLaw
 from roofline.shapes import AttentionShape
@@ -41,53 +41,28 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
     raw = read(table, _COLUMNS)
     raw["context"] = raw["isl"].astype(np.float64) + raw["step"].astype(np.float64)
     found = []
-    for cache, kernel in _kernels(raw):
-        inside = (raw["kv_cache_dtype"] == cache) & (raw["kernel_source"] == kernel)
-        rows, why = _usable({name: column[inside] for name, column in raw.items()})
-        if not len(rows["latency"]):
+    for cache, kernel in kinds(raw, ("kv_cache_dtype", "kernel_source")):
+        of_kernel = pick(raw, (raw["kv_cache_dtype"] == cache) & (raw["kernel_source"] == kernel))
+        possible = at_least_one(of_kernel, ("batch_size", "num_heads", "context"))
+        rows, why = clean_possible(of_kernel, possible, curve=("num_heads", "batch_size"))
+        if cache not in CACHES or not len(rows["latency"]):
             continue
         found.append(
-            Group(
+            Group.of(
+                table,
+                rows,
                 kind=KIND,
-                gpu=table.gpu,
-                engine=table.engine,
-                version=table.version,
-                source=table.label,
                 label={"dtype": CACHES[cache], "kernel": kernel},
                 columns={
                     "batch": rows["batch_size"].astype(np.float64),
                     "heads": rows["num_heads"].astype(np.float64),
                     "context": rows["context"].astype(np.float64),
                 },
-                seconds=_seconds(rows),
-                keys=shape_keys(rows["num_heads"]),
-                rejected=dict(why),
+                shape=("num_heads",),
+                rejected=why,
             )
         )
     return found
-
-
-def _kernels(raw: Columns) -> list[tuple[str, str]]:
-    """Return each cache format and kernel of a table, kernels with most rows first."""
-    names = ("kv_cache_dtype", "kernel_source")
-    count = Counter(zip(*(raw[name].tolist() for name in names), strict=True))
-    known = [kind for kind in count if kind[0] in CACHES]
-    return sorted(known, key=lambda kind: (kind[0], -count[kind], kind[1]))
-
-
-def _seconds(rows: Columns) -> Array:
-    return rows["latency"].astype(np.float64) * 1e-3
-
-
-def _usable(rows: Columns) -> tuple[Columns, Counter[str]]:
-    """Return the rows that can be fitted, and the count of others by reason."""
-    sizes = ("batch_size", "num_heads", "context")
-    possible = np.all([rows[name].astype(np.float64) >= 1 for name in sizes], axis=0)
-    rows = {name: column[possible] for name, column in rows.items()}
-    curve = ("num_heads", "batch_size")
-    index, why = clean(rows, _seconds(rows), size="context", curve=curve)
-    why["impossible_shape"] = int((~possible).sum())
-    return {name: column[index] for name, column in rows.items()}, +why
 
 
 def _shape(columns: Numbers, label: Label) -> AttentionShape:
@@ -110,11 +85,6 @@ def seconds(columns: Numbers, label: Label, law: AttentionLaw, gpu: HardwareProf
 def textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:
     """Return max(bytes / bandwidth, FLOP / peak), the latents read once for all heads [s]."""
     return textbook_seconds(_shape(columns, label), gpu)
-
-
-def scored(columns: Numbers, label: Label) -> NDArray[np.bool_]:  # noqa: ARG001
-    """Return the rows that count when the law is judged: all."""
-    return np.ones(len(columns["batch"]), dtype=bool)
 
 
 def fit(

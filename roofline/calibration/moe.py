@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.family import Group, Label, Numbers
+from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, resident_share, rounded
 from roofline.calibration.routing import Profile, alpha_of, profile
-from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.hardware import HardwareProfile
 from roofline.laws.base import Device
 from roofline.laws.moe import ALIGNMENT, STEP_HIGH, STEP_LOW, MoeLaw, moe_time, step_index
@@ -98,28 +99,21 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
         if known is None or known.rate not in gpu.rates:
             continue
         inside = (raw["moe_dtype"] == dtype) & (raw["kernel_source"] == kernel)
-        rows, why = _usable({name: column[inside] for name, column in raw.items()})
+        rows, why = _usable(pick(raw, inside))
         if not len(rows["latency"]):
             continue
         found.append(
-            Group(
+            Group.of(
+                table,
+                rows,
                 kind=KIND,
-                gpu=table.gpu,
-                engine=table.engine,
-                version=table.version,
-                source=table.label,
                 label={"dtype": known.label, "kernel": str(kernel)},
                 columns=_numbers(rows, known, gpu),
-                seconds=_seconds(rows),
-                keys=shape_keys(*(rows[name] for name in SHAPE)),
-                rejected=dict(why),
+                shape=SHAPE,
+                rejected=why,
             )
         )
     return found
-
-
-def _seconds(rows: Columns) -> Array:
-    return rows["latency"].astype(np.float64) * 1e-3
 
 
 def _usable(rows: Columns) -> tuple[Columns, Counter[str]]:
@@ -128,14 +122,14 @@ def _usable(rows: Columns) -> tuple[Columns, Counter[str]]:
     Beside what ``clean`` rejects: ``uneven_ranks``, experts that do not divide over the ranks, and
     ``unknown_routing``, a distribution whose loads cannot be reproduced.
     """
-    index, why = clean(rows, _seconds(rows), size="num_tokens", curve=(*SHAPE, "distribution"))
-    rows = {name: column[index] for name, column in rows.items()}
+    index, why = clean(rows, latency(rows), size="num_tokens", curve=(*SHAPE, "distribution"))
+    rows = pick(rows, index)
     experts, ranks = (rows[name].astype(np.int64) for name in ("num_experts", "moe_ep_size"))
     even = experts % ranks == 0
     known = np.array([alpha_of(name) is not None for name in rows["distribution"]], dtype=bool)
     why["uneven_ranks"] = int((~even).sum())
     why["unknown_routing"] = int((even & ~known).sum())
-    return {name: column[even & known] for name, column in rows.items()}, +why
+    return pick(rows, even & known), +why
 
 
 def _numbers(rows: Columns, known: _Format, gpu: HardwareProfile) -> Numbers:
@@ -203,11 +197,6 @@ def textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:
     size = shape.matrices * shape.hidden * shape.width
     moved = shape.distinct * size * shape.weight + 4 * shape.tokens * shape.hidden
     return np.maximum(moved / device.bandwidth, 2 * size * shape.rows / device.peak)
-
-
-def scored(columns: Numbers, label: Label) -> NDArray[np.bool_]:  # noqa: ARG001
-    """Return the rows that count when the law is judged: all."""
-    return np.ones(len(columns["tokens"]), dtype=bool)
 
 
 def fit(

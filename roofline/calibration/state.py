@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.family import Group, Label, Numbers
+from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, resident_share, rounded
-from roofline.calibration.tables import Columns, Table, clean, read, shape_keys
+from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.hardware import HardwareProfile
 from roofline.laws.state import StateLaw, state_time
 from roofline.timing import Machine
@@ -48,23 +49,20 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
     found = []
     for kernel in sorted(kernels, key=lambda name: (_is_convolution(name), name)):
         inside = decode & (raw["kernel_source"] == kernel)
-        rows = {name: column[inside] for name, column in raw.items()}
-        index, why = clean(rows, _seconds(rows), size="batch_size", curve=(*SHAPE, "d_conv"))
+        rows = pick(raw, inside)
+        index, why = clean(rows, latency(rows), size="batch_size", curve=(*SHAPE, "d_conv"))
         if not len(index):
             continue
-        rows = {name: column[index] for name, column in rows.items()}
+        rows = pick(rows, index)
         found.append(
-            Group(
+            Group.of(
+                table,
+                rows,
                 kind=KIND,
-                gpu=table.gpu,
-                engine=table.engine,
-                version=table.version,
-                source=table.label,
                 label={"dtype": "bf16" if _is_convolution(kernel) else "fp32", "kernel": kernel},
                 columns=_numbers(rows, kernel, table.engine, gpu),
-                seconds=_seconds(rows),
-                keys=shape_keys(*(rows[name] for name in SHAPE)),
-                rejected=dict(why),
+                shape=SHAPE,
+                rejected=why,
             )
         )
     return found
@@ -72,10 +70,6 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
 
 def _is_convolution(kernel: str) -> bool:
     return "conv" in kernel
-
-
-def _seconds(rows: Columns) -> Array:
-    return rows["latency"].astype(np.float64) * 1e-3
 
 
 def _numbers(rows: Columns, kernel: str, engine: str, gpu: HardwareProfile) -> Numbers:
@@ -137,11 +131,6 @@ def seconds(
 def textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:  # noqa: ARG001
     """Return bytes / bandwidth; the update is about one FLOP per byte [s]."""
     return np.asarray(columns["moved"] / gpu.bandwidth)
-
-
-def scored(columns: Numbers, label: Label) -> NDArray[np.bool_]:  # noqa: ARG001
-    """Return the rows that count when the law is judged: all."""
-    return np.ones(len(columns["moved"]), dtype=bool)
 
 
 def fit(

@@ -12,13 +12,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.errors import InputError
 
-__all__ = ["FOLDERS", "WHEEL", "Columns", "Table", "clean", "find_tables", "held_out", "read"]
+__all__ = [
+    "FOLDERS", "WHEEL", "Columns", "Table", "clean", "find_tables", "held_out", "hold_out_mask",
+    "kinds", "latency", "pick", "read", "shape_keys",
+]  # fmt: skip
 
 WHEEL, WHEEL_VERSION = "aiconfigurator-core", "0.12.0"
 #: The wheel's folder of each accelerator that has tables.
@@ -127,6 +131,22 @@ def read(
         first = str(error).splitlines()[0]
         raise InputError(f"{table.label}: cannot be read as parquet ({first})") from None
     return {name: data[name].to_numpy() for name in data.column_names}
+
+
+def pick(rows: Columns, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Columns:
+    """Return some rows of a table, by mask or by position."""
+    return {name: column[chosen] for name, column in rows.items()}
+
+
+def latency(rows: Columns) -> NDArray[np.float64]:
+    """Return the measured time of each row, which tables give in ms [s]."""
+    return rows["latency"].astype(np.float64) * 1e-3
+
+
+def kinds(rows: Columns, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return what differs in the columns ``names``, sorted; of the last, most rows first."""
+    count = Counter(zip(*(rows[name].tolist() for name in names), strict=True))
+    return sorted(count, key=lambda kind: (*kind[:-1], -count[kind], kind[-1]))
 
 
 def held_out(key: str) -> bool:
