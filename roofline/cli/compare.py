@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.listing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for, sizes
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, sizes
 from roofline.errors import DoesNotFitError, InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request
 
 __all__ = ["compare"]
-
-_SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
 @asks("drafter", "acceptance", "acceptance_rounds")
@@ -30,9 +28,7 @@ def compare(
     ] = None,
     batch: Annotated[str, typer.Option(help="Sequences decoded together: 1 or 1,8,32.")] = "1",
     context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
-    form: Annotated[
-        str | None, typer.Option("--format", help="table, json, csv, markdown.")
-    ] = None,
+    form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Compare drafters for MODEL, each at its own best draft length."""
@@ -43,7 +39,7 @@ def compare(
     from roofline.report.formats import OutputFormat
     from roofline.sources import open_model
 
-    how = format_for(form, output, suffixes=_SUFFIXES, kinds=OutputFormat)
+    how = format_for(form, output, kinds=OutputFormat)
     names = drafter or heads_for(open_model(request.model)[0].id)
     if not names:
         raise InputError(

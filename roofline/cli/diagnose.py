@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["diagnose"]
 
-_SUFFIXES = {".json": "json", ".txt": "table"}
-
 
 @asks("acceptance_rounds", "max_draft_length")
 def diagnose(
@@ -55,7 +53,7 @@ def diagnose(
     from roofline.diagnosis.points import read_points
     from roofline.report.diagnose import DiagnosisFormat, render_diagnosis
 
-    how = format_for(form, output, suffixes=_SUFFIXES, kinds=DiagnosisFormat)
+    how = format_for(form, output, kinds=DiagnosisFormat)
     if not 0.1 <= noise <= 50:
         raise InputError(f"--noise {noise:g}: expected 0.1 to 50 percent")
     (size,), (length,) = _one("--batch", batch), _one("--context", context)

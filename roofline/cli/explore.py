@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.listing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, sizes, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request
 
 __all__ = ["explore"]
-
-_SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
 @asks("acceptance_rounds")
@@ -42,9 +40,7 @@ def explore(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the four quantities to FILE (png, svg, pdf).")
     ] = None,
-    form: Annotated[
-        str | None, typer.Option("--format", help="table, json, csv, markdown.")
-    ] = None,
+    form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Show how best D, speedup, knee and KV bytes move with the architecture of MODEL."""
@@ -53,7 +49,7 @@ def explore(
     from roofline.report.explore import render_explore
     from roofline.report.formats import OutputFormat
 
-    how = format_for(form, output, suffixes=_SUFFIXES, kinds=OutputFormat)
+    how = format_for(form, output, kinds=OutputFormat)
     if explain and how in (OutputFormat.CSV, OutputFormat.JSON):
         raise InputError(
             "--explain: CSV and JSON hold every draft length as they are; leave it out"

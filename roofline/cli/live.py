@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["live"]
 
-_SUFFIXES = {".json": "json", ".txt": "table"}
-
 
 @asks("model", gpu=None, tp=None, engine=None, max_draft_length=None)
 def live(
@@ -53,7 +51,7 @@ def live(
     from roofline.schedules.formats import Wording, write
     from roofline.schedules.plan import plan
 
-    how = format_for(form, output, suffixes=_SUFFIXES, kinds=LiveFormat)
+    how = format_for(form, output, kinds=LiveFormat)
     if not 1 <= largest_batch <= 4096:
         raise InputError(f"--largest-batch {largest_batch}: expected 1 to 4096")
     if request.drafter == "none":

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["memory"]
 
-_SUFFIXES = {".json": "json", ".txt": "table"}
-
 
 @asks("acceptance_rounds")
 def memory(
@@ -38,7 +36,7 @@ def memory(
     """Say where the memory goes, how many sequences fit, and how many drafts cost."""
     from roofline.report.memory import MemoryFormat, render_memory
 
-    how = format_for(form, output, suffixes=_SUFFIXES, kinds=MemoryFormat)
+    how = format_for(form, output, kinds=MemoryFormat)
     if batch is not None and not 1 <= batch <= 2**40:
         raise InputError(f"--batch {batch}: expected a whole number of at least 1")
     if draft_length is not None and not 1 <= draft_length <= 64:

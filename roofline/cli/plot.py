@@ -10,17 +10,13 @@ import typer
 from roofline.cli import plot_kernels
 from roofline.cli.listing import help_if_bare
 from roofline.cli.plotting import (
-    DOTS,
     Batch,
     Batches,
     Context,
     Contexts,
-    CsvFile,
-    Dots,
-    ImageFile,
-    Size,
     Target,
     at,
+    charts,
     doublings,
     draw,
     named,
@@ -51,22 +47,19 @@ def _batches(text: str) -> tuple[int, ...]:
 
 @app.command()
 @asks()
+@charts(7.0, 5.0)
 def speedup(
     request: Request,
+    target: Target,
     *,
     batch: Batches = "1,8,32,128",
     context: Contexts = "4k",
-    output: ImageFile = None,
-    data: CsvFile = None,
-    dpi: Dots = DOTS,
-    size: Size = None,
 ) -> None:
     """Draw the speedup by draft length, with the model's error, for several batches."""
     from roofline.charts.speedup import draw_speedup, speedup_rows
     from roofline.recommend import recommend
     from roofline.report.captions import caption_for
 
-    target = Target.of(output, data, dpi, size, usual=(7.0, 5.0))
     contexts = sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
     words = caption_for(
@@ -84,25 +77,22 @@ def speedup(
 
 @app.command()
 @asks()
+@charts(8.0, 5.4)
 def heatmap(
     request: Request,
+    target: Target,
     *,
     batch: Batches = DOUBLINGS,
     context: Annotated[
         str | None,
         typer.Option("--context", help="Tokens in the KV cache.  [512 to 128k by doublings]"),
     ] = None,
-    output: ImageFile = None,
-    data: CsvFile = None,
-    dpi: Dots = DOTS,
-    size: Size = None,
 ) -> None:
     """Draw the best draft length over batch and context, and where speculation stops paying."""
     from roofline.charts.heatmap import draw_heatmap, heatmap_rows
     from roofline.recommend import recommend
     from roofline.report.captions import caption_for
 
-    target = Target.of(output, data, dpi, size, usual=(8.0, 5.4))
     contexts = doublings(request) if context is None else sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
     words = caption_for(
@@ -120,22 +110,19 @@ def heatmap(
 
 @app.command()
 @asks()
+@charts(7.0, 5.4)
 def breakdown(
     request: Request,
+    target: Target,
     *,
     batch: Batch = "32",
     context: Context = "4k",
-    output: ImageFile = None,
-    data: CsvFile = None,
-    dpi: Dots = DOTS,
-    size: Size = None,
 ) -> None:
     """Draw where the time of a step goes by draft length, beside the time per token."""
     from roofline.charts.breakdown import breakdown_rows, draw_breakdown
     from roofline.recommend import recommend
     from roofline.report.captions import caption_for
 
-    target = Target.of(output, data, dpi, size, usual=(7.0, 5.4))
     asked = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
     answer = recommend(asked)
     (point,) = answer.points
@@ -154,18 +141,16 @@ def breakdown(
 
 @app.command()
 @asks()
+@charts(7.0, 5.2)
 def frontier(
     request: Request,
+    target: Target,
     *,
     batch: Annotated[
         str | None,
         typer.Option(help="Batches on the curve: 1,8 or 1..64.  [1 to 1024, those that fit]"),
     ] = None,
     context: Context = "4k",
-    output: ImageFile = None,
-    data: CsvFile = None,
-    dpi: Dots = DOTS,
-    size: Size = None,
 ) -> None:
     """Draw throughput against interactivity, plain and at the advised draft lengths."""
     from roofline.charts.frontier import draw_frontier, frontier_rows
@@ -173,7 +158,6 @@ def frontier(
     from roofline.recommend import recommend
     from roofline.report.captions import caption_for
 
-    target = Target.of(output, data, dpi, size, usual=(7.0, 5.2))
     contexts = one("--context", context)
     batches = BATCHES if batch is None else _batches(batch)
     answer = recommend(replace(request, batches=batches, contexts=contexts))

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.plotting import (
-    DOTS,
     Batch,
     Context,
-    CsvFile,
-    Dots,
-    ImageFile,
-    Size,
     Target,
     at,
+    charts,
     draw,
     named,
     one,
@@ -37,15 +33,13 @@ __all__ = ["attention", "parity", "roofline_chart"]
 
 
 @asks()
+@charts(8.0, 5.0)
 def roofline_chart(
     request: Request,
+    target: Target,
     *,
     batch: Batch = "32",
     context: Context = "4k",
-    output: ImageFile = None,
-    data: CsvFile = None,
-    dpi: Dots = DOTS,
-    size: Size = None,
 ) -> None:
     """Draw the rate that each kernel reaches as D grows, under datasheet and measured roofs."""
     from roofline.charts.rooflines import draw_roofline, roofline_rows
@@ -53,7 +47,6 @@ def roofline_chart(
     from roofline.recommend import costs, limits
     from roofline.report.captions import caption_for
 
-    target = Target.of(output, data, dpi, size, usual=(8.0, 5.0))
     asked = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
     setup = prepare(asked, needs_acceptance=False)
     found = costs(setup)
@@ -74,22 +67,19 @@ def roofline_chart(
 @asks("drafter", "acceptance", "acceptance_rounds", "max_draft_length", "extrapolate", "draft_tp",
       "draft_weights", "verify_width", "tree_topk", "draft_block", "first_pass_rows",
       "prefill_tokens_per_step", "overhead_ms", "memory_fraction")  # fmt: skip
+@charts(7.0, 6.4)
 def attention(
     request: Request,
+    target: Target,
     *,
     batch: Batch = "32",
     context: Context = "4k",
-    output: ImageFile = None,
-    data: CsvFile = None,
-    dpi: Dots = DOTS,
-    size: Size = None,
 ) -> None:
     """Draw time and use of a verify pass's attention by the query rows over each cache."""
     from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
     from roofline.prepare import prepare
     from roofline.report.captions import caption_for
 
-    target = Target.of(output, data, dpi, size, usual=(7.0, 6.4))
     asked = replace(
         request,
         drafter="none",
@@ -116,16 +106,15 @@ def attention(
     draw(target, rows, words, paint, panels=(1.3, 1.0), warnings=setup.notes.warnings, same=shared)
 
 
+@charts(6.5, 6.4)
 def parity(
+    target: Target,
+    *,
     what: Annotated[str, typer.Argument(help="kernels, or decode for served runs.")] = "kernels",
     gpu: Annotated[
         list[str] | None, typer.Option(help="Only this accelerator; repeatable.")
     ] = None,
     engine: Annotated[list[str] | None, typer.Option(help="Only this engine; repeatable.")] = None,
-    output: ImageFile = None,
-    data: CsvFile = None,
-    dpi: Dots = DOTS,
-    size: Size = None,
 ) -> None:
     """Draw predictions beside the public measurements that ship with the package."""
     from roofline.charts.parity import draw_parity, parity_rows, parity_words
@@ -133,7 +122,6 @@ def parity(
     from roofline.validation.kernels import compare_kernels
     from roofline.validation.served import compare_decode
 
-    target = Target.of(output, data, dpi, size, usual=(6.5, 6.4))
     suites = {"kernels": compare_kernels, "decode": compare_decode}
     if what not in suites:
         raise InputError(f"unknown comparison '{what}': expected kernels or decode")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.cli.question import sizes
+from roofline.cli.question import hints, sizes
 from roofline.errors import InputError
 from roofline.units import format_size
 
@@ -22,22 +24,15 @@ if TYPE_CHECKING:
     from roofline.recommend import Recommendation
 
 __all__ = [
-    "DOTS", "Batch", "Batches", "Context", "Contexts", "CsvFile", "Dots", "ImageFile", "Size",
-    "Target", "asked", "at", "doublings", "draw", "named", "one", "source_line", "span", "told",
+    "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "charts", "doublings",
+    "draw", "named", "one", "source_line", "span", "told",
 ]  # fmt: skip
 
 
-ImageFile = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Chart to write: .png, .svg or .pdf.")
-]
-CsvFile = Annotated[Path | None, typer.Option("--data", help="The chart's numbers as CSV.")]
-Dots = Annotated[int, typer.Option("--dpi", help="Dots per inch of a PNG.")]
-Size = Annotated[str | None, typer.Option(help="Inches: 7x5.  [by chart]")]
 Batches = Annotated[str, typer.Option("--batch", help="Sequences decoded together: 1,8 or 1..64.")]
 Batch = Annotated[str, typer.Option("--batch", help="Sequences decoded together.")]
 Context = Annotated[str, typer.Option("--context", help="Tokens in the KV cache.")]
 Contexts = Annotated[str, typer.Option("--context", help="Tokens in the KV cache: 1k,8k.")]
-DOTS = 150
 #: Options that say where a chart goes, not what it shows.
 _WHERE = ("-o", "--output", "--data", "--dpi", "--size")
 MOST_WARNINGS = 4
@@ -52,27 +47,57 @@ class Target:
     dots: int
     size: tuple[float, float]
 
-    @classmethod
-    def of(
-        cls,
-        image: Path | None,
-        data: Path | None,
-        dots: int,
-        size: str | None,
-        *,
-        usual: tuple[float, float],
-    ) -> Target:
-        """Check what was asked for before anything is computed."""
-        from roofline.figure import check_target
 
-        if image is None and data is None:
-            raise InputError("-o: give FILE.png, .svg or .pdf for the chart, or --data FILE.csv")
-        if not 30 <= dots <= 1200:
-            raise InputError(f"--dpi {dots}: expected 30 to 1200 dots per inch")
-        inches = usual if size is None else _size(size)
-        if image is not None:
-            check_target(image, inches=max(inches), dots=dots)
-        return cls(image=image, data=data, dots=dots, size=inches)
+def _target(
+    usual: tuple[float, float],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Chart to write: .png, .svg or .pdf.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="The chart's numbers as CSV.")] = None,
+    dpi: Annotated[int, typer.Option("--dpi", help="Dots per inch of a PNG.")] = 150,
+    size: Annotated[str | None, typer.Option(help="Inches: 7x5.  [by chart]")] = None,
+) -> Target:
+    """Return where these options send a chart; wrong ones are refused before it is computed."""
+    from roofline.figure import check_target
+
+    if output is None and data is None:
+        raise InputError("-o: give FILE.png, .svg or .pdf for the chart, or --data FILE.csv")
+    if not 30 <= dpi <= 1200:
+        raise InputError(f"--dpi {dpi}: expected 30 to 1200 dots per inch")
+    inches = usual if size is None else _size(size)
+    if output is not None:
+        check_target(output, inches=max(inches), dots=dpi)
+    return Target(image=output, data=data, dots=dpi, size=inches)
+
+
+def charts(width: float, height: float) -> Callable[[Callable[..., None]], Any]:
+    """Give a plot the options that say where it goes, after its own; it receives a ``Target``.
+
+    ``width`` and ``height`` are those of the chart where none are asked for [inches].
+    """
+    options = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for parameter in list(inspect.signature(_target).parameters.values())[1:]
+    ]
+
+    def wrap(plot: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(plot).parameters
+        known = hints(plot) | hints(_target)
+        taken = [
+            parameter.replace(annotation=known[parameter.name])
+            for parameter in (*(p for name, p in own.items() if name != "target"), *options)
+        ]
+
+        @functools.wraps(plot)
+        def run(*request: Request, **given: Any) -> None:
+            where = {option.name: given.pop(option.name) for option in options}
+            plot(*request, target=_target((width, height), **where), **given)
+
+        run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in taken}
+        return run
+
+    return wrap
 
 
 def _size(text: str) -> tuple[float, float]:

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 
     from roofline.prepare import Request
 
-__all__ = ["OUTPUT", "asks", "choice", "format_for", "hints", "shares", "sizes", "sizes_or_range"]
+__all__ = [
+    "FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "shares", "sizes",
+    "sizes_or_range",
+]  # fmt: skip
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
+FORMATS = typer.Option("--format", help="table, json, csv, markdown.")
+_ENDINGS = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
 def question(
@@ -238,12 +243,12 @@ def choice(flag: str, text: str, kinds: type[Choice]) -> Choice:
         raise InputError(f"{flag}: unknown value '{text}': {did_you_mean(text, kinds)}") from None
 
 
-def format_for(
-    form: str | None, output: Path | None, *, suffixes: dict[str, str], kinds: type[Choice]
-) -> Choice:
+def format_for(form: str | None, output: Path | None, *, kinds: type[Choice]) -> Choice:
     """Return the output format: as asked, else by the file's ending, else a table."""
     by_suffix = None
     if output is not None:
+        known = set(kinds)  # equal to their words
+        suffixes = {end: kind for end, kind in _ENDINGS.items() if kind in known}
         by_suffix = suffixes.get(output.suffix.lower())
         if by_suffix is None and form is None:
             raise InputError(

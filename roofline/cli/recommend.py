@@ -10,7 +10,7 @@ import typer
 
 from roofline.cli.listing import emit_text
 from roofline.cli.load import load_of
-from roofline.cli.question import OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, sizes, sizes_or_range
 from roofline.cli.question import choice as choice_of
 from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
 from roofline.errors import InputError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from roofline.prepare import Request
 
 __all__ = ["recommend"]
-
-_SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
 @asks(model=None)
@@ -74,9 +72,7 @@ def recommend(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every kernel of the step.")
     ] = False,
-    form: Annotated[
-        str | None, typer.Option("--format", help="table, json, csv, markdown.")
-    ] = None,
+    form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
     options: typer.Context,
 ) -> None:
@@ -84,7 +80,7 @@ def recommend(
     from roofline.recommend import recommend as answer_for
     from roofline.report import OutputFormat, render
 
-    how = format_for(form, output, suffixes=_SUFFIXES, kinds=OutputFormat)
+    how = format_for(form, output, kinds=OutputFormat)
     if explain and how == "csv":
         raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
     goal = _goal(slo_tpot, target_tokens_per_s, objective)

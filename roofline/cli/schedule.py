@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["schedule"]
 
-_SUFFIXES = {".csv": "csv", ".json": "json", ".txt": "table"}
-
 
 @asks("acceptance_rounds", engine=None)
 def schedule(
@@ -62,7 +60,7 @@ def schedule(
     from roofline.schedules.formats import ENGINES, ScheduleFormat, Wording, engine_for, write
     from roofline.schedules.plan import plan
 
-    how = format_for(form, output, suffixes=_SUFFIXES, kinds=ScheduleFormat)
+    how = format_for(form, output, kinds=ScheduleFormat)
     engine = engine_for(how, request.engine)
     wording = Wording(
         engine_version=engine_version,
