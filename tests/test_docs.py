@@ -5,13 +5,10 @@ Outputs in the pages are the program's own. ``python -m tests.test_docs`` writes
 
 from __future__ import annotations
 
-import contextlib
 import doctest
-import io
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,19 +17,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import typer
 
 from roofline import ops
-from roofline.cli import main
 from roofline.cli.app import app
 from roofline.cli.question import asks
 from roofline.forward import Kind, decode
 from roofline.model import load_model
 from roofline.quantization import resolve
 from roofline.workload import Placement
+from tests.physics import run
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Written by Typer from the commands themselves; the synopses in it are not commands to run.
@@ -78,21 +74,6 @@ def examples(name: str, text: str) -> Iterator[Example]:
 EXAMPLES = [
     e for name, page in zip(NAMES, PAGES, strict=True) for e in examples(name, page.read_text())
 ]
-
-
-def run(command: str) -> tuple[int, str, str]:
-    """Return (exit code, stdout, stderr) of one command line, run in this process."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        patch.object(sys, "argv", shlex.split(command)),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        try:
-            main()
-        except SystemExit as done:
-            code = done.code if isinstance(done.code, int) else 0
-    return code, out.getvalue(), err.getvalue()
 
 
 def write_files(text: str, folder: Path) -> None:

@@ -160,6 +160,18 @@ def test_a_number_that_no_row_tells_stays_generic(tmp_path: Path) -> None:
     assert fitted.numbers["per_draft_pass"] == pytest.approx(0.15e-3)
 
 
+def test_a_fit_leaves_the_rest_of_the_file(tmp_path: Path) -> None:
+    """Numbers of the same name outside the overhead, as idle speculation's, are not its own."""
+    fitted = fit_steps(
+        Request(model="llama-3.1-8b", drafter="eagle3"),
+        read_steps(Path(write(tmp_path, "steps.csv", STEPS))),
+    )
+    own = load_engine(write(tmp_path, "own.yaml", fitted.text))
+    bundled = load_engine("vllm")
+    assert own.idle_speculation == bundled.idle_speculation
+    assert own.overhead.per_step != bundled.overhead.per_step
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.physics import run
 from tests.support import ROOT, Cli
-from tests.test_docs import EXAMPLES, run
+from tests.test_docs import EXAMPLES
 
 FIGURES = ROOT / "docs" / "figures"
 COMMANDS = [shlex.split(e.command) for e in EXAMPLES if e.page == "docs/charts.md"]

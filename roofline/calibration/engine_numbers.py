@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.decode_rows import DecodeRow, Features, features, load_rows
+from roofline.calibration.engine_file import with_overhead
 from roofline.calibration.fit import least_log_error, rounded
-from roofline.errors import InputError
 from roofline.model import load_model
 from roofline.output import write_atomically
 
@@ -129,24 +128,11 @@ def write_engines(folder: Path) -> list[str]:
         path = folder / f"{engine}.yaml"
         own = [row for row in rows if row.engine == engine]
         lines = as_yaml(numbers, _layers(own))
-        _rewrite(path, lines | {"fitted_rows": len(own)})
+        fitted_lines = lines | {"fitted_rows": len(own)}
+        text = with_overhead(path.read_text("utf-8"), fitted_lines, file=path.name, add=False)
+        write_atomically(path, text)
         said.append(f"{path.name}: {lines}")
     return said
-
-
-def _rewrite(path: Path, fitted: dict[str, float | str]) -> None:
-    """Replace the fitted lines of an engine file's overhead, leaving the rest as it is."""
-    text = path.read_text("utf-8")
-    section = re.search(r"^overhead:\n(?:  .*\n)+", text, re.MULTILINE)
-    if section is None:
-        raise InputError(f"{path.name}: overhead: is missing; add it")
-    lines = section.group()
-    for name, value in fitted.items():
-        pattern = re.compile(rf"^  {name}: .*$", re.MULTILINE)
-        if not pattern.search(lines):
-            raise InputError(f"{path.name}: overhead.{name}: is missing; add it")
-        lines = pattern.sub(f"  {name}: {value}", lines)
-    write_atomically(path, text[: section.start()] + lines + text[section.end() :])
 
 
 def as_yaml(numbers: EngineNumbers, layers: Array) -> dict[str, float | str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from roofline.calibration.engine_file import with_overhead, without_eras
 from roofline.calibration.fit import rounded
 from roofline.calibration.spec_numbers import EraNumbers, fit_eras
 from roofline.calibration.spec_pricing import KINDS, WIDTHS, engine_of, price
@@ -36,9 +37,9 @@ def write_spec_numbers(folder: Path) -> list[str]:
         own = {era: numbers for era, numbers in fitted.items() if engine_of(era) == engine}
         text = path.read_text("utf-8")
         if engine in own:
-            text = _current(text, own[engine])
+            text = _current(text, own[engine], file=path.name)
         older = [era_lines(era, numbers) for era, numbers in own.items() if "@" in era]
-        text = re.sub(r"^eras:\n(?:[- ].*\n)+", "", text, flags=re.MULTILINE)
+        text = without_eras(text)
         text += "".join(["eras:\n", *older]) if older else ""
         write_atomically(path, text)
         said += [f"{era}: {as_yaml(numbers)}" for era, numbers in own.items()]
@@ -64,20 +65,14 @@ def _us(seconds: float) -> str:
     return f"{rounded(1e6 * seconds) if seconds > 1e-7 else 0.0} us"
 
 
-def _current(text: str, numbers: EraNumbers) -> str:
+def _current(text: str, numbers: EraNumbers, *, file: str) -> str:
     """Replace the lines of today's numbers in an engine's overhead."""
     named, lines = numbers.named(), as_yaml(numbers)
     if re.search(r"^  vector: ", text, re.MULTILINE):  # no served runs: per_step is fitted here
         lines["per_step"] = _us(named["per_step"])
         costs = ", ".join(f"{name}: {rounded(named[name])}" for name in WIDTHS)
         lines["vector"] = f"{{{costs}}}"
-    for name, value in lines.items():
-        pattern = re.compile(rf"^  {name}: .*$", re.MULTILINE)
-        if pattern.search(text):
-            text = pattern.sub(f"  {name}: {value}", text)
-        else:
-            text = text.replace("overhead:\n", f"overhead:\n  {name}: {value}\n", 1)
-    return text
+    return with_overhead(text, lines, file=file, add=True)
 
 
 def era_lines(era: str, numbers: EraNumbers) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline import resources
+from roofline.calibration.engine_file import with_overhead, without_eras
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_numbers import PULL
 from roofline.draft_passes import launches
-from roofline.engine import SHELF, Overhead
+from roofline.engine import SHELF
 from roofline.errors import InputError
 from roofline.prepare import Setup, prepare
 from roofline.reading import read_at_most
@@ -140,15 +140,7 @@ def _features(kind: str, step: MeasuredStep) -> tuple[float, ...]:
 def _engine_file(engine: str, numbers: dict[str, float], count: int) -> str:
     """Return the engine's file with the numbers in place and its eras dropped."""
     source = resources.find(engine.partition("@")[0], SHELF, "engine")
-    text = re.sub(r"^eras:\n(?:[- ].*\n)+", "", source.read_text("utf-8"), flags=re.MULTILINE)
+    text = without_eras(source.read_text("utf-8"))
     lines = {name: f"{rounded(1e6 * value)} us" for name, value in numbers.items()}
     lines |= {"draft_passes": "{}", "spec_rows": str(count)}
-    for name, value in lines.items():
-        if name not in Overhead.model_fields:
-            raise ValueError(name)
-        pattern = re.compile(rf"^  {name}: .*$", re.MULTILINE)
-        if pattern.search(text):
-            text = pattern.sub(f"  {name}: {value}", text)
-        else:
-            text = text.replace("overhead:\n", f"overhead:\n  {name}: {value}\n", 1)
-    return text
+    return with_overhead(text, lines, file=source.name, add=True)

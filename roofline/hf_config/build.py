@@ -17,7 +17,7 @@ from roofline.hf_config.fields import Fields, Log, shown
 from roofline.hf_config.layer import Layer, runs_of, zip_layers
 from roofline.hf_config.mtp import read_mtp
 from roofline.hf_config.quant_config import shipped_formats
-from roofline.hf_config.source import Source
+from roofline.hf_config.source import Source, misfit
 from roofline.hf_config.vision import vision_parameters
 from roofline.model import ModelSpec
 
@@ -94,9 +94,7 @@ def build_model(source: Source, identity: Identity) -> tuple[ModelSpec, Log]:
     try:
         return _build(fields, family, source, identity, outer), log
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{source.name}: {where}: {first['msg'].lower()}") from None
+        raise misfit(source, error) from None
 
 
 def _build(

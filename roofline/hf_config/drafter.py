@@ -14,7 +14,7 @@ from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields, Log
 from roofline.hf_config.layer import Layer, runs_of, zip_layers
 from roofline.hf_config.quant_config import shipped_formats
-from roofline.hf_config.source import Source
+from roofline.hf_config.source import Source, misfit
 from roofline.mixers import Attention, GroupedQueryAttention, LatentAttention
 from roofline.model import DenseMlp, DrafterKind, DrafterSpec, FeatureFusion, ModelSpec
 from roofline.quantization import DType
@@ -90,9 +90,7 @@ def build_drafter(
             **values,
         )
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{source.name}: {where}: {first['msg'].lower()}") from None
+        raise misfit(source, error) from None
     return spec, log
 
 

@@ -6,7 +6,7 @@ Source: the classes' own code and defaults (transformers 5.24, the repositories'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 __all__ = ["FAMILIES", "Family"]
@@ -111,7 +111,7 @@ _PHIMOE = Family(norms=4, norm_bias=True, experts_use_intermediate=True)
 _MIXTRAL = Family(experts_use_intermediate=True)
 _ERNIE = Family(tied=True, bias_key="use_bias", windows="none")
 _GLM4_MOE = Family(bias_on_output=False, windows="none")
-_GPT2 = Family(
+_OLDER = Family(  # a bias on everything, LayerNorm, no gate
     tied=True,
     norms=4,
     norm_bias=True,
@@ -119,31 +119,10 @@ _GPT2 = Family(
     output_bias=True,
     gated=False,
     mlp_bias=True,
-    mlp_multiple=4,
-    positions="n_positions",
 )
-_OPT = Family(
-    tied=True,
-    norms=4,
-    norm_bias=True,
-    qkv_bias=True,
-    output_bias=True,
-    gated=False,
-    mlp_bias=True,
-    positions="max_position_embeddings",
-    extra_positions=2,
-)
-_BLOOM = Family(
-    tied=True,
-    norms=4,
-    norm_bias=True,
-    qkv_bias=True,
-    output_bias=True,
-    gated=False,
-    mlp_bias=True,
-    mlp_multiple=4,
-    missing={"max_position_embeddings": 2048},
-)
+_GPT2 = replace(_OLDER, mlp_multiple=4, positions="n_positions")
+_OPT = replace(_OLDER, positions="max_position_embeddings", extra_positions=2)
+_BLOOM = replace(_OLDER, mlp_multiple=4, missing={"max_position_embeddings": 2048})
 
 #: By ``model_type``, the inner config's where configs are nested.
 FAMILIES: Mapping[str, Family] = {

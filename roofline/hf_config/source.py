@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from roofline.errors import InputError
 
-__all__ = ["MAX_BYTES", "Source", "read_json", "read_source"]
+__all__ = ["MAX_BYTES", "Source", "misfit", "read_json", "read_source"]
 
 #: The largest config known (22,422 quantised layers by name) has 3 MB.
 MAX_BYTES = 4_000_000
@@ -87,6 +89,13 @@ def read_json(file: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"{file.name}: expected a JSON object, got {type(data).__name__}")
     return data
+
+
+def misfit(source: Source, error: ValidationError) -> InputError:
+    """Return what to say of a config whose numbers make no spec: the first thing wrong."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return InputError(f"{source.name}: {where}: {first['msg'].lower()}")
 
 
 class _RepeatedKeyError(Exception):
