@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.listing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for, sizes
+from roofline.cli.question import OUTPUT, asks, format_for
+from roofline.cli.values import sizes
 from roofline.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.listing import emit_text
-from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
+from roofline.cli.values import sizes, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roofline.cli.question import shares, sizes
+from roofline.cli.values import shares, sizes
 from roofline.errors import InputError
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from roofline.cli.plotting import (
     span,
     told,
 )
-from roofline.cli.question import asks, sizes, sizes_or_range
+from roofline.cli.question import asks
+from roofline.cli.values import sizes, sizes_or_range
 from roofline.units import format_size
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.cli.question import hints, sizes
+from roofline.cli.question import hints
+from roofline.cli.values import sizes
 from roofline.errors import InputError
 from roofline.units import format_size
 

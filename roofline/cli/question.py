@@ -12,17 +12,13 @@ import typer
 
 from roofline.cli.values import dtype, numbers, routing
 from roofline.errors import InputError, did_you_mean
-from roofline.units import parse_size
 
 if TYPE_CHECKING:
     from enum import StrEnum
 
     from roofline.prepare import Request
 
-__all__ = [
-    "FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "shares", "sizes",
-    "sizes_or_range",
-]  # fmt: skip
+__all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "question"]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
@@ -255,50 +251,3 @@ def format_for(form: str | None, output: Path | None, *, kinds: type[Choice]) ->
                 f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format"
             )
     return choice("--format", form or by_suffix or "table", kinds)
-
-
-def sizes(flag: str, text: str) -> tuple[int, ...]:
-    """Read ``1,8k`` as numbers."""
-    try:
-        return tuple(parse_size(item) for item in text.split(","))
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
-
-
-def shares(flag: str, text: str) -> dict[int, float]:
-    """Read shares of time by batch.
-
-    >>> shares("--mix", "1:0.2,32:0.8")
-    {1: 0.2, 32: 0.8}
-    """
-    found: dict[int, float] = {}
-    for item in text.split(","):
-        batch, _, share = item.partition(":")
-        try:
-            (size,), weight = sizes(flag, batch), float(share)
-        except ValueError:
-            raise InputError(f"{flag}: expected 1:0.2,32:0.8, got '{item}'") from None
-        if size in found or size < 1 or not 0 < weight < float("inf"):
-            raise InputError(f"{flag}: each batch once with a share above 0, got '{item}'")
-        found[size] = weight
-    return found
-
-
-def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:
-    """Read ``1..256`` or ``1,2,4`` as numbers in rising order.
-
-    >>> sizes_or_range("--batches", "1..4")
-    (1, 2, 3, 4)
-    """
-    first, dots, last = text.partition("..")
-    if not dots:
-        return tuple(sorted(sizes(flag, text)))
-    (low,), (high,) = sizes(flag, first), sizes(flag, last)
-    if low > high or low < 1:
-        raise InputError(f"{flag} {text}: expected a range such as 1..256, lowest first")
-    if high - low >= LONGEST_RANGE:
-        raise InputError(f"{flag} {text}: expected at most {LONGEST_RANGE} batches")
-    return tuple(range(low, high + 1))
-
-
-LONGEST_RANGE = 4096

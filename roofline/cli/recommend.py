@@ -10,9 +10,10 @@ import typer
 
 from roofline.cli.listing import emit_text
 from roofline.cli.load import load_of
-from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, sizes, sizes_or_range
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.question import choice as choice_of
 from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
+from roofline.cli.values import sizes, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:

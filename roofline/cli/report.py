@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.cli.plotting import Batch, Context, asked, doublings, one, source_line, told
-from roofline.cli.question import asks, sizes, sizes_or_range
+from roofline.cli.question import asks
+from roofline.cli.values import sizes, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:

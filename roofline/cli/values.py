@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofline.errors import InputError
+from roofline.units import parse_size
 
 if TYPE_CHECKING:
     from roofline.quantization import DType
     from roofline.workload import Routing
 
-__all__ = ["dtype", "numbers", "routing"]
+__all__ = ["dtype", "numbers", "routing", "shares", "sizes", "sizes_or_range"]
+
+LONGEST_RANGE = 4096
 
 
 def numbers(flag: str, text: str | None, example: str) -> tuple[float, ...] | None:
@@ -46,3 +49,47 @@ def dtype(flag: str, text: str | None) -> DType | None:
     from roofline.quantization import parse_dtype
 
     return None if text is None else parse_dtype(text, flag)
+
+
+def sizes(flag: str, text: str) -> tuple[int, ...]:
+    """Read ``1,8k`` as numbers."""
+    try:
+        return tuple(parse_size(item) for item in text.split(","))
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
+
+
+def shares(flag: str, text: str) -> dict[int, float]:
+    """Read shares of time by batch.
+
+    >>> shares("--mix", "1:0.2,32:0.8")
+    {1: 0.2, 32: 0.8}
+    """
+    found: dict[int, float] = {}
+    for item in text.split(","):
+        batch, _, share = item.partition(":")
+        try:
+            (size,), weight = sizes(flag, batch), float(share)
+        except ValueError:
+            raise InputError(f"{flag}: expected 1:0.2,32:0.8, got '{item}'") from None
+        if size in found or size < 1 or not 0 < weight < float("inf"):
+            raise InputError(f"{flag}: each batch once with a share above 0, got '{item}'")
+        found[size] = weight
+    return found
+
+
+def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:
+    """Read ``1..256`` or ``1,2,4`` as numbers in rising order.
+
+    >>> sizes_or_range("--batches", "1..4")
+    (1, 2, 3, 4)
+    """
+    first, dots, last = text.partition("..")
+    if not dots:
+        return tuple(sorted(sizes(flag, text)))
+    (low,), (high,) = sizes(flag, first), sizes(flag, last)
+    if low > high or low < 1:
+        raise InputError(f"{flag} {text}: expected a range such as 1..256, lowest first")
+    if high - low >= LONGEST_RANGE:
+        raise InputError(f"{flag} {text}: expected at most {LONGEST_RANGE} batches")
+    return tuple(range(low, high + 1))
