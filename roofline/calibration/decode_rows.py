@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -19,13 +19,13 @@ from roofline.hardware import HardwareProfile, load_hardware
 from roofline.kernels import Kind, Op
 from roofline.lawbook import OVER_LINK
 from roofline.memory import memory_for
-from roofline.model import ModelSpec, load_model
+from roofline.model import ModelSpec, NetworkSpec, load_model
 from roofline.quantization import LAYER_LINEARS, Component, DType, Precision, rate_name, resolve
 from roofline.step import Target
 from roofline.timing import Machine, time_ops
 from roofline.workload import Placement, Routing
 
-__all__ = ["DecodeRow", "Features", "features", "load_rows"]
+__all__ = ["DecodeRow", "Features", "features", "load_rows", "stored_as", "textbook_seconds"]
 
 Array = NDArray[np.float64]
 
@@ -139,15 +139,19 @@ def _slots(
     return float(min(row.batch, room) if room else row.batch)
 
 
+def stored_as(network: NetworkSpec, *, linears: str, experts: str) -> dict[Component, DType]:
+    """Return the formats of a network that a run served in others; empty is the network's own."""
+    stored = dict(network.stored())
+    if linears:
+        stored |= dict.fromkeys(LAYER_LINEARS - {Component.EXPERTS}, DType(linears))
+    if experts:
+        stored[Component.EXPERTS] = DType(experts)
+    return stored
+
+
 def _precision(row: DecodeRow, model: ModelSpec, gpu: HardwareProfile) -> Precision:
-    stored = dict(model.stored())
-    if row.linears:
-        linears = LAYER_LINEARS - {Component.EXPERTS}
-        stored |= dict.fromkeys(linears, DType(row.linears))
-    if row.experts:
-        stored[Component.EXPERTS] = DType(row.experts)
     precision, _ = resolve(
-        stored=stored,
+        stored=stored_as(model, linears=row.linears, experts=row.experts),
         base=model.dtype,
         kv_stored=DType(row.kv) if row.kv else model.kv_dtype,
         available=gpu.rates,
@@ -156,12 +160,7 @@ def _precision(row: DecodeRow, model: ModelSpec, gpu: HardwareProfile) -> Precis
     if not row.expert_activations:
         return precision
     experts = {Component.EXPERTS: DType(row.expert_activations)}
-    return Precision(
-        weights=precision.weights,
-        activations={**precision.activations, **experts},
-        base=precision.base,
-        kv=precision.kv,
-    )
+    return replace(precision, activations={**precision.activations, **experts})
 
 
 @cache

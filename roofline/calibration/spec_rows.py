@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from roofline import drafters, resources
+from roofline.calibration.decode_rows import stored_as
 from roofline.drafters import Drafter
 from roofline.hardware import SHELF as GPUS
 from roofline.hardware import HardwareProfile, load_hardware
 from roofline.model import ModelSpec, NetworkSpec, load_model
-from roofline.quantization import LAYER_LINEARS, Component, DType, Precision, resolve
+from roofline.quantization import Component, DType, Precision, resolve
 from roofline.step import Target
 from roofline.workload import Grid, Placement, Routing
 
@@ -191,11 +192,8 @@ def is_dense(row: SpecRow) -> bool:
 
 
 def _formats(network: NetworkSpec, row: SpecRow, *, linears: str, experts: str) -> Precision:
-    gpu, stored = gpu_of(row.gpu), dict(network.stored())
-    if linears:
-        stored |= dict.fromkeys(LAYER_LINEARS - {Component.EXPERTS}, DType(linears))
-    if experts:
-        stored[Component.EXPERTS] = DType(experts)
+    gpu = gpu_of(row.gpu)
+    stored = stored_as(network, linears=linears, experts=experts)
     if row.head:
         stored[Component.HEAD] = DType(row.head)
     for item in filter(None, row.activations.split(";")):
