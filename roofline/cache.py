@@ -138,7 +138,12 @@ def _growth(attention: Attention, tp: int) -> float:
 def kv_bytes_per_token(network: NetworkSpec, kv: DType, *, tp: int = 1) -> float:
     """Return the cache bytes that one token adds on one rank while no layer is windowed [B].
 
-    This is also what an engine reserves per token if it gives every layer the same blocks.
+    This is also what an engine reserves per token if it gives every layer the same blocks:
+    sum over layers of (cached elements) b_kv.
+
+    >>> from roofline.model import load_model
+    >>> kv_bytes_per_token(load_model("llama-3.1-8b"), DType.BF16)  # 32 x 8 x (128 + 128) x 2
+    131072.0
     """
     width = sum(run.repeat * _growth(run.attention, tp) for run in network.layers)
     return width * bytes_per_element(kv)
@@ -147,7 +152,15 @@ def kv_bytes_per_token(network: NetworkSpec, kv: DType, *, tp: int = 1) -> float
 def kv_bytes_read(
     network: NetworkSpec, kv: DType, *, context: Array, rows: Array = 1.0, tp: int = 1
 ) -> Array:
-    """Return the cache bytes of one sequence that a pass of ``rows`` rows reads [B]."""
+    """Return the cache bytes of one sequence that a pass of ``rows`` rows reads [B].
+
+    Sum over layers of (cached elements) (entries attended to) b_kv; an indexer reads its own keys
+    over the whole context. ``context`` and ``rows`` broadcast.
+
+    >>> from roofline.model import load_model
+    >>> float(kv_bytes_read(load_model("llama-3.1-8b"), DType.BF16, context=8192.0)) / 2**30
+    1.0
+    """
     total: Array = 0.0
     for run in network.layers:
         read = kv_width(run.attention, tp) * attended_tokens(run.attention, context, rows)
@@ -172,6 +185,14 @@ def kv_bytes_reserved(
 
     Whole blocks of ``block`` tokens. An engine that ``caps_windows`` gives a windowed layer no more
     blocks than the windows of a pass's ``rows`` span, and one for the block being entered.
+    ``tokens`` and ``rows`` broadcast.
+
+    >>> from roofline.model import load_model
+    >>> held = kv_bytes_reserved(
+    ...     load_model("llama-3.1-8b"), DType.BF16, tokens=100, block=16, caps_windows=False
+    ... )
+    >>> float(held) / 131072  # 7 blocks of 16, at 131,072 bytes a token
+    112.0
     """
     total: Array = 0.0
     for run in network.layers:
@@ -218,5 +239,10 @@ def state_bytes(attention: Attention, *, tp: int = 1) -> tuple[float, float]:
 
 
 def state_bytes_per_sequence(network: NetworkSpec, *, tp: int = 1) -> float:
-    """Return the fixed state that one sequence keeps on one rank, whatever its length [B]."""
+    """Return the fixed state that one sequence keeps on one rank, whatever its length [B].
+
+    >>> from roofline.model import load_model
+    >>> state_bytes_per_sequence(load_model("qwen3-next-80b-a3b-instruct")) / 1e6  # 36 GDN layers
+    77.266944
+    """
     return sum(run.repeat * sum(state_bytes(run.attention, tp=tp)) for run in network.layers)

@@ -93,6 +93,10 @@ def parameters_decode_read(network: NetworkSpec) -> int:
 
     Of the experts it reads ``top_k``. The embedding is a row gather and does not count; the head
     does, tied or not.
+
+    >>> from roofline.model import load_model
+    >>> parameters_decode_read(load_model("llama-3.1-8b"))  # 8,030,261,248 - 128,256 x 4096
+    7504924672
     """
     matrices = sum(n * linear.used * linear.parameters for n, linear in _linears(network, _WHOLE))
     return matrices + _vector_parameters(network)
@@ -102,6 +106,10 @@ def parameters_total(network: NetworkSpec) -> int:
     """Return the network's own parameters (a tied or shared head belongs to the embedding).
 
     The multi-token-prediction layer does not count, as in the published totals.
+
+    >>> from roofline.model import load_model
+    >>> parameters_total(load_model("llama-3.1-8b"))  # as its checkpoint's index says
+    8030261248
     """
     total = sum(n * linear.copies * linear.parameters for n, linear in _linears(network, _WHOLE))
     total += _vector_parameters(network) + _embedding_parameters(network)
@@ -114,7 +122,20 @@ def parameters_total(network: NetworkSpec) -> int:
 def weight_bytes(
     network: NetworkSpec, precision: Precision, placement: Placement
 ) -> dict[Component, float]:
-    """Return the bytes of weights that one rank holds, by component [B]."""
+    """Return the bytes of weights that one rank holds, by component [B].
+
+    Sum over matrices of (parameters on the rank) (bytes per element); biases stay in the format
+    between the products.
+
+    >>> from roofline.model import load_model
+    >>> from roofline.quantization import resolve
+    >>> model = load_model("llama-3.1-8b")
+    >>> formats, _ = resolve(
+    ...     stored=model.stored(), base=model.dtype, kv_stored=None, available=["bf16"], gpu="any"
+    ... )
+    >>> sum(weight_bytes(model, formats, _WHOLE).values())  # 2 x 8,030,261,248
+    16060522496.0
+    """
     stored = precision.weights
     sizes = dict.fromkeys(Component, 0.0)
     for layers, linear in _linears(network, placement):

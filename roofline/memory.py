@@ -39,7 +39,11 @@ def activation_bytes(network: NetworkSpec, *, tokens: Array, tp: int, base: floa
     """Return the bytes alive at the widest place of a pass over ``tokens`` rows [B].
 
     Residual and normed input, 2 H, beside the widest MLP's gate, up and product, 3 I (of every
-    chosen expert in a mixture).
+    chosen expert in a mixture): tokens (2 H + 3 I / tp) b, with ``base`` b bytes per element [B].
+
+    >>> from roofline.model import load_model
+    >>> activation_bytes(load_model("llama-3.1-8b"), tokens=1, tp=1, base=2)  # 2 (8192 + 43008)
+    102400.0
     """
     widths = [_widest(run.mlp) for run in network.layers]
     return tokens * (2 * network.hidden_size + 3 * max(widths) / tp) * base

@@ -52,6 +52,12 @@ def drawn_tokens_per_step(
     """Return draws of AL, shape (DRAWS, 1, contexts, draft lengths); exact without ``rounds``.
 
     ``tokens_per_step`` has one row for each context, or one for all; one count stands behind all.
+
+    One draft at S = 0.8, counted 100 times: sqrt(0.8 x 0.2 / 100).
+
+    >>> draws = drawn_tokens_per_step((0, 1), np.array([[1.0, 1.8]]), rounds=100)
+    >>> draws.shape, round(float(draws[..., 1].std()), 2)
+    ((64, 1, 1, 2), 0.04)
     """
     if rounds is None or len(draft_lengths) == 1:
         return tokens_per_step[None, None]

@@ -100,6 +100,10 @@ def integer_peak(gpu: HardwareProfile) -> float:
 
     The fp32 rate where every lane does integers too (Blackwell); where half of them do, they are
     what such code waits for: 0.5 / 0.75 of it.
+
+    >>> from roofline.hardware import load_hardware
+    >>> round(integer_peak(load_hardware("rtx-4090")) / 1e12, 1)  # of 82.6 TFLOP/s
+    55.1
     """
     generation = priors().generations.get(gpu.generation)
     lanes = generation.integer_lanes if generation else 0.5

@@ -127,7 +127,11 @@ class Acceptance:
 def from_rates(
     rates: Sequence[float], *, label: str = "", source: str = "", unlimited: bool = False
 ) -> Acceptance:
-    """Make an acceptance from conditional rates; ``unlimited`` goes on with the last."""
+    """Make an acceptance from conditional rates; ``unlimited`` goes on with the last.
+
+    >>> round(from_rates([0.8, 0.7]).table[2], 3)  # 1 + 0.8 + 0.8 x 0.7
+    2.36
+    """
     curve = tokens_per_step(rates)
     return Acceptance(
         table={d: float(al) for d, al in enumerate(curve)},
@@ -154,7 +158,11 @@ def from_survival(
 
 
 def from_curve(curve: dict[int, float], *, label: str = "", source: str = "") -> Acceptance:
-    """Make an acceptance from measured AL(D); a table may fall, and may have gaps."""
+    """Make an acceptance from measured AL(D) [tokens]; a table may fall, and may have gaps.
+
+    >>> from_curve({2: 2.1, 5: 2.0}).table
+    {0: 1.0, 2: 2.1, 5: 2.0}
+    """
     table = {0: 1.0} | dict(sorted(curve.items()))
     return Acceptance(table=table, label=label, source=source, tail=_last_conditional(table))
 

@@ -90,6 +90,13 @@ def exchange_time(*, sent: Array, ranks: int, device: Device, law: CollectiveLaw
 
     An all-gather or all-to-all is half of a two-shot all-reduce: the same start, its own bytes at
     the share of the link that the two-shot form reaches. Assumed; no table of these was fitted.
+    t = start + ``sent`` / (link share), ``sent`` in bytes and of any shape.
+
+    >>> device = Device(bandwidth=3.35e12, peak=1.0, units=132, l2=50e6, link=450e9)
+    >>> law = CollectiveLaw(ranks={8: Ranks(start={"two_shot": 5e-6}, share={"two_shot": 0.5})})
+    >>> time = exchange_time(sent=2.25e6, ranks=8, device=device, law=law)
+    >>> round(1e6 * float(time.total), 3)  # 5 + 2.25 MB at half of 450 GB/s
+    15.0
     """
     known = law.among(ranks)
     form: Form = "two_shot" if "two_shot" in known.start else next(iter(known.start))

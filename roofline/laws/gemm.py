@@ -95,6 +95,14 @@ def loop_seconds(
     waves = q ceil(x) + (1 - q) max(1, x), x = ceil(M / tm) ceil(N / tn) S / SMs.
     ``short_tiles`` lets a part with less arithmetic than the one the law was fitted on take tiles
     of 16 rows for few rows; their empty rows would otherwise cost it more than the weights do.
+
+    One SM that takes 1 us for 64 steps of a 128 x 256 tile: two tiles of K = 128 are 2 x 2 us.
+
+    >>> device = Device(bandwidth=1e12, peak=2 * 128 * 256 * 64 * 1e6, units=1, l2=0.0, link=1.0)
+    >>> law = GemmLaw(tiles="pair", latency=0.0, compute_eff=1.0, edge=0.0, pad=0.0)
+    >>> shape = GemmShape(m=128.0, n=512, k=128, weight=2.0, activation=2.0)
+    >>> round(1e6 * float(loop_seconds(shape, device, law, staircase=True)), 6)
+    4.0
     """
     m = np.asarray(shape.m, dtype=np.float64)
     deep = (-1,) + (1,) * m.ndim
@@ -132,6 +140,12 @@ def stream_seconds(shape: GemmShape, device: Device, law: GemmLaw, *, warm: bool
 
     (N K b_w + M K b_a + 2 M N) / (BW mem_eff). ``warm`` weights that fit L2 are read faster, as in
     a benchmark that repeats one GEMM; in a model other layers have evicted them.
+
+    >>> device = Device(bandwidth=4.8e12, peak=989.4e12, units=132, l2=60e6, link=450e9)
+    >>> shape = GemmShape(m=1.0, n=8192, k=8192, weight=2.0, activation=2.0)
+    >>> law = GemmLaw(mem_eff=0.85)
+    >>> round(1e6 * float(stream_seconds(shape, device, law, warm=False)), 1)  # 134 MB at 4.08 TB/s
+    32.9
     """
     m = np.asarray(shape.m, dtype=np.float64)
     weights = shape.n * shape.k * shape.weight

@@ -95,7 +95,17 @@ def moe_time(
 def step_index(
     shape: MoeShape, axis: Literal["rows", "tokens"]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the band of the width, and the step: round(log2 m), clipped to what is covered."""
+    """Return the band of the width, and the step: round(log2 m), clipped to what is covered.
+
+    m is T k / E on ``rows``, T per expert held here on ``tokens``. 64 tokens, 8 of 128 experts
+    each: m = 4, two steps above that of one row.
+
+    >>> shape = MoeShape(tokens=64.0, top_k=8, experts=128, ranks=1, hidden=2048, width=768,
+    ...     matrices=3, weight=2.0, distinct=8.0, awake=8.0, rows=8.0, hottest=1.0, padded=128.0)
+    >>> band, step = step_index(shape, "rows")
+    >>> int(band), int(step) + STEP_LOW
+    (1, 2)
+    """
     tokens = np.asarray(shape.tokens, dtype=np.float64)
     local = shape.experts / shape.ranks
     m = tokens * shape.top_k / shape.experts if axis == "rows" else tokens / local

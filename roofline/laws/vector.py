@@ -77,7 +77,13 @@ class VectorKernels(BaseModel):
         """Return the expert weights that a pass reads: each token's up to the limit.
 
         A matrix-vector kernel takes one token and one expert at a time, so two tokens of one expert
-        read it twice; tiles read every awake expert once.
+        read it twice; tiles read every awake expert once. [B]
+
+        >>> shape = MoeShape(tokens=2.0, top_k=8, experts=128, ranks=1, hidden=1000, width=1000,
+        ...     matrices=3, weight=0.5, distinct=15.5, awake=15.5, rows=16.0, hottest=1.0,
+        ...     padded=128.0)
+        >>> float(VectorKernels(narrow=7.0, byte=3.0).expert_bytes(shape)) / 1e6  # 16 x 3 x 0.5 MB
+        24.0
         """
         size = shape.matrices * shape.hidden * shape.width * shape.weight
         few = np.asarray(shape.tokens) <= self.limit
