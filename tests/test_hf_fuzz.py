@@ -100,9 +100,9 @@ def test_mutations_of_published_configs(tmp_path: Path, batch: int) -> None:
         name = dice.choice(FILES)
         raw, key, value = mutated(dice, (CONFIGS / name).read_text("utf-8"))
         file.write_bytes(raw)
-        start = time.perf_counter()
+        start = time.process_time()
         found = outcome(file)
-        assert time.perf_counter() - start < 1.0, (name, key, value)
+        assert time.process_time() - start < 1.0, (name, key, value)
         read += found is not None
         if found is not None and key in FORMATS and value is not None:
             before = imported(name).spec
