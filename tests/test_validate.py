@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import yaml
 from roofline import resources
 from roofline.calibration.decode_rows import load_rows
 from roofline.calibration.engine_numbers import write_engines
+from roofline.calibration.spec_files import write_spec_numbers
+from roofline.report import validation_page
 from roofline.validation.score import Compared, pool, worst
-from tests.support import Cli, assert_refused
+from tests.support import ROOT, Cli, assert_refused
 
 pytest.importorskip("scipy")
 
@@ -112,6 +115,34 @@ def test_engine_numbers_are_those_of_the_fit(tmp_path: Path) -> None:
         for name in ("floor_scale", "expert_floor_scale"):
             assert fitted[0][name] == pytest.approx(fitted[1][name], rel=0.01)
         assert fitted[0]["fitted_rows"] == fitted[1]["fitted_rows"]
+
+
+def assert_equal_but_for_last_digits(now: str, shown: str) -> None:
+    """Compare texts word for word, and their numbers as far as another NumPy gives them too."""
+    number = re.compile(r"[-+]?\d+(?:\.\d+)?")
+    assert number.sub("0", now) == number.sub("0", shown), "make calibrate"
+    found, stated = ([float(n) for n in number.findall(text)] for text in (now, shown))
+    assert found == pytest.approx(stated, rel=0.02, abs=0.11), "make calibrate"
+
+
+def test_speculation_numbers_are_those_of_the_fit(tmp_path: Path) -> None:
+    """What `calibrate engines` writes around speculation is what the package ships."""
+    shelf = Path(str(resources.shelf("engines")))
+    for path in shelf.glob("*.yaml"):
+        shutil.copy(path, tmp_path)
+    said = write_spec_numbers(tmp_path)
+    assert {line.partition(":")[0] for line in said} >= {"vllm", "vllm@2025", "llamacpp"}
+    for path in tmp_path.iterdir():
+        assert_equal_but_for_last_digits(
+            path.read_text("utf-8"), (shelf / path.name).read_text("utf-8")
+        )
+
+
+def test_the_validation_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    """Some fifty seconds: every table of docs/validation.md is the program's own."""
+    validation_page.main()
+    page = ROOT / "docs" / "validation.md"
+    assert_equal_but_for_last_digits(capsys.readouterr().out, page.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("suite", ["kernels", "decode", "transfer", "steps", "advice"])

@@ -171,7 +171,7 @@ def _fit_one(work: tuple[Group, str]) -> tuple[dict[str, Any], dict[str, Any]] |
     group, date = work
     try:
         return fit_group(group, date=date)
-    except (ValueError, FloatingPointError) as error:
+    except (ValueError, FloatingPointError, InputError) as error:
         return f"could not be fitted ({error})"
 
 
