@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
+from multiprocessing import Pipe
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -11,9 +15,11 @@ from roofline.measure.backend import Backend
 from roofline.measure.case import Case
 from roofline.measure.cases import in_format, plan
 from roofline.measure.decoder import Shape, build
+from roofline.measure.device import CaseError
 from roofline.measure.local import LocalDevice, open_backend
 from roofline.measure.prepared import prepare
 from roofline.measure.reference import reference_attention
+from roofline.measure.worker import serve
 from roofline.model import ModelSpec
 from tests.support import MODEL
 
@@ -48,10 +54,20 @@ def small(cases: list[Case]) -> list[Case]:
     return list(chosen.values())
 
 
+def with_normed_heads() -> ModelSpec:
+    """Return the small model with a norm on every query and key head, as Qwen3 has it."""
+    model = small_model()
+    run = model.layers[0]
+    normed = run.attention.model_copy(update={"qk_norm": True})
+    return model.model_copy(update={"layers": (run.model_copy(update={"attention": normed}),)})
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_kernel_agrees_with_fp64(library: str) -> None:
     use = backend(library)
     cases = small(plan(small_model(), use.menu()))
+    cases += [case for case in small(plan(with_normed_heads(), use.menu())) if case.op == "qk_norm"]
+    assert cases[-1].op == "qk_norm"
     kinds = {case.kind for case in cases}
     assert {"gemm", "attention", "elementwise", "launch"} <= kinds
     assert {c.op for c in cases} >= {
@@ -62,8 +78,6 @@ def test_every_kernel_agrees_with_fp64(library: str) -> None:
 
 
 def test_a_wrong_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    from roofline.measure.device import CaseError
-
     use = backend("numpy")
     case = next(c for c in small(plan(small_model(), use.menu())) if c.kind == "gemm")
     right = use.linear
@@ -95,10 +109,81 @@ def test_ways_to_read_the_cache_give_one_answer(library: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("rows", [1, 4])
-def test_the_decoder_runs_whole_steps(library: str, rows: int) -> None:
+def test_a_device_times_what_it_checked(library: str) -> None:
+    """At least three calls, each with its clock; nothing off fp64; the reference kernel too."""
     use = backend(library)
-    decoder = build(in_format(small_model(), "fp32"), use, dtype="fp32", kernel="packed")
+    device = LocalDevice(use)
+    assert device.facts()["kind"] == "cpu"
+    assert device.facts()["threads"] == 1
+    for kind in ("gemm", "launch"):
+        case = next(c for c in small(plan(small_model(), device.menu())) if c.kind == kind)
+        samples = device.sample(case, repeats=5, seconds=1e-9)
+        assert len(samples.seconds) == 3
+        assert min(samples.seconds) > 0
+        assert samples.error < 1e-4
+    assert device.probe() > 0
+    assert device.state() == "" or device.state().startswith("load ")
+
+
+@pytest.mark.parametrize(("op", "moved"), [("copy", 2 * 4), ("read", 4)])
+def test_a_stream_touches_what_it_says(op: str, moved: int) -> None:
+    """A copy moves half of the numbers there and back, twice; a read takes each of them once."""
+    use = backend("numpy")
+    case = next(c for c in plan(small_model(), use.menu()) if c.kind == "stream" and c.kernel == op)
+    assert case.bytes == moved * case.size("count")
+    result = use.extra(op, 4096 * 8, 0)()
+    if op == "read":
+        assert result.shape == (8,)
+
+
+def test_what_a_device_cannot_do_has_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    use = backend("numpy")
+    cases = small(plan(small_model(), use.menu()))
+    case = next(c for c in cases if c.kind == "gemm")
+    other = next(c for c in cases if c.kind == "elementwise")
+    for odd in (replace(case, kind="sort"), replace(other, op="tanh")):
+        with pytest.raises(CaseError, match="no kernel") as caught:
+            LocalDevice(use).sample(odd, repeats=3, seconds=0.1)
+        assert caught.value.status == "unsupported"
+
+    def full(*_: object) -> None:
+        raise MemoryError("Unable to allocate 9 TiB\nfor an array")
+
+    monkeypatch.setattr(use, "operand", full)
+    with pytest.raises(CaseError) as caught:
+        LocalDevice(use).sample(case, repeats=3, seconds=0.1)
+    assert (caught.value.status, caught.value.reason) == ("oom", "Unable to allocate 9 TiB")
+
+
+def test_a_worker_answers_until_the_other_end_closes() -> None:
+    """What runs in the measuring process, here in a thread."""
+    ours, theirs = Pipe()
+    worker = Thread(target=serve, args=(theirs, "cpu", "numpy", 1), daemon=True)
+    worker.start()
+    assert ours.recv() == ("ok", None)
+    ours.send(("menu", (), {}))
+    assert ours.recv() == ("ok", backend("numpy").menu())
+    ours.send(("dance", (), {}))
+    status, error = ours.recv()
+    assert (status, error.status) == ("error", "crashed")
+    assert "dance" in error.reason
+    case = replace(small(plan(small_model(), backend("numpy").menu()))[0], kind="sort")
+    ours.send(("sample", (case,), {"repeats": 3, "seconds": 0.1}))
+    status, error = ours.recv()
+    assert (status, error.status) == ("error", "unsupported")
+    ours.close()
+    worker.join(timeout=10)
+    assert not worker.is_alive()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("network", [small_model, with_normed_heads])
+def test_the_decoder_runs_whole_steps(
+    library: str, rows: int, network: Callable[[], ModelSpec]
+) -> None:
+    use = backend(library)
+    decoder = build(in_format(network(), "fp32"), use, dtype="fp32", kernel="packed")
     shape = Shape(batch=2, rows=rows, context=32)
     ids = use.ids(2 * rows, 1000)
     chosen = decoder.step(shape, decoder.caches(shape), ids, decoder.angles(shape))
