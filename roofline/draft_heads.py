@@ -14,7 +14,7 @@ from roofline.model import (
 )
 from roofline.quantization import DType
 
-__all__ = ["DERIVED", "RULE", "derive", "mtp_head"]
+__all__ = ["DERIVED", "derive", "mtp_head"]
 
 #: Kinds of head that can be derived, with their layers and what the last published ones tap.
 DERIVED: dict[DrafterKind, tuple[int, int]] = {

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FORMATS",
     "MARKERS",
     "PALETTE",
     "Caption",

@@ -28,6 +28,7 @@ __all__ = [
     "medusa_linears",
     "mlp_linears",
     "router_linear",
+    "shared_linears",
 ]
 
 

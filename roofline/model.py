@@ -40,6 +40,7 @@ __all__ = [
     "DenseMlp",
     "DrafterKind",
     "DrafterSpec",
+    "FeatureFusion",
     "GatedDeltaNet",
     "GroupedQueryAttention",
     "Indexer",

@@ -26,6 +26,7 @@ __all__ = [
     "attention_flops",
     "attention_intensity",
     "causal_pairs",
+    "chunked_pairs",
     "gemm_bytes",
     "gemm_flops",
     "gemm_knee_rows",

@@ -16,7 +16,7 @@ from roofline.places import GIVEN, Place, find, options
 from roofline.schema import Document, as_json
 from roofline.units import format_quantity, parse_size
 
-__all__ = ["ALIASES", "Change", "Override", "changed", "parse_override", "spread_layers"]
+__all__ = ["Change", "Override", "changed", "parse_override", "spread_layers"]
 
 #: Short names of what architects vary; each also works behind ``drafter.``.
 ALIASES = {

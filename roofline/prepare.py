@@ -24,7 +24,6 @@ from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open
 from roofline.priors import priors
 from roofline.quantization import Component, DType, Precision, few_bits, resolve
 from roofline.request import (
-    MAX_DRAFT_LENGTH,
     Request,
     check_numbers,
     check_placement,
@@ -32,7 +31,7 @@ from roofline.request import (
 from roofline.step import Target
 from roofline.workload import Placement, Routing, SplitMode
 
-__all__ = ["MAX_DRAFT_LENGTH", "Request", "Setup", "draft_lengths", "prepare"]
+__all__ = ["Request", "Setup", "draft_lengths", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

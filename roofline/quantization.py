@@ -11,6 +11,7 @@ from functools import cache
 from roofline.errors import InputError, did_you_mean
 
 __all__ = [
+    "LAYER_LINEARS",
     "Component",
     "DType",
     "Precision",
@@ -18,6 +19,7 @@ __all__ = [
     "few_bits",
     "is_gguf",
     "parse_dtype",
+    "rate_name",
     "resolve",
 ]
 

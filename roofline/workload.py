@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from roofline.ops import Array, StateHandling, VerifyAttention
 
-__all__ = ["Grid", "Placement", "Split", "SplitMode"]
+__all__ = ["Grid", "Placement", "Routing", "Split", "SplitMode"]
 
 
 class SplitMode(StrEnum):

@@ -15,7 +15,6 @@ from roofline.model import load_model
 from roofline.output import write_atomically
 
 __all__ = [
-    "SKEWS",
     "EngineNumbers",
     "fit_numbers",
     "fit_with_skew",

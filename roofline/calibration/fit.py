@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DIGITS", "Score", "least_log_error", "resident_share", "rounded", "score"]
+__all__ = ["Score", "least_log_error", "resident_share", "rounded", "score"]
 
 DIGITS = 4
 Array = NDArray[np.float64]

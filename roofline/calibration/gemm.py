@@ -25,7 +25,17 @@ from roofline.quantization import DType, bytes_per_element, rate_name
 from roofline.shapes import GemmShape
 from roofline.timing import Machine
 
-__all__ = ["FORMATS", "KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
+__all__ = [
+    "FORMATS",
+    "KIND",
+    "LEAST_ROWS",
+    "TABLES",
+    "fit",
+    "groups",
+    "scored",
+    "seconds",
+    "textbook",
+]
 
 KIND = "gemm"
 TABLES: Sequence[tuple[str, str]] = (("gemm", "gemm_perf"),)

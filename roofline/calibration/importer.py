@@ -24,7 +24,7 @@ from roofline.hardware import HardwareProfile, Overlay, load_hardware
 from roofline.output import write_atomically, write_bytes_atomically
 from roofline.yamlio import dump_yaml
 
-__all__ = ["Outcome", "fit_group", "import_tables"]
+__all__ = ["Outcome", "fit_group", "import_tables", "write_overlays", "write_samples"]
 
 ENGINES = ("vllm", "sglang", "trtllm")
 HOST_BOUND = 3.0  # a table's floor over this many times the other engines' was set by the host

@@ -18,6 +18,7 @@ from roofline.calibration.spec_rows import SpecRow
 from roofline.engine import load_engine
 
 __all__ = [
+    "PULL",
     "EraNumbers",
     "Predicted",
     "fit_eras",

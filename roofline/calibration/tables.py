@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from roofline.errors import InputError
 
 __all__ = [
-    "FOLDERS", "WHEEL", "Columns", "Table", "clean", "find_tables", "held_out", "hold_out_mask",
-    "kinds", "latency", "pick", "read", "shape_keys",
+    "FOLDERS", "Columns", "Table", "clean", "data_folder", "find_tables", "held_out",
+    "hold_out_mask", "kinds", "latency", "pick", "read", "shape_keys",
 ]  # fmt: skip
 
 WHEEL, WHEEL_VERSION = "aiconfigurator-core", "0.12.0"

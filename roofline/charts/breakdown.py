@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.container import BarContainer
     from matplotlib.lines import Line2D
 
-__all__ = ["BreakdownRow", "breakdown_rows", "draw_breakdown"]
+__all__ = ["SLICES", "BreakdownRow", "breakdown_rows", "draw_breakdown"]
 
 
 class BreakdownRow(NamedTuple):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-__all__ = ["RooflineRow", "draw_roofline", "roofline_rows"]
+__all__ = ["GROUPS", "RooflineRow", "draw_roofline", "roofline_rows"]
 
 Array = NDArray[np.float64]
 SMALL = 0.01  # tracks that never take this share of a step are in the data, not in the picture

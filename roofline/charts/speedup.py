@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-__all__ = ["MOST_LINES", "SpeedupRow", "draw_speedup", "speedup_rows"]
+__all__ = ["SpeedupRow", "draw_speedup", "speedup_rows"]
 
 #: The palette's last colour is too light for a line.
 MOST_LINES = len(PALETTE) - 1

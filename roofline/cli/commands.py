@@ -9,7 +9,7 @@ import typer
 
 from roofline.cli.listing import help_if_bare
 
-__all__ = ["COMMANDS", "GROUPS", "build", "needed"]
+__all__ = ["build", "needed"]
 
 #: Modules of this package that hold a function, or an ``app``, of the same name.
 COMMANDS = (

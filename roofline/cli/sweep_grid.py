@@ -16,7 +16,7 @@ from roofline.sweeps.axes import numbers, once
 from roofline.sweeps.columns import ASKED, Column, Kind
 from roofline.sweeps.plan import Plan, Scalar
 
-__all__ = ["OPTIONS", "plan_for"]
+__all__ = ["plan_for"]
 
 #: The options of a question, in its order.
 OPTIONS = tuple(inspect.signature(question).parameters)

@@ -12,7 +12,7 @@ from roofline.calibration.user_steps import read_steps
 from roofline.errors import InputError
 from roofline.units import parse_quantity, parse_size
 
-__all__ = ["EXPECTED", "Point", "read_points"]
+__all__ = ["Point", "read_points"]
 
 DEEPEST = 64
 MOST = 200

@@ -16,7 +16,7 @@ from roofline.timing import OpTime
 from roofline.uncertainty import DRAWS, drawn_kernels
 from roofline.workload import Grid
 
-__all__ = ["ADDED", "MEMORY", "Terms", "Where", "terms_of"]
+__all__ = ["ADDED", "Terms", "Where", "terms_of"]
 
 Array = NDArray[np.float64]
 Where = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]

@@ -11,7 +11,7 @@ from roofline.engines.client import at_path
 from roofline.engines.page import Page, clean
 from roofline.engines.serving_names import JsonPage, ServerNames, serving_names
 
-__all__ = ["CONFIGURED", "DEEPEST", "Document", "Fact", "Read", "Unread", "configured", "texts"]
+__all__ = ["DEEPEST", "Document", "Fact", "Read", "Unread", "configured", "texts"]
 
 #: No engine drafts deeper.
 DEEPEST = 64

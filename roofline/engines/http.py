@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from roofline.errors import InputError
 
-__all__ = ["MAX_BYTES", "TIMEOUT", "TOKEN", "StatusError", "fetch", "shown"]
+__all__ = ["StatusError", "fetch", "shown"]
 
 TIMEOUT = 5.0  # [s], for the whole exchange
 GRACE = 0.1  # for an exchange that ends itself at its deadline [s]

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 
 from roofline.errors import InputError, did_you_mean
 
-__all__ = ["Page", "Sample", "clean", "is_page", "parse_lines", "parse_page", "since"]
+__all__ = [
+    "Page",
+    "Sample",
+    "checked",
+    "clean",
+    "is_page",
+    "names",
+    "parse_lines",
+    "parse_page",
+    "since",
+]
 
 #: The series that the readers use; a page of many megabytes holds few of these lines.
 WANTED = ("vllm:spec_decode_", "sglang:spec_", "sglang:generation_tokens", "trtllm_spec_decode_")

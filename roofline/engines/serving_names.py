@@ -9,7 +9,7 @@ from pydantic import Field
 from roofline import resources
 from roofline.schema import Document, Schema
 
-__all__ = ["Capacity", "Finished", "JsonPage", "ServerNames", "serving_names"]
+__all__ = ["Capacity", "Finished", "JsonPage", "Names", "ServerNames", "serving_names"]
 
 Names = tuple[str, ...]
 

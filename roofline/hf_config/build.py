@@ -21,7 +21,7 @@ from roofline.hf_config.source import Source, misfit
 from roofline.hf_config.vision import vision_parameters
 from roofline.model import ModelSpec
 
-__all__ = ["Identity", "build_model", "unwrap"]
+__all__ = ["NESTED", "Identity", "build_model", "unwrap"]
 
 NESTED = ("text_config", "llm_config", "language_config")
 MOST_LAYERS = 2000

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from roofline.errors import InputError
 
-__all__ = ["MAX_BYTES", "Source", "misfit", "read_json", "read_source"]
+__all__ = ["Source", "misfit", "read_json", "read_source"]
 
 #: The largest config known (22,422 quantised layers by name) has 3 MB.
 MAX_BYTES = 4_000_000

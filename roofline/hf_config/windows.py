@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 
-__all__ = ["KINDS_OF_LAYERS", "layer_windows", "window_pattern"]
+__all__ = ["layer_windows", "window_pattern"]
 
 FULL = ("full_attention", "attention", "global_attention")
 WINDOWED = ("sliding_attention", "chunked_attention", "local_attention")

@@ -15,7 +15,7 @@ from roofline.schedules.formats import Wording, write
 from roofline.schedules.plan import Plan, no_schedule, plan_of
 from roofline.schedules.written import Written
 
-__all__ = ["MOST_CELLS", "SCHEDULED", "TIE", "Findings", "find"]
+__all__ = ["Findings", "find"]
 
 #: Batches that the schedule covers, and the share of speed that its bands may lose.
 SCHEDULED = 256

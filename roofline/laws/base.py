@@ -10,7 +10,16 @@ from pydantic import ConfigDict
 
 from roofline.ops import Array
 
-__all__ = ["Device", "KernelTime", "SimpleLaw", "combine", "in_turn", "simple_time", "staircase"]
+__all__ = [
+    "STRICT",
+    "Device",
+    "KernelTime",
+    "SimpleLaw",
+    "combine",
+    "in_turn",
+    "simple_time",
+    "staircase",
+]
 
 #: Constants come from data files: unknown names are errors.
 STRICT = ConfigDict(extra="forbid")

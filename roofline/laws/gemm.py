@@ -20,7 +20,7 @@ from roofline.laws.base import STRICT, Device, KernelTime, combine
 from roofline.ops import Array
 from roofline.shapes import GemmShape
 
-__all__ = ["ROW_EDGES", "TILES", "GemmLaw", "TileSet", "gemm_time"]
+__all__ = ["ROW_EDGES", "GemmLaw", "TileSet", "gemm_time"]
 
 #: Upper ends of the bands of M that the staircase has a factor for; it is 1 above the last.
 ROW_EDGES = (16, 32, 64, 128, 256, 512)

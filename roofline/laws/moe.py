@@ -13,7 +13,7 @@ from roofline.laws.base import STRICT, Device, KernelTime, combine
 from roofline.ops import Array
 from roofline.shapes import MoeShape
 
-__all__ = ["STEP_HIGH", "STEP_LOW", "WIDTH_EDGE", "MoeLaw", "moe_time", "step_index"]
+__all__ = ["ALIGNMENT", "STEP_HIGH", "STEP_LOW", "MoeLaw", "moe_time", "step_index"]
 
 ALIGNMENT = 16  # kernels load wide only where a shard's width is a multiple of this
 STEP_LOW, STEP_HIGH = -5, 10  # the staircase covers 2^-5 ... 2^10 rows

@@ -17,7 +17,7 @@ from roofline.ops import attention_bytes, gemm_bytes, gemm_flops
 from roofline.quantization import DType, bytes_per_element
 from roofline.shapes import GemmShape
 
-__all__ = ["LEAN_ROWS", "ROWS", "in_format", "one_layer", "plan"]
+__all__ = ["in_format", "one_layer", "plan"]
 
 #: M of the products. The lean ones come first; the others fill in while the budget lasts.
 LEAN_ROWS = (1, 2, 4, 8, 16, 32, 64)

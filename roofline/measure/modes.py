@@ -14,7 +14,7 @@ from roofline.measure.rows import Row
 from roofline.measure.stepped import Bench, fit_simple, predict
 from roofline.ops import VerifyAttention
 
-__all__ = ["TILES", "Verdict", "bench_as", "tell_mode"]
+__all__ = ["Verdict", "bench_as", "tell_mode"]
 
 Array = NDArray[np.float64]
 TILES = (16, 32, 64, 128)

@@ -17,7 +17,7 @@ from roofline.measure.backend import Timed
 from roofline.measure.case import Menu
 from roofline.measure.numpy_experts import KERNELS, run_experts
 
-__all__ = ["NumpyBackend", "cache_bytes", "cpu_facts", "thread_clock"]
+__all__ = ["NumpyBackend", "cache_bytes", "cpu_facts", "thread_clock", "time_calls"]
 
 Array = NDArray[np.float32]
 TILE = 32  # query rows that the kernel called "tile" pads to

@@ -16,7 +16,7 @@ from roofline.errors import InputError
 from roofline.measure.case import Case
 from roofline.reading import read_at_most
 
-__all__ = ["FACTS", "Row", "RowFile", "read_rows", "row_of"]
+__all__ = ["Row", "RowFile", "read_rows", "row_of"]
 
 MAX_BYTES = 50_000_000
 FACTS = "facts"  # kind of the first row: who measured, with what

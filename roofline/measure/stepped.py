@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from roofline.calibration.fit import Score, least_log_error, rounded, score
 from roofline.laws.base import SimpleLaw, simple_time
 
-__all__ = ["Bench", "fit_constants", "fit_simple", "predict", "rounded_law"]
+__all__ = ["IDENTIFIED", "Bench", "fit_constants", "fit_simple", "predict", "rounded_law"]
 
 Array = NDArray[np.float64]
 #: Lowest, start and highest of each constant; floor is in units of the quickest row.

@@ -18,7 +18,7 @@ from roofline.report.sources import provenance
 from roofline.rules import rules
 from roofline.timing import OpTime
 
-__all__ = ["SCHEMA", "as_data", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
+__all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
 
 SCHEMA = "roofline.recommend/1"
 

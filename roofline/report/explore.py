@@ -17,7 +17,7 @@ from roofline.report.data import inputs_data
 from roofline.report.formats import OutputFormat
 from roofline.units import format_size
 
-__all__ = ["SCHEMA", "render_explore"]
+__all__ = ["render_explore"]
 
 SCHEMA = "roofline.explore/1"
 _WIDTH = 80

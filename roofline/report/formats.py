@@ -22,7 +22,7 @@ from roofline.report.sentences import cost_line, goal_lines, likely_line, rule_l
 from roofline.report.sources import summary
 from roofline.units import format_size
 
-__all__ = ["OutputFormat", "render", "setting"]
+__all__ = ["OutputFormat", "layout_words", "render", "setting"]
 
 
 class OutputFormat(StrEnum):

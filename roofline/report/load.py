@@ -19,7 +19,7 @@ from roofline.report.sentences import dollars
 from roofline.report.sources import provenance, summary
 from roofline.units import format_size
 
-__all__ = ["SCHEMA", "render_load"]
+__all__ = ["render_load"]
 
 SCHEMA = "roofline.load/1"
 _SHARED = (

@@ -19,7 +19,6 @@ from roofline.units import format_size
 
 __all__ = [
     "COLUMNS",
-    "SCHEMA",
     "as_data",
     "band_cells",
     "render_schedule",

@@ -11,7 +11,7 @@ from roofline.schedules import llamacpp, sglang, trtllm, vllm
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written
 
-__all__ = ["ScheduleFormat", "Wording", "engine_for", "write"]
+__all__ = ["ENGINES", "ScheduleFormat", "Wording", "engine_for", "write"]
 
 
 class ScheduleFormat(StrEnum):

@@ -18,7 +18,7 @@ from roofline.schedules.written import Written, written
 from roofline.step import step_times
 from roofline.workload import Grid
 
-__all__ = ["LONGEST", "costs_per_token", "write"]
+__all__ = ["costs_per_token", "write"]
 
 LONGEST = 64
 

@@ -21,7 +21,7 @@ from roofline.schedules.bands import (
 from roofline.step import StepTimes
 from roofline.timing import by_part
 
-__all__ = ["Plan", "idle_seconds", "no_schedule", "plan", "plan_of", "table_value"]
+__all__ = ["Plan", "idle_seconds", "no_schedule", "plain_value", "plan", "plan_of", "table_value"]
 
 Array = NDArray[np.float64]
 

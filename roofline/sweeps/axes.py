@@ -7,7 +7,7 @@ import re
 from roofline.errors import InputError
 from roofline.units import parse_size
 
-__all__ = ["LONGEST_AXIS", "numbers", "once"]
+__all__ = ["numbers", "once"]
 
 LONGEST_AXIS = 10**6
 _RANGE = re.compile(r"(?P<first>\w+)\.\.(?P<last>\w+)(?:(?P<how>[*+])(?P<step>[\w.]+))?")

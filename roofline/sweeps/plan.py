@@ -10,7 +10,7 @@ from typing import Any
 from roofline.request import Request
 from roofline.sweeps.columns import Column
 
-__all__ = ["PART_POINTS", "Block", "Plan", "Scalar", "Task", "Unit"]
+__all__ = ["Block", "Plan", "Scalar", "Task", "Unit"]
 
 #: Points of one part: a quarter of a second's work, and little enough to hold many at once.
 PART_POINTS = 2**17

@@ -21,7 +21,15 @@ from roofline.sweeps.plan import Plan, Task
 from roofline.sweeps.pricing import Notes, price_unit
 from roofline.sweeps.store import Entry, Store
 
-__all__ = ["StoppedError", "local", "run_task", "to_file", "to_stream", "workers_of_cluster"]
+__all__ = [
+    "StoppedError",
+    "Workers",
+    "local",
+    "run_task",
+    "to_file",
+    "to_stream",
+    "workers_of_cluster",
+]
 
 #: Tasks given out for each worker: one in work, one waiting.
 AHEAD = 2

@@ -15,7 +15,7 @@ from roofline.calibration.spec_pricing import Priced, price
 from roofline.calibration.spec_rows import SpecRow, is_dense, load_spec_rows
 from roofline.validation.score import Compared
 
-__all__ = ["Runs", "compare_steps", "in_sample", "runs", "shown"]
+__all__ = ["POOLS", "Runs", "compare_steps", "in_sample", "runs", "shown"]
 
 Array = NDArray[np.float64]
 #: What pools of all groups are called.

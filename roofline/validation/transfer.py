@@ -11,7 +11,7 @@ from roofline.hardware import load_hardware, load_overlay
 from roofline.validation.kernels import SampleGroup, matching_block, sample_groups
 from roofline.validation.score import Compared
 
-__all__ = ["PAIRS", "compare_transfer"]
+__all__ = ["compare_transfer"]
 
 #: (laws of, used on): within an architecture, and across.
 PAIRS = (
