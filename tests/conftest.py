@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,3 +25,17 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Outcome(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let waiting take no time: the clock moves on by what was asked for."""
+    now, waits = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("roofline.engines.serving.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("roofline.engines.look.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return waits

@@ -14,7 +14,8 @@ from typing import Any
 
 from roofline.footprint import parameters_total
 from roofline.hf_config.importer import Imported, import_path
-from roofline.model import DrafterSpec, ModelSpec, load_model
+from roofline.mixers import GroupedQueryAttention, LatentAttention
+from roofline.model import DenseMlp, DrafterSpec, ModelSpec, MoeMlp, load_model
 from tests.support import ROOT
 
 CONFIGS = ROOT / "model_configs"
@@ -63,3 +64,37 @@ def dtypes(name: str) -> dict[str, str]:
     spec = model(name)
     found = {part.value: dtype.value for part, dtype in spec.dtypes.items()}
     return found | ({"kv": spec.kv_dtype.value} if spec.kv_dtype else {})
+
+
+def windowed(spec: ModelSpec) -> dict[int | None, int]:
+    """Return how many layers have each window."""
+    found: dict[int | None, int] = {}
+    for run in spec.layers:
+        if isinstance(run.attention, GroupedQueryAttention):
+            found[run.attention.window] = found.get(run.attention.window, 0) + run.repeat
+    return found
+
+
+def first(spec: ModelSpec) -> GroupedQueryAttention:
+    """Return the first grouped-query attention."""
+    found = (run.attention for run in spec.layers)
+    return next(a for a in found if isinstance(a, GroupedQueryAttention))
+
+
+def latent(spec: ModelSpec) -> list[tuple[int, LatentAttention]]:
+    """Return the latent attentions with their layers."""
+    return [
+        (run.repeat, run.attention)
+        for run in spec.layers
+        if isinstance(run.attention, LatentAttention)
+    ]
+
+
+def experts(spec: ModelSpec) -> list[tuple[int, MoeMlp]]:
+    """Return the mixtures with their layers."""
+    return [(run.repeat, run.mlp) for run in spec.layers if isinstance(run.mlp, MoeMlp)]
+
+
+def dense(spec: ModelSpec) -> list[tuple[int, DenseMlp]]:
+    """Return the dense MLPs with their layers."""
+    return [(run.repeat, run.mlp) for run in spec.layers if isinstance(run.mlp, DenseMlp)]

@@ -7,8 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+
+from tests.support import Cli, Outcome
 
 SERVERS = Path(__file__).parent / "data" / "servers"
+VLLM = (SERVERS / "vllm.prom").read_bytes()
+LATER = (SERVERS / "vllm-later.prom").read_bytes()
+SECRET = "token-that-nobody-may-see"
 Answer = Callable[[BaseHTTPRequestHandler], None]
 #: The pages of each engine; several at one path are given one after the other, the last for ever.
 ENGINES: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -112,3 +118,15 @@ def engine(bodies: Mapping[str, Sequence[bytes]], seen: list[str] | None = None)
         send(handler, own.pop(0) if len(own) > 1 else own[0])
 
     return answer
+
+
+def read(cli: Cli, url: str, *more: str) -> Outcome:
+    return cli("live", url, "--format", "json", *more)
+
+
+def facts(data: Any) -> dict[str, Any]:
+    return {name: fact["value"] for name, fact in data["server"]["facts"].items()}
+
+
+def gaps(data: Any) -> dict[str, str]:
+    return {gap["what"]: gap["flag"] for gap in data["not_read"]}
