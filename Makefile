@@ -33,10 +33,11 @@ site: $(READY)        ## The documentation as a site; every link is checked
 check: lint types wheel site ## Everything a change must pass
 	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
 
-torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build)
+torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build); adds to check's coverage
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" torch==2.13.0
-	$(VENV)-torch/bin/python -m pytest -q tests/test_measure_kernels.py tests/test_measure_experts.py
+	$(VENV)-torch/bin/python -m pytest -q --cov=roofline --cov-append --cov-fail-under=0 \
+	  --cov-report=term:skip-covered tests/test_measure_kernels.py tests/test_measure_experts.py
 
 browser: $(READY)     ## The report's page in headless Chromium; skipped where there is none
 	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
