@@ -197,7 +197,21 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         activations=None,
         kv=target.precision.kv,
     )
-    longest = max(request.contexts)
+    _check_context(network, max(request.contexts), notes)
+    return Drafter(
+        kind=kind,
+        name=network.id,
+        network=network,
+        precision=precision,
+        placement=placement,
+        topk=request.tree_topk,
+        block=request.draft_block,
+        first_rows=request.first_pass_rows,
+    )
+
+
+def _check_context(network: NetworkSpec, longest: int, notes: Notes) -> None:
+    """Refuse a context that the drafter cannot handle; warn beyond what it was trained on."""
     if isinstance(network, ModelSpec) and longest > network.max_context:
         raise InputError(
             f"--context {longest}: the drafter {network.id} handles at most {network.max_context} "
@@ -209,16 +223,6 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
             f"{network.id}: its config has {trained} positions, the context is {longest}; "
             "acceptance may be lower there, so measure it"
         )
-    return Drafter(
-        kind=kind,
-        name=network.id,
-        network=network,
-        precision=precision,
-        placement=placement,
-        topk=request.tree_topk,
-        block=request.draft_block,
-        first_rows=request.first_pass_rows,
-    )
 
 
 def _shares_formats(network: NetworkSpec, target: Target) -> NetworkSpec:

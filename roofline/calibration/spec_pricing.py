@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -138,7 +138,11 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
     return float(known[0]), float(known[-1]), vectors[0], vectors[1], first, last
 
 
-def _vector_features(total, served: Overhead, features: list[dict[str, float]]) -> Array:  # type: ignore[no-untyped-def]
+def _vector_features(
+    total: Callable[[VectorKernels | None], Array],
+    served: Overhead,
+    features: list[dict[str, float]],
+) -> Array:
     """Return the times without what rows' arithmetic costs, and fill in what its costs multiply.
 
     Arithmetic hides under the weights' stream, so time is not linear in its costs: the features are

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from roofline.cli.question import hints, question
+from roofline.cli.question import hints, question, signed
 
 __all__ = ["axes", "option_flags", "option_types"]
 
@@ -61,7 +61,4 @@ def axes(command: Callable[..., None]) -> Any:
         *(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in shared.values()),
         *(parameter.replace(annotation=known[parameter.name]) for parameter in own),
     ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    del run.__wrapped__
-    return run
+    return signed(run, parameters)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.cli.question import hints
+from roofline.cli.question import hints, signed
 from roofline.cli.values import sizes
 from roofline.errors import InputError
 from roofline.units import format_size
@@ -94,9 +94,7 @@ def charts(width: float, height: float) -> Callable[[Callable[..., None]], Any]:
             where = {option.name: given.pop(option.name) for option in options}
             plot(*request, target=_target((width, height), **where), **given)
 
-        run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in taken}
-        return run
+        return signed(run, taken)
 
     return wrap
 

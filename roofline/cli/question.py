@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from roofline.prepare import Request
 
-__all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "question"]
+__all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "question", "signed"]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
@@ -213,13 +213,17 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
             parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared.values(), *own)
         ]
         known = hints(question) | hints(command)
-        typed = [p.replace(annotation=known[p.name]) for p in parameters]
-        run.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: known[p.name] for p in parameters}
-        del run.__wrapped__
-        return run
+        return signed(run, [p.replace(annotation=known[p.name]) for p in parameters])
 
     return wrap
+
+
+def signed(run: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    """Let a command that takes any keywords show these parameters, as Typer reads them."""
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run
 
 
 @functools.cache  # the shared question's are wanted by every command
