@@ -1,7 +1,9 @@
 """The arithmetic and the traffic of single kernels, as small pure functions.
 
 Every function takes keyword-only arguments, broadcasts like NumPy, and returns floats: FLOP (one
-multiply-add is 2) or bytes of main-memory traffic of one launch on one accelerator.
+multiply-add is 2) or bytes of main-memory traffic of one launch on one accelerator. Counts are
+exact for the shapes given; what a kernel really moves is the laws' business. docs/model.md derives
+each equation and names its sources.
 
 Symbols: M rows, N outputs, K reduction; B batch; q = 1 + D rows per sequence; A query heads,
 H_kv KV heads, G = A / H_kv; d head size; L tokens attended to; b bytes per element.
