@@ -60,6 +60,13 @@ class Drafter:
     #: Rows per sequence of the first pass; None pads it to 1 + D as the engines do.
     first_rows: float | None = None
 
+    @property
+    def pass_kind(self) -> str:
+        """The name under which an engine's time around its passes is known."""
+        network = self.network
+        stateful = isinstance(network, ModelSpec) and network.has_state
+        return "stateful_model" if self.kind == "model" and stateful else self.kind
+
 
 def heads_for(target: str) -> list[str]:
     """Return the kinds of drafter that have a bundled spec for the target with this id.

@@ -42,6 +42,8 @@ class Overhead(Schema):
     per_draft_pass: Duration  # launching one pass of the drafter [s]
     #: And of one kind of drafter, where measured.
     draft_passes: dict[str, Duration] = Field(default_factory=dict)
+    #: A draft model's pass is a decode call of its own: it costs a plain step's time at least.
+    model_pass_is_a_step: bool = False
     per_spec_sequence: Duration = 0.0  # of the batch, once drafts are in play [s]
     #: Extra time of one layer with experts, in every pass of the target [s].
     per_expert_layer: Duration = 0.0
@@ -60,8 +62,15 @@ class Overhead(Schema):
     spec_rows: int = 0
 
     def draft_pass(self, kind: str) -> float:
-        """Return the time around one pass of a drafter of this kind [s]."""
-        return self.draft_passes.get(kind, self.per_draft_pass)
+        """Return the time around one pass of a drafter of this kind [s].
+
+        Kinds are those of drafters, with ``stateful_model`` for a model with recurrent layers.
+        """
+        if kind in self.draft_passes:
+            return self.draft_passes[kind]
+        if self.model_pass_is_a_step and kind in ("model", "stateful_model"):
+            return max(self.per_step, self.per_draft_pass)
+        return self.per_draft_pass
 
 
 class Era(Schema):

@@ -165,9 +165,9 @@ def with_overhead(engine: EngineProfile, own: tuple[float, ...] | None) -> Engin
             "--overhead-ms: expected one to three numbers of ms: plain step, speculative round, "
             "draft pass (0.5,0.7,0.15)"
         )
-    given = {name: value / 1e3 for name, value in zip(names, own, strict=False)}
+    given: dict[str, object] = {name: value / 1e3 for name, value in zip(names, own, strict=False)}
     if "per_draft_pass" in given:
-        given["draft_passes"] = {}  # type: ignore[assignment]
+        given |= {"draft_passes": {}, "model_pass_is_a_step": False}
     update = {**given, "source": "given", "note": "--overhead-ms"}
     return engine.model_copy(update={"overhead": engine.overhead.model_copy(update=update)})
 

@@ -63,13 +63,15 @@ def overhead_seconds(
     batch: Times | float = 0.0,
     tree: bool = False,
     recurrent: bool = False,
+    pass_kind: str | None = None,
 ) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
     per_step + per_layer layers + per_expert_layer layers with experts + per_state_layer layers with
     a recurrent state + per_sequence B; as soon as D > 0 also per_spec_round (and per_tree_round or
     per_model_round) + per_spec_sequence B + P per_draft_pass, with P = D passes of a chain and 1 of
-    a block drafter.
+    a block drafter. ``recurrent`` says whether the target keeps recurrent states, ``pass_kind``
+    how the engine knows the drafter's passes.
 
     >>> from roofline.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
@@ -77,7 +79,7 @@ def overhead_seconds(
     >>> 1e3 * overhead_seconds(generic, draft_length=np.array([0, 2]), kind="eagle3")
     array([0.5, 1.5])
     """
-    each = overhead.draft_pass(kind)
+    each = overhead.draft_pass(pass_kind or kind)
     round_time = np.where(
         draft_length > 0,
         overhead.per_spec_round
@@ -122,6 +124,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         batch=target.placement.local(grid.batch),
         tree=drafter.topk > 1,
         recurrent=target.model.has_state,
+        pass_kind=drafter.pass_kind,
     )
     rows = local_rows(target.placement, grid)
     around = np.asarray(around + _uncaptured(verify_ops, verify_parts, grid, rows, graphs))

@@ -191,3 +191,25 @@ def test_bad_step_files(text: str, words: str, tmp_path: Path) -> None:
 def test_a_missing_step_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_steps(tmp_path / "none.csv")
+
+
+def test_a_plain_draft_model_under_llama_cpp_costs_no_more_than_on_its_own(cli: Cli) -> None:
+    """Found by a user: a 1B drafter's pass was charged 1.9 times its own plain step.
+
+    The dear pass was measured on drafters with recurrent layers (qwen3.5-0.8b); one without runs
+    llama_decode as a plain step does, so a pass costs that step, within its longer context.
+    """
+    on = ("--gpu", "rtx-4090", "--engine", "llamacpp", "--format", "json")
+    alone = cli("recommend", "llama-3.2-1b", *on, "--weights", "q8_0", "--drafter", "none")
+    drafted = cli(
+        "recommend", "llama-3.1-8b", *on, "--weights", "q4_k_m", "--drafter", "llama-3.2-1b",
+        "--draft-weights", "q8_0", "--acceptance", "0.8",
+    ).by_draft_length()  # fmt: skip
+    step = alone.by_draft_length()[0]["step_ms"]
+    more = [drafted[3][key] - drafted[2][key] for key in ("draft_ms", "overhead_ms")]
+    assert sum(more) == pytest.approx(step, rel=0.1)
+    recurrent = cli(
+        "recommend", "qwen3.6-27b", *on, "--weights", "q4_k_m", "--acceptance", "0.8",
+        "--drafter", "roofline/data/validation/models/qwen3.5-0.8b.yaml", "--context", "1k",
+    ).by_draft_length()  # fmt: skip
+    assert recurrent[2]["overhead_ms"] - recurrent[1]["overhead_ms"] > 2.0

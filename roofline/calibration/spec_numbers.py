@@ -36,6 +36,7 @@ PULL: dict[str, tuple[float, float, float]] = {
     "per_draft_pass": (0.15e-3, 0.1e-3, 5e-3),
     **dict.fromkeys(KINDS, (0.0, 0.3e-3, 10e-3)),
     "model": (0.0, 3e-3, 20e-3),
+    "stateful_model": (0.0, 3e-3, 20e-3),
     "per_tree_round": (0.5e-3, 0.5e-3, 5e-3),
     "per_model_round": (0.0, 10e-3, 100e-3),
     "per_spec_sequence": (0.0, 20e-6, 200e-6),

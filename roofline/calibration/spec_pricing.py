@@ -40,7 +40,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 #: Kinds of drafter whose pass may have a cost of its own.
-KINDS = ("eagle1", "eagle3", "mtp", "model", "block")
+KINDS = ("eagle1", "eagle3", "mtp", "model", "stateful_model", "block")
 #: Matrix-vector kernels by how wide a weight is stored.
 WIDTHS = ("narrow", "byte", "wide")
 #: What an engine's numbers multiply, in order.
@@ -86,7 +86,9 @@ def kind_name(kind: str) -> str:
     return "block" if kind in ("dflash", "dspark", "domino", "peagle", "medusa") else kind
 
 
-def overhead_features(row: SpecRow, model: ModelSpec, *, drafting: bool) -> dict[str, float]:
+def overhead_features(
+    row: SpecRow, model: ModelSpec, pass_kind: str, *, drafting: bool
+) -> dict[str, float]:
     """Return what each number but those of matrix-vector kernels multiplies in this step."""
     found = dict.fromkeys(FEATURES, 0.0)
     found["per_step"] = 1.0
@@ -98,8 +100,8 @@ def overhead_features(row: SpecRow, model: ModelSpec, *, drafting: bool) -> dict
         found["per_spec_sequence"] = float(row.batch)
         found["per_model_round"] = float(row.kind == "model" and model.has_state)
         found["per_tree_round"] = float(row.verify_width is not None and row.topk > 1)
-        if kind_name(row.kind) in KINDS:
-            found[kind_name(row.kind)] = passes
+        if kind_name(pass_kind) in KINDS:
+            found[kind_name(pass_kind)] = passes
     return found
 
 
@@ -130,7 +132,8 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
         return np.asarray(step_times(target, drafter, grid, machine, served).total[0, 0])
 
     features = [
-        overhead_features(row, target.model, drafting=d) for d in (False, row.draft_length > 0)
+        overhead_features(row, target.model, drafter.pass_kind, drafting=d)
+        for d in (False, row.draft_length > 0)
     ]
     known = _vector_features(total, served, features)
     first, last = textbook(target, drafter, grid, gpu)

@@ -104,7 +104,7 @@ def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:
     )
     numbers = {name: rounded(float(v)) for name, v in zip(NAMES, found * stray, strict=True)}
     own = setup.engine.overhead
-    shipped = np.array([own.per_step, own.per_spec_round, own.draft_pass(setup.drafter.kind),
+    shipped = np.array([own.per_step, own.per_spec_round, own.draft_pass(setup.drafter.pass_kind),
                         own.per_spec_sequence])  # fmt: skip
     return Fitted(
         numbers=numbers,
@@ -143,4 +143,6 @@ def _engine_file(engine: str, numbers: dict[str, float], count: int) -> str:
     text = without_eras(source.read_text("utf-8"))
     lines = {name: f"{rounded(1e6 * value)} us" for name, value in numbers.items()}
     lines |= {"draft_passes": "{}", "spec_rows": str(count)}
+    if "model_pass_is_a_step:" in text:
+        lines["model_pass_is_a_step"] = "false"
     return with_overhead(text, lines, file=source.name, add=True)

@@ -207,7 +207,7 @@ def _engine(setup: Setup) -> dict[str, Any]:
         "per_sequence_ms": 1e3 * overhead.per_sequence,
         "per_step_ms": 1e3 * overhead.per_step,
         "per_spec_round_ms": 1e3 * overhead.per_spec_round,
-        "per_draft_pass_ms": 1e3 * overhead.draft_pass(setup.drafter.kind),
+        "per_draft_pass_ms": 1e3 * overhead.draft_pass(setup.drafter.pass_kind),
         "per_spec_sequence_ms": 1e3 * overhead.per_spec_sequence,
         "per_tree_round_ms": 1e3 * overhead.per_tree_round,
         "per_model_round_ms": 1e3 * overhead.per_model_round,
