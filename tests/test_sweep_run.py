@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from roofline.sweeps import plan as planning
 from roofline.sweeps import run as running
 from roofline.sweeps.store import Store
-from tests.support import ROOT, Cli, assert_refused
+from tests.support import ACCEPTANCE, DRAFTER, ENGINE, GPU, MODEL, ROOT, Cli, assert_refused, write
 
 ASKED = ("sweep", "llama-3.1-8b", "--acceptance", "0.7", "--max-draft-length", "3")
 GRID = (*ASKED, "--batch", "1..40", "--context", "1k..8k*2")
@@ -103,6 +104,128 @@ def test_a_torn_journal_costs_one_part(
     journal.write_text(journal.read_text()[:-20])
     (folder / "00000004.new").write_text("half a par")
     assert cli(*GRID, "-o", str(path), "--resume").code == 0
+    assert path.read_text() == whole
+
+
+NAMED = {
+    "gpu.yaml": GPU, "model.yaml": MODEL, "head.yaml": DRAFTER, "engine.yaml": ENGINE,
+    "acceptance.yaml": ACCEPTANCE, "grid.yaml": "schema: 1\nbatch: 1..40\n",
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("name", NAMED)
+def test_a_file_that_was_edited_does_not_resume(
+    cli: Cli, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the rows would be those of another machine, model or acceptance."""
+    path = tmp_path / "x.csv"
+    paths = {each: write(tmp_path, each, text) for each, text in NAMED.items()}
+    asked = (
+        "sweep", paths["model.yaml"], "--gpu", paths["gpu.yaml"], "--drafter", paths["head.yaml"],
+        "--engine", paths["engine.yaml"], "--acceptance", f"mix:0.5*{paths['acceptance.yaml']},"
+        "0.5*llama-3.1-8b-eagle3-lmsys", "--grid", paths["grid.yaml"], "-o", str(path),
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        stop_after(1, KeyboardInterrupt(), patch)
+        assert cli(*asked).code == 130
+    write(tmp_path, name, NAMED[name] + "# edited\n")
+    assert_refused(cli(*asked, "--resume"), paths[name], "changed since")
+    write(tmp_path, name, NAMED[name])
+    stop_after(0, KeyboardInterrupt(), monkeypatch)  # far enough: it goes on
+    assert cli(*asked, "--resume").code == 130
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_an_edited_config_in_a_folder_does_not_resume(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, config = tmp_path / "x.csv", tmp_path / "model" / "config.json"
+    config.parent.mkdir()
+    text = json.dumps({
+        "model_type": "llama", "hidden_size": 512, "vocab_size": 1000, "num_hidden_layers": 2,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 1024,
+        "max_position_embeddings": 4096, "torch_dtype": "bfloat16", "hidden_act": "silu",
+    })  # fmt: skip
+    config.write_text(text)
+    asked = ("sweep", str(config.parent), "--drafter", "ngram", "--acceptance", "0.7", "--batch",
+             "1..40", "-o", str(path))  # fmt: skip
+    with monkeypatch.context() as patch:
+        stop_after(1, KeyboardInterrupt(), patch)
+        assert cli(*asked).code == 130
+    (config.parent / "hf_quant_config.json").write_text("{}")
+    assert_refused(cli(*asked, "--resume"), "hf_quant_config.json", "changed since")
+    (config.parent / "hf_quant_config.json").unlink()
+    config.write_text(text.replace("1024", "2048"))
+    assert_refused(cli(*asked, "--resume"), str(config), "changed since")
+
+
+@pytest.fixture
+def stopped(
+    cli: Cli, small_parts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Path]:
+    """A sweep with three finished parts: its output and its folder."""
+    path = tmp_path / "x.csv"
+    with monkeypatch.context() as patch:
+        stop_after(3, KeyboardInterrupt(), patch)
+        assert cli(*GRID, "-o", str(path)).code == 130
+    return path, Path(f"{path}.partial")
+
+
+@pytest.mark.parametrize("harm", ["short", "flipped", "gone"])
+def test_a_harmed_part_is_priced_again(
+    cli: Cli, whole: str, stopped: tuple[Path, Path], harm: str
+) -> None:
+    path, folder = stopped
+    part = folder / "00000001.part"
+    content = part.read_bytes()
+    part.write_bytes(content[:-30] if harm == "short" else content.replace(b"1", b"2", 1))
+    if harm == "gone":
+        part.unlink()
+    assert cli(*GRID, "-o", str(path), "--resume").code == 0
+    assert path.read_text() == whole
+
+
+@pytest.mark.parametrize("line", [b"null", b'{"index":1}', b"\xff\xfe", b"[]", b"7", b"hello"])
+def test_garbage_in_the_journal_is_one_line(
+    cli: Cli, stopped: tuple[Path, Path], line: bytes
+) -> None:
+    path, folder = stopped
+    with (folder / "journal.jsonl").open("ab") as journal:
+        journal.write(b"\n" + line)
+    assert_refused(cli(*GRID, "-o", str(path), "--resume"), "journal.jsonl:4", "remove that line")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("plan", [b"[]", b"", b"{}", b"null", b"\xff", b"{", None])
+def test_parts_without_a_plan_are_not_adopted(
+    cli: Cli, stopped: tuple[Path, Path], plan: bytes | None
+) -> None:
+    path, folder = stopped
+    (folder / "plan.json").unlink()
+    if plan is not None:
+        (folder / "plan.json").write_bytes(plan)
+    outcome = cli(*GRID, "-o", str(path), "--resume")
+    assert_refused(outcome, "plan.json", "missing or damaged", str(folder))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("resume", [(), ("--resume",)])
+def test_two_sweeps_do_not_write_one_file(
+    cli: Cli, whole: str, tmp_path: Path, resume: tuple[str, ...]
+) -> None:
+    path = tmp_path / "x.csv"
+    grid = (*GRID, "-o", str(path))
+    first = started(*ASKED, "--batch", "1..4000", "--context", "1k..8k*2", "-o", str(path))
+    wait_for_parts(Path(f"{path}.partial"), 1)
+    first.send_signal(signal.SIGSTOP)  # it is alive, and will not end meanwhile
+    assert_refused(cli(*grid, *resume), f"-o {path}", "another sweep is writing it")
+    first.kill()
+    first.communicate()
+    # what a killed process leaves does not block
+    assert_refused(cli(*grid), "--resume")
+    shutil.rmtree(f"{path}.partial")
+    assert cli(*grid).code == 0
     assert path.read_text() == whole
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +72,7 @@ def sweep(
     if not yes:
         _ask_before_many(plan, how, jobs)
     with _workers(jobs, dask) as workers, _progress(plan.points) as tell:
-        warnings = _run(plan, how, workers, output, resume=resume, tell=tell)
+        warnings = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
     for warning in warnings[:SHOWN]:
         typer.echo(f"warning: {warning}", err=True)
     if len(warnings) > SHOWN:
@@ -83,11 +83,12 @@ def sweep(
 
 
 def _run(
-    plan: Plan, how: SweepFormat, workers: Workers, output: Path | None, *, resume: bool,
-    tell: Callable[[int], None],
+    plan: Plan, how: SweepFormat, workers: Workers, output: Path | None, *, grid: Path | None,
+    resume: bool, tell: Callable[[int], None],
 ) -> list[str]:  # fmt: skip
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
+    from roofline.sweeps.files import hashes
     from roofline.sweeps.run import to_file, to_stream
     from roofline.sweeps.store import Store
 
@@ -95,16 +96,18 @@ def _run(
         sys.stdout.flush()
         notes = to_stream(plan, how, workers, sys.stdout.buffer.write, tell)
         return sorted(notes.warnings)
-    store = Store(output)
     asked = plan.as_data()
-    store.open({"version": __version__, "format": how.value, **asked}, resume=resume)
+    files = hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
     about = {
         "schema": "roofline.sweep/1",
         "version": __version__,
         "command": ["roofline", *sys.argv[1:]],
         "grid": asked,
     }
-    return sorted(to_file(plan, how, workers, store, tell=tell, about=about).warnings)
+    with closing(Store(output)) as store:
+        started = {"version": __version__, "format": how.value, "files": files, **asked}
+        store.open(started, resume=resume)
+        return sorted(to_file(plan, how, workers, store, tell=tell, about=about).warnings)
 
 
 def _format(form: str | None, output: Path | None) -> SweepFormat:

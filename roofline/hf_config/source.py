@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from roofline.errors import InputError
 
-__all__ = ["Source", "misfit", "read_json", "read_source"]
+__all__ = ["Source", "companions", "misfit", "read_json", "read_source"]
 
 #: The largest config known (22,422 quantised layers by name) has 3 MB.
 MAX_BYTES = 4_000_000
@@ -41,12 +41,17 @@ def read_source(path: Path) -> Source:
     if path.is_dir() and not file.is_file():
         raise InputError(f"{path}: no config.json in this folder; name the file itself")
     data = read_json(file)
-    beside = [file.with_name(f"{file.stem}.{QUANT_FILE}")]
-    if file.name == "config.json":
-        beside.append(file.with_name(QUANT_FILE))
-    found = next((other for other in beside if other.is_file()), None)
+    found = next((other for other in companions(file) if other.is_file()), None)
     quantization = read_json(found) if found is not None and found != file else {}
     return Source(name=file.name, data=data, quantization=quantization)
+
+
+def companions(config: Path) -> list[Path]:
+    """Return where the quantisation of a config may lie, the first choice first."""
+    beside = [config.with_name(f"{config.stem}.{QUANT_FILE}")]
+    if config.name == "config.json":
+        beside.append(config.with_name(QUANT_FILE))
+    return beside
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -69,6 +69,11 @@ class Plan:
             "contexts": list(self.contexts),
         }
 
+    def texts(self) -> set[str]:
+        """Return every text that an option was given: names, and paths of files."""
+        values = (v for given in (self.axes, *self.cases) for some in given.values() for v in some)
+        return {value for value in values if isinstance(value, str)}
+
     def _axes_of(self, case: Mapping[str, tuple[Scalar, ...]]) -> dict[str, tuple[Scalar, ...]]:
         both = {**self.axes, **case}
         return {name: both[name] for name in self.order if name in both}
