@@ -268,6 +268,19 @@ def test_formats_hold_the_same_rows(cli: Cli, tmp_path: Path) -> None:
         (("--resume",), ("-o FILE",)),
         (("--format", "parquet"), ("-o FILE",)),
         (("-o", "x.xlsx"), (".parquet", "--format")),
+        (("-o", "docs"), ("-o docs", "folder")),
+        (("-o", "x.csv", "--format", "parquet"), ("x.csv", "csv", "parquet", "one of them")),
+        (("--acceptance", "0.8", "--acceptance", "0.80"), ("--acceptance", "0.80", "twice")),
+        (("--acceptance", ""), ("--acceptance", "empty")),
+        (("--gpu", "h100-sxm,"), ("--gpu", "empty")),
+        # nothing in the grid can be priced
+        (("--drafter", "bogus"), ("bogus",)),
+        (("--drafter", "bogus,bogus2"), ("bogus",)),
+        (("--acceptance", "nan"), ("--acceptance", "nan")),
+        (("--acceptance", "2"), ("--acceptance 2",)),
+        (("--memory-fraction", "nan"), ("--memory-fraction",)),
+        (("--dp-attention", "3"), ("--dp-attention 3",)),
+        (("--set", "group_size=4,8"), ("group_size",)),
         (("--acceptance", "http://host/metrics"), ("acceptance read",)),
         (("--grid", "none.yaml"), ("none.yaml",)),
         (("--dask", "127.0.0.1:1"), ("--dask", "no scheduler")),
@@ -277,6 +290,47 @@ def test_bad_grids_are_one_line(
     cli: Cli, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     assert_refused(cli("sweep", "llama-3.1-8b", *arguments), *words)
+
+
+@pytest.mark.parametrize("model", [",", "llama-3.1-8b,", ",llama-3.1-8b", "a,,b"])
+def test_an_empty_name_between_commas_is_said(cli: Cli, model: str) -> None:
+    assert_refused(cli("sweep", model), "MODEL: a value is empty")
+
+
+@pytest.mark.parametrize(
+    ("cases", "words"),
+    [
+        ("[]", ("cases", "at least one")),
+        ("[{model: qwen3-8b, acceptance: 0.8}, {model: qwen3-8b, acceptance: '0.80'}]",
+         ("cases", "entry 2", "twice")),
+        ("[{model: qwen3-8b, drafter: no}]", ("'no'",)),
+    ],
+)  # fmt: skip
+def test_cases_that_say_nothing_are_one_line(
+    cli: Cli, tmp_path: Path, cases: str, words: tuple[str, ...]
+) -> None:
+    path = write(tmp_path, "grid.yaml", f"schema: 1\nmodel: llama-3.1-8b\ncases: {cases}\n")
+    assert_refused(cli("sweep", "--grid", path), *words)
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_a_grid_without_any_number_writes_nothing(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, to_file: bool
+) -> None:
+    """Exit 3 where only memory is short, 2 with the first reason where anything else is wrong."""
+    monkeypatch.setattr(planning, "PART_POINTS", 20)
+    output = ("-o", str(tmp_path / "x.csv")) if to_file else ()
+    large = ("sweep", "llama-3.1-70b", "--acceptance", "0.7", "--batch", "1..8")  # 141 GB in 80 GB
+    assert_refused(cli(*large, *output), "fits in memory", code=3)
+    line = assert_refused(cli(*large, "--tp", "1,3,5", *output), "--tp 3")
+    assert "--tp 5" not in line
+    assert not list(tmp_path.iterdir())
+    # rows that say why, and then some with numbers, are an answer
+    outcome = cli(*large, "--tp", "3,1,4", *output)
+    assert outcome.code == 0
+    found = rows((tmp_path / "x.csv").read_text() if to_file else outcome.out)
+    assert [(row["tp"], row["fits"]) for row in found[::72]] == [(3, False), (1, False), (4, True)]
+    assert len(found) == 3 * 8 * 9
 
 
 def test_no_model_and_a_misspelt_key_are_one_line(cli: Cli, tmp_path: Path) -> None:

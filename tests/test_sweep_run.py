@@ -123,8 +123,9 @@ def test_a_file_that_was_edited_does_not_resume(
     paths = {each: write(tmp_path, each, text) for each, text in NAMED.items()}
     asked = (
         "sweep", paths["model.yaml"], "--gpu", paths["gpu.yaml"], "--drafter", paths["head.yaml"],
-        "--engine", paths["engine.yaml"], "--acceptance", f"mix:0.5*{paths['acceptance.yaml']},"
-        "0.5*llama-3.1-8b-eagle3-lmsys", "--grid", paths["grid.yaml"], "-o", str(path),
+        "--engine", paths["engine.yaml"], "--acceptance",
+        f"mix:0.5*{paths['acceptance.yaml']},0.5*llama-3.1-8b-eagle3-lmsys",
+        "--grid", paths["grid.yaml"], "-o", str(path),
     )  # fmt: skip
     with monkeypatch.context() as patch:
         stop_after(1, KeyboardInterrupt(), patch)
@@ -161,11 +162,10 @@ def test_an_edited_config_in_a_folder_does_not_resume(
 
 
 @pytest.fixture
-def stopped(
-    cli: Cli, small_parts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Path, Path]:
+def stopped(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """A sweep with three finished parts: its output and its folder."""
     path = tmp_path / "x.csv"
+    monkeypatch.setattr(planning, "PART_POINTS", 5 * 4 * 4)
     with monkeypatch.context() as patch:
         stop_after(3, KeyboardInterrupt(), patch)
         assert cli(*GRID, "-o", str(path)).code == 130

@@ -113,11 +113,18 @@ def _run(
 def _format(form: str | None, output: Path | None) -> SweepFormat:
     from roofline.sweeps.encoding import SweepFormat
 
+    if output is not None and output.is_dir():
+        raise InputError(f"-o {output}: is a folder; give the name of a file")
     suffix = "csv" if output is None else output.suffix.lower().removeprefix(".")
     if form is None and suffix not in list(SweepFormat):
         endings = ", ".join(f".{kind}" for kind in SweepFormat)
         raise InputError(f"-o {output}: expected a name ending in {endings}, or --format")
-    return choice("--format", form or suffix, SweepFormat)
+    how = choice("--format", form or suffix, SweepFormat)
+    if output is not None and suffix in list(SweepFormat) and suffix != how:
+        raise InputError(
+            f"-o {output}: its ending says {suffix}, --format says {how.value}; give one of them"
+        )
+    return how
 
 
 def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:

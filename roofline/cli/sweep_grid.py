@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -41,6 +43,8 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
         from roofline.sweeps.grid_file import read_grid
 
         from_file = read_grid(grid, tuple(_KEYS))
+        if from_file.get("cases") == ():
+            raise InputError(f"{grid}: cases: expected at least one; list some, or take it out")
     cases = [_from_file(case) for case in from_file.pop("cases", ())]
     axes = _from_file(from_file) | _from_flags(flags)
     batches, contexts = (axes.pop(name, default) for name, default in _RECTANGLE.items())
@@ -143,14 +147,36 @@ def _values(name: str, axes: Axes, cases: Sequence[Axes]) -> set[Scalar]:
 
 def _check(axes: Axes, cases: Sequence[Axes]) -> None:
     """Refuse a value given twice, a misspelt value or name: in a grid of millions it is no wish."""
-    for case in cases or ({},):
+    seen: set[object] = set()
+    for number, case in enumerate(cases or ({},), start=1):
         both = axes | case
+        for name, values in both.items():
+            _not_empty(name, values)
+        same = frozenset((n, frozenset(_sense(n, v) for v in vs)) for n, vs in both.items())
+        if same in seen:
+            raise InputError(f"--grid: cases: entry {number} is given twice; list each case once")
+        seen.add(same)
         first = {name: values[0] for name, values in both.items() if values}
         for name, values in both.items():
-            once(_flag(name), values)
+            once(_flag(name), values, functools.partial(_sense, name))
             for value in values:
                 check_numbers(_ask(**(first | {name: value})))
                 _known(name, str(value))
+
+
+def _not_empty(name: str, values: Sequence[Scalar]) -> None:
+    if any(isinstance(value, str) and not value.strip() for value in values):
+        raise InputError(
+            f"{_flag(name)}: a value is empty; give names or values with one comma between them"
+        )
+
+
+def _sense(name: str, value: Scalar) -> object:
+    """Return what a value stands for: numbers with commas may be spelt in several ways."""
+    if name in WHOLE:
+        with suppress(ValueError):
+            return tuple(float(item) for item in str(value).split(","))
+    return value
 
 
 def _known(name: str, value: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from roofline.errors import InputError
 from roofline.units import parse_size
@@ -57,12 +59,14 @@ def _geometric(low: int, high: int, step: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def once(flag: str, values: tuple[object, ...]) -> None:
-    """Refuse an axis that has a value twice, or none."""
+def once(
+    flag: str, values: tuple[object, ...], sense: Callable[[Any], object] = lambda value: value
+) -> None:
+    """Refuse an axis that has a value twice, or none; ``sense`` is what a value stands for."""
     if not values:
         raise InputError(f"{flag}: expected at least one value")
     seen: set[object] = set()
     for value in values:
-        if value in seen:
+        if sense(value) in seen:
             raise InputError(f"{flag}: {value} is given twice; list each value once")
-        seen.add(value)
+        seen.add(sense(value))

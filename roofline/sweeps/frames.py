@@ -43,6 +43,17 @@ class Frame:
         """How many rows there are."""
         return len(self.columns["batch"])
 
+    @property
+    def fitting(self) -> int:
+        """How many of them can be run."""
+        return int(self.columns["fits"].sum())
+
+    @property
+    def refusal(self) -> str:
+        """Why all of it is refused, whatever the memory; empty where it is not."""
+        reasons = self.words["reason"]
+        return "" if reasons is REASONS else reasons[0] or ""
+
 
 def blank(shape: tuple[int, int, int]) -> dict[str, Values]:
     """Return every column but the keys, yet to be filled."""

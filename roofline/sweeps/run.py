@@ -6,15 +6,16 @@ import dataclasses
 import json
 import os
 import signal
+import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import InputError, RooflineError
+from roofline.errors import DoesNotFitError, InputError, RooflineError
 from roofline.sweeps.columns import Column, columns_for
 from roofline.sweeps.encoding import SweepFormat, encode, heading, join
 from roofline.sweeps.plan import Plan, Task
@@ -33,6 +34,8 @@ __all__ = [
 
 #: Tasks given out for each worker: one in work, one waiting.
 AHEAD = 2
+#: Rows without numbers held in memory until one with numbers follows; more go to a file.
+HELD_BYTES = 2**26
 Workers = tuple[Executor | None, int]
 Tell = Callable[[int], None]
 
@@ -51,6 +54,8 @@ def run_task(task: Task, columns: tuple[Column, ...], form: SweepFormat) -> tupl
         index=task.index,
         rows=sum(frame.rows for frame in frames),
         points=task.points,
+        fitting=sum(frame.fitting for frame in frames),
+        refusal=next((frame.refusal for frame in frames if frame.refusal), ""),
         warnings=sorted(notes.warnings),
         sources=sorted(notes.sources),
     )
@@ -150,14 +155,35 @@ def _results(
 def to_stream(
     plan: Plan, form: SweepFormat, workers: Workers, write: Callable[[bytes], object], tell: Tell
 ) -> Notes:
-    """Write the rows as they come."""
+    """Write the rows as they come, from the first on that can be run."""
     columns, notes = columns_for(plan.extra), Notes()
-    write(heading(columns, form))
-    for entry, content in _results(plan.tasks(), workers, columns, form):
-        write(content)
-        notes.warnings.update(entry.warnings)
-        tell(entry.points)
+    refusals: list[str] = []
+    found = False
+    with tempfile.SpooledTemporaryFile(HELD_BYTES) as held:
+        held.write(heading(columns, form))
+        for entry, content in _results(plan.tasks(), workers, columns, form):
+            refusals += filter(None, [entry.refusal])
+            (write if found else held.write)(content)
+            if entry.fitting and not found:
+                found = True
+                held.seek(0)
+                while chunk := held.read(2**20):
+                    write(chunk)
+            notes.warnings.update(entry.warnings)
+            tell(entry.points)
+    if not found:
+        raise _nothing(refusals)
     return notes
+
+
+def _nothing(refusals: Sequence[str]) -> RooflineError:
+    """Return what to say of a sweep that has no row with numbers."""
+    if refusals:
+        return InputError(f"nothing in this grid can be priced: {refusals[0]}")
+    return DoesNotFitError(
+        "no point of this grid fits in memory: give more GPUs (--tp), smaller --weights or --kv, "
+        "fewer sequences or shorter contexts"
+    )
 
 
 def to_file(
@@ -177,11 +203,15 @@ def to_file(
             f"stopped; {len(store.entries)} finished parts are kept in {store.folder}: add "
             "--resume to go on, or remove it"
         ) from None
-    for entry in store.entries.values():
+    entries = [store.entries[index] for index in sorted(store.entries)]
+    if not any(entry.fitting for entry in entries):
+        store.remove()
+        raise _nothing([entry.refusal for entry in entries if entry.refusal])
+    for entry in entries:
         notes.warnings.update(entry.warnings)
         notes.sources.update(entry.sources)
     about = about | {
-        "rows": sum(entry.rows for entry in store.entries.values()),
+        "rows": sum(entry.rows for entry in entries),
         "columns": [dataclasses.asdict(column) for column in columns],
         "warnings": sorted(notes.warnings),
         "sources": [json.loads(source) for source in sorted(notes.sources)],

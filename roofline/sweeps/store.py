@@ -1,8 +1,8 @@
 """An unfinished sweep on disk: NAME.partial holds finished parts and a journal of them.
 
-Each part is on disk before it is entered in the journal with its hash, so what the journal names can
-be checked and relied on whenever the process ends. The finished file appears under its name in one
-step. A lock, which ends with its process, keeps a second sweep out of the folder.
+Each part is on disk before it is entered in the journal with its hash, so what the journal names
+can be checked and relied on whenever the process ends. The finished file appears under its name in
+one step. A lock, which ends with its process, keeps a second sweep out of the folder.
 """
 
 from __future__ import annotations
