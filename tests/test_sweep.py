@@ -188,7 +188,8 @@ def test_other_options_become_columns_where_they_vary(cli: Cli) -> None:
     found = rows(
         cli("sweep", "llama-3.1-8b", "--state-handling", "snapshots", "--verify-attention",
             "kv_once,kv_per_query", "--overhead-ms", "0.5,0.7", "--overhead-ms", "1",
-            "--max-draft-length", "1").out
+            "--max-draft-length", "1",
+            "--acceptance", "0.7").out
     )  # fmt: skip
     assert [(row["verify_attention"], row["overhead_ms"]) for row in found[::2]] == [
         ("kv_once", "0.5,0.7"), ("kv_once", "1"),
