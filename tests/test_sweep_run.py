@@ -267,7 +267,11 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_workers_too(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     grid = (*ASKED, "--batch", "1..4000", "--context", "1k..8k*2", "-o", str(path), "--jobs", "2")
-    process = started(*grid, start_new_session=True)
+
+    def hears() -> None:  # a job in the background inherits a deaf ear
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    process = started(*grid, start_new_session=True, preexec_fn=hears)
     wait_for_parts(Path(f"{path}.partial"), 2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group
     _, errors = process.communicate(timeout=30)
