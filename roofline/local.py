@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from roofline.engine import EngineProfile
@@ -71,7 +72,7 @@ def _check_shares(shares: tuple[float, ...], cards: int, mode: SplitMode) -> Non
     given = ",".join(f"{share:g}" for share in shares)
     if mode is not SplitMode.LAYER:
         raise InputError(f"--tensor-split {given}: only --split layer takes uneven shares here")
-    if len(shares) != cards or min(shares) < 0 or sum(shares) <= 0:
+    if len(shares) != cards or min(shares) < 0 or not 0 < sum(shares) < math.inf:
         raise InputError(f"--tensor-split {given}: expected a share for each of {cards} cards")
 
 

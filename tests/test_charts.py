@@ -213,6 +213,18 @@ def test_roofline_tracks_are_the_kernels_of_explain(cli: Cli) -> None:
     assert points_of(lines[measured])[1][2] < y[2]
 
 
+def test_small_kernels_are_drawn_where_no_other_is(tmp_path: Path, cli: Cli) -> None:
+    """Beside experts on the processor no kernel of the card takes 1 % of the step."""
+    done = cli(
+        "plot", "roofline", "gpt-oss-120b", "--cpu-experts", "all", "--engine", "llamacpp",
+        "--gpu", "rtx-4090", "--host", "server-ddr5", "--drafter", "none",
+        "-o", str(tmp_path / "a.png"), "--data", str(tmp_path / "a.csv"),
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    shares = [float(row["share_of_step"] or 0) for row in read(tmp_path / "a.csv")]
+    assert 0 < max(shares) < 0.01
+
+
 def test_attention_is_timed_over_rows_and_counted_by_hand(cli: Cli) -> None:
     asked = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,), drafter="none")
     rows = attention_rows(prepare(asked, needs_acceptance=False))
@@ -308,6 +320,8 @@ def test_the_heatmap_reaches_as_far_as_the_model(cli: Cli, tmp_path: Path) -> No
     ("arguments", "words"),
     [
         (["speedup", "qwen3-8b"], ["-o", ".png", "--data"]),
+        (["speedup", "qwen3-8b", "-o", "a.png", "--data", "a.png"], ["--data a.png", ".csv"]),
+        (["speedup", "qwen3-8b", "--data", "only.xyz"], ["--data only.xyz", ".csv"]),
         (["speedup", "qwen3-8b", "-o", "a.gif"], ["a.gif", ".png"]),
         (["speedup", "qwen3-8b", "-o", "a.png", "--dpi", "5"], ["--dpi 5", "30"]),
         (["speedup", "qwen3-8b", "-o", "a.png", "--size", "big"], ["--size big", "7x5"]),

@@ -248,6 +248,10 @@ def test_a_draft_model_is_a_file(cli: Cli) -> None:
         ((*DENSE, "--gpus", "0"), "expected at least 1"),
         ((*DENSE, "--gpus", "2", "--tp", "2"), "give either --tp"),
         ((*DENSE, "--gpus", "2", "--tensor-split", "1,2,3"), "a share for each of 2"),
+        *(
+            ((*DENSE, "--gpus", "2", "--tensor-split", shares), "a share for each of 2")
+            for shares in ("nan,1", "inf,1", "1e308,1e308")
+        ),
         ((*DENSE, "--gpus", "2", "--tensor-split", "a"), "expected numbers such as 3,1"),
         ((*DENSE, "--gpus", "2", "--host", "laptop"), "unknown host 'laptop'"),
         ((*DENSE, "--cpu-experts", "all"), "has no experts"),

@@ -308,6 +308,7 @@ def test_every_format(load: str, price: str) -> None:
         ("--batches-histogram 8", ["--batches-histogram", "1:0.2,32:0.8"]),
         ("--batches-histogram 8:1 --max-batch 9", ["--max-batch"]),
         ("--batches-histogram 9999:1", ["--batches-histogram", "4096"]),
+        ("--batches-histogram 8:1e308,9:1e308", ["--batches-histogram", "finite sum"]),
         ("--batches-histogram nowhere.csv", ["nowhere.csv", "cannot be read"]),
         ("--gpu-hour 0", ["--gpu-hour 0", "more than 0"]),
         ("--gpu-hour nan", ["--gpu-hour nan", "more than 0"]),
@@ -326,6 +327,16 @@ def test_a_load_that_plain_decoding_cannot_carry() -> None:
     assert plain["tpot_ms"] is plain["gain"] is None
     assert plain["most_rps"] < 22
     assert data["draft_length"] > 0
+
+
+def test_a_drafter_that_does_not_fit_beside_the_load() -> None:
+    """Llama 3.1 8B at 4k on 80 GB: 99 sequences without a drafter, fewer beside one."""
+    data = answer("llama-3.1-8b --batches-histogram 99:1")
+    assert data["draft_length"] == 0
+    assert [policy["usable"] for policy in data["policies"]].count(True) == 1
+    out = run("roofline recommend llama-3.1-8b --batches-histogram 99:1")[1]
+    assert ": do not speculate." in out.split("\n", 1)[0]
+    assert "does not fit beside 99 sequences" in " ".join(out.split())
 
 
 def test_fewer_slots_serve_fewer_requests() -> None:

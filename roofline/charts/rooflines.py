@@ -146,11 +146,12 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
     for row in rows:
         tracks.setdefault((row.group, row.op), []).append(row)
     roofs = {op: mine[0] for (group, op), mine in tracks.items() if group == "roof"}
+    drawable = {key: mine for key, mine in tracks.items() if key[0] != "roof"}
     shown = {
         key: mine
-        for key, mine in tracks.items()
-        if key[0] != "roof" and max(row.share_of_step or 0.0 for row in mine) >= SMALL
-    }
+        for key, mine in drawable.items()
+        if max(row.share_of_step or 0.0 for row in mine) >= SMALL
+    } or drawable  # beside a processor's experts every kernel of the card may be small
     x = np.array([row.intensity_flop_per_byte for mine in shown.values() for row in mine])
     y = np.array([row.attained_tflop_per_s for mine in shown.values() for row in mine])
     ridge = max(row.intensity_flop_per_byte for row in roofs.values())

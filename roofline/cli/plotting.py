@@ -63,6 +63,8 @@ def _target(
 
     if output is None and data is None:
         raise InputError("-o: give FILE.png, .svg or .pdf for the chart, or --data FILE.csv")
+    if data is not None and data.suffix.lower() != ".csv":
+        raise InputError(f"--data {data}: expected a name ending in .csv")
     if not 30 <= dpi <= 1200:
         raise InputError(f"--dpi {dpi}: expected 30 to 1200 dots per inch")
     inches = usual if size is None else _size(size)

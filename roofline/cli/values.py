@@ -75,6 +75,8 @@ def shares(flag: str, text: str) -> dict[int, float]:
         if size in found or size < 1 or not 0 < weight < float("inf"):
             raise InputError(f"{flag}: each batch once with a share above 0, got '{item}'")
         found[size] = weight
+    if sum(found.values()) == float("inf"):
+        raise InputError(f"{flag}: expected shares with a finite sum, such as 1:0.2,32:0.8")
     return found
 
 

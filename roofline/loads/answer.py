@@ -148,8 +148,9 @@ def _schedule(
     sequences = np.arange(1, len(columns.mean) + 1)[:, None]
     fits = sequences <= slots
     count = int(slots.max())
-    if count == 0:
-        return None, None, ["no schedule: the drafter does not fit beside the model"]
+    needed = 1 if load.histogram is None else max(load.histogram)
+    if count < needed:
+        return None, None, [f"no schedule: the drafter does not fit beside {needed} sequences"]
     plan = _plan(setup, load, columns, np.where(fits, columns.mean, np.nan)[:count])
     try:
         text = write(plan, Wording(data_parallel=setup.request.dp))
