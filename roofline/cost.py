@@ -22,4 +22,6 @@ def dollars_per_million(*, gpu_hour: float, gpus: int, tokens_per_s: Array) -> A
 def check_price(gpu_hour: float | None) -> None:
     """Refuse prices that nobody asks."""
     if gpu_hour is not None and not 0 < gpu_hour < 1e6:
-        raise InputError(f"--gpu-hour {gpu_hour:g}: expected more than 0 per GPU and hour")
+        raise InputError(
+            f"--gpu-hour {gpu_hour:g}: expected more than 0 per GPU and hour, below 1e6"
+        )

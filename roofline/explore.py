@@ -148,7 +148,7 @@ def explore(
         variants.append(variant)
         warnings += [*variant.setup.notes.warnings, *limited]
     _refuse_useless(axes, variants, failed)
-    if not any(variant.largest_batch for variant in variants):
+    if all(variant.draft_length is None for variant in variants):
         first = variants[0]
         memory = memory_for(
             first.setup.target,
@@ -158,7 +158,7 @@ def explore(
             first.setup.host,
         )
         raise DoesNotFitError(
-            f"no variant fits; the first: {memory.explain(batch=1, context=context)}"
+            f"no variant fits; the first: {memory.explain(batch=batch, context=context)}"
         )
     return Exploration(
         request=request,

@@ -23,6 +23,8 @@ def machine_of(
 ) -> tuple[HardwareProfile, HostProfile | None]:
     """Return the card as it sits in its host, and the host where the question needs one."""
     asked = request.local
+    if asked.host == "":
+        raise InputError("--host: expected a bundled id or the path of a YAML file")
     used = asked.gpus > 1 or asked.cpu_experts is not None
     if not used:
         for flag, value in (

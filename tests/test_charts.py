@@ -213,6 +213,12 @@ def test_roofline_tracks_are_the_kernels_of_explain(cli: Cli) -> None:
     assert points_of(lines[measured])[1][2] < y[2]
 
 
+def test_attention_that_does_not_fit_is_refused(cli: Cli, tmp_path: Path) -> None:
+    target = str(tmp_path / "a.png")
+    done = cli("plot", "attention", "llama-3.1-8b", "--batch", "100000", "-o", target)
+    assert_refused(done, "batch 100000", "the largest batch that fits is", code=3)
+
+
 def test_small_kernels_are_drawn_where_no_other_is(tmp_path: Path, cli: Cli) -> None:
     """Beside experts on the processor no kernel of the card takes 1 % of the step."""
     done = cli(

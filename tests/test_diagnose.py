@@ -235,6 +235,11 @@ def test_text_fits_the_terminal(cli: Cli) -> None:
         (["--measured", "3:0ms:2"], "expected a time"),
         (["--measured", "3:0/s:2"], "expected a time"),
         (["--measured", "3:nan/s:2"], "expected a time"),
+        (["--measured", "0:1e-300ms"], "1 us to 100 s"),
+        (["--measured", "0:0.9us"], "1 us to 100 s"),
+        (["--measured", "0:2h"], "1 us to 100 s"),
+        (["--tokens-per-s", "1e308"], "1 us to 100 s"),
+        (["--tokens-per-s", "9", "--draft-length", "3", "--tokens-per-step", "9"], "1 + D = 4"),
         (["--measured", "3:4ms"], "how many tokens"),
         (["--measured", "3:4ms:5"], "expected 1 to 4 tokens"),
         (["--measured", "3:4ms:0.5"], "expected 1 to 4 tokens"),
@@ -252,6 +257,17 @@ def test_text_fits_the_terminal(cli: Cli) -> None:
 )
 def test_bad_measurements(cli: Cli, flags: list[str], words: str) -> None:
     assert_refused(cli("diagnose", *DENSE, *flags), words)
+
+
+@pytest.mark.parametrize("times", [1 / 1000, 1 / 12, 1000])
+def test_no_term_explains_what_no_machine_does(cli: Cli, times: float) -> None:
+    """A step is the reading of 16 GB at 3.35 TB/s and more: no one term makes it 12 times less."""
+    plain = loads(cli, DENSE)[0, 2, 512]["all"]
+    flags = ("--measured", f"0@2x512:{times * plain}ms", "--tp", "1")
+    outcome = cli("diagnose", *DENSE, *flags)
+    assert outcome.out.startswith("No single term explains the measurements"), outcome.out
+    rows = cli("diagnose", *DENSE, *flags, "--format", "json").data()["explanations"]
+    assert not any(row["fits"] for row in rows)
 
 
 def test_distance_is_that_of_gauss() -> None:

@@ -173,6 +173,13 @@ def test_a_variant_that_does_not_fit_stays_in_the_table(cli: Cli) -> None:
     assert 0 < int(rows[0]["largest_batch"]) < 8 < int(rows[1]["largest_batch"])
     assert float(rows[1]["speedup"]) > 1
     assert_refused(cli("explore", "llama-3.1-70b", "--vary", "group_size=8"), "needs", code=3)
+    big = cli("explore", "llama-3.1-8b", "--vary", "group_size=1,2", "--batch", "100000")
+    assert_refused(big, "no variant fits", "batch 100000", code=3)
+
+
+def test_without_drafts_the_sentence_is_of_times(cli: Cli) -> None:
+    out = cli("explore", "llama-3.1-8b", "--vary", "group_size=1,4", "--drafter", "none").out
+    assert out.startswith("Nothing is drafted; ms per token: ")
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])

@@ -188,6 +188,24 @@ def test_recommend_takes_the_reading_and_flags_win(cli: Cli) -> None:
     assert data["points"][0]["by_draft_length"][1]["tokens_per_step"] == 1.5
 
 
+@pytest.mark.usefixtures("clock")
+def test_a_load_keeps_the_context_that_was_read(cli: Cli) -> None:
+    """The page's context is 2200 tokens, unless a flag says another."""
+    found = []
+    for flags in ((), ("--context", "4k")):
+        with server(engine(pages("vllm-dev"))) as url:
+            ask = ("recommend", "--batches-histogram", "8:1", "--interval", "0", "--live", url)
+            found.append(cli(*ask, *flags, "--format", "json").data()["load"]["context"])
+    assert found == [2200, 4096]
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_batch_given_that_does_not_fit_is_refused(cli: Cli) -> None:
+    with server(engine(pages("vllm-dev"))) as url:
+        done = cli("live", url, "--interval", "0", "--batch", "5000")
+    assert_refused(done, "--batch 5000", "does not fit", "largest batch", code=3)
+
+
 def test_recommend_still_needs_a_model(cli: Cli) -> None:
     assert_refused(cli("recommend"), "MODEL is missing", "--live")
     assert_refused(cli("recommend", "llama-3.1-8b", "--interval", "3s"), "belong to --live")

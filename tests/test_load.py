@@ -289,6 +289,7 @@ def test_every_format(load: str, price: str) -> None:
         ("--rps 50 --input-tokens 1k --output-tokens 400", ["overloaded: at most", "requests/s"]),
         ("--rps 0 --input-tokens 1k --output-tokens 400", ["--rps 0", "more than 0"]),
         ("--rps nan --input-tokens 1k --output-tokens 400", ["--rps nan", "more than 0"]),
+        ("--rps 1e300 --input-tokens 1k --output-tokens 400", ["--rps 1e+300", "below 1e6"]),
         ("--rps 1", ["--rps", "--input-tokens and --output-tokens"]),
         ("--rps 1 --input-tokens 1k", ["--input-tokens, --output-tokens", "both"]),
         ("--rps 1 --input-tokens 1k,2k --output-tokens 4", ["--input-tokens 1k,2k", "one number"]),
@@ -312,6 +313,8 @@ def test_every_format(load: str, price: str) -> None:
         ("--batches-histogram nowhere.csv", ["nowhere.csv", "cannot be read"]),
         ("--gpu-hour 0", ["--gpu-hour 0", "more than 0"]),
         ("--gpu-hour nan", ["--gpu-hour nan", "more than 0"]),
+        ("--gpu-hour 1e308", ["--gpu-hour 1e+308", "below 1e6"]),
+        ("--host=", ["--host: expected"]),
     ],
 )  # fmt: skip
 def test_refused_in_one_line(options: str, parts: list[str]) -> None:
@@ -337,6 +340,17 @@ def test_a_drafter_that_does_not_fit_beside_the_load() -> None:
     out = run("roofline recommend llama-3.1-8b --batches-histogram 99:1")[1]
     assert ": do not speculate." in out.split("\n", 1)[0]
     assert "does not fit beside 99 sequences" in " ".join(out.split())
+
+
+def test_a_step_gives_a_request_no_more_than_its_answer() -> None:
+    """With 0.5 at every position: 1 token of an answer of 1; 1.5 of one of 2, at every D."""
+    load = "llama-3.1-8b --acceptance 0.5 --max-draft-length 4 --rps 1 --input-tokens 1k"
+    for output, most in ((1, [1, 1, 1, 1, 1]), (2, [1, 1.5, 1.5, 1.5, 1.5]),
+                         (9, [1, 1.5, 1.75, 1.875, 1.9375])):  # fmt: skip
+        data = answer(f"{load} --output-tokens {output}")
+        fixed = [p for p in data["policies"] if p["draft_length"] is not None]
+        assert [p["tokens_per_step"] for p in fixed] == pytest.approx(most)
+        assert (data["draft_length"] == 0) == (output == 1)
 
 
 def test_fewer_slots_serve_fewer_requests() -> None:

@@ -18,7 +18,7 @@ from roofline.measure.rows import COLUMNS, RowFile, read_rows
 from roofline.measure.worker import WorkerDevice
 from roofline.model import load_model
 from tests.measuring import FakeDevice
-from tests.support import Cli, assert_refused
+from tests.support import ROOT, Cli, assert_refused
 
 CASES = plan(load_model("qwen3-0.6b"), FakeDevice().menu())[:12]
 
@@ -178,6 +178,13 @@ def _has_torch() -> bool:
     from importlib.util import find_spec
 
     return find_spec("torch") is not None
+
+
+def test_fit_refuses_an_accelerator_s_datasheet_for_a_processor(cli: Cli, tmp_path: Path) -> None:
+    rows = ROOT / "roofline" / "data" / "measured" / "cpu-epyc-2-cores-numpy.csv"
+    done = cli("calibrate", "fit", str(rows), "-o", str(tmp_path / "x.yaml"), "--gpu", "h100-sxm")
+    assert_refused(done, "--gpu h100-sxm", "a cpu")
+    assert not (tmp_path / "x.yaml").exists()
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,10 @@ def _step(line: dict[str, str], number: int, name: str) -> MeasuredStep:
         raise InputError(
             f"{name}: line {number}: expected three whole numbers and a time"
         ) from None
-    if batch < 1 or context < 1 or not 0 <= length <= 64 or not 0 < seconds < 100:
+    if batch < 1 or context < 1 or not 0 <= length <= 64 or not 1e-6 <= seconds < 100:
         raise InputError(
             f"{name}: line {number}: expected batch and context of at least 1, a draft length of 0 "
-            "to 64 and a step of 0 to 100,000 ms"
+            "to 64 and a step of 0.001 to 100,000 ms"
         )
     return MeasuredStep(batch=batch, context=context, draft_length=length, seconds=seconds)
 

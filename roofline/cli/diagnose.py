@@ -89,7 +89,7 @@ def _single(tpot: str | None, rate: float | None, draft_length: int) -> list[str
 def _tokens(given: float | None, request: Request) -> dict[int, float]:
     """Return tokens per step by draft length, from the option or from the acceptance given."""
     if given is not None:
-        return {length: given for length in range(1, 65) if 1 <= given <= 1 + length}
+        return dict.fromkeys(range(1, 65), given)
     if not isinstance(request.acceptance, str):
         return {}
     from roofline.engines.sources import acceptance_from

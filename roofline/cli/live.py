@@ -12,7 +12,7 @@ from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
 from roofline.cli.values import sizes
-from roofline.errors import InputError
+from roofline.errors import DoesNotFitError, InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request
@@ -68,6 +68,11 @@ def live(
     )
     most = max(largest_batch, *found.request.batches)
     planned = plan(replace(found.request, batches=tuple(range(1, most + 1))), tie=0.01, mix=None)
+    if batch is not None and found.batch is not None and found.batch > planned.batches:
+        raise DoesNotFitError(
+            f"--batch {found.batch}: does not fit beside the drafter at context "
+            f"{found.request.contexts[0]}; the largest batch that does is {planned.batches}"
+        )
     written = write(planned, Wording(data_parallel=found.serving.copies))
     text = render_live(found, planned, written, change(found, planned, written), how)
     emit_text(text, output, [*found.serving.warnings, *planned.warnings, *written.notes])

@@ -78,6 +78,7 @@ def attention(
     """Draw time and use of a verify pass's attention by the query rows over each cache."""
     from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
     from roofline.prepare import prepare
+    from roofline.recommend import costs
     from roofline.report.captions import caption_for
 
     asked = replace(
@@ -87,6 +88,7 @@ def attention(
         contexts=one("--context", context),
     )
     setup = prepare(asked, needs_acceptance=False)
+    costs(setup)  # refuses what does not fit
     rows = attention_rows(setup)
     groups = sorted({row.query_heads_per_kv_head for row in rows})
     words = caption_for(

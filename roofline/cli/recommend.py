@@ -97,11 +97,15 @@ def recommend(
     batches = _batches(batch, goal) if load is None else (1,)
     asked, said = replace(request, gpu_hour=gpu_hour), list[str]()
     if live is not None:
+        if load is not None and load.input_tokens is not None:
+            contexts = (load.length,)
         reading = live_question(
             live, asked, options, interval=interval, timeout=timeout, batches=batches,
-            contexts=contexts if load is None else (4096,),
+            contexts=contexts,
         )  # fmt: skip
         asked, said = reading.request, _said(reading)
+        if load is not None and load.input_tokens is None:
+            load = replace(load, context=asked.contexts[0])
     elif not request.model:
         raise InputError("MODEL is missing: give a model, or --live URL of a running server")
     elif given_by_flag(options) & {"interval", "timeout"}:

@@ -17,6 +17,8 @@ __all__ = ["Explanation", "Inside", "Suspect", "explain", "inside", "scaled"]
 Array = NDArray[np.float64]
 #: Factors that are tried: beyond them something else than this term is wrong.
 FACTORS = np.exp(np.linspace(np.log(1 / 20), np.log(20), 1201))
+#: Kernels run at rates near the datasheet's: no term is this many times its prediction or less.
+LEAST = 0.2
 UNCHANGED = len(FACTORS) // 2
 #: Explanations whose misfit is within this of the best one's are as good (95 % for one factor).
 AS_GOOD = 3.84
@@ -45,6 +47,8 @@ class Explanation:
     gain: float
     leaves: float
     sigma: float
+    apart: float = 0.0  # as misfit, in errors of the explained step instead of the measured one
+    plausible: bool = True  # the factor is one that a term may have
     as_good: bool = False  # as the best one
     fits: bool = False  # what is left is within the errors
     moves: bool = True  # the term is large enough to change anything
@@ -148,7 +152,7 @@ def explain(
         replace(
             e,
             as_good=e.moves and e.misfit <= least + AS_GOOD and (e.term in needed or not needed),
-            fits=e.moves and e.misfit <= bound,
+            fits=e.moves and e.plausible and max(e.misfit, e.apart) <= bound,
             needed=e.term in needed,
         )
         for e in found
@@ -164,10 +168,12 @@ def _one(suspect: Suspect, measured: Array, total: Array, *, noise: float) -> Ex
     """Return the best factor of one term, others held to their errors."""
     steps = scaled(total, suspect.seconds, FACTORS[:, None], added=suspect.added)  # (factors, n)
     residual = np.log(measured) - np.log(steps)
+    noises = _noise(len(total), noise)
     share = total / measured  # of a step as it was measured, the others' errors are so much
-    covariance = _noise(len(total), noise) + suspect.others * np.outer(share, share)
-    left = distance(residual, covariance)
+    left = distance(residual, noises + suspect.others * np.outer(share, share))
     best = int(left.argmin())
+    kept = total / steps[best]  # and so much of what the factor makes of it
+    apart = float(distance(residual[best], noises + suspect.others * np.outer(kept, kept)))
     return Explanation(
         term=suspect.term,
         factor=float(FACTORS[best]),
@@ -178,5 +184,7 @@ def _one(suspect: Suspect, measured: Array, total: Array, *, noise: float) -> Ex
         else float(left[0] - left[best]),
         leaves=float(np.sqrt((residual[best] ** 2).mean())),
         sigma=suspect.sigma,
+        apart=apart,
+        plausible=best < len(FACTORS) - 1 and (suspect.added or bool(FACTORS[best] > LEAST)),
         moves=bool((suspect.seconds / total).max() > SMALLEST_SHARE),
     )

@@ -16,7 +16,7 @@ __all__ = ["Point", "read_points"]
 
 DEEPEST = 64
 MOST = 200
-SLOWEST = 100.0  # [s]
+FASTEST, SLOWEST = 1e-6, 100.0  # steps [s]
 EXPECTED = "expected D[@BATCH[xCONTEXT]]:TIME[:TOKENS], such as 0:7.1ms or 3@8x4k:4.1ms:2.4"
 _POINT = re.compile(
     r"(?P<length>\d{1,4})(?:@(?P<batch>[\dkKmM]+)(?:x(?P<context>[\dkKmM]+))?)?"
@@ -105,6 +105,11 @@ def _point(item: str, batch: int, context: int, known: Mapping[int, float]) -> P
 def _tokens(item: str, text: str | None, length: int, known: Mapping[int, float]) -> float:
     if text is None:
         found = 1.0 if length == 0 else known.get(length, math.nan)
+        if found > 1 + length or found < 1:
+            raise InputError(
+                f"--tokens-per-step {found:g}: expected 1 to at most 1 + D = {1 + length} (the "
+                f"bonus token counts) at D = {length}"
+            )
         if not math.isfinite(found):
             raise InputError(
                 f"--measured {item}: how many tokens a step yields at D = {length} is missing; "
@@ -133,6 +138,9 @@ def _step(item: str, pace: str, batch: int, tokens: float) -> float:
             seconds = parse_quantity(pace, "s") * tokens
     except (InputError, ValueError):
         seconds = math.nan
-    if not 0 < seconds <= SLOWEST:
-        raise InputError(f"--measured {item}: expected a time such as 7.1ms or a rate as 1840/s")
+    if not FASTEST <= seconds <= SLOWEST:
+        raise InputError(
+            f"--measured {item}: expected a time such as 7.1ms or a rate as 1840/s, with steps of "
+            f"1 us to {SLOWEST:g} s"
+        )
     return seconds

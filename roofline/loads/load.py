@@ -35,7 +35,9 @@ class Load:
         if (self.rps is None) == (self.histogram is None):
             raise InputError("--rps, --batches-histogram: expected one of them")
         if self.rps is not None and not 0 < self.rps < 1e6:
-            raise InputError(f"--rps {self.rps:g}: expected more than 0 requests per second")
+            raise InputError(
+                f"--rps {self.rps:g}: expected more than 0 requests per second, below 1e6"
+            )
         if (self.input_tokens is None) != (self.output_tokens is None):
             raise InputError("--input-tokens, --output-tokens: expected both")
         if self.rps is not None and self.input_tokens is None:

@@ -83,11 +83,24 @@ def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
         step=np.einsum("bld,kl->bdk", times.total, every),
         idle=idle_seconds(setup, times)[:, :1],
         spread=interpolation(points, range(1, last + 1)),
-        tokens_per_step=setup.acceptance.over_contexts(
-            (load.length,), lengths, extrapolate=setup.request.extrapolate
-        )[0],
+        tokens_per_step=_tokens_per_step(setup, load),
         slots=slots,
     )
+
+
+def _tokens_per_step(setup: Setup, load: Load) -> Array:
+    """Return tokens per step; a request takes no more of a step than its whole answer."""
+    output = load.output_tokens
+    known, extrapolate = setup.acceptance, setup.request.extrapolate
+    lengths = np.array(setup.draft_lengths)
+    own: Array = known.over_contexts((load.length,), lengths.tolist(), extrapolate=extrapolate)[0]
+    if output is None:
+        return own
+    useful = np.minimum(lengths, output - 1).tolist()  # drafts past the answer's end yield nothing
+    within = known.over_contexts((load.length,), useful, extrapolate=extrapolate)[0]
+    return np.asarray(
+        np.fmin(np.minimum(own, output), within)
+    )  # NaN where that length was not measured
 
 
 def columns(

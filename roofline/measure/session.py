@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from roofline.errors import InputError
-from roofline.hardware import load_hardware
+from roofline.hardware import HardwareProfile, load_hardware
 from roofline.measure.campaign import run
 from roofline.measure.cases import plan
 from roofline.measure.fitted import fit_rows
@@ -66,6 +66,7 @@ def fit(path: Path, output: Path, *, gpu: str | None, plot: Path | None) -> Iter
     """Fit a file of measurements and write the profile; yield residuals and notes."""
     facts, rows = read_rows(path)
     datasheet = load_hardware(gpu) if gpu else datasheet_for(facts)
+    _check_kind(facts, datasheet)
     cite = (
         f"roofline calibrate measure on {facts.get('device')}, {facts.get('date')}, "
         f"{facts.get('library')}, {facts.get('threads')} threads ({path.name})"
@@ -92,3 +93,15 @@ def fit(path: Path, output: Path, *, gpu: str | None, plot: Path | None) -> Iter
     yield from (wrap(note) for note in fitted.notes)
     basis = f"the datasheet of {datasheet.id}" if datasheet else "measured figures (no datasheet)"
     yield wrap(f"{len(fitted.laws)} laws on {basis} written to {output}")
+
+
+def _check_kind(facts: Mapping[str, Any], datasheet: HardwareProfile | None) -> None:
+    """Refuse rows of a processor on an accelerator's datasheet, and the reverse."""
+    if datasheet is None:
+        return
+    measured = facts.get("kind", "cpu")
+    if (measured == "cpu") != (datasheet.form_factor == "host"):
+        raise InputError(
+            f"--gpu {datasheet.id}: is no datasheet of what was measured "
+            f"({facts.get('device')}, a {measured}); leave it out or name that device's own"
+        )

@@ -177,6 +177,15 @@ def _headline(found: Exploration) -> str:
     priced = [variant for variant in found.variants if variant.draft_length is not None]
     if not priced:
         return f"No variant fits at batch {found.batch}."
+    if all(variant.draft_lengths == (0,) for variant in priced):
+        ends = [pick(priced, key=lambda v: float(v.step[0])) for pick in (min, max)]
+        return (
+            "Nothing is drafted; ms per token: "
+            + " to ".join(
+                f"{1e3 * variant.step[0]:.2f} at {_label(found, variant)}" for variant in ends
+            )
+            + "."
+        )
     low, high = (pick(priced, key=lambda v: float(v.speedup[v.best])) for pick in (min, max))
     lengths = sorted({variant.draft_length or 0 for variant in priced})
     span = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]} everywhere"

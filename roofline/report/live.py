@@ -109,6 +109,11 @@ def _fact(fact: Read | Unread) -> dict[str, Any]:
 
 
 def _headline(live: Live, plan: Plan, found: Change | None) -> str:
+    if found is None and live.batch is not None:
+        return (
+            f"The running batch of {live.batch} does not fit beside the drafter by this account, "
+            f"so here is the schedule up to {plan.batches}."
+        )
     if found is None:
         return "The running batch is not known, so here is the schedule for every batch."
     where = f"at the running batch of {live.batch}"
