@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofline.account import Slots, slots
-from roofline.errors import InputError
+from roofline.errors import InputError, UnknownAcceptanceError
 from roofline.prepare import Request
 from roofline.recommend import Point, Recommendation, recommend
 
@@ -73,6 +73,11 @@ def _answer(request: Request, candidate: Candidate) -> Recommendation:
     asked = replace(request, drafter=candidate.drafter, acceptance=candidate.acceptance)
     try:
         return recommend(asked)
+    except UnknownAcceptanceError as error:
+        raise InputError(
+            f"--drafter {candidate.drafter}: no acceptance is known for it on {request.model}; "
+            f"give one with its name: --drafter {candidate.drafter}=0.7"
+        ) from error
     except InputError as error:
         raise InputError(f"--drafter {candidate.drafter}: {error}") from None
 

@@ -221,6 +221,8 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, str]
     flags_source: str
+    #: Vendors on whose accelerators it does not run by itself, and what to do there.
+    elsewhere: dict[str, str] = Field(default_factory=dict)
     #: None where the engine has no data-parallel attention.
     attention_dp: ParallelFlags | None = None
     #: None where the engine has no schedule, or where its idle cost is not known.
@@ -236,6 +238,12 @@ class EngineProfile(Document):
             raise InputError(
                 f"--engine {self.id}: {self.name} has no {kind} drafter; it has {known}"
             )
+
+    def doubts(self, vendor: str) -> list[str]:
+        """Say that the engine may not run on this vendor's accelerators."""
+        remedy = self.elsewhere.get(vendor)
+        told = f"{self.name} does not run on {vendor} accelerators by itself: its flags and "
+        return [] if remedy is None else [f"{told}overheads may not hold there; {remedy}"]
 
     def parallel_flags(self, *, tp: int, dp: int, ep: int) -> str:
         """Return what lays the target out over data-parallel groups, up to the drafter's flag."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["DoesNotFitError", "InputError", "RooflineError", "did_you_mean"]
+__all__ = [
+    "DoesNotFitError",
+    "InputError",
+    "RooflineError",
+    "UnknownAcceptanceError",
+    "did_you_mean",
+]
 
 
 class RooflineError(Exception):
@@ -16,6 +22,10 @@ class RooflineError(Exception):
 
 class InputError(RooflineError):
     """What the user gave cannot be used."""
+
+
+class UnknownAcceptanceError(InputError):
+    """No acceptance was given, and none is known for the drafter."""
 
 
 class DoesNotFitError(RooflineError):

@@ -13,7 +13,7 @@ from roofline.acceptance import Acceptance
 from roofline.acceptance.doubts import doubts
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile
-from roofline.errors import InputError
+from roofline.errors import InputError, UnknownAcceptanceError
 from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
 from roofline.layers import check_parallel, layer_linears
@@ -31,7 +31,7 @@ from roofline.request import (
 from roofline.step import Target
 from roofline.workload import Placement, Routing, SplitMode
 
-__all__ = ["Request", "Setup", "draft_lengths", "prepare"]
+__all__ = ["Request", "Setup", "draft_lengths", "prepare", "used_components"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +69,7 @@ def prepare(
     gpu = changed_part(parts.gpu, "gpu", request, notes)
     model = model_of(request, parts, gpu, notes)
     engine = engine_of(request, parts, notes)
+    notes.warnings += engine.doubts(gpu.vendor)
     gpu, host = machine_of(request, gpu, engine)
     split = split_of(request, gpu, model, host)
     notes.assumed += assumed_host(request, host)
@@ -141,7 +142,7 @@ def _precision(
         kv=kv,
     )
     notes.warnings += warnings
-    narrow = {precision.weights[part] for part in _used_parts(network)}
+    narrow = {precision.weights[part] for part in used_components(network)}
     for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
         notes.warnings.append(
             f"{network.id}: {dtype} weights have fewer than 4 bits; check the answers' quality"
@@ -149,7 +150,8 @@ def _precision(
     return precision
 
 
-def _used_parts(network: NetworkSpec) -> set[Component]:
+def used_components(network: NetworkSpec) -> set[Component]:
+    """Return the parts that the products of the network's layers belong to."""
     whole = Placement()
     return {
         linear.component
@@ -256,7 +258,7 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
         return curve
     found = accept.default_curve(drafter.kind, model.id)
     if found is None:
-        raise InputError(
+        raise UnknownAcceptanceError(
             f"--acceptance: no acceptance is known for {drafter.name} on {model.id}; give a rate "
             "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline "
             "acceptance list), a file or an engine's metrics address"
@@ -270,6 +272,7 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
         f"no acceptance is bundled for {drafter.name}: that of {curve.label} stands in; "
         "give --acceptance"
     )
+    notes.assumed.append(f"acceptance borrowed from another model: {curve.label} ({curve.source})")
     return replace(curve, label=f"{curve.label}, standing in for {drafter.name}")
 
 

@@ -45,6 +45,8 @@ HEADLINES = {
         "{fast:.0f} tokens/s per user ({verdict})."
     ),
 }
+#: Below so many tokens/s of plain decoding a headline gives them with a decimal.
+SLOW = 9.95
 #: How sure that is, by first sentence and confidence.
 VERDICTS = {
     "plain": {
@@ -118,15 +120,15 @@ def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
     plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
     if len(point.draft_lengths) == 1:
-        return HEADLINES["alone"].format(plain=plain)
+        return _pace("alone", plain).format(plain=plain)
     if not point.feasible[1:].any():
-        return HEADLINES["no_room"].format(plain=plain)
+        return _pace("no_room", plain).format(plain=plain)
     kind = "drafts" if point.best else "plain"
     shown = point.best
     if not shown:
         shown = int(np.nanargmax(np.where(point.feasible[1:], point.speedup[1:], np.nan))) + 1
     verdict = VERDICTS[kind][point.confidence]
-    return HEADLINES[kind].format(
+    return _pace(kind, plain).format(
         length=point.draft_lengths[shown],
         flag=answer.setup.engine.draft_length_name,
         speedup=point.speedup[shown],
@@ -134,6 +136,11 @@ def headline(answer: Recommendation, point: Point) -> str:
         fast=fast,
         verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
     )
+
+
+def _pace(kind: str, plain: float) -> str:
+    """Return a headline's words, with a decimal for the tokens/s of a slow machine."""
+    return HEADLINES[kind] if plain >= SLOW else HEADLINES[kind].replace(":.0f}", ":.1f}")
 
 
 def reason(answer: Recommendation, point: Point) -> str:

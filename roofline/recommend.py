@@ -69,13 +69,23 @@ class Point:
         return [d for d, tied in zip(self.draft_lengths, self.tie, strict=True) if tied]
 
     @property
+    def by_odds(self) -> list[int]:
+        """Return the positions that can run, the likeliest to be near the best first.
+
+        Of equal odds the shorter draft comes first, as in the advice; where there are none, the
+        faster.
+        """
+        usable = [i for i, ok in enumerate(self.feasible) if ok]
+        odds = self.near_best
+        return sorted(usable, key=lambda i: (-odds[i], i if odds[i] else -float(self.speedup[i])))
+
+    @property
     def worth_benchmarking(self) -> list[int]:
         """Return the position of the advice and of one or two others that may be the best.
 
         Those with the highest probability; the second only if it has 10 % or more.
         """
-        others = [i for i, ok in enumerate(self.feasible) if ok and i != self.best]
-        others.sort(key=lambda i: (-self.near_best[i], -self.speedup[i]))
+        others = [i for i in self.by_odds if i != self.best]
         likely = [i for i in others[1:2] if self.near_best[i] >= 0.1]
         return sorted([self.best, *others[:1], *likely])
 

@@ -12,6 +12,7 @@ from roofline.errors import InputError
 
 __all__ = [
     "format_bytes",
+    "format_pace",
     "format_quantity",
     "format_seconds",
     "format_size",
@@ -87,6 +88,15 @@ def format_bytes(count: float) -> str:
     ('15.0 GB', '131 kB')
     """
     return _scaled(count, "B", 1e3)
+
+
+def format_pace(rate: float) -> str:
+    """Print tokens or requests per second: whole, with one decimal where that says too little.
+
+    >>> format_pace(422.4), format_pace(9.96), format_pace(2.94)
+    ('422', '10', '2.9')
+    """
+    return f"{rate:.1f}" if rate < 9.95 else f"{rate:.0f}"
 
 
 def format_quantity(text: str) -> str:

@@ -205,3 +205,50 @@ def test_a_path_may_name_the_model(cli: Cli) -> None:
     plain = cli("recommend", "llama-3.1-8b", "--format", "json")
     vendor = cli("recommend", "meta-llama/Llama-3.1-8B", "--format", "json")
     assert json.loads(plain.out) == json.loads(vendor.out)
+
+
+def test_an_option_given_twice_is_refused(cli: Cli) -> None:
+    twice = ("--acceptance", "0.7", "--acceptance", "0.8")
+    assert_refused(cli("recommend", "qwen3-8b", *twice), "--acceptance", "twice")
+    assert cli("recommend", "qwen3-8b", "--set", "layers=30", "--set", "group_size=4").code == 0
+
+
+def test_borrowed_acceptance_is_said_beside_the_answer(cli: Cli) -> None:
+    """No acceptance of an EAGLE-3 head of Qwen3-8B is the default; Llama-3.1-8B's own one is."""
+    borrowed = "Assumed: acceptance borrowed from another model: EAGLE-3 of Llama-3.1-8B"
+    assert borrowed in " ".join(cli("recommend", "qwen3-8b").out.split())
+    assert "borrowed" not in cli("recommend", "llama-3.1-8b").out
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "warns"),
+    [
+        ("apple-m4-max", "vllm", True),
+        ("apple-m4-max", "llamacpp", False),
+        ("tpu-v6e", "sglang", True),
+        ("mi300x", "trtllm", True),
+        ("mi300x", "vllm", False),
+    ],
+)
+def test_an_engine_that_is_not_made_for_the_machine(
+    cli: Cli, gpu: str, engine: str, *, warns: bool
+) -> None:
+    """The engines' own lists of platforms, named in their files."""
+    ask = ("recommend", "qwen3-0.6b", "--drafter", "ngram", "--acceptance", "0.4")
+    outcome = cli(*ask, "--gpu", gpu, "--engine", engine)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.count("does not run on") == warns
+
+
+def test_every_format_is_named_with_what_it_holds(cli: Cli) -> None:
+    """Their config.json: all of Qwen's products are fp8 blocks, of gpt-oss the experts MXFP4."""
+    ask = ("--gpu", "h200-sxm", "--drafter", "none")
+    assert "(fp8-block weights, bf16 KV)" in cli("recommend", "qwen3-30b-a3b-fp8", *ask).out
+    assert "(mxfp4 experts, bf16 attention, " in cli("recommend", "gpt-oss-120b", *ask).out
+
+
+def test_a_slow_machine_has_a_decimal(cli: Cli) -> None:
+    """A step of 141 GB at 546 GB/s takes over 0.258 s: under 3.9 tokens/s."""
+    ask = ("recommend", "llama-3.1-70b", "--gpu", "apple-m4-max", "--engine", "llamacpp")
+    out = cli(*ask, "--set", "gpu.memory.visible=400 GB", "--drafter", "none").out
+    assert re.search(r"Plain decoding: [1-3]\.\d tokens/s", out), out

@@ -93,7 +93,7 @@ def test_several_batches_and_contexts(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("llama-3.1-8b --drafter ngram", ("--drafter ngram", "--acceptance")),
+        ("llama-3.1-8b --drafter ngram", ("--drafter ngram", "--drafter ngram=0.7")),
         ("llama-3.1-8b --drafter egale3=0.7", ("egale3", "did you mean", "eagle3")),
         ("llama-3.1-8b --drafter =0.7", ("--drafter", "NAME=ACCEPTANCE")),
         ("llama-3.1-8b --drafter ngram=", ("--drafter", "NAME=ACCEPTANCE")),
@@ -111,3 +111,13 @@ def test_refused_with_one_line(cli: Cli, arguments: str, words: tuple[str, ...])
 def test_the_table_fits_eighty_columns(cli: Cli) -> None:
     out = cli("compare", *BASE, *FLAGS).out
     assert [line for line in out.splitlines() if len(line) > 80] == []
+
+
+def test_heads_without_acceptance_are_left_out(cli: Cli) -> None:
+    """Five heads are bundled for qwen3-8b; only EAGLE-3 has an acceptance, that of a stand-in."""
+    outcome = cli("compare", "qwen3-8b", "--gpu", "h200-sxm", "--format", "json")
+    (point,) = outcome.data()["points"]
+    assert [row["drafter_kind"] for row in point["drafters"]] == ["eagle3"]
+    (said,) = (line for line in outcome.err.splitlines() if "left out" in line)
+    assert "dflash, domino, dspark, peagle" in said
+    assert "--drafter dflash=0.7" in said

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
+from roofline.advise import Confidence
+from roofline.recommend import Point
+from roofline.report.sentences import likely_line
 from roofline.sampling import drawn_tokens_per_step, rounds_covariance, survival
 from tests.schedule_rules import vllm_config
 from tests.support import Cli, assert_refused
@@ -146,3 +149,44 @@ def test_rounds_must_be_counted(cli: Cli) -> None:
     assert_refused(
         cli("recommend", "llama-3.1-8b", "--acceptance-rounds", "0"), "--acceptance-rounds", "0"
     )
+
+
+def odds_of(odds: dict[int, float], speedup: dict[int, float], advised: int) -> Point:
+    """Return a point with these odds and speedups, everything else being of no concern here."""
+    lengths, none = tuple(odds), np.zeros(len(odds))
+    return Point(
+        batch=1,
+        context=1,
+        draft_lengths=lengths,
+        feasible=np.ones(len(odds), dtype=bool),
+        tokens_per_step=none,
+        step=none,
+        verify=none,
+        draft=none,
+        overhead=none,
+        parts={},
+        speedup=np.array([speedup[d] for d in lengths]),
+        low=none,
+        high=none,
+        tie=none.astype(bool),
+        near_best=np.array(list(odds.values())),
+        best=lengths.index(advised),
+        confidence=Confidence.WIN,
+    )
+
+
+def test_the_surest_is_timed_and_told_from_the_advice() -> None:
+    """Found by a user: D = 5 was over 98 % like 6 and 7, and left out because they are faster."""
+    point = odds_of(
+        {4: 0.52, 5: 1.0, 6: 1.0, 7: 1.0}, {4: 2.07, 5: 2.08, 6: 2.09, 7: 2.091}, advised=4
+    )
+    said = likely_line(point)
+    assert said.endswith("Benchmark 4, 5 and 6.")
+    assert "4 is the shortest within 1 % of the best expected speed, 5 the surest" in said
+
+
+def test_nothing_is_said_of_the_surest_where_it_is_the_advice() -> None:
+    point = odds_of({2: 0.0, 3: 0.9, 4: 0.0}, {2: 1.5, 3: 1.9, 4: 1.6}, advised=3)
+    said = likely_line(point)
+    assert "surest" not in said
+    assert said.endswith("Benchmark 3 and 4.")  # of two without odds the faster

@@ -33,6 +33,7 @@ def compare(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Compare drafters for MODEL, each at its own best draft length."""
+    from roofline.acceptance import default_curve
     from roofline.compare import compare as side_by_side
     from roofline.compare import parse_candidate
     from roofline.drafters import heads_for
@@ -41,7 +42,16 @@ def compare(
     from roofline.sources import open_model
 
     how = format_for(form, output, kinds=OutputFormat)
-    names = drafter or heads_for(open_model(request.model)[0].id)
+    target = open_model(request.model)[0].id
+    heads = heads_for(target)
+    known = [head for head in heads if default_curve(head, target) is not None]
+    names, said = drafter or known or heads, list[str]()
+    unknown = [head for head in heads if head not in known]
+    if not drafter and known and unknown:
+        said.append(
+            f"left out, for no acceptance is known for them: {', '.join(unknown)}; name the "
+            f"drafters to have them in: --drafter {unknown[0]}=0.7"
+        )
     if not names:
         raise InputError(
             f"--drafter: no head is bundled for {request.model}; give NAME=ACCEPTANCE, once for "
@@ -52,4 +62,4 @@ def compare(
     if not found:
         raise DoesNotFitError(f"{request.model}: no batch and context fits beside every drafter")
     warnings = dict.fromkeys(w for entry in found[0] for w in entry.answer.warnings)
-    emit_text(render_compare(found, how), output, list(warnings))
+    emit_text(render_compare(found, how), output, [*said, *warnings])

@@ -51,6 +51,7 @@ def live(
     from roofline.report.live import LiveFormat, render_live
     from roofline.schedules.formats import Wording, write
     from roofline.schedules.plan import plan
+    from roofline.schedules.written import pays
 
     how = format_for(form, output, kinds=LiveFormat)
     if not 1 <= largest_batch <= 4096:
@@ -75,7 +76,8 @@ def live(
         )
     written = write(planned, Wording(data_parallel=found.serving.copies))
     text = render_live(found, planned, written, change(found, planned, written), how)
-    emit_text(text, output, [*found.serving.warnings, *planned.warnings, *written.notes])
+    notes = written.notes if pays(planned, written.bands) else ()
+    emit_text(text, output, [*found.serving.warnings, *planned.warnings, *notes])
 
 
 def _one(flag: str, text: str) -> tuple[int, ...]:

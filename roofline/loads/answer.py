@@ -62,6 +62,12 @@ class LoadAnswer:
         return self.advised.tpot / last.tpot - 1
 
     @property
+    def schedule_carries(self) -> float:
+        """The share of requests/s that the schedule serves at most beyond the advised length's."""
+        most, own = self.policies[-1].most_rps, self.advised.most_rps
+        return most / own - 1 if most and own else 0.0
+
+    @property
     def schedule_pays(self) -> bool:
         """Whether it adds more than a tie."""
         return (self.schedule_gain or 0.0) >= TIE

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from roofline.figure import Caption
-from roofline.model import MoeMlp
-from roofline.prepare import Setup
+from roofline.prepare import Setup, used_components
 from roofline.quantization import Component
 from roofline.report.changes import set_line
+from roofline.report.columns import listed
 
 __all__ = ["caption_for", "stored_as"]
 
+_WORDS = {
+    Component.EXPERTS: "experts",
+    Component.SHARED_EXPERTS: "shared experts",
+    Component.MLP: "MLP",
+    Component.ATTENTION: "attention",
+    Component.MIXER: "linear mixers",
+}
+
 
 def stored_as(setup: Setup) -> str:
-    """Say how the layers' weights are stored, experts by themselves where they differ."""
-    stored = setup.target.precision.weights
-    dense, experts = stored[Component.MLP], stored[Component.EXPERTS]
-    sparse = any(isinstance(run.mlp, MoeMlp) for run in setup.target.model.layers)
-    if not sparse or dense == experts:
-        return f"{dense} weights"
-    return f"{experts} experts, other weights {dense}"
+    """Say how the weights of the layers' products are stored, each format with what it holds.
+
+    A router is small and mostly kept wider than the rest, so it is left out.
+    """
+    stored, parts = setup.target.precision.weights, used_components(setup.target.model)
+    holds: dict[str, list[str]] = {}
+    for component, word in _WORDS.items():
+        if component in parts:
+            holds.setdefault(str(stored[component]), []).append(word)
+    if len(holds) == 1:
+        return f"{next(iter(holds))} weights"
+    return ", ".join(f"{dtype} {listed(words)}" for dtype, words in holds.items())
 
 
 def caption_for(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["captioned_table", "markdown_table", "text_table", "wrap"]
+__all__ = ["captioned_table", "listed", "markdown_table", "text_table", "wrap"]
 
 
 def text_table(
@@ -55,6 +55,15 @@ def captioned_table(
     head = len(lines) - len(rows)
     below = zip(captions, lines[head:], strict=True)
     return "\n".join([*lines[:head], *(line for name, row in below for line in (wrap(name), row))])
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Return words as a list in a sentence.
+
+    >>> listed(["4"]), listed(["4", "5", "6"]), listed(["host", "link"], "or")
+    ('4', '4, 5 and 6', 'host or link')
+    """
+    return f" {last} ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
 
 
 def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

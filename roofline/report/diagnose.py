@@ -10,7 +10,7 @@ from roofline.diagnosis.diagnose import Diagnosis
 from roofline.diagnosis.explain import Explanation
 from roofline.diagnosis.terms import ADDED
 from roofline.report.changes import set_data, set_line
-from roofline.report.columns import text_table, wrap
+from roofline.report.columns import listed, text_table, wrap
 from roofline.units import format_size
 
 __all__ = ["DiagnosisFormat", "render_diagnosis"]
@@ -148,6 +148,11 @@ def _headline(found: Diagnosis) -> str:
         )
     name = best.term[0].upper() + best.term[1:]
     others = [e.term for e in found.explanations[1:] if e.as_good]
+    if len(found.points) == 1 and others and best.fits:
+        return (
+            f"One point cannot tell the terms apart: {listed([best.term, *others], 'or')} may be "
+            f"off. Measure {_next(found)}."
+        )
     said = f"{name} disagrees most: {_factor(best)} explains the measurements"
     if not best.fits:
         said = (
@@ -158,8 +163,19 @@ def _headline(found: Diagnosis) -> str:
     within = "within" if best.strain <= 2 else "beyond"
     said += f", {within} its stated error ({best.strain:.1f} standard deviations)."
     if others and best.fits:
-        said += f" So far {_listed(others)} would do as well, with more strain."
+        said += f" So far {listed(others, 'or')} would do as well, with more strain."
     return said
+
+
+def _next(found: Diagnosis) -> str:
+    """Return the load at which the likeliest explanations part, or what makes one likely."""
+    proposal = found.proposal
+    if proposal is None:
+        return "other batches, contexts and draft lengths, D = 0 among them"
+    return (
+        f"D = {proposal.draft_length} at batch {proposal.batch}, context "
+        f"{format_size(proposal.context)} as well"
+    )
 
 
 def _factor(found: Explanation) -> str:
@@ -168,10 +184,6 @@ def _factor(found: Explanation) -> str:
     if found.term == "attention path per row":
         return f"{found.factor:.2f}x what reading the cache anew for each row would add"
     return f"{found.factor:.2f}x its prediction"
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
 
 
 def _where(found: Diagnosis) -> str:

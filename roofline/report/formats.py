@@ -20,7 +20,7 @@ from roofline.report.data import as_data, explain_rows, goal_data
 from roofline.report.formulas import formulas
 from roofline.report.sentences import cost_line, goal_lines, likely_line, rule_lines, timing_lines
 from roofline.report.sources import summary
-from roofline.units import format_size
+from roofline.units import format_pace, format_size
 
 __all__ = ["OutputFormat", "layout_words", "render", "setting"]
 
@@ -43,7 +43,7 @@ _COLUMNS = (
     ("overhead\nms", "overhead_ms", "{:.2f}"),
     ("cost ratio =\nbreak-even", "cost_ratio", "{:.3f}"),
     ("speedup", "speedup", "{:.2f}x"),
-    ("tokens/s\nbatch", "tokens_per_s", "{:.0f}"),
+    ("tokens/s\nbatch", "tokens_per_s", ""),  # see format_pace
 )
 
 
@@ -89,7 +89,9 @@ def render(
 def _cells(point: dict[str, Any], columns: tuple[tuple[str, str, str], ...]) -> list[list[str]]:
     rows = []
     for entry in point["by_draft_length"]:
-        cells = [form.format(entry[key]) for _, key, form in columns]
+        cells = [
+            form.format(entry[key]) if form else format_pace(entry[key]) for _, key, form in columns
+        ]
         length = entry["draft_length"]
         mark = "*" if length == point["draft_length"] else " "
         cells[0] = f"{mark} {cells[0]}"

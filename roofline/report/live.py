@@ -8,10 +8,11 @@ from typing import Any
 
 from roofline.engines.facts import Read, Unread
 from roofline.live import Change, Live
+from roofline.paste import flag
 from roofline.report.columns import wrap
 from roofline.report.schedule import as_data, schedule_blocks
 from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written
+from roofline.schedules.written import Written, best_fixed, gain, pays
 from roofline.units import format_size
 
 __all__ = ["LiveFormat", "render_live"]
@@ -52,12 +53,17 @@ def render_live(
     if how is LiveFormat.JSON:
         data = _data(live, plan, written, found)
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
-    blocks = [wrap(_headline(live, plan, found)), _facts(live)]
+    blocks = [wrap(_headline(live, plan, written, found)), _facts(live)]
     if live.gaps:
         blocks.append(_gaps(live))
     if found is not None:
-        blocks.append(wrap(_now(live, found)))
-    return "\n\n".join([*blocks, *schedule_blocks(plan, written)]) + "\n"
+        blocks.append(wrap(_now(live, plan, written, found)))
+    blocks += (
+        schedule_blocks(plan, written)
+        if pays(plan, written.bands)
+        else _fixed(plan, written, found)
+    )
+    return "\n\n".join(blocks) + "\n"
 
 
 def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dict[str, Any]:
@@ -108,14 +114,15 @@ def _fact(fact: Read | Unread) -> dict[str, Any]:
     return {"value": fact.value, "source": fact.source}
 
 
-def _headline(live: Live, plan: Plan, found: Change | None) -> str:
+def _headline(live: Live, plan: Plan, written: Written, found: Change | None) -> str:
+    what = "schedule" if pays(plan, written.bands) else "draft length"
     if found is None and live.batch is not None:
         return (
             f"The running batch of {live.batch} does not fit beside the drafter by this account, "
-            f"so here is the schedule up to {plan.batches}."
+            f"so here is the {what} up to {plan.batches}."
         )
     if found is None:
-        return "The running batch is not known, so here is the schedule for every batch."
+        return f"The running batch is not known, so here is the {what} for every batch."
     where = f"at the running batch of {live.batch}"
     if found.gain is None:
         return f"Run draft length {found.advised} {where}; what the server gains cannot be said."
@@ -169,7 +176,25 @@ def _gaps(live: Live) -> str:
     return "\n".join(["Not read:", *map(_indented, said)])
 
 
-def _now(live: Live, found: Change) -> str:
+def _fixed(plan: Plan, written: Written, found: Change | None) -> list[str]:
+    """Say that one draft length is as good as bands, and what to paste if it is another."""
+    fixed, _ = best_fixed(plan)
+    more = gain(plan, written.bands)
+    length = fixed if found is None else found.advised
+    gains = "nothing" if more < 0.001 else f"{more:.1%}"
+    against = f"D = {fixed} at every batch" if fixed else "no speculation at all"
+    blocks = [
+        wrap(
+            f"A schedule by running batch gains {gains} over {against}: not worth its upkeep, so "
+            "there is none to paste."
+        )
+    ]
+    if found is None or found.draft_length != length:
+        blocks.append(f"{plan.setup.engine.name}:\n{flag(plan.setup, length)}")
+    return [*blocks, *(wrap(f"Assumed: {t}") for t in plan.setup.notes.assumed)]
+
+
+def _now(live: Live, plan: Plan, written: Written, found: Change) -> str:
     context = format_size(live.request.contexts[0])
     copies = live.copies
     load = f"batch {live.batch}" + (f" in each of {copies} copies" if copies > 1 else "")
@@ -180,10 +205,12 @@ def _now(live: Live, found: Change) -> str:
             else f"nothing is known of its draft length {found.draft_length}"
         )
         return f"Now: {load}, context {context}; {why}. Expected: {found.after:.0f} tokens/s."
+    scheduled = pays(plan, written.bands)
+    advice = "the schedule" if scheduled else f"D = {found.advised}"
     said = (
         f"Now: {load}, context {context}, D = {found.draft_length}: {1e3 * found.step:.2f} ms a "
         f"step for {found.tokens_per_step:.2f} tokens, so {found.before:.0f} tokens/s of all "
-        f"users predicted; {found.after:.0f} with the schedule."
+        f"users predicted; {found.after:.0f} with {advice}."
     )
     if not found.measured:
         return said

@@ -8,6 +8,7 @@ import json
 import math
 from typing import Any
 
+from roofline.advise import TIE
 from roofline.cost import dollars_per_million
 from roofline.loads.answer import LoadAnswer
 from roofline.loads.policies import Policy
@@ -17,7 +18,7 @@ from roofline.report.data import inputs_data
 from roofline.report.formats import OutputFormat, setting
 from roofline.report.sentences import dollars
 from roofline.report.sources import provenance, summary
-from roofline.units import format_size
+from roofline.units import format_pace, format_size
 
 __all__ = ["render_load"]
 
@@ -165,12 +166,12 @@ def _headline(answer: LoadAnswer) -> str:
         return f"{start}: plain decoding cannot carry this load."
     if answer.load.rps is None:
         return (
-            f"{start}: {best.gain:.2f}x plain decoding, {plain.tokens_per_s:.0f} -> "
-            f"{best.tokens_per_s:.0f} tokens/s."
+            f"{start}: {best.gain:.2f}x plain decoding, {format_pace(plain.tokens_per_s)} -> "
+            f"{format_pace(best.tokens_per_s)} tokens/s."
         )
     return (
-        f"{start}: {best.gain:.2f}x the pace of plain decoding, {1 / plain.tpot:.0f} -> "
-        f"{1 / best.tpot:.0f} tokens/s per user."
+        f"{start}: {best.gain:.2f}x the pace of plain decoding, {format_pace(1 / plain.tpot)} -> "
+        f"{format_pace(1 / best.tpot)} tokens/s per user."
     )
 
 
@@ -243,10 +244,12 @@ def _scheduled(answer: LoadAnswer) -> str:
     if more is None:
         return "A schedule by running batch cannot carry this load."
     if not answer.schedule_pays:
+        carries = answer.schedule_carries
         gains = "nothing" if more < 0.001 else f"{more:.1%}"
         return (
-            f"A schedule by running batch gains {gains} over the fixed draft length: not worth its "
-            "upkeep."
+            f"A schedule by running batch gains {gains} over the fixed draft length at this load: "
+            "not worth its upkeep"
+            + (f"; at the most requests it serves {carries:.0%} more." if carries >= TIE else ".")
         )
     return (
         f"A schedule by running batch gains {more:.1%} more than the fixed draft length, so it is "

@@ -175,10 +175,16 @@ def schedule_headline(plan: Plan, written: Written) -> str:
 
 def schedule_losses(plan: Plan, written: Written) -> str:
     """Return what the bands lose to the best everywhere, in one sentence."""
-    said = f"Bands within {plan.tie:.1%} lose {written.loss:.2%} of the mix to the best everywhere"
+    said = f"The bands lose {written.loss:.2%} of the mix's tokens to the best everywhere"
     if written.form_loss > 0:
         said += f", of which {written.form_loss:.2%} because the engine's form cannot say it"
-    return said + "."
+    joined = len(plan.contexts) > 1 and all(len(band.draft_lengths) == 1 for band in written.bands)
+    over = ", on the mean over the contexts" if joined else ""
+    before = ", before the engine's form" if written.form_loss > 0 else ""
+    return (
+        f"{said}. Each was drawn to lose at most {plan.tie:.1%} at any batch{over}{before}; 'most "
+        "lost' is at its worst batch and context."
+    )
 
 
 def _csv(plan: Plan, written: Written) -> str:

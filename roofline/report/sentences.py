@@ -7,6 +7,7 @@ from typing import Any
 from roofline.goals import Choice, Goal, Objective
 from roofline.prepare import Setup
 from roofline.recommend import Point, Recommendation
+from roofline.report.columns import listed
 from roofline.report.data import benchmark_rows
 from roofline.rules import rules
 from roofline.uncertainty import DRAWS
@@ -19,17 +20,23 @@ def likely_line(point: Point) -> str:
     """Return how probable it is that each draft length is within 1 % of the best."""
     if len(point.draft_lengths) == 1:
         return "One draft length was looked at, so there is nothing to benchmark."
-    ranked = sorted(range(len(point.draft_lengths)), key=lambda i: -point.near_best[i])
+    ranked = point.by_odds
     first = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
     shown = [
         f"D = {point.draft_lengths[i]} {_odds(float(point.near_best[i]))}"
         for i in first
         if point.near_best[i] > 0 or i == point.best
     ]
-    timed = " and ".join(str(point.draft_lengths[i]) for i in point.worth_benchmarking)
+    surest = ""
+    if point.near_best[ranked[0]] > point.near_best[point.best]:
+        surest = (
+            f"; {point.draft_length} is the shortest within 1 % of the best expected speed, "
+            f"{point.draft_lengths[ranked[0]]} the surest"
+        )
+    timed = listed([str(point.draft_lengths[i]) for i in point.worth_benchmarking])
     return (
         "Odds of being within 1 % of the best, given the model's errors: "
-        f"{', '.join(shown)}. Benchmark {timed}."
+        f"{', '.join(shown)}{surest}. Benchmark {timed}."
     )
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advise import TIE
 from roofline.schedules.bands import Band
 from roofline.schedules.plan import Plan, plain_value, table_value
 
-__all__ = ["Written", "best_fixed", "gain", "loss", "written"]
+__all__ = ["Written", "best_fixed", "gain", "loss", "pays", "written"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,3 +64,8 @@ def best_fixed(plan: Plan) -> tuple[int, float]:
 def gain(plan: Plan, bands: list[Band]) -> float:
     """Return the gain of the bands over the best fixed draft length, as a share."""
     return table_value(plan, plan.positions(bands)) / best_fixed(plan)[1] - 1
+
+
+def pays(plan: Plan, bands: list[Band]) -> bool:
+    """Whether several draft lengths gain more than a tie over the best fixed one."""
+    return len({d for band in bands for d in band.draft_lengths}) == 1 or gain(plan, bands) >= TIE
