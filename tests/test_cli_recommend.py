@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -205,12 +206,6 @@ def test_a_path_may_name_the_model(cli: Cli) -> None:
     plain = cli("recommend", "llama-3.1-8b", "--format", "json")
     vendor = cli("recommend", "meta-llama/Llama-3.1-8B", "--format", "json")
     assert json.loads(plain.out) == json.loads(vendor.out)
-
-
-def test_an_option_given_twice_is_refused(cli: Cli) -> None:
-    twice = ("--acceptance", "0.7", "--acceptance", "0.8")
-    assert_refused(cli("recommend", "qwen3-8b", *twice), "--acceptance", "twice")
-    assert cli("recommend", "qwen3-8b", "--set", "layers=30", "--set", "group_size=4").code == 0
 
 
 def test_borrowed_acceptance_is_said_beside_the_answer(cli: Cli) -> None:

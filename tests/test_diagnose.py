@@ -177,6 +177,11 @@ def test_the_proposed_load_parts_the_two_best(cli: Cli) -> None:
     ).data()  # fmt: skip
     possible = [e["term"] for e in data["explanations"] if e["as_good"]]
     assert len(possible) > 2
+    text = cli(
+        "diagnose", *DENSE, "--tpot", "9ms", "--draft-length", "3", "--tokens-per-step", "2.5",
+        "--batch", "8",
+    ).out  # fmt: skip
+    assert text.startswith("One point cannot tell the terms apart")
     proposed = data["next"]
     first, second = proposed["step_ms"].values()
     assert list(proposed["step_ms"]) == possible[:2]

@@ -221,6 +221,19 @@ def test_the_page_shows_what_is_printed(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("clock")
+def test_a_schedule_that_gains_next_to_nothing_is_not_printed(cli: Cli) -> None:
+    """Found by a user: "keep 3", and six bands to paste for +0.4 %; the tie is 1 %."""
+    with server(engine(pages("vllm"))) as url:
+        outcome = cli("live", url, "--gpu", "h100-sxm", "--interval", "7s")
+    with server(engine(pages("vllm"))) as url:
+        data = read(cli, url, "--gpu", "h100-sxm", "--interval", "7s").data()
+    assert 0 < data["schedule"]["gain_over_fixed"] < 0.01
+    assert "num_speculative_tokens_per_batch_size" not in outcome.out
+    assert "not worth its upkeep" in " ".join(outcome.out.split())
+    assert "last row's K" not in outcome.err
+
+
+@pytest.mark.usefixtures("clock")
 def test_every_field_is_documented(cli: Cli) -> None:
     with server(engine(pages("vllm"))) as url:
         data = read(cli, url, "--gpu", "h100-sxm").data()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
 from roofline.cli.listing import help_if_bare
-from roofline.errors import InputError
 
 __all__ = ["build", "needed"]
 
@@ -32,21 +29,6 @@ def needed(arguments: Sequence[str]) -> tuple[str, ...]:
     return (arguments[0],) if arguments and arguments[0] in every else every
 
 
-class Once(TyperCommand):
-    """A command that refuses an option given twice, of which the last would win in silence."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; raise InputError for a repeated option that takes one value."""
-        _, _, order = self.make_parser(ctx).parse_args(list(args))
-        seen = set[str]()
-        for option in order:
-            if option.param_type_name == "option" and not getattr(option, "multiple", False):
-                if option.opts[-1] in seen:
-                    raise InputError(f"{option.opts[-1]}: given twice; it takes one value")
-                seen.add(option.opts[-1])
-        return super().parse_args(ctx, args)
-
-
 def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
     """Return the application with these commands."""
     app = typer.Typer(
@@ -60,7 +42,7 @@ def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
     for name in names:
         module = import_module(f"roofline.cli.{name}")
         if name in COMMANDS:
-            app.command(cls=Once)(getattr(module, name))
+            app.command()(getattr(module, name))
         else:
             app.add_typer(module.app, name=name)
     app.callback()(_root)
