@@ -84,6 +84,16 @@ def load_host(reference: str) -> HostProfile:
     return HostProfile.load(resources.find(reference, SHELF, "host"))
 
 
+def _with_slots(cards: int) -> str:
+    """Say which bundled machine takes so many cards: the one with the fewest slots that do."""
+    hosts = [load_host(name) for name in resources.bundled_names(SHELF)]
+    enough = [host for host in hosts if host.link.cards >= cards]
+    if not enough:
+        most = max(host.link.cards for host in hosts)
+        return f"bundled hosts have up to {most}; give your own as --host FILE.yaml"
+    return f"give --host {min(enough, key=lambda host: host.link.cards).id}"
+
+
 def linked(gpu: HardwareProfile, host: HostProfile, cards: int) -> HardwareProfile:
     """Return the card as ``cards`` of it sit in the host, joined by nothing but its slots."""
     if gpu.unified:
@@ -93,7 +103,7 @@ def linked(gpu: HardwareProfile, host: HostProfile, cards: int) -> HardwareProfi
     if cards > host.link.cards:
         raise InputError(
             f"--gpus {cards}: host {host.id} has slots for {host.link.cards} cards; "
-            "give another --host"
+            f"{_with_slots(cards)}"
         )
     link = Interconnect(
         kind=f"{host.link.kind} through {host.id}",

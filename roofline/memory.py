@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -21,7 +21,7 @@ from roofline.ops import Array, StateHandling
 from roofline.quantization import Component, Precision, bytes_per_element
 from roofline.step import Target
 from roofline.units import format_bytes
-from roofline.workload import Grid
+from roofline.workload import Grid, Split
 
 __all__ = ["Memory", "activation_bytes", "logits_bytes", "memory_for"]
 
@@ -225,7 +225,7 @@ def memory_for(
     split = target.placement.split
     cards = cards_of(target.model, split)
     if host is not None:
-        _check_host(host, cpu_expert_bytes(target.model, held, split), split.cpu_layers)
+        _check_host(host, target.model, held, split)
     return Memory(
         target=target,
         drafter=drafter,
@@ -248,11 +248,20 @@ def _draft_cards(drafter: Drafter, cards: tuple[Card, ...]) -> tuple[Card, ...]:
     )
 
 
-def _check_host(host: HostProfile, needed: float, layers: int) -> None:
+def _check_host(
+    host: HostProfile, network: ModelSpec, held: Mapping[Component, float], split: Split
+) -> None:
+    layers = split.cpu_layers
+    needed = cpu_expert_bytes(network, held, split)
     if needed > host.usable:
+        fit = max(
+            n
+            for n in range(layers + 1)
+            if cpu_expert_bytes(network, held, replace(split, cpu_layers=n)) <= host.usable
+        )
         raise DoesNotFitError(
             f"--cpu-experts: the experts of {layers} layers need {format_bytes(needed)} beside the "
             f"processor, but {host.id} has {format_bytes(host.usable)} usable of "
-            f"{format_bytes(host.memory.capacity.value)}; give fewer layers, narrower --weights or "
-            "another --host"
+            f"{format_bytes(host.memory.capacity.value)}; give --cpu-experts {fit} or fewer, "
+            "narrower --weights or another --host"
         )

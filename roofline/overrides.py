@@ -94,9 +94,25 @@ def parse_override(text: str, flag: str = "--set") -> Override:
     if not (first in starts and dot) and path not in ALIASES:
         known = [*(f"{start}." for start in starts), *ALIASES]
         near = did_you_mean(first, [*starts, *ALIASES])
-        hint = f"{near} " if "did you mean" in near else ""
+        hint = f"{near} " if "did you mean" in near else _rooted(first)
         raise InputError(f"{flag} {text}: unknown path; {hint}a path is one of {', '.join(known)}")
     return override
+
+
+def _rooted(first: str) -> str:
+    """Return the hint for a field of a document that was written without its root.
+
+    >>> _rooted("hidden_size")
+    "did you mean 'model.hidden_size'? "
+    """
+    from roofline.engine import EngineProfile
+    from roofline.hardware import HardwareProfile
+
+    documents = {"model": ModelSpec, "gpu": HardwareProfile, "engine": EngineProfile}
+    for root, document in documents.items():
+        if first in document.model_fields:
+            return f"did you mean '{root}.{first}'? "
+    return ""
 
 
 def _scalar(text: str) -> Any:

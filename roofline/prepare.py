@@ -21,7 +21,7 @@ from roofline.local import assumed_host, draft_split, machine_of, split_of
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
 from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
-from roofline.priors import priors
+from roofline.priors import priors, unknown_generation
 from roofline.quantization import Component, DType, Precision, few_bits, resolve
 from roofline.request import (
     Request,
@@ -89,6 +89,8 @@ def prepare(
     check_placement(request, placement, gpu, model)
     if gpu.status == "pre-release":
         notes.warnings.append(f"{gpu.id} is a pre-release part: its figures may change")
+    if not gpu.calibration and (unknown := unknown_generation(gpu.generation)):
+        notes.warnings.append(f"{gpu.id}: {unknown}")
     formats = {
         "weights": request.weights, "activations": request.activations, "kv": request.kv
     }  # fmt: skip

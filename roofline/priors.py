@@ -8,10 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from roofline import resources
+from roofline.errors import did_you_mean
 from roofline.laws.base import SimpleLaw
 from roofline.schema import Document, Duration, Schema
 
-__all__ = ["Priors", "Spread", "priors"]
+__all__ = ["Priors", "Spread", "priors", "unknown_generation"]
 
 
 class LawPrior(Schema):
@@ -71,6 +72,24 @@ class Priors(Document):
     links: dict[Literal["direct", "pcie"], LawPrior]
     #: Experts that the host's processor computes from its own memory, layer by layer.
     cpu_experts: LawPrior
+
+
+def unknown_generation(generation: str) -> str | None:
+    """Return what a profile's user should know where its generation has no stated constants.
+
+    >>> unknown_generation("hopper")
+    >>> unknown_generation("blakwell")[-49:]
+    "did you mean 'blackwell' or 'blackwell-consumer'?"
+    """
+    known = priors().generations
+    if generation in known:
+        return None
+    hint = did_you_mean(generation, known)
+    names = "" if "did you mean" in hint else f"; known: {', '.join(sorted(known))}"
+    return (
+        f"generation: '{generation}' has no stated constants, so generic ones stand in"
+        f"{names or f'; {hint}'}"
+    )
 
 
 @cache

@@ -154,6 +154,8 @@ _FORMATS: Mapping[DType, _Format] = {
     **{DType(name): _Format(bits / 8, "int8", None) for name, bits in _GGUF_BITS.items()},
 }
 
+_WIDE = (DType.FP32, DType.BF16, DType.FP16)
+
 #: Below this many bits per weight, quality can no longer be taken for granted.
 QUALITY_BITS = 4.0
 
@@ -247,7 +249,7 @@ def resolve(
     weight format's. Returns the formats and the warnings.
     """
     rates = set(available)
-    wide = activations if activations in (DType.FP32, DType.BF16, DType.FP16) else None
+    wide = activations if activations in _WIDE else None
     base = wide or base
     _require(base, rates, gpu)
     if activations is not None:
@@ -285,7 +287,9 @@ def resolve(
 
 def _require(dtype: DType, rates: set[str], gpu: str) -> None:
     if rate_name(dtype) not in rates:
-        usable = [other for other in DType if rate_name(other) in rates]
+        wide = dtype in _WIDE  # what lies between the products cannot be narrow
+        first = {rate_name(other): other for other in reversed(_WIDE if wide else list(DType))}
+        usable = [other for rate, other in reversed(first.items()) if rate in rates]
         raise InputError(
             f"{gpu} has no {rate_name(dtype)} rate, so {dtype} activations are refused; "
             f"use --activations with one of: {', '.join(usable)}"

@@ -16,6 +16,8 @@ from roofline.yamlio import load_yaml
 OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
 #: Which command lists a shelf.
 LISTINGS = {"model_specs": "models", "hardware_profiles": "hardware", "acceptance": "acceptance"}
+#: How to go on with something that is not bundled.
+OWN = {"model_specs": ", or write a YAML spec: docs/how-to/model.md"}
 
 __all__ = [
     "Alias",
@@ -117,4 +119,5 @@ def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:
     hint = did_you_mean(wanted, names)
     listing = LISTINGS.get(shelf_name)
     more = f"; see 'roofline {listing} list'" if listing and "did you mean" not in hint else ""
+    more += OWN.get(shelf_name, "")
     raise InputError(f"unknown {what} '{reference}': {hint}{more}")

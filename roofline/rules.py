@@ -165,7 +165,7 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
         name="at very low latency, a fast drafter",
         says=(
             f"AL / (1 + rho D), rho = {layers} / {answer.setup.target.model.num_layers} = "
-            f"{depth:.3f}: D = {point.draft_lengths[best]}, {usable[best]:.2f}x"
+            f"{depth:.3f}: D = {point.draft_lengths[best]}, {usable[best]:.2f}x idealised"
         ),
         draft_length=point.draft_lengths[best],
         binds=point.batch == 1 and waits > 0.5,

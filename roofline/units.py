@@ -11,6 +11,7 @@ import re
 from roofline.errors import InputError
 
 __all__ = [
+    "counted",
     "format_bytes",
     "format_pace",
     "format_quantity",
@@ -70,6 +71,15 @@ def parse_size(text: str) -> int:
     if match is None or len(match[1]) > 12:
         raise InputError(f"expected a whole number such as '4096' or '8k', got {text!r}")
     return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2}[match[2].lower()]
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, whose plural ends in s.
+
+    >>> counted(1, "sequence"), counted(2, "sequence")
+    ('1 sequence', '2 sequences')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def format_size(count: int) -> str:

@@ -134,7 +134,7 @@ def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[
             x, y = _columns(mine, "time_us")
             (lines[op, mode.value],) = axes.plot(
                 x, y, color=colour, linestyle=style, linewidth=2.2 if chosen else 1.2,
-                label=f"{name}{words}{' (assumed here)' if chosen else ''}",
+                label=f"{name}{words}{_of(mode, mine)}{' (assumed here)' if chosen else ''}",
                 marker=".", markersize=4 if chosen else 2, alpha=1.0 if chosen else 0.75,
             )  # fmt: skip
     _tile_edges(axes, rows, name=True)
@@ -147,6 +147,11 @@ def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[
     # room for the legend above the curves, and for the name of the tile below them
     axes.set_ylim(low * (low / high) ** 0.08, high * (high / low) ** (free / (1 - free)))
     return lines
+
+
+def _of(mode: VerifyAttention, rows: Sequence[AttentionRow]) -> str:
+    """Say how large whole tiles are; the kernel's own blocks may be smaller."""
+    return f" of {rows[0].tile_rows} rows" if mode is VerifyAttention.TILE else ""
 
 
 def draw_attention_use(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[str, str], Line2D]:
@@ -186,7 +191,7 @@ def _columns(
 
 
 def _tile_edges(axes: Axes, rows: Sequence[AttentionRow], *, name: bool) -> None:
-    """Mark where one more row needs another tile of the kernel in use."""
+    """Mark where one more row needs another thread block of the kernel in use."""
     tiles = {row.tile_rows for row in rows if row.in_use and row.tile_rows}
     last = max(row.query_rows for row in rows)
     for tile in sorted(tiles):
@@ -194,7 +199,7 @@ def _tile_edges(axes: Axes, rows: Sequence[AttentionRow], *, name: bool) -> None
             axes.axvline(edge, color="#999999", linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
         if name:
             axes.annotate(
-                f"tile of {tile} rows", (tile, 0.0), xycoords=("data", "axes fraction"),
+                f"kernel block: {tile} rows", (tile, 0.0), xycoords=("data", "axes fraction"),
                 xytext=(3, 3), textcoords="offset points", va="bottom", size=7, color="#666666",
             )  # fmt: skip
     if len(tiles) == 1:

@@ -38,7 +38,10 @@ def main() -> None:
         _stop(str(error), error.exit_code)
     except usage_error as error:
         message = getattr(error, "format_message", error.__str__)()
-        _stop(f"{message} Try 'roofline --help'.", 2)
+        path = getattr(getattr(error, "ctx", None), "command_path", "roofline").removeprefix(
+            "python -m "
+        )
+        _stop(f"{message.rstrip('.')}; see '{path} --help'", 2)
     except typer.Abort:
         _stop("stopped", 130)
     except typer.Exit as done:

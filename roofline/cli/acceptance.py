@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
+from roofline.cli.reading import seconds
 from roofline.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ app = typer.Typer(
 
 _KINDS = "conditional, survival, tokens-per-step, accepted-drafts, rate, iid"
 _FIRST = ("target", "drafter", "dataset", "temperature", "context", "source", "license", "note")
-LONGEST_WAIT = 3600.0
+SHORTEST_WAIT = 0.01  # [s]
 
 
 @app.command("list")
@@ -113,12 +114,12 @@ def read(
         str | None, typer.Option(help="An earlier copy of the page: count from there.")
     ] = None,
     interval: Annotated[
-        float | None, typer.Option(help="Read twice, this many seconds apart, and count between.")
+        str | None, typer.Option(help="Read twice, 30s or 5m apart, and count between.")
     ] = None,
     draft_length: Annotated[
         int | None, typer.Option(help="D of the server, where the source does not say it.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds allowed for one http answer.")] = 5.0,
+    timeout: Annotated[str, typer.Option(help="Time allowed for one http answer.")] = "5s",
     form: Annotated[str, FORMAT] = "table",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write an acceptance file: FILE.yaml.")
@@ -127,9 +128,13 @@ def read(
     """Read acceptance from what a serving engine prints or serves."""
     from roofline.engines.sources import read as read_source
 
-    _check_read(since, interval, draft_length, timeout, output)
+    _check_read(since, interval, draft_length, output)
     reading = read_source(
-        source, earlier=since, interval=interval, timeout=timeout, draft_length=draft_length
+        source,
+        earlier=since,
+        interval=None if interval is None else seconds("--interval", interval, least=SHORTEST_WAIT),
+        timeout=seconds("--timeout", timeout, least=SHORTEST_WAIT),
+        draft_length=draft_length,
     )
     for warning in reading.warnings:
         typer.echo(f"warning: {warning}", err=True)
@@ -141,17 +146,12 @@ def read(
 
 def _check_read(
     since: str | None,
-    interval: float | None,
+    interval: str | None,
     draft_length: int | None,
-    timeout: float,
     output: Path | None,
 ) -> None:
     if since is not None and interval is not None:
         raise InputError("--since and --interval: give one of them")
-    if interval is not None and not 0 < interval <= LONGEST_WAIT:
-        raise InputError(f"--interval {interval:g}: expected more than 0, at most 3600 seconds")
-    if not 0 < timeout <= LONGEST_WAIT:
-        raise InputError(f"--timeout {timeout:g}: expected more than 0, at most 3600 seconds")
     if draft_length is not None and not 1 <= draft_length <= 256:
         raise InputError(f"--draft-length {draft_length}: expected 1 to 256")
     if output is not None and output.suffix.lower() not in (".yaml", ".yml"):

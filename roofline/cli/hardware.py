@@ -48,8 +48,11 @@ def check(
 ) -> None:
     """Check that a profile can be used."""
     from roofline.hardware import load_hardware
+    from roofline.priors import unknown_generation
 
     profile = load_hardware(gpu)
+    if not profile.calibration and (warning := unknown_generation(profile.generation)):
+        typer.echo(f"warning: {profile.id}: {warning}", err=True)
     emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
 
 

@@ -176,7 +176,9 @@ def frontier(
 
 
 def _advised(answer: Recommendation) -> str:
-    return span([point.draft_length for point in answer.points])
+    """Return the advised lengths of the batches beside which drafts fit at all."""
+    fits = [point for point in answer.points if point.feasible[1:].any()]
+    return span([point.draft_length for point in fits or answer.points])
 
 
 app.command("roofline")(plot_kernels.roofline_chart)

@@ -19,6 +19,7 @@ from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
 from roofline.recommend import limits, machine_for
 from roofline.step import step_times
+from roofline.units import counted
 from roofline.workload import Grid
 
 __all__ = ["Diagnosis", "Proposal", "diagnose"]
@@ -214,6 +215,7 @@ def _not_fitting(memory: Memory, points: Sequence[Point]) -> list[str]:
         if point.batch > largest:
             found.append(
                 f"batch {point.batch} at {point.context} tokens, D = {point.draft_length}: only "
-                f"{largest} sequences fit the memory by this account"
+                f"{counted(largest, 'sequence')} fit{'s' if largest == 1 else ''} the memory by this "
+                "account"
             )
     return list(dict.fromkeys(found))

@@ -111,9 +111,10 @@ def _tokens(item: str, text: str | None, length: int, known: Mapping[int, float]
                 f"bonus token counts) at D = {length}"
             )
         if not math.isfinite(found):
+            unit = "ms" if item[-1].isdigit() else ""
             raise InputError(
                 f"--measured {item}: how many tokens a step yields at D = {length} is missing; "
-                f"write {item}:TOKENS or give --tokens-per-step"
+                f"write {item}{unit}:TOKENS or give --tokens-per-step"
             )
         return found
     try:

@@ -86,6 +86,8 @@ def _follow(parts: SplitResult, timeout: float) -> bytes:
             continue
         if answer.status != 200:
             hint = f"; set {TOKEN}" if answer.status in (401, 403) else ""
+            if answer.status == 404 and parts.path in ("", "/"):
+                hint = f"; try {shown(parts).rstrip('/')}/metrics"
             said = f"{shown(parts)}: answered HTTP {answer.status}, expected 200{hint}"
             raise StatusError(said, answer.status)
         if answer.encoding not in ("", "identity"):

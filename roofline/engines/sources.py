@@ -190,9 +190,11 @@ def _sniff(held: Held, part: str | None) -> Reading:
     if is_page(text):
         return of_page(parse_page(text, held.name), part)
     what = "JSON without speculative-decoding numbers" if documents else "not a Prometheus page"
+    bare = re.fullmatch(r"https?://[^/]+/?", held.name)
+    hint = f"; try {held.name.rstrip('/')}/metrics" if bare else ""
     raise InputError(
         f"{held.name}: {what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
-        "SGLang, TensorRT-LLM, llama.cpp or InferenceX"
+        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}"
     )
 
 

@@ -54,7 +54,8 @@ def measure(
             "continue with --resume"
         )
     if ended.too_long:
-        yield f"{ended.too_long} cases were left out: too long for the budget"
+        were = "case was" if ended.too_long == 1 else "cases were"
+        yield f"{ended.too_long} {were} left out: too long for the budget"
     if ended.skipped:
         counts: dict[str, int] = {}
         for status in ended.skipped.values():

@@ -13,7 +13,7 @@ from roofline.memory import Memory
 from roofline.prepare import Setup
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
-from roofline.units import format_bytes, format_size
+from roofline.units import counted, format_bytes, format_size
 
 __all__ = ["MemoryAnswer", "MemoryFormat", "render_memory"]
 
@@ -137,9 +137,10 @@ def _headline(answer: MemoryAnswer) -> str:
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )
     if slots.draft_length == 0:
-        return f"{where}: {slots.plain} sequences fit."
+        return f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''}."
     return (
-        f"{where}: {slots.plain} sequences fit without speculation, {slots.speculative} with "
+        f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''} without "
+        f"speculation, {slots.speculative} with "
         f"{setup.drafter.name} at draft length {slots.draft_length}: {slots.lost:.1%} of the slots "
         "lost."
     )

@@ -139,6 +139,7 @@ function drawHeatmap({ data, state, decided }) {
     line.map((own) => {
       if (own === null) return "";
       const length = data.draft_lengths[own.best];
+      if (!length && !own.usable.some((usable, i) => usable && data.draft_lengths[i])) return "no room";
       return narrow || !length ? `${length}` : `${length}: ${fixed(own.speedup[own.best], 2)}x`;
     }),
   );

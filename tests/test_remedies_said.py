@@ -1,0 +1,75 @@
+"""Refusals and warnings say what to type next; what they name is then accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers import engine, send, server
+from tests.support import GPU, Cli, assert_refused, write
+
+LLAMACPP = "llama-3.1-8b --gpu rtx-4090 --engine llamacpp --drafter ngram --acceptance 0.6 --gpus"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("models check weird", ("'roofline models list'", "docs/how-to/model.md")),
+        ("recommend llama-3.1-8b --set hidden_size=8192", ("'model.hidden_size'?",)),
+        ("recommend llama-3.1-8b --set compute=1", ("'gpu.compute'?",)),
+        (f"recommend {LLAMACPP} 4", ("slots for 2", "give --host workstation-ddr5")),
+        (f"recommend {LLAMACPP} 9", ("slots for 2", "up to 8", "--host FILE.yaml")),
+        ("diagnose llama-3.1-8b --measured 3:5.5", ("write 3:5.5ms:TOKENS",)),
+        ("diagnose llama-3.1-8b --measured 3:5.5ms", ("write 3:5.5ms:TOKENS",)),
+        ("acceptance read page --draft-length x", ("; see 'roofline acceptance read --help'",)),
+        ("acceptance read page --interval soon", ("--interval soon", "30s or 5m")),
+    ],
+)
+def test_the_way_on_is_named(cli: Cli, arguments: str, words: tuple[str, ...]) -> None:
+    assert_refused(cli(*arguments.split()), *words)
+
+
+def test_activations_that_a_gpu_lacks(cli: Cli) -> None:
+    """A T4 has no bf16; of what lies between products, its fp32 and fp16 remain (datasheet)."""
+    outcome = cli("recommend", "llama-3.1-8b", "--gpu", "t4", "--activations", "q4_k_m")
+    assert_refused(outcome, "with one of: fp32, fp16")
+    assert outcome.err.strip().endswith("fp32, fp16")
+
+
+def test_experts_that_a_host_cannot_hold(cli: Cli) -> None:
+    """The number of layers that is named fits, and one more does not."""
+    asked = (
+        "memory", "qwen3-235b-a22b", "--gpu", "b200-hgx", "--engine", "llamacpp", "--weights", "q8_0",
+        "--drafter", "ngram", "--cpu-experts",
+    )  # fmt: skip
+    outcome = cli(*asked, "all")
+    assert outcome.code == 3
+    named = int(outcome.err.split("give --cpu-experts ")[1].split()[0])
+    assert "beside the processor" in cli(*asked, str(named + 1)).err
+    assert "beside the processor" not in cli(*asked, str(named)).err
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+def test_an_address_without_the_page(cli: Cli, path: str) -> None:
+    with server(engine({})) as url:
+        assert_refused(cli("acceptance", "read", url + path), "HTTP 404", f"try {url}/metrics")
+    with server(lambda h: send(h, b"<html>")) as url:
+        assert_refused(cli("acceptance", "read", url + path), f"try {url}/metrics")
+
+
+@pytest.mark.parametrize("wait", ["0.02", "0.02s", "20ms"])
+def test_waits_are_written_alike(cli: Cli, wait: str) -> None:
+    with server(engine({})) as url:
+        outcome = cli("acceptance", "read", f"{url}/x", "--interval", wait, "--timeout", "3s")
+        assert_refused(outcome, "HTTP 404")
+
+
+def test_a_generation_that_nobody_knows(cli: Cli, tmp_path: Path) -> None:
+    for name, warned in (("blakwell", True), ("blackwell", False)):
+        text = GPU.replace("generation: invented", f"generation: {name}")
+        path = str(write(tmp_path, f"{name}.yaml", text))
+        for command in (("hardware", "check", path), ("recommend", "llama-3.1-8b", "--gpu", path)):
+            outcome = cli(*command)
+            assert outcome.code == 0
+            assert ("did you mean 'blackwell'" in outcome.err) == warned
