@@ -108,7 +108,11 @@ def _rooted(first: str) -> str:
     from roofline.engine import EngineProfile
     from roofline.hardware import HardwareProfile
 
-    documents = {"model": ModelSpec, "gpu": HardwareProfile, "engine": EngineProfile}
+    documents: dict[str, type[Document]] = {
+        "model": ModelSpec,
+        "gpu": HardwareProfile,
+        "engine": EngineProfile,
+    }
     for root, document in documents.items():
         if first in document.model_fields:
             return f"did you mean '{root}.{first}'? "

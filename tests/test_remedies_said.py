@@ -40,8 +40,8 @@ def test_activations_that_a_gpu_lacks(cli: Cli) -> None:
 def test_experts_that_a_host_cannot_hold(cli: Cli) -> None:
     """The number of layers that is named fits, and one more does not."""
     asked = (
-        "memory", "qwen3-235b-a22b", "--gpu", "b200-hgx", "--engine", "llamacpp", "--weights", "q8_0",
-        "--drafter", "ngram", "--cpu-experts",
+        "memory", "qwen3-235b-a22b", "--gpu", "b200-hgx", "--engine", "llamacpp",
+        "--weights", "q8_0", "--drafter", "ngram", "--cpu-experts",
     )  # fmt: skip
     outcome = cli(*asked, "all")
     assert outcome.code == 3
@@ -73,3 +73,34 @@ def test_a_generation_that_nobody_knows(cli: Cli, tmp_path: Path) -> None:
             outcome = cli(*command)
             assert outcome.code == 0
             assert ("did you mean 'blackwell'" in outcome.err) == warned
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "models list",
+        "acceptance list",
+        "hardware list",
+        "models check deepseek-v4-pro",
+        "hardware diff h100-sxm b200-hgx",
+        "hardware show h100-sxm",
+    ],
+)
+def test_lists_fit_a_terminal(cli: Cli, command: str) -> None:
+    outcome = cli(*command.split())
+    assert outcome.code == 0
+    assert max(map(len, outcome.out.splitlines())) <= 80
+
+
+def test_a_shown_model_is_a_spec(cli: Cli, tmp_path: Path) -> None:
+    """What is shown can be kept as a file and used."""
+    shown = cli("models", "show", "gpt-oss-20b").out
+    path = write(tmp_path, "own.yaml", shown)
+    assert cli("models", "show", path).out == shown
+
+
+def test_differences_have_units(cli: Cli) -> None:
+    """Datasheets: H100 SXM 80 GB at 3.35 TB/s and 700 W, T4 16 GB at 320 GB/s and 70 W."""
+    out = cli("hardware", "diff", "h100-sxm", "t4").out
+    for words in (("80.0 GB", "16.0 GB"), ("3.35 TB/s", "320 GB/s"), ("700 W", "70.0 W")):
+        assert any(all(word in line for word in words) for line in out.splitlines())

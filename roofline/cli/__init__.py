@@ -32,15 +32,13 @@ def main() -> None:
     # Typer's own copy of click is private; its public BadParameter leads to the base class.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        code = build(needed(sys.argv[1:]))(standalone_mode=False)
+        code = build(needed(sys.argv[1:]))(prog_name="roofline", standalone_mode=False)
         sys.stdout.flush()
     except RooflineError as error:
         _stop(str(error), error.exit_code)
     except usage_error as error:
         message = getattr(error, "format_message", error.__str__)()
-        path = getattr(getattr(error, "ctx", None), "command_path", "roofline").removeprefix(
-            "python -m "
-        )
+        path = getattr(getattr(error, "ctx", None), "command_path", "roofline")
         _stop(f"{message.rstrip('.')}; see '{path} --help'", 2)
     except typer.Abort:
         _stop("stopped", 130)

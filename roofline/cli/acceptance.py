@@ -23,6 +23,7 @@ app = typer.Typer(
 
 _KINDS = "conditional, survival, tokens-per-step, accepted-drafts, rate, iid"
 _FIRST = ("target", "drafter", "dataset", "temperature", "context", "source", "license", "note")
+WIDTH = 18  # characters of a dataset's name in the list
 SHORTEST_WAIT = 0.01  # [s]
 
 
@@ -215,10 +216,14 @@ def _short(row: dict[str, str]) -> dict[str, str | None]:
     return {
         "id": row["id"],
         "draft lengths": row["draft_lengths"],
-        "datasets": f"{len(datasets)} datasets" if len(datasets) > 1 else row["datasets"] or None,
+        "datasets": f"{len(datasets)} datasets" if len(datasets) > 1 else _cut(row["datasets"]),
         "contexts": row["contexts"] or None,
         "licence": row["license"].removeprefix("published figures, "),
     }
+
+
+def _cut(name: str) -> str | None:
+    return f"{name[: WIDTH - 1]}…" if len(name) > WIDTH else name or None
 
 
 def _convention(flag: str, text: str) -> Convention:

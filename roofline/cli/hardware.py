@@ -11,7 +11,7 @@ from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
 if TYPE_CHECKING:
     from roofline.hardware import HardwareProfile
 
-WIDTH = 11  # characters of a value in the table of differences
+WIDTH = 13  # characters of a value in the table of differences
 
 app = typer.Typer(
     help="List, show and check accelerator profiles.",

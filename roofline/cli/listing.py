@@ -41,11 +41,11 @@ def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
     if _is_json(form):
         typer.echo(json.dumps(list(rows), indent=2))
         return
-    from roofline.report.columns import text_table
+    from roofline.report.columns import fitted_table
 
-    headers = [name.replace("_", "\n", 1) for name in rows[0]]
+    headers = [_two_lines(name) for name in rows[0]]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    typer.echo(text_table(headers, cells, names_first=True))
+    typer.echo(fitted_table(headers, cells))
 
 
 def emit(data: Mapping[str, Any], form: str) -> None:
@@ -57,6 +57,19 @@ def _is_json(form: str) -> bool:
     if form not in ("table", "json"):
         raise InputError(f"--format: expected table or json, got '{form}'")
     return form == "json"
+
+
+def _two_lines(name: str) -> str:
+    r"""Break a name of words where its lines differ least in length.
+
+    >>> _two_lines("kv_bytes_per_token"), _two_lines("id")
+    ('kv_bytes\nper_token', 'id')
+    """
+    breaks = [i for i, letter in enumerate(name) if letter in "_ "]
+    if not breaks:
+        return name
+    at = min(breaks, key=lambda i: abs(len(name) - 1 - 2 * i))
+    return f"{name[:at]}\n{name[at + 1 :]}"
 
 
 def _cell(value: Any) -> str:
@@ -73,15 +86,27 @@ def _indented(data: Mapping[str, Any], level: int = 0) -> str:
         space = "  " * level
         if isinstance(value, Mapping) and not any(isinstance(v, dict) for v in value.values()):
             inner = ", ".join(f"{k} {_number(v)}" for k, v in value.items())
-            lines.append(f"{space}{key}: {inner}")
+            lines.append(_wrapped(f"{space}{key}: {inner}", level))
         elif isinstance(value, Mapping):
             lines.append(f"{space}{key}:\n{_indented(value, level + 1).rstrip()}")
         elif value is not None:
-            lines.append(f"{space}{key}: {_number(value)}")
+            lines.append(_wrapped(f"{space}{key}: {_number(value)}", level))
     return "\n".join(lines) + "\n"
 
 
+def _wrapped(line: str, level: int) -> str:
+    """Break a line at 80 columns, its rest indented by one step more."""
+    import textwrap
+
+    return textwrap.fill(
+        line, 80, subsequent_indent="  " * (level + 1), break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
 def _number(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_number, value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

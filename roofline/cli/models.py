@@ -36,8 +36,13 @@ def list_(form: Annotated[str, FORMAT] = "table") -> None:
 def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") -> None:
     """Show one spec and what follows from it."""
     from roofline.model import load_network
+    from roofline.specfile import spec_text
 
     network = load_network(model)
+    if form == "table":
+        summary = "".join(f"# {key}: {value}\n" for key, value in _summary(network).items())
+        emit_text(summary + spec_text(network), None)
+        return
     emit(_summary(network) | {"spec": network.model_dump(mode="json", by_alias=True)}, form)
 
 

@@ -215,7 +215,7 @@ def _not_fitting(memory: Memory, points: Sequence[Point]) -> list[str]:
         if point.batch > largest:
             found.append(
                 f"batch {point.batch} at {point.context} tokens, D = {point.draft_length}: only "
-                f"{counted(largest, 'sequence')} fit{'s' if largest == 1 else ''} the memory by this "
+                f"{counted(largest, 'sequence')} fit{'s' * (largest == 1)} the memory by this "
                 "account"
             )
     return list(dict.fromkeys(found))

@@ -9,8 +9,18 @@ from typing import Any
 
 from roofline.calibrated import Block
 from roofline.hardware import HardwareProfile
+from roofline.units import format_quantity, format_seconds
 
 __all__ = ["differences"]
+
+#: The base unit of each figure, beside that of the peaks.
+UNITS = {
+    "memory.capacity": "B", "memory.visible": "B", "memory.bandwidth": "B/s",
+    "compute.clock": "Hz", "compute.l2": "B", "compute.last_level_cache": "B",
+    "interconnect.per_direction": "B/s", "tdp": "W",
+}  # fmt: skip
+#: Constants of the laws that are times.
+TIMES = ("floor", "serial", "latency")
 
 
 def differences(first: HardwareProfile, second: HardwareProfile) -> list[dict[str, Any]]:
@@ -21,7 +31,8 @@ def differences(first: HardwareProfile, second: HardwareProfile) -> list[dict[st
     one, two = dict(_entries(first)), dict(_entries(second))
     names = list(dict.fromkeys([*one, *two]))
     return [
-        {"what": name, "first": _text(one.get(name)), "second": _text(two.get(name)),
+        {"what": name, "first": _shown(name, one.get(name)),
+         "second": _shown(name, two.get(name)),
          "change": _change(one.get(name), two.get(name))}
         for name in names
         if one.get(name) != two.get(name)
@@ -58,6 +69,20 @@ def _constants(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         return
     for key, inner in value.items():
         yield from _constants(f"{name}.{key}", inner)
+
+
+def _shown(name: str, value: Any) -> str | None:
+    """Return a value with the unit that its name implies; other values as text.
+
+    >>> _shown("memory.bandwidth", 3.35e12), _shown("gemm bf16 floor", 2e-6), _shown("x", 0.5)
+    ('3.35 TB/s', '2.00 µs', '0.5')
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return _text(value)
+    if name.rpartition(" ")[2] in TIMES:
+        return format_seconds(value)
+    unit = "FLOP/s" if name.startswith("compute.peaks.") else UNITS.get(name)
+    return _text(value) if unit is None else format_quantity(f"{value:.1f} {unit}")
 
 
 def _text(value: Any) -> str | None:

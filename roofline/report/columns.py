@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["captioned_table", "listed", "markdown_table", "text_table", "wrap"]
+__all__ = ["captioned_table", "fitted_table", "listed", "markdown_table", "text_table", "wrap"]
 
 
 def text_table(
@@ -37,6 +37,30 @@ def text_table(
     return "\n".join(
         "  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines
     )
+
+
+def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = 80) -> str:
+    r"""Return columns after names; a name too long for ``width`` stands on a line of its own.
+
+    >>> print(fitted_table(["id", "GB"], [["a", "80"], ["longer", "8"]], width=8))
+    id    GB
+    a     80
+    longer
+           8
+    """
+    others = [max(len(line) for cell in column for line in cell.split("\n"))
+              for column in list(zip(headers, *rows, strict=True))[1:]]  # fmt: skip
+    room = max(width - sum(2 + other for other in others), len(headers[0]))
+    short = [[row[0] if len(row[0]) <= room else "", *row[1:]] for row in rows]
+    widest = max((len(row[0]) for row in short), default=0)
+    if any(len(row[0]) > room for row in rows):
+        widest = room
+    lines = text_table([headers[0].ljust(widest), *headers[1:]], short, names_first=True)
+    found = lines.split("\n")
+    head = len(found) - len(rows)
+    for row, line in zip(rows, found[head:], strict=True):
+        found += [row[0], line] if len(row[0]) > room else [line]
+    return "\n".join(found[:head] + found[head + len(rows) :])
 
 
 def captioned_table(
