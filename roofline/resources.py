@@ -118,6 +118,6 @@ def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:
     names = sorted({*names, *aliases(shelf_name)})
     hint = did_you_mean(wanted, names)
     listing = LISTINGS.get(shelf_name)
-    more = f"; see 'roofline {listing} list'" if listing and "did you mean" not in hint else ""
-    more += OWN.get(shelf_name, "")
+    lost = listing and "did you mean" not in hint
+    more = f"; see 'roofline {listing} list'{OWN.get(shelf_name, '')}" if lost else ""
     raise InputError(f"unknown {what} '{reference}': {hint}{more}")

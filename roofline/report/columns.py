@@ -58,8 +58,10 @@ def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width
     lines = text_table([headers[0].ljust(widest), *headers[1:]], short, names_first=True)
     found = lines.split("\n")
     head = len(found) - len(rows)
+    said = ""  # a name is said once above all of its rows
     for row, line in zip(rows, found[head:], strict=True):
-        found += [row[0], line] if len(row[0]) > room else [line]
+        found += [row[0], line] if len(row[0]) > room and row[0] != said else [line]
+        said = row[0]
     return "\n".join(found[:head] + found[head + len(rows) :])
 
 
