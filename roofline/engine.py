@@ -217,6 +217,8 @@ class EngineProfile(Document):
     graphs: Graphs | None = None
     eras: tuple[Era, ...] = ()
     draft_length_name: str
+    #: By drafter kind, where the engine calls it otherwise.
+    draft_length_names: dict[str, str] = Field(default_factory=dict)
     #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights,
     #: $draft_file and $draft_tp.
     flags: dict[str, str]
@@ -230,6 +232,10 @@ class EngineProfile(Document):
     hold_acceptance: HoldAcceptance | None = None
     #: None where the engine shares models among linked accelerators only.
     local: LocalFlags | None = None
+
+    def name_of_length(self, kind: str) -> str:
+        """Return what the engine calls the draft length of this kind of drafter."""
+        return self.draft_length_names.get(kind, self.draft_length_name)
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""
@@ -246,7 +252,7 @@ class EngineProfile(Document):
         return [] if remedy is None else [f"{told}overheads may not hold there; {remedy}"]
 
     def parallel_flags(self, *, tp: int, dp: int, ep: int) -> str:
-        """Return what lays the target out over data-parallel groups, up to the drafter's flag."""
+        """Return what lays the target out over data-parallel groups, without the drafter's flag."""
         known = self.attention_dp
         if dp == 1:
             return ""
@@ -258,7 +264,7 @@ class EngineProfile(Document):
             raise InputError(f"--dp-attention {dp}: {self.name} has it for every GPU: give {tp}")
         parts = [known.attention, *([known.experts] if ep > 1 and known.experts else [])]
         values = {"tp": tp, "dp": dp, "ep": ep, "attention_tp": tp // dp}
-        return known.join.join([*(Template(part).substitute(values) for part in parts), ""])
+        return known.join.join(Template(part).substitute(values) for part in parts)
 
     def at_era(self, era: str) -> EngineProfile:
         """Return the engine as its builds of an era were."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from roofline.prepare import Setup
 
-__all__ = ["flag", "inside", "layout", "sharing", "timed_flag"]
+__all__ = ["flag", "inside", "layout", "pasted", "sharing", "timed_flag"]
 
 
 def flag(setup: Setup, draft_length: int) -> str:
-    """Return what to paste into the engine for this draft length."""
+    """Return what to paste into the engine for this draft length.
+
+    Without drafts that is what lays the target out; with nothing to lay out, what to leave out.
+    """
+    if draft_length == 0:
+        return f"{layout(setup)}{sharing(setup)}".strip() or left_out(setup)
     network = setup.drafter.network
     weights = "" if network is None else network.repository or f"PATH-TO-{network.id}"
     own = setup.engine.flag(
@@ -18,7 +23,22 @@ def flag(setup: Setup, draft_length: int) -> str:
         draft_tp=setup.drafter.placement.attention_tp,
         draft_file="" if network is None else _file(setup, network.id),
     )
-    return layout(setup) + own + sharing(setup)
+    known = setup.engine.attention_dp
+    join = "" if known is None else known.join
+    return join.join(filter(None, [layout(setup), own])) + sharing(setup)
+
+
+def left_out(setup: Setup) -> str:
+    """Return the sentence that says which flag is not given without drafts."""
+    return setup.engine.flags["none"]
+
+
+def pasted(setup: Setup, draft_length: int) -> str:
+    """Return the flags, and without drafts also the flag to leave out, on a line of its own."""
+    text = flag(setup, draft_length)
+    if draft_length or text == left_out(setup):
+        return text
+    return f"{text}\n({left_out(setup)})"
 
 
 def layout(setup: Setup) -> str:

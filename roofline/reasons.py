@@ -130,7 +130,7 @@ def headline(answer: Recommendation, point: Point) -> str:
     verdict = VERDICTS[kind][point.confidence]
     return _pace(kind, plain).format(
         length=point.draft_lengths[shown],
-        flag=answer.setup.engine.draft_length_name,
+        flag=answer.setup.engine.name_of_length(answer.setup.drafter.kind),
         speedup=point.speedup[shown],
         plain=plain,
         fast=fast,

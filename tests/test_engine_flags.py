@@ -98,9 +98,27 @@ def test_trtllm_is_yaml(cli: Cli, drafter: str, kind: str) -> None:
 
 
 def test_llamacpp(cli: Cli) -> None:
-    """L: --draft-max N."""
+    """L: --spec-draft-n-max N, once --draft-max; ngram-simple drafts m-grams of a size of its own."""
     text = flag(cli, "--engine", "llamacpp", "--drafter", "llama-3.2-1b", draft=4)
-    assert options(text)["--draft-max"] == "4"
+    assert options(text)["--spec-draft-n-max"] == "4"
+    text = flag(cli, "--engine", "llamacpp", "--drafter", "ngram", draft=4)
+    assert options(text)["--spec-ngram-simple-size-m"] == "4"
+    assert "--draft-max" not in text
+
+
+def test_llamacpp_headline_names_the_flag_of_the_drafter(cli: Cli) -> None:
+    base = ("recommend", "llama-3.1-8b", "--engine", "llamacpp", "--acceptance", "0.8")
+    assert "(spec-draft-n-max)" in cli(*base, "--drafter", "llama-3.2-1b").out
+    assert "(spec-ngram-simple-size-m)" in cli(*base, "--drafter", "ngram").out
+
+
+def test_without_drafts_only_the_flags_that_stay_are_pasted(cli: Cli) -> None:
+    base = (
+        "recommend", "llama-3.1-8b", "--engine", "llamacpp", "--gpu", "rtx-4090", "--gpus", "2",
+        "--drafter", "none",
+    )  # fmt: skip
+    assert cli(*base, "--format", "json").point()["flag"] == "--split-mode layer"
+    assert "\n  --split-mode layer\n  (leave --model-draft out)\n" in cli(*base).out
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])

@@ -73,7 +73,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
         "kernels": [row._asdict() for row in found.kernels],
         "flags": [flag(setup, d) for d in grid.setup.draft_lengths],
-        "flag_name": setup.engine.draft_length_name,
+        "flag_name": setup.engine.name_of_length(setup.drafter.kind),
         "words": {
             "headlines": HEADLINES,
             "verdicts": VERDICTS,

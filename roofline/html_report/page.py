@@ -125,7 +125,7 @@ def _static(found: Findings) -> dict[str, Any]:
         "cells": [
             [form.format(value=row[key]) for _, key, form in COLUMNS] for row in rows.values()
         ],
-        "tiles": _tiles(entry, rows, setup.engine.draft_length_name),
+        "tiles": _tiles(entry, rows, setup.engine.name_of_length(setup.drafter.kind)),
         "ties": LIVE["tie"].format(lengths=", ".join(map(str, point.tie_band))),
         "likely": likely_line(point),
         "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from roofline.goals import Choice, Goal
-from roofline.paste import flag
+from roofline.paste import pasted
 from roofline.prepare import Setup
 from roofline.reasons import headline, reason
 from roofline.recommend import Point, Recommendation
@@ -109,7 +109,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
             text_table([name for name, _, _ in columns], _cells(entry, columns)),
             *map(wrap, _costs(answer.setup, entry)),
             wrap(f"Why: {reason(answer, point)}"),
-            f"{answer.setup.engine.name}:\n  {entry['flag']}",
+            _to_paste(answer.setup, point.draft_length),
         ]
         if len(point.tie_band) > 1:
             ties = ", ".join(map(str, point.tie_band))
@@ -119,6 +119,11 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
             blocks.append(_explain_text(answer, point))
     blocks.append("\n".join(wrap(line) for line in _footer(answer)))
     return "\n\n".join(blocks) + "\n"
+
+
+def _to_paste(setup: Setup, draft_length: int) -> str:
+    text = pasted(setup, draft_length).replace("\n", "\n  ")
+    return f"{setup.engine.name}:\n  {text}"
 
 
 def _at(point: Point) -> str:
@@ -235,7 +240,7 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
             *_costs(answer.setup, entry),
             f"Why: {reason(answer, point)}",
             likely_line(point),
-            f"```\n{flag(answer.setup, point.draft_length)}\n```",
+            f"```\n{pasted(answer.setup, point.draft_length)}\n```",
         ]
         if explain:
             for title, rows in _explain_tables(answer, point).items():

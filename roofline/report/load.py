@@ -12,7 +12,7 @@ from roofline.advise import TIE
 from roofline.cost import dollars_per_million
 from roofline.loads.answer import LoadAnswer
 from roofline.loads.policies import Policy
-from roofline.paste import flag
+from roofline.paste import flag, pasted
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import inputs_data
 from roofline.report.formats import OutputFormat, setting
@@ -161,7 +161,8 @@ def _headline(answer: LoadAnswer) -> str:
     if best.draft_length == 0:
         return f"{_what(answer)}: do not speculate."
     start = f"{_what(answer)}: run draft length {best.draft_length} "
-    start += f"({answer.setup.engine.draft_length_name})"
+    setup = answer.setup
+    start += f"({setup.engine.name_of_length(setup.drafter.kind)})"
     if not plain.usable:
         return f"{start}: plain decoding cannot carry this load."
     if answer.load.rps is None:
@@ -260,7 +261,7 @@ def _scheduled(answer: LoadAnswer) -> str:
 def _paste(answer: LoadAnswer) -> str:
     if answer.schedule is not None and answer.schedule_pays:
         return answer.schedule.text
-    return flag(answer.setup, answer.advised.draft_length or 0)
+    return pasted(answer.setup, answer.advised.draft_length or 0)
 
 
 def _foot(answer: LoadAnswer) -> list[str]:
