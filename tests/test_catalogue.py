@@ -25,8 +25,8 @@ def sixteen_bit(peaks: dict[str, float]) -> float:
     return peaks["bf16"] if "bf16" in peaks else peaks["fp16"]
 
 
-def test_there_are_55() -> None:
-    assert len(GPUS) == 55  # one for each row of the sourced table, and Strix Halo
+def test_none_of_the_sourced_table_is_lost() -> None:
+    assert len(GPUS) >= 55  # one for each row of the table, and Strix Halo; later ones add to them
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -104,6 +104,10 @@ def test_units_times_clock_give_the_16_bit_peak(name: str) -> None:
     gpu = load_hardware(name)
     made, listed = made_of(gpu), sixteen_bit(peaks_of(gpu))
     if made is None:
+        assert name in WITHOUT_A_CLOCK, (
+            f"{name} has no compute.units, clock and flop_per_clock: give them in its profile, or "
+            "add its 16-bit peak in TFLOP/s to WITHOUT_A_CLOCK in tests/test_catalogue.py"
+        )
         assert listed == pytest.approx(WITHOUT_A_CLOCK[name])
         assert gpu.compute.clock_note is None
         return
@@ -116,7 +120,7 @@ def test_which_profiles_are_rated_off_their_clock() -> None:
     # Published peaks imply lower clocks (H100 PCIe/NVL and H200 NVL 1,620 and 1,545 MHz, HGX B200
     # 1,856 MHz, GB200 2,008 MHz); the DGX Spark's is derived from its sparse FP4 figure.
     noted = {name for name in GPUS if load_hardware(name).compute.clock_note}
-    assert noted == {
+    assert noted >= {
         "h100-pcie", "h100-nvl", "h200-nvl", "b200-hgx", "gb200", "b300-hgx", "gb10-dgx-spark",
     }  # fmt: skip
 
