@@ -7,7 +7,7 @@ no business of this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -24,8 +24,9 @@ from roofline.model import (
     load_drafter,
     load_model,
 )
-from roofline.quantization import Precision
+from roofline.quantization import Component, DType, Precision
 from roofline.sources import importable, open_network
+from roofline.vocabulary import VocabularyRule
 from roofline.workload import Grid, Placement
 from roofline.yamlio import load_yaml
 
@@ -38,6 +39,7 @@ __all__ = [
     "launches",
     "load",
     "mtp_head",
+    "shares_formats",
 ]
 
 HOST_DRAFTERS = ("none", "ngram", "suffix")
@@ -80,19 +82,23 @@ def heads_for(target: str) -> list[str]:
 
 
 def load(
-    reference: str, target: ModelSpec, adapt: Callable[[NetworkSpec], NetworkSpec] | None = None
+    reference: str,
+    target: ModelSpec,
+    adapt: Callable[[NetworkSpec], NetworkSpec] | None = None,
+    vocabulary: VocabularyRule | None = None,
 ) -> tuple[str, NetworkSpec | None]:
     """Return (kind, network) of the drafter called ``reference``, checked against its target.
 
     ``reference`` is ``none``, ``ngram``, ``suffix``, ``mtp`` (the target's own layer), a kind of
     head (the bundled one for the target, else one derived by a stated rule), the id of a bundled
-    drafter or model, or a path to a YAML file. ``adapt`` changes the network before the check.
+    drafter or model, or a path to a YAML file. ``adapt`` changes the network before the check;
+    ``vocabulary`` is what the engine takes, equal sizes if it is not given.
     """
     kind, network = _open(reference, target)
     if network is None:
         return kind, None
     network = network if adapt is None else adapt(network)
-    _check_pair(network, target)
+    _check_pair(network, target, vocabulary or VocabularyRule())
     return kind, network
 
 
@@ -129,9 +135,19 @@ def _load(reference: str) -> tuple[str, NetworkSpec]:
     return str(kind), load_model(reference, "drafter") if whole else load_drafter(reference)
 
 
-def _check_pair(drafter: NetworkSpec, target: ModelSpec) -> None:
+def shares_formats(network: NetworkSpec, weights: Mapping[Component, DType]) -> NetworkSpec:
+    """Return a head that uses its target's vocabulary projection in the format it is stored in."""
+    if not isinstance(network, DrafterSpec) or not network.shares_head:
+        return network
+    own = {**network.dtypes, Component.HEAD: weights[Component.HEAD]}
+    return network.model_copy(update={"dtypes": own})
+
+
+def _check_pair(drafter: NetworkSpec, target: ModelSpec, vocabulary: VocabularyRule) -> None:
     """Refuse a drafter that does not speak the target's vocabulary or read its hidden states."""
-    if drafter.vocab_size != target.vocab_size:
+    whole = isinstance(drafter, ModelSpec)
+    rule = vocabulary if whole else VocabularyRule()
+    if not rule.allows(drafter.vocab_size, target.vocab_size):
         raise InputError(
             f"drafter {drafter.id}: vocabulary of {drafter.vocab_size} tokens, but {target.id} has "
             f"{target.vocab_size}; a drafter must share its target's vocabulary"

@@ -12,6 +12,7 @@ from roofline.errors import InputError
 from roofline.laws.vector import VectorKernels
 from roofline.ops import Array
 from roofline.schema import Bytes, Document, Duration, PositiveInt, Schema
+from roofline.vocabulary import VocabularyRule
 from roofline.workload import Split, SplitMode
 
 __all__ = [
@@ -135,6 +136,8 @@ class MemoryRules(Schema):
     kv_block: PositiveInt  # tokens of a cache block
     #: Layers with a window get only the blocks that their window spans.
     caps_windows: bool
+    #: An input embedding that is not also the head stays in the host's memory, drafter's too.
+    embedding_on_host: bool = False
     prefill_chunk: PositiveInt  # tokens of the largest pass that activations are sized for
     source: str
 
@@ -227,6 +230,7 @@ class EngineProfile(Document):
     elsewhere: dict[str, str] = Field(default_factory=dict)
     #: None where the engine has no data-parallel attention.
     attention_dp: ParallelFlags | None = None
+    vocabulary: VocabularyRule = Field(default_factory=VocabularyRule)
     #: None where the engine has no schedule, or where its idle cost is not known.
     idle_speculation: IdleSpeculation | None = None
     hold_acceptance: HoldAcceptance | None = None

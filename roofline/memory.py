@@ -21,7 +21,7 @@ from roofline.ops import Array, StateHandling
 from roofline.quantization import Component, Precision, bytes_per_element
 from roofline.step import Target
 from roofline.units import format_bytes
-from roofline.workload import Grid, Split
+from roofline.workload import Grid, Split, SplitMode
 
 __all__ = ["Memory", "activation_bytes", "logits_bytes", "memory_for"]
 
@@ -183,6 +183,27 @@ class Memory:
             low, high = (middle, high) if fits else (low, middle)
         return low
 
+    def explain_drafts(self, *, batch: int, context: int) -> str:
+        """Say what one draft needs beside plain decoding, what is free, and what would help."""
+        plain, drafting = (
+            [float(np.max(x)) for x in self.by_card(batch, context, length)] for length in (0, 1)
+        )
+        extra = [more - less for more, less in zip(drafting, plain, strict=True)]
+        card = int(np.argmax(drafting))
+        split = self.target.placement.split
+        remedies = ["a narrower --draft-weights"] if self.draft_weights else []
+        remedies.append("a shorter --context")
+        if len(self.cards) > 1 and split.mode is SplitMode.LAYER:
+            remedies.append("another --tensor-split")
+        where = f" on card {card + 1} of {len(self.cards)}" if len(self.cards) > 1 else ""
+        name = self.drafter.name if self.draft_weights else f"draft length 1 of {self.drafter.name}"
+        return (
+            f"{name} needs {format_bytes(extra[card])} more{where}, where plain decoding leaves "
+            f"{format_bytes(self.available - plain[card])} free of "
+            f"{format_bytes(self.available)} usable. Try {', '.join(remedies[:-1])}"
+            f"{' or ' if remedies[:-1] else ''}{remedies[-1]}."
+        )
+
     def explain(self, *, batch: int, context: int) -> str:
         """Say in one line what plain decoding needs, what there is, and what would fit."""
         each = format_bytes(float(self.kv_per_sequence(context, 0)))
@@ -218,10 +239,13 @@ def memory_for(
     Raises DoesNotFitError where the host has no room for the experts that stay with it.
     """
     held = weight_bytes(target.model, target.precision, target.placement)
+    on_host = rules.embedding_on_host and not gpu.unified
+    held = _without_embedding(held) if on_host else held
     draft_weights = 0.0
     if drafter.network is not None and drafter.precision is not None:
         placement = drafter.placement
-        draft_weights = sum(weight_bytes(drafter.network, drafter.precision, placement).values())
+        drafted = weight_bytes(drafter.network, drafter.precision, placement)
+        draft_weights = sum((_without_embedding(drafted) if on_host else drafted).values())
     split = target.placement.split
     cards = cards_of(target.model, split)
     if host is not None:
@@ -236,6 +260,11 @@ def memory_for(
         cards=cards,
         draft_cards=_draft_cards(drafter, cards),
     )
+
+
+def _without_embedding(held: Mapping[Component, float]) -> dict[Component, float]:
+    """Return what reaches a card: a table that is also the head counts as the head."""
+    return {part: size for part, size in held.items() if part is not Component.EMBEDDING}
 
 
 def _draft_cards(drafter: Drafter, cards: tuple[Card, ...]) -> tuple[Card, ...]:

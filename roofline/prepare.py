@@ -96,7 +96,7 @@ def prepare(
     }  # fmt: skip
     precision = _precision(model, gpu, notes, **formats)
     target = Target(model=model, precision=precision, placement=placement)
-    drafter = _drafter(request, target, gpu, notes)
+    drafter = _drafter(request, target, gpu, engine, notes)
     engine.check_drafter(drafter.kind)
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
     if needs_acceptance or _acceptance_known(request, model, drafter):
@@ -162,7 +162,9 @@ def used_components(network: NetworkSpec) -> set[Component]:
     }
 
 
-def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Notes) -> Drafter:
+def _drafter(
+    request: Request, target: Target, gpu: HardwareProfile, engine: EngineProfile, notes: Notes
+) -> Drafter:
     reference = request.drafter
     if reference is None:
         reference = "eagle3"
@@ -178,6 +180,7 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         reference,
         target.model,
         adapt=lambda network: changed_part(network, "drafter", request, notes),
+        vocabulary=engine.vocabulary,
     )
     if network is None:
         if own:
@@ -185,7 +188,9 @@ def _drafter(request: Request, target: Target, gpu: HardwareProfile, notes: Note
         return Drafter(kind=kind, name=kind)
     if network.source.startswith("derived"):
         notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")
-    network = _shares_formats(network, target)
+    differs = engine.vocabulary.warning(network, target.model, engine=engine.name)
+    notes.warnings += [differs] if differs else []
+    network = drafters.shares_formats(network, target.precision.weights)
     placement = replace(target.placement, split=draft_split(target, network))
     if request.draft_tp not in (None, placement.attention_tp):
         placement = replace(placement, tp=(request.draft_tp or 1) * placement.dp, ep=1)
@@ -227,14 +232,6 @@ def _check_context(network: NetworkSpec, longest: int, notes: Notes) -> None:
             f"{network.id}: its config has {trained} positions, the context is {longest}; "
             "acceptance may be lower there, so measure it"
         )
-
-
-def _shares_formats(network: NetworkSpec, target: Target) -> NetworkSpec:
-    """Return a head that uses its target's vocabulary projection in the format it is stored in."""
-    if not isinstance(network, DrafterSpec) or not network.shares_head:
-        return network
-    own = {**network.dtypes, Component.HEAD: target.precision.weights[Component.HEAD]}
-    return network.model_copy(update={"dtypes": own})
 
 
 def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:

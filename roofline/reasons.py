@@ -146,6 +146,8 @@ def _pace(kind: str, plain: float) -> str:
 def reason(answer: Recommendation, point: Point) -> str:
     """Return why: what a plain step waits for, what drafts add, what they must yield."""
     looked_at = _deciding_draft_length(point)
+    if looked_at is None and len(point.draft_lengths) > 1:
+        return answer.memory.explain_drafts(batch=point.batch, context=point.context)
     if looked_at is None:
         return NOTHING_DRAFTED
     position = point.draft_lengths.index(looked_at)

@@ -10,6 +10,7 @@ from roofline import resources
 from roofline.cards import cards_of, layer_counts
 from roofline.hardware import load_hardware
 from roofline.host import SHELF, load_host
+from roofline.model import SHELF as MODELS
 from roofline.model import load_model
 from roofline.quantization import Component
 from roofline.workload import Split, SplitMode
@@ -52,7 +53,7 @@ def test_layers_are_dealt_out_as_llamacpp_does() -> None:
 def test_two_cards_by_layers_hold_their_own(cli: Cli) -> None:
     """Llama-3.1-8B in bf16 on two cards at 8k, by hand.
 
-    32 layers and the output are 33 items: 17 layers and the embedding against 15 and the head.
+    32 layers and the output are 33 items: 17 layers against 15 and the head, which are more.
     A layer has 218,112,000 weights in matrices and 8,192 in norms, the final norm counts with the
     layers' (4,096 / 32 each); embedding and head are 128,256 x 4,096. A token caches 131,072 bytes.
     8,192 + 1 slots round up to 8,448 in blocks of 256.
@@ -60,14 +61,53 @@ def test_two_cards_by_layers_hold_their_own(cli: Cli) -> None:
     text = cli("memory", *DENSE[1:4], *LLAMA, *PAIR, "--context", "8k", "--batch", "1", *JSON)
     (found,) = text.data()["contexts"]
     parts = found["accounts"][0]["bytes"]
-    assert parts["attention weights"] == 17 * 41_943_040 * 2
-    assert parts["mlp weights"] == 17 * 176_160_768 * 2
-    assert parts["embedding weights"] == 128_256 * 4_096 * 2
-    assert "head weights" not in parts
-    assert parts["logits"] == 0
+    assert parts["attention weights"] == 15 * 41_943_040 * 2
+    assert parts["mlp weights"] == 15 * 176_160_768 * 2
+    assert "embedding weights" not in parts  # the host's: llama.cpp never offloads the input layer
+    assert parts["head weights"] == 128_256 * 4_096 * 2
+    assert parts["logits"] == 128_256 * (2 + 4)
     cache = sum(parts[name] for name in ("target KV", "D + 1 slots", "block rounding"))
-    assert cache == pytest.approx(8_448 * 131_072 * 17 / 32)
+    assert cache == pytest.approx(8_448 * 131_072 * 15 / 32)
     assert sum(parts.values()) == pytest.approx(24e9)
+
+
+def test_an_input_table_stays_with_the_host_unless_it_is_the_head(cli: Cli) -> None:
+    """llama-3.1-8b: 2 B a parameter without 128,256 x 4,096; llama-3.2-1b is tied and has all."""
+    own = {"llama-3.1-8b": 8_030_261_248 - 128_256 * 4_096, "llama-3.2-1b": 1_235_814_400}
+    for model, count in own.items():
+        text = cli("memory", model, *LLAMA, "--gpu", "rtx-4090", "--drafter", "none", *JSON)
+        parts = text.data()["contexts"][0]["accounts"][0]["bytes"]
+        weights = sum(size for name, size in parts.items() if name.endswith(" weights"))
+        assert weights == 2 * count
+
+
+def test_a_drafter_without_room_says_what_it_needs_and_what_is_free(cli: Cli) -> None:
+    """Of 1,235.8 M parameters at 8.5 bits 9 of 16 layers: 739 MB; of 10,496 slots of 32 KiB 193."""
+    outcome = cli(
+        "recommend", "llama-3.1-70b", "--gpu", "rtx-4090", *LLAMA, "--gpus", "2",
+        "--weights", "q4_k_m", "--drafter", "llama-3.2-1b", "--draft-weights", "q8_0",
+        "--acceptance", "0.7", "--context", "10k",
+    )  # fmt: skip
+    text = " ".join(outcome.out.split())
+    assert "llama-3.2-1b needs 932 MB more on card 1 of 2" in text
+    assert "--draft-weights, a shorter --context or another --tensor-split" in text
+    assert "Only plain decoding fits" in text
+    assert "nothing to decide" not in text
+    assert "Odds" not in text
+
+
+def test_a_draft_model_may_have_up_to_128_tokens_more_or_fewer(cli: Cli, tmp_path: Path) -> None:
+    """SPEC_VOCAB_MAX_SIZE_DIFFERENCE: 152,064 - 151,936 = 128 passes, one more does not."""
+    base = ("recommend", "qwen2.5-7b", "--acceptance", "0.7")
+    taken = cli(*base, *LLAMA, "--drafter", "qwen2.5-0.5b")
+    assert taken.code == 0
+    assert "151936" in taken.err
+    assert_refused(cli(*base, "--drafter", "qwen2.5-0.5b"), "151936", "152064")
+    spec = resources.find("qwen2.5-0.5b", MODELS, "model")
+    text = spec.read_text(encoding="utf-8").replace("151936", "151935")
+    smaller = tmp_path / "smaller.yaml"
+    smaller.write_text(text, encoding="utf-8")
+    assert_refused(cli(*base, *LLAMA, "--drafter", str(smaller)), "151935", "152064")
 
 
 def test_rows_divide_weights_and_not_the_cache() -> None:

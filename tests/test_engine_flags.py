@@ -98,7 +98,7 @@ def test_trtllm_is_yaml(cli: Cli, drafter: str, kind: str) -> None:
 
 
 def test_llamacpp(cli: Cli) -> None:
-    """L: --spec-draft-n-max N, once --draft-max; ngram-simple drafts m-grams of a size of its own."""
+    """L: --spec-draft-n-max N, once --draft-max; ngram-simple has a size of its own."""
     text = flag(cli, "--engine", "llamacpp", "--drafter", "llama-3.2-1b", draft=4)
     assert options(text)["--spec-draft-n-max"] == "4"
     text = flag(cli, "--engine", "llamacpp", "--drafter", "ngram", draft=4)

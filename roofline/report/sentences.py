@@ -20,6 +20,8 @@ def likely_line(point: Point) -> str:
     """Return how probable it is that each draft length is within 1 % of the best."""
     if len(point.draft_lengths) == 1:
         return "One draft length was looked at, so there is nothing to benchmark."
+    if not point.feasible[1:].any():
+        return "Only plain decoding fits, so there is nothing to benchmark."
     ranked = point.by_odds
     first = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
     shown = [
