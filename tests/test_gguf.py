@@ -67,9 +67,17 @@ def test_a_header_is_a_model(tmp_path: Path) -> None:
     assert (spec.max_context, spec.tie_embeddings) == (131_072, False)
     assert spec.dtypes[Component.HEAD] == DType.Q6_K
     assert any("mixed" in note for note in found.notes)
+    assert not any("dtype" in line for line in found.assumptions)  # config.json's key, not GGUF's
     # the published Q4_K_M file has 4.92 GB
     held = sum(weight_bytes(spec, precision_of(spec), Placement()).values())
     assert held / 1e9 == pytest.approx(4.92, rel=0.02)
+
+
+def test_general_name_is_the_name(tmp_path: Path) -> None:
+    """The key of the GGUF specification, which a file may lack; the file's own name is the id."""
+    named = imported(tmp_path, gguf_file.llama_8b()).spec
+    assert (named.id, named.name) == ("model", "Llama 3.1 8B")
+    assert imported(tmp_path, gguf_file.mixtral()).spec.name == "model"
 
 
 def test_a_mixture_of_experts(tmp_path: Path) -> None:

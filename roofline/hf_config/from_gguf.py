@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ _COMPONENTS: tuple[tuple[str, Component], ...] = (
     (r"ssm_|attn_gate", Component.MIXER),
     (r"attn_", Component.ATTENTION),
 )
+#: Of a model's name, in letters.
+LONGEST_NAME = 60
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 
 
@@ -135,7 +138,12 @@ def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, Log]:
     the check is left out.
     """
     header = read_gguf(path)
-    spec, log = build_model(Source(name=header.name, data=config_of(header)), identity)
+    # a header says no format between the products: stated here, so that none is said to be missing
+    data = config_of(header) | {"dtype": "bfloat16"}
+    stated = header.metadata.get("general.name")
+    if isinstance(stated, str) and stated.strip() and stated.isprintable():
+        identity = replace(identity, name=stated.strip()[:LONGEST_NAME])
+    spec, log = build_model(Source(name=header.name, data=data), identity)
     parts = header.metadata.get("split.count")
     if isinstance(parts, int) and parts > 1:
         log.note(f"first of {parts} parts: formats are those of the tensors in this part")
