@@ -69,6 +69,7 @@ bench: $(READY)       ## Cold-start and throughput figures (never part of the te
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/advice.py
 	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python -m benchmarks.loads
 
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
 	$(BIN)/python -m roofline.hf_config.regenerate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -34,7 +35,7 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise InputError(
-            f"-o {path}: cannot be written ({error.strerror}); give a path in a folder that exists "
-            "and can be written to"
-        ) from None
+        remedy = "give a path in a folder that exists and can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "make room, or give a path on another disk"
+        raise InputError(f"-o {path}: cannot be written ({error.strerror}); {remedy}") from None

@@ -114,10 +114,13 @@ def _name_cells(
     contexts: Sequence[int],
     cells: QuadMesh,
 ) -> None:
+    from matplotlib.patheffects import withStroke
+
     for row in rows:
         if row.draft_length is None or row.speedup is None:
             continue
         red, green, blue, _ = cells.to_rgba(np.array(row.draft_length))
+        halo = withStroke(linewidth=3, foreground=(red, green, blue))  # over the break-even line
         dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45
         x, y = batches.index(row.batch) + 0.5, contexts.index(row.context) + 0.5
         for text, points, align, size, weight in (
@@ -127,6 +130,7 @@ def _name_cells(
             axes.annotate(
                 text, (x, y), xytext=(0, points), textcoords="offset points", ha="center",
                 va=align, size=size, weight=weight, color="white" if dark else "black",
+                path_effects=[halo],
             )  # fmt: skip
 
 

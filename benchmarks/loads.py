@@ -1,0 +1,83 @@
+"""How far the answers about a load are from an event simulation on the same step times.
+
+    python -m benchmarks.loads
+
+Llama 3.1 8B at D = 3 on one H100; the simulation is the tests' own (``tests/serving.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+from roofline.report.columns import markdown_table
+from tests.serving import Engine, replicated
+
+BATCHES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+OUTPUT = 400
+#: Tokens in, mean context, tokens of a chunk, chunks a prompt, at most a step; requests per second.
+LOADS = (
+    (1024, 1224, 1024, 1, 8, (8.0, 12.0, 16.0, 20.0)),
+    (16384, 16584, 8192, 2, 1, (0.5, 1.0, 1.5)),
+)
+
+
+def ask(*options: str) -> Any:
+    """Return the JSON of one ``recommend`` for D up to 3."""
+    command = [sys.executable, "-m", "roofline", "recommend", "llama-3.1-8b", *options]
+    done = subprocess.run(
+        [*command, "--max-draft-length", "3", "--format", "json"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def engine(context: int, chunk: int, per_prompt: int, most: int) -> Engine:
+    """Return an engine whose steps take what ``recommend`` says without a load."""
+    levels = sorted({0, 1, *(2**i for i in range(1, most.bit_length()))})
+    listed = ",".join(map(str, BATCHES))
+    table = []
+    for k in levels:
+        riding = ("--prefill-tokens-per-step", str(chunk * k))
+        points = ask("--batch", listed, "--context", str(context), *riding)["points"]
+        batches = [point["batch"] for point in points]
+        times = [point["by_draft_length"][-1]["step_ms"] / 1e3 for point in points]
+        table.append(np.interp(np.arange(BATCHES[-1] + 1), batches, times))
+    known = np.array(
+        [np.interp(np.arange(levels[-1] + 1), levels, column) for column in np.transpose(table)]
+    )
+    # EAGLE-3 on MT-Bench: 2.79 tokens per step at D = 3
+    return Engine(
+        step=lambda n, k: float(known[min(n, BATCHES[-1]), min(k, levels[-1])]),
+        survival=(0.72, 0.64, 0.43),
+        slots=200,
+        chunks_per_prompt=per_prompt,
+        chunks_per_step=most,
+    )
+
+
+def main() -> None:
+    """Print a row for every load."""
+    rows = []
+    for tokens, context, chunk, per_prompt, most, rates in LOADS:
+        served = engine(context, chunk, per_prompt, most)
+        for rate in rates:
+            seen = replicated(served, rps=rate, output=OUTPUT, requests=1500, runs=5)
+            asked = ("--rps", str(rate), "--input-tokens", str(tokens))
+            policies = ask(*asked, "--output-tokens", str(OUTPUT))["policies"]
+            found = next(policy for policy in policies if policy["draft_length"] == 3)
+            off = [found["running"] / seen["running"][0] - 1]
+            names = ("tpot", "gap_p50", "gap_p99")
+            off += [found[f"{name}_ms"] / 1e3 / seen[name][0] - 1 for name in names]
+            shares = [f"{100 * share:+.0f}" for share in off]
+            rows.append([f"{tokens}", f"{per_prompt}", f"{rate:g}", *shares])
+    headers = ["tokens in", "chunks", "req/s", "running %", "TPOT %", "gap p50 %", "gap p99 %"]
+    sys.stdout.write(markdown_table(headers, rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()
