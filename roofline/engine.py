@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from string import Template
+from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from roofline import resources
 from roofline.errors import InputError
 from roofline.ops import Array
 from roofline.overhead import Era, Overhead
-from roofline.schema import Bytes, Document, Duration, PositiveInt, Schema
+from roofline.schema import Bytes, Document, Duration, Id, PositiveInt, Schema
 from roofline.vocabulary import VocabularyRule
 from roofline.workload import Split, SplitMode
 
@@ -29,11 +30,33 @@ __all__ = [
 SHELF = "engines"
 
 
+def _placeholders(*names: str) -> AfterValidator:
+    """Refuse a text that asks for anything but these."""
+
+    def check(text: str) -> str:
+        try:
+            Template(text).substitute(dict.fromkeys(names, ""))
+        except (KeyError, ValueError):
+            raise ValueError(f"expected no placeholders but ${', $'.join(names)}") from None
+        return text
+
+    return AfterValidator(check)
+
+
+Flag = Annotated[
+    str, _placeholders("draft_length", "verify_rows", "draft_weights", "draft_file", "draft_tp")
+]
+SharesFlag = Annotated[str, _placeholders("shares")]
+LayersFlag = Annotated[str, _placeholders("layers")]
+LayoutFlag = Annotated[str, _placeholders("tp", "dp", "ep", "attention_tp")]
+HeldFlag = Annotated[str, _placeholders("tokens_per_step", "accepted_drafts")]
+
+
 class Graphs(Schema):
     """Which batches an engine has captured CUDA graphs for, in rows of one pass."""
 
     #: Up to each row count, the multiple that rows are padded to.
-    steps: tuple[tuple[PositiveInt, PositiveInt], ...]
+    steps: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)]
     #: Time to launch one kernel where no graph covers the pass [s].
     eager_launch: Duration
     source: str
@@ -75,8 +98,8 @@ class MemoryRules(Schema):
 class ParallelFlags(Schema):
     """Flags of data-parallel attention, with $tp, $dp, $ep and $attention_tp."""
 
-    attention: str
-    experts: str = ""  # added where experts are placed on groups of ranks
+    attention: LayoutFlag
+    experts: LayoutFlag = ""  # added where experts are placed on groups of ranks
     join: str = " "  # what separates them from the flag of the drafter
     #: The engine knows one group per GPU only.
     one_gpu_groups: bool = False
@@ -88,8 +111,8 @@ class LocalFlags(Schema):
 
     #: By mode of splitting: what is added to the drafter's flag.
     splits: dict[SplitMode, str]
-    shares: str  # with $shares
-    cpu_experts: str  # with $layers
+    shares: SharesFlag  # with $shares
+    cpu_experts: LayersFlag  # with $layers
     all_cpu_experts: str
     #: Rows from which experts' weights are copied to the card instead of computed beside them.
     copy_rows: PositiveInt
@@ -120,8 +143,8 @@ class IdleSpeculation(Schema):
 class HoldAcceptance(Schema):
     """How to hold tokens per step fixed while timing, with $tokens_per_step or $accepted_drafts."""
 
-    environment: str | None = None  # put before the command
-    config: str | None = None  # put inside the JSON of the flag
+    environment: HeldFlag | None = None  # put before the command
+    config: HeldFlag | None = None  # put inside the JSON of the flag
     source: str
 
     def apply(self, flag: str, *, tokens_per_step: float) -> str:
@@ -143,7 +166,7 @@ class HoldAcceptance(Schema):
 class EngineProfile(Document):
     """One serving engine."""
 
-    id: str
+    id: Id
     name: str
     overhead: Overhead
     memory: MemoryRules
@@ -154,7 +177,7 @@ class EngineProfile(Document):
     draft_length_names: dict[str, str] = Field(default_factory=dict)
     #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights,
     #: $draft_file and $draft_tp.
-    flags: dict[str, str]
+    flags: dict[str, Flag]
     flags_source: str
     #: Vendors on whose accelerators it does not run by itself, and what to do there.
     elsewhere: dict[str, str] = Field(default_factory=dict)

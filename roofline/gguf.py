@@ -151,6 +151,8 @@ class _Cursor:
 def read_gguf(path: Path) -> GgufHeader:
     """Read the header of a GGUF file; raise InputError in one line for everything else."""
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path.name}: is no regular file; give a GGUF file")
         with path.open("rb") as file:
             if path.stat().st_size < 24:
                 raise InputError(f"{path.name}: too short to be a GGUF file")

@@ -15,6 +15,7 @@ from roofline.schema import (
     Document,
     Figure,
     Frequency,
+    Id,
     PositiveInt,
     Power,
     Rate,
@@ -82,7 +83,7 @@ class VerifyMode(Schema):
 class HardwareProfile(Document):
     """One accelerator."""
 
-    id: str
+    id: Id
     name: str
     vendor: str
     architecture: str

@@ -29,7 +29,7 @@ from roofline.mixers import (
     StateMixer,
 )
 from roofline.quantization import Component, DType
-from roofline.schema import Document, PositiveInt, Schema
+from roofline.schema import Document, Id, PositiveInt, Schema
 from roofline.yamlio import load_yaml
 
 __all__ = [
@@ -128,7 +128,7 @@ class LayerRun(Schema):
 class NetworkSpec(Document):
     """What targets and drafters have in common."""
 
-    id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
+    id: Id
     name: str
     source: str
     license: str | None = None

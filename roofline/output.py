@@ -9,7 +9,13 @@ from pathlib import Path
 
 from roofline.errors import InputError
 
-__all__ = ["write_atomically", "write_bytes_atomically"]
+__all__ = ["check_output", "write_atomically", "write_bytes_atomically"]
+
+
+def check_output(path: Path) -> None:
+    """Refuse a link, which may lead anywhere, and what is there but is no file: it stays."""
+    if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
+        raise InputError(f"-o {path}: is a link or a device; give the path of the file itself")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -20,6 +26,7 @@ def write_atomically(path: Path, text: str) -> None:
 def write_bytes_atomically(path: Path, content: bytes) -> None:
     """Write ``content`` beside ``path`` and move it into place in one step."""
     try:
+        check_output(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
         try:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Protocol
 
 from roofline.errors import InputError
 
-__all__ = ["Readable", "read_at_most"]
+__all__ = ["CONTROL", "Readable", "printable", "read_at_most"]
+
+#: What would move a terminal's cursor, or turn around the order in which text is shown.
+CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\U0010ffff]")
 
 
 class Readable(Protocol):
@@ -36,3 +40,12 @@ def read_at_most(file: Readable, most: int, what: str) -> bytes:
 def _head(path: Path, size: int) -> bytes:
     with path.open("rb") as file:
         return file.read(size)
+
+
+def printable(text: str) -> str:
+    r"""Return text fit for a terminal, whatever a file or a server put into it.
+
+    >>> printable("qwen\x1b[2J")
+    'qwen?[2J'
+    """
+    return CONTROL.sub("?", text)

@@ -27,6 +27,7 @@ __all__ = [
     "Duration",
     "Figure",
     "Frequency",
+    "Id",
     "PositiveInt",
     "Power",
     "Rate",
@@ -35,6 +36,8 @@ __all__ = [
     "as_json",
 ]
 
+#: What a document is called: fit for a file's name, a flag and a cell of a table.
+Id = Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=200)]
 PositiveInt = Annotated[int, Field(gt=0, le=2**50)]
 Value = TypeVar("Value")
 Confidence = Literal["measured", "datasheet-seen", "second-hand-seen", "derived", "from-memory"]

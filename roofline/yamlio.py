@@ -1,7 +1,8 @@
 """YAML as data files need it: fast, strict, and with the place of every error.
 
 YAML 1.1 surprises are removed: a repeated key is an error, ``12:30`` and ``1e12`` are text,
-``yes`` is text, anchors and tags are refused, and a file may not be larger than a profile ever is.
+``yes`` is text, anchors, tags and control characters are refused, and a file may not be larger or
+deeper than a profile ever is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import yaml
 
 from roofline.errors import InputError
-from roofline.reading import Readable, read_at_most
+from roofline.reading import CONTROL, Readable, read_at_most
 
 __all__ = ["Readable", "dump_yaml", "load_yaml"]
 
@@ -21,9 +22,26 @@ MAX_DEPTH = 40
 
 
 class _Loader(yaml.CSafeLoader):
-    """The C loader with only the scalar types that JSON has."""
+    """The C loader with only the scalar types that JSON has, and a bound on depth.
+
+    The bound holds while the nodes are made: that recurses, and has no bound of its own.
+    """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    depth = -1
+
+    def descend_resolver(self, current_node: yaml.Node | None, current_index: Any) -> None:  # noqa: ARG002
+        """Go one level down."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            mark = current_node.start_mark if current_node is not None else None
+            raise yaml.MarkedYAMLError(
+                problem=f"nested more than {MAX_DEPTH} deep", problem_mark=mark
+            )
+
+    def ascend_resolver(self) -> None:
+        """Come back up."""
+        self.depth -= 1
 
 
 _Loader.add_implicit_resolver(
@@ -101,28 +119,30 @@ def _agrees(node: yaml.ScalarNode) -> bool:
 
 
 def _check(root: yaml.Node | None, name: str) -> None:
-    """Refuse aliases, repeated or non-text keys, tags and absurd depth, each with its line."""
+    """Refuse aliases, repeated or non-text keys, tags and control characters, with their line."""
     seen: set[int] = set()
-    stack = [(root, 0)] if root is not None else []
+    stack = [root] if root is not None else []
     while stack:
-        node, depth = stack.pop()
+        node = stack.pop()
         where = f"{name}:{node.start_mark.line + 1}"
         if id(node) in seen:
             raise InputError(f"{where}: anchors and aliases are not used here; write the value out")
         seen.add(id(node))
-        if depth > MAX_DEPTH:
-            raise InputError(f"{where}: nested more than {MAX_DEPTH} deep")
         if node.tag not in _TAGS or (isinstance(node, yaml.ScalarNode) and not _agrees(node)):
             raise InputError(f"{where}: tag {node.tag!r} is not used here; remove it")
+        if isinstance(node, yaml.ScalarNode) and CONTROL.search(node.value):
+            raise InputError(f"{where}: a text holds a control character; remove it")
         if isinstance(node, yaml.MappingNode):
             keys: set[str] = set()
             for key, value in node.value:
                 line = f"{name}:{key.start_mark.line + 1}"
                 if not isinstance(key, yaml.ScalarNode):
                     raise InputError(f"{line}: a key must be plain text")
+                if CONTROL.search(key.value):
+                    raise InputError(f"{line}: a key holds a control character; remove it")
                 if key.value in keys:
                     raise InputError(f"{line}: key '{key.value}' appears twice; keep one")
                 keys.add(key.value)
-                stack.append((value, depth + 1))
+                stack.append(value)
         elif isinstance(node, yaml.SequenceNode):
-            stack.extend((item, depth + 1) for item in node.value)
+            stack.extend(node.value)

@@ -16,6 +16,7 @@ ORDER = [
     "errors",
     "units",
     "output",
+    "csvtext",
     "figure",
     "reading",
     "yamlio",

@@ -27,6 +27,7 @@ __all__ = ["Fitted", "MeasuredStep", "fit_steps", "read_steps"]
 
 Array = NDArray[np.float64]
 MAX_BYTES = 10_000_000
+LARGEST = 2**40  # batch or context, as in a question
 COLUMNS = ("batch", "context", "draft_length", "step_ms")
 NAMES = ("per_step", "per_spec_round", "per_draft_pass", "per_spec_sequence")
 STEP_ERROR = 0.03  # deviation of the logarithm of a user's own measurement
@@ -56,9 +57,9 @@ def read_steps(path: Path) -> list[MeasuredStep]:
     """Read the file; say which line is wrong and why."""
     try:
         text = read_at_most(path, MAX_BYTES, "a CSV of steps").decode("utf-8")
-    except UnicodeDecodeError as error:
+        lines = list(csv.DictReader(text.splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path.name}: cannot be read ({error})") from None
-    lines = list(csv.DictReader(text.splitlines()))
     missing = [name for name in COLUMNS if not lines or name not in lines[0]]
     if missing:
         raise InputError(
@@ -75,7 +76,8 @@ def _step(line: dict[str, str], number: int, name: str) -> MeasuredStep:
         raise InputError(
             f"{name}: line {number}: expected three whole numbers and a time"
         ) from None
-    if batch < 1 or context < 1 or not 0 <= length <= 64 or not 1e-6 <= seconds < 100:
+    known = 1 <= batch <= LARGEST and 1 <= context <= LARGEST and 0 <= length <= 64
+    if not known or not 1e-6 <= seconds < 100:
         raise InputError(
             f"{name}: line {number}: expected batch and context of at least 1, a draft length of 0 "
             "to 64 and a step of 0.001 to 100,000 ms"

@@ -10,6 +10,7 @@ import typer
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 from roofline.cli.reading import seconds
 from roofline.errors import InputError, did_you_mean
+from roofline.reading import printable
 
 if TYPE_CHECKING:
     from roofline.acceptance.convert import Convention
@@ -138,7 +139,7 @@ def read(
         draft_length=draft_length,
     )
     for warning in reading.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(printable(f"warning: {warning}"), err=True)
     if output is not None:
         emit_text(_file(reading), output)
         return

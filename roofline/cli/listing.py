@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from roofline.errors import InputError
+from roofline.reading import printable
 
 __all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "help_if_bare"]
 
@@ -27,11 +28,11 @@ def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> N
     if output is not None:
         from roofline.output import write_atomically
 
-        write_atomically(output, text)
+        write_atomically(output, printable(text))
     for warning in warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(printable(f"warning: {warning}"), err=True)
     if output is None:
-        typer.echo(text, nl=False)
+        typer.echo(printable(text), nl=False)
     else:
         typer.echo(f"wrote {output}", err=True)
 
@@ -45,12 +46,13 @@ def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
 
     headers = [_two_lines(name) for name in rows[0]]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    typer.echo(fitted_table(headers, cells))
+    typer.echo(printable(fitted_table(headers, cells)))
 
 
 def emit(data: Mapping[str, Any], form: str) -> None:
     """Print one thing in detail."""
-    typer.echo(json.dumps(data, indent=2) if _is_json(form) else _indented(data).rstrip())
+    text = json.dumps(data, indent=2) if _is_json(form) else _indented(data).rstrip()
+    typer.echo(printable(text))
 
 
 def _is_json(form: str) -> bool:

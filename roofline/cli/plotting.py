@@ -15,6 +15,7 @@ import typer
 from roofline.cli.question import hints, signed
 from roofline.cli.values import sizes
 from roofline.errors import InputError
+from roofline.reading import printable
 from roofline.units import format_size
 
 if TYPE_CHECKING:
@@ -171,14 +172,14 @@ def draw(
             save(figure, target.image, dots=target.dots, words=words)
         written.append(target.image)
     if target.data is not None:
-        from roofline.charts.table import csv_text
+        from roofline.csvtext import csv_text
         from roofline.output import write_atomically
 
-        write_atomically(target.data, csv_text(rows, **(same or {})))
+        write_atomically(target.data, csv_text([{**(same or {}), **row._asdict()} for row in rows]))
         written.append(target.data)
     for line in [*warnings, *(f"wrote {path}" for path in written)]:
         prefix = "" if line.startswith("wrote ") else "warning: "
-        typer.echo(f"{prefix}{line}", err=True)
+        typer.echo(printable(f"{prefix}{line}"), err=True)
 
 
 def told(answer: Recommendation) -> list[str]:

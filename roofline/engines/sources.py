@@ -134,6 +134,8 @@ def _content(where: str, timeout: float | None) -> Held:
         return Held(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
     path = Path(where)
     try:
+        if path.is_char_device():
+            raise InputError(f"{where}: is a device; give a file, an address, or - for stdin")
         with path.open("rb") as file:
             return Held(name=path.name, content=_bounded(file, path.name))
     except OSError as error:

@@ -87,7 +87,7 @@ def _from_datasheet(datasheet: HardwareProfile) -> dict[str, Any]:
 
 def _from_measurement(fitted: Fitted, facts: Mapping[str, Any], cite: str) -> dict[str, Any]:
     figures, device = fitted.figures, str(facts["device"])
-    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "device"
     kind = str(facts.get("kind", "cpu"))
     bandwidth = _measured(f"{figures.bandwidth / 1e9:.4g} GB/s")
     memory = float(facts.get("memory") or 0) or 16e9

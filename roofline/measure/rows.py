@@ -14,6 +14,7 @@ from typing import Any
 
 from roofline.errors import InputError
 from roofline.measure.case import Case
+from roofline.output import check_output
 from roofline.reading import read_at_most
 
 __all__ = ["Row", "RowFile", "read_rows", "row_of"]
@@ -76,6 +77,7 @@ class RowFile:
     """A CSV file that grows by whole rows, each on disk before the next is measured."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any], *, resume: bool) -> None:
+        check_output(path)
         self._path = path
         if path.exists() and not resume:
             raise InputError(f"-o {path}: exists; give --resume to continue it, or another name")
@@ -134,13 +136,16 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[Row]]:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is no CSV of measurements (not UTF-8)") from None
     whole = text[: text.rfind("\n") + 1]
-    reader = csv.DictReader(io.StringIO(whole, newline=""))
-    if reader.fieldnames != COLUMNS:
-        raise InputError(
-            f"{path}: is no CSV of measurements; expected the columns of 'roofline calibrate "
-            f"measure', got {','.join(reader.fieldnames or [])[:60]!r}"
-        )
-    rows = [_parsed(path, number, raw) for number, raw in enumerate(reader, start=2)]
+    try:
+        reader = csv.DictReader(io.StringIO(whole, newline=""))
+        if reader.fieldnames != COLUMNS:
+            raise InputError(
+                f"{path}: is no CSV of measurements; expected the columns of 'roofline calibrate "
+                f"measure', got {','.join(reader.fieldnames or [])[:60]!r}"
+            )
+        rows = [_parsed(path, number, raw) for number, raw in enumerate(reader, start=2)]
+    except csv.Error as error:
+        raise InputError(f"{path}: is no CSV of measurements ({error})") from None
     if not rows or rows[0].kind != FACTS:
         raise InputError(f"{path}: line 2: expected the facts of the machine; measure it anew")
     return _facts(path, rows[0].note), rows[1:]
@@ -149,7 +154,7 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[Row]]:
 def _facts(path: Path, text: str) -> dict[str, Any]:
     try:
         facts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         raise InputError(f"{path}: line 2: the facts of the machine are no JSON object")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import Any
 
 from roofline.compare import Entry
+from roofline.csvtext import csv_text
 from roofline.overrides import Change
 from roofline.paste import flag
 from roofline.report.changes import set_data, set_line
@@ -151,8 +150,6 @@ def _verdict(entries: list[Entry]) -> str:
 
 
 def _csv(found: list[list[Entry]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     changes = "; ".join(map(str, _changes(found)))
     rows = [
         {"batch": entry.point.batch, "context": entry.point.context}
@@ -161,7 +158,4 @@ def _csv(found: list[list[Entry]]) -> str:
         for entries in found
         for entry in entries
     ]
-    writer.writerow(rows[0])
-    for row in rows:
-        writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in row.values())
-    return out.getvalue()
+    return csv_text(rows)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.csvtext import csv_text
 from roofline.explore import Exploration, Variant
 from roofline.prepare import Setup
 from roofline.report.changes import set_data, set_line
@@ -95,7 +94,6 @@ def _numbers(variant: Variant) -> dict[str, Any]:
 
 
 def _csv(found: Exploration) -> str:
-    out = io.StringIO()
     lengths = sorted({d for variant in found.variants for d in variant.draft_lengths if d})
     rows = []
     for variant in found.variants:
@@ -107,11 +105,7 @@ def _csv(found: Exploration) -> str:
             for d in lengths
         }
         rows.append(entry["values"] | _numbers(variant) | curves)
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(rows[0])
-    for row in rows:
-        writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in row.values())
-    return out.getvalue()
+    return csv_text(rows)
 
 
 def _text(found: Exploration, how: OutputFormat, *, explain: bool) -> str:

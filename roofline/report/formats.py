@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from enum import StrEnum
 from typing import Any, assert_never
 
+from roofline.csvtext import csv_text
 from roofline.goals import Choice, Goal
 from roofline.paste import pasted
 from roofline.prepare import Setup
@@ -201,9 +200,7 @@ def _explain_text(answer: Recommendation, point: Point) -> str:
 
 def _csv(answer: Recommendation) -> str:
     data = as_data(answer, explain=False)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    first = True
+    rows = []
     changes = "; ".join(map(str, answer.setup.notes.changes))
     for point in data["points"]:
         for entry in point["by_draft_length"]:
@@ -221,11 +218,8 @@ def _csv(answer: Recommendation) -> str:
             }
             if changes:
                 row["set"] = changes
-            if first:
-                writer.writerow(row)
-                first = False
-            writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in row.values())
-    return out.getvalue()
+            rows.append(row)
+    return csv_text(rows)
 
 
 def _markdown(answer: Recommendation, *, explain: bool) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from typing import Any
 
 from roofline.advise import TIE
 from roofline.cost import dollars_per_million
+from roofline.csvtext import csv_text
 from roofline.loads.answer import LoadAnswer
 from roofline.loads.policies import Policy
 from roofline.paste import flag, pasted
@@ -282,19 +281,10 @@ def _foot(answer: LoadAnswer) -> list[str]:
 
 
 def _csv(answer: LoadAnswer) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     shared = {key: inputs_data(answer.setup)[key] for key in ("model", "gpu", "tp")}
-    for position, policy in enumerate(answer.policies):
-        row = {
-            **shared,
-            **_policy(answer, policy),
-            "recommended": int(policy is answer.advised),
-        }
-        if position == 0:
-            writer.writerow(row)
-        writer.writerow(
-            f"{v:.6g}" if isinstance(v, float) else int(v) if isinstance(v, bool) else v
-            for v in row.values()
-        )
-    return out.getvalue()
+    return csv_text(
+        [
+            {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}
+            for policy in answer.policies
+        ]
+    )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import Any
 
 import numpy as np
 
+from roofline.csvtext import csv_text
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
 from roofline.schedules.bands import Band
@@ -188,8 +187,6 @@ def schedule_losses(plan: Plan, written: Written) -> str:
 
 
 def _csv(plan: Plan, written: Written) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     changes = "; ".join(map(str, plan.setup.notes.changes))
     rows = [
         row
@@ -198,7 +195,4 @@ def _csv(plan: Plan, written: Written) -> str:
         for band in written.bands
         for row in _rows(plan, band)
     ]
-    writer.writerow(rows[0])
-    for own in rows:
-        writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in own.values())
-    return out.getvalue()
+    return csv_text(rows)
