@@ -12,10 +12,9 @@ __all__ = ["cell", "csv_text"]
 
 #: What spreadsheets take for the start of a formula (OWASP, "CSV injection").
 _FORMULA = re.compile(r"[=+\-@\t\r]")
-#: Numbers, and flags to paste: without brackets, pipes and marks nothing is called or referred to.
-_HARMLESS = re.compile(
-    r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|--?[a-z][\w ./:,{}\"'=\[\]-]*", re.ASCII
-)
+#: Numbers, and what begins with a flag: without brackets, pipes and exclamation marks a formula
+#: can call nothing and reach nothing outside its sheet.
+_HARMLESS = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|--?[a-z][^(|!\t\r\n]*", re.ASCII)
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

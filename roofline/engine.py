@@ -6,13 +6,13 @@ from string import Template
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from roofline import resources
 from roofline.errors import InputError
 from roofline.ops import Array
 from roofline.overhead import Era, Overhead
-from roofline.schema import Bytes, Document, Duration, Id, PositiveInt, Schema
+from roofline.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.vocabulary import VocabularyRule
 from roofline.workload import Split, SplitMode
 
@@ -30,26 +30,13 @@ __all__ = [
 SHELF = "engines"
 
 
-def _placeholders(*names: str) -> AfterValidator:
-    """Refuse a text that asks for anything but these."""
-
-    def check(text: str) -> str:
-        try:
-            Template(text).substitute(dict.fromkeys(names, ""))
-        except (KeyError, ValueError):
-            raise ValueError(f"expected no placeholders but ${', $'.join(names)}") from None
-        return text
-
-    return AfterValidator(check)
-
-
 Flag = Annotated[
-    str, _placeholders("draft_length", "verify_rows", "draft_weights", "draft_file", "draft_tp")
+    str, placeholders("draft_length", "verify_rows", "draft_weights", "draft_file", "draft_tp")
 ]
-SharesFlag = Annotated[str, _placeholders("shares")]
-LayersFlag = Annotated[str, _placeholders("layers")]
-LayoutFlag = Annotated[str, _placeholders("tp", "dp", "ep", "attention_tp")]
-HeldFlag = Annotated[str, _placeholders("tokens_per_step", "accepted_drafts")]
+SharesFlag = Annotated[str, placeholders("shares")]
+LayersFlag = Annotated[str, placeholders("layers")]
+LayoutFlag = Annotated[str, placeholders("tp", "dp", "ep", "attention_tp")]
+HeldFlag = Annotated[str, placeholders("tokens_per_step", "accepted_drafts")]
 
 
 class Graphs(Schema):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from string import Template
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -34,6 +36,7 @@ __all__ = [
     "Schema",
     "Source",
     "as_json",
+    "placeholders",
 ]
 
 #: What a document is called: fit for a file's name, a flag and a cell of a table.
@@ -52,6 +55,19 @@ def _quantity(unit: str) -> BeforeValidator:
         return number
 
     return BeforeValidator(parse)
+
+
+def placeholders(*names: str) -> AfterValidator:
+    """Return a check that a text asks for nothing but ``$name`` of these."""
+
+    def check(text: str) -> str:
+        try:
+            Template(text).substitute(dict.fromkeys(names, ""))
+        except (KeyError, ValueError):
+            raise ValueError(f"expected no placeholders but ${', $'.join(names)}") from None
+        return text
+
+    return AfterValidator(check)
 
 
 def _text(unit: str) -> PlainSerializer:

@@ -112,7 +112,7 @@ def _from_file(given: Given) -> Axes:
         if _is_list(name):
             found[name] = (tuple(map(str, values)),)
         elif _kind(name) is Kind.INTEGER:
-            found[name] = tuple(n for item in values for n in numbers(_flag(name), str(item)))
+            found[name] = numbers(_flag(name), ",".join(map(str, values)))
         else:
             found[name] = tuple(_typed(name, item) for item in values)
     return found

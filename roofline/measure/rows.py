@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,11 +15,15 @@ from typing import Any
 from roofline.errors import InputError
 from roofline.measure.case import Case
 from roofline.output import check_output
+from roofline.quantization import DType
 from roofline.reading import read_at_most
 
 __all__ = ["Row", "RowFile", "read_rows", "row_of"]
 
 MAX_BYTES = 50_000_000
+MOST = 1e24  # of any number [FLOP, B, s]
+LEAST_SECONDS = 1e-12
+SHAPE = re.compile(r"(?:[a-z_]+=[0-9]{1,15}(?: (?=[a-z])|$))+")
 FACTS = "facts"  # kind of the first row: who measured, with what
 
 
@@ -171,7 +175,16 @@ def _parsed(path: Path, number: int, raw: Mapping[str, str]) -> Row:
                 f"{path}: line {number}: {name}: expected a number, got {raw[name]!r}"
             ) from None
     row = Row(**values)
-    finite = all(math.isfinite(v) for v in values.values() if isinstance(v, float))
-    if not finite or (row.status == "ok" and row.kind != FACTS and row.seconds <= 0):
+    if row.kind == FACTS:
+        return row
+    if not all(0 <= v < MOST for v in values.values() if isinstance(v, float)):
+        raise InputError(f"{path}: line {number}: expected numbers from 0 to {MOST:g}")
+    if row.status == "ok" and row.seconds < LEAST_SECONDS:
         raise InputError(f"{path}: line {number}: seconds: expected a positive number")
+    if row.status == "ok" and row.kind != "launch" and row.bytes < 1:
+        raise InputError(f"{path}: line {number}: bytes: expected what the kernel moves")
+    if not SHAPE.fullmatch(row.shape):
+        raise InputError(f"{path}: line {number}: shape: expected sizes such as 'm=1 n=64 k=64'")
+    if row.dtype.removesuffix("-wo") not in list(DType):
+        raise InputError(f"{path}: line {number}: dtype: '{row.dtype[:40]}' is no format")
     return row

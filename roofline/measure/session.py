@@ -73,6 +73,8 @@ def fit(path: Path, output: Path, *, gpu: str | None, plot: Path | None) -> Iter
         f"{facts.get('library')}, {facts.get('threads')} threads ({path.name})"
     )
     fitted = fit_rows(rows, facts, datasheet, cite=cite)
+    if not fitted.laws:
+        raise InputError(f"{path}: no kernel has rows enough; measure with a larger --budget")
     data: dict[str, Any] = profile_data(fitted, facts, datasheet, cite=cite)
     write_atomically(output, dump_yaml(data))
     if plot is not None:

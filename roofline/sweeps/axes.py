@@ -28,6 +28,8 @@ def numbers(flag: str, text: str) -> tuple[int, ...]:
             found += _ranged(**match.groupdict()) if match else [parse_size(item.strip())]
         except InputError as error:
             raise InputError(f"{flag} {text}: {error}") from None
+        if len(found) > LONGEST_AXIS:
+            raise InputError(f"{flag}: expected at most {LONGEST_AXIS} values")
     return tuple(found)
 
 

@@ -8,13 +8,14 @@ import io
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from roofline.csvtext import cell as cell_of
 from roofline.errors import InputError
 from roofline.sweeps.columns import Column, Kind
 from roofline.sweeps.frames import Frame, Values
@@ -87,14 +88,17 @@ def join(
             shutil.copyfileobj(source, file, 2**20)
 
 
-def _cells(frame: Frame, column: Column, missing: object) -> Iterable[object]:
-    """Return a column's values as Python objects."""
+def _cells(
+    frame: Frame, column: Column, missing: object, text: Callable[[str], object] = str
+) -> Iterable[object]:
+    """Return a column's values as Python objects; ``text`` makes cells of words."""
     if column.name not in frame.columns:
         shared = frame.shared.get(column.name)
-        return itertools.repeat(missing if shared is None else _plain(shared), frame.rows)
+        same = missing if shared is None else _plain(shared)
+        return itertools.repeat(text(same) if isinstance(same, str) else same, frame.rows)
     values = frame.columns[column.name]
     if column.name in frame.words:
-        words = [missing if word is None else str(word) for word in frame.words[column.name]]
+        words = [missing if word is None else text(str(word)) for word in frame.words[column.name]]
         return [words[i] for i in values.tolist()]
     listed: list[object] = values.tolist()
     gone = _missing(values)
@@ -123,7 +127,7 @@ def _csv(frames: Sequence[Frame], columns: Sequence[Column]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for frame in frames:
-        cells = [_cells(frame, column, "") for column in columns]
+        cells = [_cells(frame, column, "", cell_of) for column in columns]
         for i, column in enumerate(columns):
             if column.kind is Kind.BOOLEAN:
                 cells[i] = [

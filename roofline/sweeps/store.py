@@ -21,6 +21,7 @@ from typing import IO, Any
 from pydantic import TypeAdapter, ValidationError
 
 from roofline.errors import InputError
+from roofline.output import check_output
 from roofline.sweeps.files import changed_files
 
 __all__ = ["Entry", "Store"]
@@ -55,6 +56,7 @@ class Store:
 
     def open(self, plan: dict[str, Any], *, resume: bool) -> None:
         """Start the folder, or go on with one that was started for the same plan."""
+        check_output(self.output)
         with self.explained():
             self._lock()
             if not any(file.name not in (LOCK, NEW_PLAN) for file in self.folder.iterdir()):
