@@ -12,6 +12,7 @@ from roofline.schema import (
     Bytes,
     Document,
     Figure,
+    Id,
     PositiveInt,
     Rate,
     Schema,
@@ -53,7 +54,7 @@ class CardLink(Schema):
 class HostProfile(Document):
     """One kind of machine that cards are put into."""
 
-    id: str
+    id: Id
     name: str
     memory: HostMemory
     cores: Cores

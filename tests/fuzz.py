@@ -132,6 +132,20 @@ def _server(path: Path) -> object:
     return question_from(serving, Request(model="llama-3.1-8b"), given={"model", "gpu"})
 
 
+def _host(path: Path) -> object:
+    from roofline.request import LocalRequest
+
+    local = LocalRequest(gpus=2, host=str(path), cpu_experts="2")
+    return _answered(model="qwen3-30b-a3b", gpu="rtx-5090", engine="llamacpp", local=local)
+
+
+def _points(path: Path) -> object:
+    from roofline.diagnosis.points import read_points
+
+    text = path.read_bytes().decode("utf-8", "replace")
+    return read_points(text.split("\n"), batch=1, context=512, tokens_per_step={3: 2.4})
+
+
 def _steps(path: Path) -> object:
     from roofline.calibration.user_steps import read_steps
 
@@ -207,6 +221,12 @@ PARSERS = {
             b"schema: 1\nmodel: [llama-3.1-8b, qwen3-8b]\ntp: [1, 2]\nbatch: 1..32*2\n",
             b"schema: 1\nmodel: qwen3-8b\ncontext: [1k, 8k]\ncases:\n- {drafter: ngram, tp: 2}\n",
         ],
+    ),
+    "host": Parser(read=_host, file="host.yaml", examples=("roofline/data/hosts/*.yaml",)),
+    "points": Parser(
+        read=_points,
+        file="points",
+        made=lambda: [b"3@8x4k:4.1ms:2.4", b"0:7.1ms", b"3:250/s,0:100/s\n2@4:1e-3 s:1.5"],
     ),
     "histogram": Parser(
         read=_histogram,

@@ -5,6 +5,7 @@ What fuzzing finds lies in ``tests/data/fuzz``; here are the attacks that have a
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -14,7 +15,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,11 @@ YAML: dict[str, Callable[[], bytes]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", YAML)
-@pytest.mark.parametrize("flag", ["model", "acceptance"])
+@pytest.mark.parametrize(
+    ("flag", "kind"),
+    [*(("model", kind) for kind in YAML), ("acceptance", "billion laughs"),
+     ("acceptance", "a million deep")],
+)  # fmt: skip
 def test_yaml(tmp_path: Path, kind: str, flag: str) -> None:
     path = write(tmp_path, "x.yaml", YAML[kind]())
     command = {
@@ -135,9 +139,11 @@ GGUF: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", GGUF)
-def test_gguf(tmp_path: Path, kind: str) -> None:
+def test_gguf(cli: Cli, tmp_path: Path, kind: str) -> None:
     path = write(tmp_path, "x.gguf", GGUF[kind])
-    _refused(in_narrow_process("models", "check", path), "x.gguf")
+    begin = time.monotonic()
+    assert_refused(cli("models", "check", path), "x.gguf")
+    assert time.monotonic() - begin < 5  # nothing is read that is only announced
 
 
 CSV: dict[str, Callable[[], bytes]] = {
@@ -158,8 +164,11 @@ CSV: dict[str, Callable[[], bytes]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", CSV)
-@pytest.mark.parametrize("use", ["steps", "rows", "histogram"])
+@pytest.mark.parametrize(
+    ("use", "kind"),
+    [*(("steps", kind) for kind in CSV)]
+    + [(use, kind) for use in ("rows", "histogram") for kind in list(CSV)[::2]],
+)
 def test_csv(tmp_path: Path, kind: str, use: str) -> None:
     path = write(tmp_path, "x.csv", CSV[kind]())
     command = {
@@ -195,6 +204,33 @@ def test_metrics(tmp_path: Path, kind: str) -> None:
     _refused(in_narrow_process("acceptance", "read", path), "page.prom")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "batch: [" + ", ".join(["1..1000000"] * 1000) + "]",
+        "batch: 1..999999999999",
+        "context: 1..999999999999m*1.0000001",
+        "tp: [" + ", ".join(f"{i}" for i in range(300_000)) + "]",
+        "cases: [" + ", ".join(["{tp: 1}"] * 200_000) + "]",
+        "model: ../../../etc/passwd",
+        "gpu: /dev/zero",
+        "acceptance: http://127.0.0.1:9/metrics",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_grids(tmp_path: Path, text: str) -> None:
+    """Axes without end, names that lead elsewhere: nothing is priced, nothing is fetched."""
+    model = "" if text.startswith("model") else "model: llama-3.1-8b\n"
+    path = write(tmp_path, "grid.yaml", f"schema: 1\n{model}{text}\n")
+    output = tmp_path / "out.csv"
+    done = in_narrow_process("sweep", "--grid", path, "-o", str(output))
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("roofline: ")
+    assert done.stderr.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["grid.yaml"]
+
+
 OUTSIDE = ("../../etc/passwd", "/etc/passwd", "..", ".", "../h200-sxm.yaml")
 
 
@@ -227,6 +263,8 @@ def test_ids_are_fit_for_file_names(cli: Cli, tmp_path: Path, what: str, name: s
         ("recommend", "llama-3.1-8b", "-o", "OUT.json"),
         ("plot", "speedup", "llama-3.1-8b", "--data", "OUT.csv"),
         ("plot", "speedup", "llama-3.1-8b", "-o", "OUT.png"),
+        ("sweep", "llama-3.1-8b", "-o", "OUT.csv"),
+        ("report", "llama-3.1-8b", "-o", "OUT.html"),
         ("models", "import", str(ROOT / "model_configs/Qwen--Qwen3-8B.json"), "-o", "OUT.yaml"),
         ("calibrate", "measure", "--device", "cpu", "--budget", "2s", "-o", "OUT.csv"),
     ],
@@ -313,6 +351,7 @@ def test_other_cells_stay_as_they_are(text: str) -> None:
         ("compare", "--drafter", "ngram=ACCEPTANCE", "--format", "csv"),
         ("explore", "--vary", "batch_size=1,2", "--format", "csv"),
         ("schedule", "--format", "csv"),
+        ("sweep", "--format", "csv"),
         ("recommend", "--rps", "1", "--input-tokens", "100", "--output-tokens", "100",
          "--format", "csv"),
         ("plot", "speedup", "--data", "OUT"),
@@ -374,3 +413,46 @@ def test_escape_codes_stay_out_of_the_terminal(cli: Cli, tmp_path: Path, evil: s
     ):
         outcome = cli(*command)
         assert evil not in outcome.out + outcome.err, command
+
+
+#: What runs code, or builds objects, from what it is given.
+RUNS_CODE = {"eval", "exec", "compile", "__import__"}
+LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "code"}
+UNSAFE = {
+    "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "yaml.load_all",
+    "torch.load", "pd.read_pickle", "pandas.read_pickle", "pd.eval", "pandas.eval",
+    "subprocess.getoutput", "tempfile.mktemp",
+}  # fmt: skip
+
+
+def _dangers(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names]
+            yield from (name for name in names if name.split(".")[0] in LOADERS)
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        if called in RUNS_CODE | UNSAFE or called.endswith((".eval", ".query")):
+            yield called
+        for keyword in node.keywords:
+            on = isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            if keyword.arg in ("shell", "allow_pickle") and on:
+                yield f"{called}({keyword.arg}=True)"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "roofline").rglob("*.py")), ids=lambda p: p.stem)
+def test_nothing_runs_what_data_say(path: Path) -> None:
+    assert not list(_dangers(ast.parse(path.read_text("utf-8"))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eval(x)", "import pickle", "from marshal import loads", "os.system(x)", "yaml.load(x)",
+        "subprocess.run(x, shell=True)", "np.load(x, allow_pickle=True)", "frame.query(x)",
+    ],
+)  # fmt: skip
+def test_the_search_finds_what_it_looks_for(text: str) -> None:
+    assert list(_dangers(ast.parse(text)))

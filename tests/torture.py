@@ -25,11 +25,17 @@ OLD = "what was there before\n"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """A command, the file it writes, and what makes it go on where it was killed."""
+    """A command, the file it writes, and what makes it go on where it was killed.
+
+    ``begun`` is what it leaves when it is killed, by default the file itself; ``equal`` says that
+    a run which was killed and gone on with writes the very bytes of one that was left alone.
+    """
 
     words: tuple[str, ...]
     file: str
     resume: tuple[str, ...] = ()
+    begun: str = ""
+    equal: bool = False
 
 
 COMMANDS = (
@@ -41,6 +47,18 @@ COMMANDS = (
     Command(words=("plot", "breakdown", "llama-3.1-8b", "-o", "b.png"), file="b.png"),
     Command(words=("sweep", "llama-3.1-8b", "--batch", "1..64", "--context", "1k..32k*2",
                "-o", "w.csv"), file="w.csv"),
+    Command(words=("sweep", "llama-3.1-8b", "--gpu", "h100-sxm,h200-sxm,b200-hgx,a100-sxm-80gb",
+               "--batch", "1..200", "--context", "1k..32k*1.5", "-o", "r.csv"), file="r.csv",
+            resume=("--resume",), begun="r.csv.partial", equal=True),
+    Command(words=("recommend", "llama-3.1-8b", "--rps", "4", "--input-tokens", "1k",
+               "--output-tokens", "256", "-o", "l.csv"), file="l.csv"),
+    Command(words=("explore", "llama-3.1-8b", "--vary", "group_size=1,2,4,8", "-o", "x.csv"),
+            file="x.csv"),
+    Command(words=("memory", "llama-3.1-8b", "-o", "m.json"), file="m.json"),
+    Command(words=("report", "llama-3.1-8b", "-o", "p.html"), file="p.html"),
+    Command(words=("plot", "speedup", "llama-3.1-8b", "--data", "d.csv"), file="d.csv"),
+    Command(words=("acceptance", "read", str(ROOT / "tests/data/pages/vllm-0.33.0.prom"), "-o",
+               "acc.yaml"), file="acc.yaml"),
     Command(
         words=("models", "import", str(ROOT / "model_configs" / "Qwen--Qwen3-8B.json"),
                "-o", "m.yaml"),
@@ -96,8 +114,12 @@ def damage(command: Command, content: bytes, at: float, folder: Path) -> str | N
     if not command.resume:
         found = file.read_bytes()
         return None if found in (OLD.encode(), content) else f"{len(found)} bytes of a file"
-    code = start((*command.words, *(command.resume if file.exists() else ())), folder).wait(300)
-    return f"--resume: exit {code}" if code else None
+    begun = (folder / (command.begun or command.file)).exists()
+    code = start((*command.words, *(command.resume if begun else ())), folder).wait(300)
+    if code:
+        return f"--resume: exit {code}"
+    whole = not command.equal or file.read_bytes() == content
+    return None if whole else "--resume: another file than that of one run"
 
 
 def main() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import create_model
+from pydantic import Field, create_model
 
 from roofline.schema import Document, Schema
 from roofline.yamlio import Readable
 
 __all__ = ["read_grid"]
 
+#: Each is a question of its own, checked before any is priced.
+MOST_CASES = 10_000
 Scalar = str | int | float | bool
 Axis = Scalar | tuple[Scalar, ...]
 
@@ -25,5 +27,10 @@ def read_grid(file: Readable, options: Sequence[str]) -> dict[str, Any]:
     names = (*options, "batch", "context")
     axes: dict[str, Any] = dict.fromkeys(names, (Axis | None, None))
     case = create_model("Case", __base__=Schema, **{n: axes[n] for n in options})
-    grid = create_model("Grid", __base__=Document, cases=(tuple[case, ...], ()), **axes)
+    grid = create_model(
+        "Grid",
+        __base__=Document,
+        cases=(Annotated[tuple[case, ...], Field(max_length=MOST_CASES)], ()),
+        **axes,
+    )
     return grid.load(file).model_dump(exclude_unset=True, exclude={"version"})
