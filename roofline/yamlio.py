@@ -19,25 +19,30 @@ __all__ = ["Readable", "dump_yaml", "load_yaml"]
 
 MAX_BYTES = 4_000_000
 MAX_DEPTH = 40
+MAX_PARTS = 150_000  # keys, values, mappings and lists
 
 
 class _Loader(yaml.CSafeLoader):
-    """The C loader with only the scalar types that JSON has, and a bound on depth.
+    """The C loader with only the scalar types that JSON has, and a bound on depth and number.
 
-    The bound holds while the nodes are made: that recurses, and has no bound of its own.
+    The bounds hold while the nodes are made: that recurses, and has no bound of its own.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
     depth = -1
+    parts = 0
 
     def descend_resolver(self, current_node: yaml.Node | None, current_index: Any) -> None:  # noqa: ARG002
         """Go one level down."""
         self.depth += 1
+        self.parts += 1
         if self.depth > MAX_DEPTH:
             mark = current_node.start_mark if current_node is not None else None
             raise yaml.MarkedYAMLError(
                 problem=f"nested more than {MAX_DEPTH} deep", problem_mark=mark
             )
+        if self.parts > MAX_PARTS:
+            raise yaml.MarkedYAMLError(problem=f"more than {MAX_PARTS} keys and values")
 
     def ascend_resolver(self) -> None:
         """Come back up."""
