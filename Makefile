@@ -4,9 +4,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # What answers need, and beyond it what tests, checks and pages need.
 ANSWER := $(VENV)/.answer
+CORE   := cli_errors cli_recommend docs hardware_profiles yaml_and_schema charts live acceptance_data \
+          acceptance_models hf_cli gguf explore sweep html_report lazy_imports properties \
+          law_properties acceptance_oracle
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel site check torch calibrate docs bench models figures browser fuzz torture clean
+.PHONY: demo test lint types wheel site check torch calibrate docs bench models figures browser minimums audit fuzz torture clean
 
 $(ANSWER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -74,6 +77,20 @@ bench: $(READY)       ## Cold-start and throughput figures (never part of the te
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
 	$(BIN)/python -m roofline.hf_config.regenerate
 
+minimums: ## The core tests with the oldest dependencies allowed; docs/reference.md shows the newest
+	$(PYTHON) -m venv $(VENV)-minimums
+	$(VENV)-minimums/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint tests/minimums.txt --editable ".[report,parquet,distributed]" pytest hypothesis mpmath
+	$(VENV)-minimums/bin/python -m pytest -q -W ignore::DeprecationWarning \
+		-W ignore::PendingDeprecationWarning --deselect \
+		tests/test_docs.py::test_the_reference_is_what_the_commands_say_of_themselves $(CORE:%=tests/test_%.py)
+
+audit: $(READY)      ## Known vulnerabilities of what is installed; fails where none can be looked up
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python -m pip freeze --exclude-editable > $(VENV)-audit/installed.txt
+	$(VENV)-audit/bin/pip-audit --strict --no-deps --disable-pip -r $(VENV)-audit/installed.txt
+
 fuzz: $(READY)        ## Ten minutes of coverage-guided fuzzing of every parser
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
 	$(BIN)/python -m tests.fuzz --minutes 10
@@ -82,4 +99,4 @@ torture: $(READY)     ## Kill every command that writes, 200 times
 	$(BIN)/python -m tests.torture --times 200
 
 clean:
-	rm -rf $(VENV) $(VENV)-torch dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-minimums $(VENV)-audit dist build .pytest_cache .mypy_cache .ruff_cache

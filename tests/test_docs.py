@@ -149,7 +149,8 @@ QUESTION = question_options()
 def test_every_command_and_option_has_help_and_is_documented(path: str) -> None:
     command = COMMANDS[path]
     assert command.help
-    assert all(parameter.help for parameter in command.params)
+    context = typer.Context(command)
+    assert all(parameter.get_help_record(context)[1] for parameter in command.params)
     listed = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", section(path), re.M))
     if "all options of a question" in section(path):
         listed |= QUESTION
