@@ -113,7 +113,7 @@ def _run(
 def _format(form: str | None, output: Path | None) -> SweepFormat:
     from roofline.sweeps.encoding import SweepFormat
 
-    if output is not None and output.is_dir():
+    if output is not None and output.is_dir() and not output.is_symlink():
         raise InputError(f"-o {output}: is a folder; give the name of a file")
     suffix = "csv" if output is None else output.suffix.lower().removeprefix(".")
     if form is None and suffix not in list(SweepFormat):
