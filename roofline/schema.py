@@ -87,7 +87,12 @@ class Schema(BaseModel):
     """A part of a YAML file."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        defer_build=True,
+        protected_namespaces=(),  # before 2.10 pydantic warns of every field called model_...
     )
 
 
