@@ -90,7 +90,7 @@ def _cpu_layers(text: str | None, gpu: HardwareProfile, model: ModelSpec) -> int
         )
     if text == "all":
         return model.num_layers
-    if not text.isdigit() or not 0 < int(text) <= model.num_layers:
+    if not text.isdecimal() or len(text) > 9 or not 0 < int(text) <= model.num_layers:
         raise InputError(
             f"--cpu-experts {text}: expected all, or 1 to {model.num_layers} layers of {model.id}"
         )

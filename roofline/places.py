@@ -67,7 +67,7 @@ def _walk(document: BaseModel, data: Any, path: Sequence[str]) -> list[_Node]:
 
 def _step(node: object, held: Any, part: str) -> Iterator[_Node]:
     if isinstance(node, tuple):
-        if part.isdigit():
+        if part.isdecimal() and len(part) < 10:
             yield from list(zip(node, held, strict=True))[int(part) : int(part) + 1]
         else:
             for inner in zip(node, held, strict=True):

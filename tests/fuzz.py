@@ -81,7 +81,7 @@ def _word(path: Path) -> object:
     from roofline.engines.sources import acceptance_from
 
     text = path.read_bytes().decode("utf-8", "replace")
-    if "//" in text or "-" in re.split("[*,]", text):
+    if "//" in text or "-" in re.split("[*,#]", text):
         return None  # no fuzzing of the network, and of whoever feeds stdin
     return acceptance_from(text)
 

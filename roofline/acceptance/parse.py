@@ -45,7 +45,8 @@ def parse_curve(body: str) -> dict[int, float]:
         key, equals, value = item.rpartition("=")
         draft_length = position
         if equals:
-            if not key.strip().isdecimal():
+            key = key.strip()
+            if not key.isdecimal() or len(key) > 6:
                 raise InputError(f"--acceptance: expected 'al:2=2.36,3=2.79', got '{item}'")
             draft_length = int(key)
         if draft_length in curve:
