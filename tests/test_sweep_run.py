@@ -353,5 +353,9 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same_rows(
         monkeypatch.setattr(Store, "add", add)
         outcome = cli(*GRID, "-o", str(path), "--dask", cluster.scheduler_address)
         assert outcome.code == 0, outcome.err
+        for _ in range(300):  # its nanny notices within its heartbeat
+            if cluster.workers[0].pid != victim:
+                break
+            time.sleep(0.1)
         assert cluster.workers[0].pid != victim
     assert path.read_text() == whole
