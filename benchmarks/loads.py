@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from roofline import goals
 from roofline.report.columns import markdown_table
 from tests.serving import Engine, replicated
 
-BATCHES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+BATCHES = tuple(b for b in goals.BATCHES if b <= 160)
 OUTPUT = 400
 #: Tokens in, mean context, tokens of a chunk, chunks a prompt, at most a step; requests per second.
 LOADS = (
     (1024, 1224, 1024, 1, 8, (8.0, 12.0, 16.0, 20.0)),
+    (8192, 8392, 8192, 1, 1, (1.0, 2.0, 3.0)),
     (16384, 16584, 8192, 2, 1, (0.5, 1.0, 1.5)),
 )
 
@@ -66,14 +68,14 @@ def main() -> None:
     for tokens, context, chunk, per_prompt, most, rates in LOADS:
         served = engine(context, chunk, per_prompt, most)
         for rate in rates:
-            seen = replicated(served, rps=rate, output=OUTPUT, requests=1500, runs=5)
+            seen = replicated(served, rps=rate, output=OUTPUT, requests=6000, runs=5)
             asked = ("--rps", str(rate), "--input-tokens", str(tokens))
             policies = ask(*asked, "--output-tokens", str(OUTPUT))["policies"]
             found = next(policy for policy in policies if policy["draft_length"] == 3)
             off = [found["running"] / seen["running"][0] - 1]
             names = ("tpot", "gap_p50", "gap_p99")
             off += [found[f"{name}_ms"] / 1e3 / seen[name][0] - 1 for name in names]
-            shares = [f"{100 * share:+.0f}" for share in off]
+            shares = [f"{round(100 * share):+d}".replace("+0", "0") for share in off]
             rows.append([f"{tokens}", f"{per_prompt}", f"{rate:g}", *shares])
     headers = ["tokens in", "chunks", "req/s", "running %", "TPOT %", "gap p50 %", "gap p99 %"]
     sys.stdout.write(markdown_table(headers, rows) + "\n")

@@ -37,6 +37,7 @@ class Engine:
     slots: int
     chunks_per_prompt: int
     chunks_per_step: int
+    lengths_vary: bool = False  # geometric, with the same mean
 
 
 def simulate(engine: Engine, *, rps: float, output: int, requests: int, seed: int) -> Seen:
@@ -45,6 +46,7 @@ def simulate(engine: Engine, *, rps: float, output: int, requests: int, seed: in
     arrivals = np.cumsum(rng.exponential(1 / rps, requests))
     odds = -np.diff([1.0, *engine.survival, 0.0])  # of 0 ... D accepted drafts
     ladder = odds.cumsum()[:-1]
+    vary = np.random.default_rng(seed + 1_000_000) if engine.lengths_vary else None
     start_counting = arrivals[requests // 10]
     clock, coming = 0.0, 0
     queue: deque[int] = deque()  # chunks that each waiting prompt still has
@@ -82,7 +84,8 @@ def simulate(engine: Engine, *, rps: float, output: int, requests: int, seed: in
             emitted.append(int(np.minimum(got, left).sum()))
             blocked.append(int(held_up))
         left = left - got
-        left = np.concatenate([left[left > 0], np.full(joining, output)])
+        wanted = vary.geometric(1 / output, joining) if vary else np.full(joining, output)
+        left = np.concatenate([left[left > 0], wanted])
         clock += took
     return _summary(*map(np.array, (durations, counts, emitted, blocked)))
 

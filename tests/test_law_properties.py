@@ -396,13 +396,17 @@ def test_groups_of_experts_hold_all_of_them_between_them(ep: int, batch: int, ro
 
 @many
 @given(
-    between(0.01, 100), st.integers(1, 200), between(1e-3, 10), between(0, 1),
+    between(0.01, 100), st.integers(1, 200), between(1e-3, 10), between(0, 1), between(0, 0.9),
 )  # fmt: skip
-def test_little_s_law(arrivals: float, slots: int, service: float, slope: float) -> None:
+def test_little_s_law(
+    arrivals: float, slots: int, service: float, slope: float, burst: float
+) -> None:
     """L = lambda W: the rate that leaves is the rate that comes, whatever the service times."""
     n = np.arange(1.0, slots + 1)
     completions = n / (service * (1 + slope * n))
-    found = occupancy(arrivals=arrivals, completions=completions[:, None], slots=np.array([slots]))
+    found = occupancy(
+        arrivals=arrivals, completions=completions[:, None], slots=np.array([slots]), burst=burst
+    )
     share = found.share[:, 0]
     if arrivals >= completions[-1]:
         assert np.isnan(share).all()  # more come than can leave

@@ -167,8 +167,9 @@ def _schedule(
     picked = Columns(
         draft_lengths=(None,),
         step=np.take_along_axis(columns.step, chosen[..., None], axis=1),
-        odds=np.take_along_axis(columns.odds, chosen[..., None], axis=1),
+        seen=np.take_along_axis(columns.seen, chosen[..., None], axis=1),
         mean=np.take_along_axis(columns.mean, chosen, axis=1),
+        clustering=np.take_along_axis(columns.clustering, chosen, axis=1),
         tokens_per_step=np.take_along_axis(columns.tokens_per_step, chosen, axis=1),
         slots=np.array([count]),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.loads.queueing import chunk_odds, occupancy, quantile
+from roofline.loads.queueing import burst, occupancy, quantile
 
 __all__ = ["Columns", "Policy", "capacity", "over_histogram", "under_arrivals"]
 
@@ -24,8 +24,9 @@ class Columns:
 
     draft_lengths: tuple[int | None, ...]  # None is the schedule
     step: Array  # by prompt chunks [s]
-    odds: Array  # of so many chunks in a step
-    mean: Array  # step over its odds [s]
+    seen: Array  # odds of so many chunks in a step that a request decodes in
+    mean: Array  # of all steps [s]
+    clustering: Array  # of the requests that start while one decodes: variance over mean
     tokens_per_step: Array
     slots: NDArray[np.intp]  # the most sequences that run; 0 where nothing fits
 
@@ -36,7 +37,8 @@ class Columns:
             **{
                 name: np.concatenate([getattr(self, name), getattr(other, name)], axis=axis)
                 for name, axis in (
-                    ("step", 1), ("odds", 1), ("mean", 1), ("tokens_per_step", 1), ("slots", 0),
+                    ("step", 1), ("seen", 1), ("mean", 1), ("clustering", 1),
+                    ("tokens_per_step", 1), ("slots", 0),
                 )
             },
         )  # fmt: skip
@@ -75,15 +77,24 @@ def capacity(
     """Return the most requests per second, and the number of sequences at which they are served.
 
     n sequences finish min(n AL / N_out, chunks of a step / chunks of a prompt) requests a step, and
-    as many prompts ride along; the largest over n up to ``slots`` counts. [1/s]
+    as many prompts ride along, in a step as long as its mean number of chunks says; the largest
+    over n up to ``slots`` counts. [1/s]
     """
     sequences = np.arange(1, len(columns.mean) + 1)[:, None]
     finished = sequences * columns.tokens_per_step / output
     if per_prompt:
         finished = np.minimum(finished, most / per_prompt)
-    step = (chunk_odds(per_prompt * finished, most) * columns.step).sum(axis=-1)
+    step = _between(columns.step, per_prompt * finished)
     served = np.where(sequences <= columns.slots, finished / step, 0.0)
     return served.max(axis=0), served.argmax(axis=0) + 1
+
+
+def _between(step: Array, chunks: Array) -> Array:
+    """Return the step time at a mean number of chunks, linear between whole ones [s]."""
+    below = np.minimum(chunks.astype(int), max(step.shape[-1] - 2, 0))
+    above = np.minimum(below + 1, step.shape[-1] - 1)
+    low, high = (np.take_along_axis(step, at[..., None], axis=-1)[..., 0] for at in (below, above))
+    return np.asarray(low + (chunks - below) * (high - low))
 
 
 def under_arrivals(
@@ -93,7 +104,9 @@ def under_arrivals(
     most_rps, slots = capacity(columns, output=output, per_prompt=per_prompt, most=most)
     sequences = np.arange(1, len(columns.mean) + 1)[:, None]
     completions = sequences * columns.tokens_per_step / (output * columns.mean)
-    found = occupancy(arrivals=rps, completions=completions, slots=slots)
+    alone = occupancy(arrivals=rps, completions=completions, slots=slots).share[1:]
+    usual = (alone * columns.clustering).sum(axis=0) / alone.sum(axis=0)
+    found = occupancy(arrivals=rps, completions=completions, slots=slots, burst=burst(usual))
     carried = rps < most_rps
     share = np.where(carried, found.share, np.nan)
     policies = _judged(columns, share, slots=slots)
@@ -111,16 +124,20 @@ def over_histogram(columns: Columns, share: Array) -> list[Policy]:
 
 
 def _judged(columns: Columns, share: Array, *, slots: NDArray[np.intp]) -> list[Policy]:
-    """Return what every policy yields at its share of time by running sequences."""
+    """Return what every policy yields at its share of time by running sequences.
+
+    Requests start in steps with prompts, so they see more chunks than the steps do on average; the
+    running batch follows from the gaps that they see (Little's law).
+    """
     sequences = np.arange(1, len(columns.mean) + 1)[:, None]
     paces = share[1:] / columns.mean  # steps a second at each n
     seen = sequences * paces  # gaps a second, of all users
     tokens = (seen * columns.tokens_per_step).sum(axis=0)
-    running = (sequences * share[1:]).sum(axis=0)
     gaps = seen.sum(axis=0)
-    tpot = running / tokens
+    tpot = (seen[..., None] * columns.seen * columns.step).sum(axis=(0, 2)) / tokens
+    running = tokens * tpot
     p50, p99 = _gaps(columns, seen)
-    with_prompt = (seen[..., None] * columns.odds)[..., 1:].sum(axis=(0, 2)) / gaps
+    with_prompt = (seen[..., None] * columns.seen)[..., 1:].sum(axis=(0, 2)) / gaps
     return [
         Policy(
             draft_length=length,
@@ -141,7 +158,7 @@ def _judged(columns: Columns, share: Array, *, slots: NDArray[np.intp]) -> list[
 
 def _gaps(columns: Columns, seen: Array) -> tuple[Array, Array]:
     """Return the median and the 99th percentile of the gaps that users see [s]."""
-    weights = seen[..., None] * columns.odds
+    weights = seen[..., None] * columns.seen
     flat = (0, 2, 1)
     count = len(columns.draft_lengths)
     values = columns.step.transpose(flat).reshape(-1, count)

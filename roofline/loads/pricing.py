@@ -9,15 +9,10 @@ from numpy.typing import NDArray
 
 from roofline.errors import DoesNotFitError
 from roofline.goals import BATCHES
+from roofline.loads.backlog import riding
 from roofline.loads.load import Load
 from roofline.loads.policies import Columns
-from roofline.loads.queueing import (
-    Chunks,
-    chunk_levels,
-    chunk_odds,
-    interpolation,
-    mean_step,
-)
+from roofline.loads.queueing import Chunks, chunk_levels, interpolation
 from roofline.memory import Memory
 from roofline.prepare import Setup
 from roofline.recommend import machine_for
@@ -35,10 +30,11 @@ Array = NDArray[np.float64]
 class Priced:
     """Step times by sequences, draft lengths and chunks; ``idle`` is what D = 0 pays in a schedule.
 
-    At the priced batches only; ``spread`` takes them to every number of sequences.
+    At the priced batches (``points``) only; ``spread`` takes them to every number of sequences.
     """
 
     times: StepTimes
+    points: NDArray[np.intp]
     step: Array
     idle: Array
     spread: Array
@@ -80,6 +76,7 @@ def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
     return Priced(
         times=times,
+        points=np.array(points),
         step=np.einsum("bld,kl->bdk", times.total, every),
         idle=idle_seconds(setup, times)[:, :1],
         spread=interpolation(points, range(1, last + 1)),
@@ -109,20 +106,29 @@ def columns(
     """Return one column for each draft length."""
     full = np.einsum("nb,bdk->ndk", priced.spread, step)
     tokens = np.broadcast_to(priced.tokens_per_step, full.shape[:2])
+    if not cut.most:
+        return Columns(
+            draft_lengths=lengths,
+            step=full,
+            seen=np.ones_like(full),
+            mean=full[..., 0],
+            clustering=np.ones_like(tokens),
+            tokens_per_step=tokens,
+            slots=priced.slots,
+        )
+    steps = np.broadcast_to((load.output_tokens or 1) / priced.tokens_per_step, step.shape[:2])
     if load.rps is not None:
-        rate = load.rps * cut.per_prompt
-        mean = priced.spread @ mean_step(step, rate=rate, most=cut.most)
-        odds = chunk_odds(rate * mean, cut.most)
-    else:
-        sequences = np.arange(1, len(full) + 1)[:, None]
-        per_step = cut.per_prompt * sequences * tokens / (load.output_tokens or 1)
-        odds = chunk_odds(per_step, cut.most)
-        mean = (odds * full).sum(axis=-1)
+        arriving = load.rps * step
+    else:  # as many come as go
+        arriving = np.broadcast_to((priced.points[:, None] / steps)[..., None], step.shape)
+    ride = riding(arriving, cut, steps=steps)
+    odds, seen = (np.einsum("nb,bdk->ndk", priced.spread, of) for of in (ride.odds, ride.seen))
     return Columns(
         draft_lengths=lengths,
         step=full,
-        odds=odds,
-        mean=mean,
+        seen=seen if load.rps is not None else odds,
+        mean=(odds * full).sum(axis=-1),
+        clustering=priced.spread @ ride.clustering,
         tokens_per_step=tokens,
         slots=priced.slots,
     )

@@ -1,15 +1,14 @@
 """How many sequences run under a load, and how long their steps take: pure arithmetic.
 
-Symbols: lambda requests per second; n sequences that decode; k prompt chunks that ride in a step;
-s(n, k) the step's time; AL tokens that a sequence emits in a step; N_in tokens of a prompt and
-N_out of an answer.
+Symbols: lambda requests per second; n sequences that decode; mu_n requests that they finish per
+second; N_in tokens of a prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, comb
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,10 @@ from numpy.typing import NDArray
 __all__ = [
     "Chunks",
     "Occupancy",
+    "burst",
     "chunk_levels",
-    "chunk_odds",
     "chunks",
     "interpolation",
-    "mean_step",
     "occupancy",
     "quantile",
 ]
@@ -29,8 +27,6 @@ __all__ = [
 Array = NDArray[np.float64]
 #: More prompts than this never start in one step; counting stops there.
 MOST_CHUNKS = 128
-#: Halvings of an interval of step times: to 1e-9 of its width.
-HALVINGS = 30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,38 +75,6 @@ def interpolation(known: Sequence[int], wanted: Sequence[int]) -> Array:
     return np.stack([np.interp(wanted, known, row) for row in np.eye(len(known))], axis=1)
 
 
-def chunk_odds(mean: Array, most: int) -> Array:
-    """Return P(k chunks ride in a step), k = 0 ... ``most`` along the last axis.
-
-    Binomial of ``most`` with the given mean r <= most: whether a chunk rides is a coin (most = 1),
-    independent arrivals in a step are nearly Poisson (most large), and no work is lost between.
-
-    >>> chunk_odds(np.array(0.25), 1).tolist(), chunk_odds(np.array(1.0), 2).tolist()
-    ([0.75, 0.25], [0.25, 0.5, 0.25])
-    """
-    k = np.arange(most + 1)
-    p = (np.clip(mean, 0, most) / max(most, 1))[..., None]
-    ways = np.array([float(comb(most, int(i))) for i in k])
-    return np.asarray(ways * p**k * (1 - p) ** (most - k))
-
-
-def mean_step(step: Array, *, rate: float, most: int) -> Array:
-    """Return the mean step time where chunks arrive at ``rate``: s = E[s(k)], E[k] = rate s [s].
-
-    ``step`` has k along its last axis. Bisection between s(0) and s(most); with k in {0, 1} the
-    answer is s(0) / (1 - rate (s(1) - s(0))). A rate that fills every step gives s(most).
-
-    >>> float(mean_step(np.array([0.010, 0.030]), rate=25.0, most=1).round(6))  # 0.01 / (1 - 0.5)
-    0.02
-    """
-    low, high = step[..., 0], step[..., -1]
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        longer = (chunk_odds(rate * middle, most) * step).sum(axis=-1) > middle
-        low, high = np.where(longer, middle, low), np.where(longer, high, middle)
-    return np.asarray((low + high) / 2)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Occupancy:
     """Shares of time by the number of sequences that run, from 0 on along the first axis."""
@@ -119,26 +83,47 @@ class Occupancy:
     waiting: Array  # share of time in which requests wait for a slot
 
 
-def occupancy(*, arrivals: float, completions: Array, slots: NDArray[np.intp]) -> Occupancy:
+def burst(clustering: Array) -> Array:
+    """Return theta, the chance that one more request starts with the last: (v - 1) / v.
+
+    ``clustering`` v is the variance over the mean of the requests that start while one decodes.
+    With answers of one length, v is also that of the number that decode. Bursts of a geometric
+    size, mean 1 / (1 - theta), give the same where each leaves at random: 1 / (1 - theta) = v. [-]
+
+    >>> float(burst(np.array(4.0)))
+    0.75
+    """
+    return np.asarray(1 - 1 / clustering)
+
+
+def occupancy(
+    *, arrivals: float, completions: Array, slots: NDArray[np.intp], burst: Array | float = 0.0
+) -> Occupancy:
     """Return how many sequences run when requests arrive at random.
 
     ``completions`` mu_n [1/s] for n = 1, 2 ... along the first axis; at most ``slots`` run (one
-    number per column), the rest wait, first come first served. P(n) is proportional to the product
-    of lambda / mu_i, i = 1 ... n, and those who wait add 1 / (1 - lambda / mu) at the last slot.
-    Poisson arrivals; exact for any distribution of lengths while nobody waits (processor sharing:
-    Kelly 1979, Reversibility and Stochastic Networks, section 3.3). With mu_n = n mu it is the
-    Poisson distribution of M/G/infinity. NaN where lambda >= mu: the queue grows without end.
+    number per column), the rest wait, first come first served. Requests start in bursts of a
+    geometric size, one more with chance ``burst`` theta. What flows up past n flows back down:
+    P(n) mu_n = lambda (1 - theta) product of r_i, i = 1 ... n - 1, with P(0) = 1 and
+    r = theta + (1 - theta) lambda / mu; those who wait add 1 / (1 - r) at the last slot.
+    With theta = 0 that is Poisson arrivals: exact for any distribution of lengths while nobody
+    waits (processor sharing: Kelly 1979, Reversibility and Stochastic Networks, section 3.3); with
+    mu_n = n mu it is the Poisson distribution of M/G/infinity, with bursts the negative binomial of
+    M^X/M/infinity. NaN where lambda >= mu: the queue grows without end.
 
     >>> both = np.array([[2.0], [2.0]])  # M/M/1 at half load: P(0) = 1/2, P(1) = 1/4, the rest 1/4
     >>> occupancy(arrivals=1.0, completions=both, slots=np.array([2])).share[:, 0].tolist()
     [0.5, 0.25, 0.25]
     """
-    ratio = arrivals / completions
-    log = np.concatenate([np.zeros_like(ratio[:1]), np.cumsum(np.log(ratio), axis=0)])
+    up = burst + (1 - burst) * arrivals / completions
+    flow = np.log((1 - burst) * arrivals) + np.cumsum(np.log(up), axis=0)
+    first = np.broadcast_to(np.log((1 - burst) * arrivals), flow[:1].shape)
+    log = np.concatenate([first, flow[:-1]]) - np.log(completions)
+    log = np.concatenate([np.zeros_like(log[:1]), log])
     inside = np.arange(len(log))[:, None] <= slots
     log = np.where(inside, log, -np.inf)
     weight = np.exp(log - log.max(axis=0))
-    last = np.take_along_axis(ratio, slots[None] - 1, axis=0)[0]
+    last = np.take_along_axis(up, slots[None] - 1, axis=0)[0]
     with np.errstate(divide="ignore"):
         queue = np.where(last < 1, last / (1 - last), np.nan)
     waiting = np.take_along_axis(weight, slots[None], axis=0)[0] * queue
