@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,10 @@ __all__ = [
     "caption",
     "check_target",
     "label_ticks",
-    "new_figure",
     "new_panels",
     "save",
     "styled",
+    "write_chart",
 ]
 
 #: Okabe and Ito's colours, distinguishable with any common colour blindness.
@@ -79,12 +79,27 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float = 7.0, height: float = 5.0) -> tuple[Figure, Axes]:
-    """Return a figure of inches that no window system is needed for, and its axes."""
+def write_chart(
+    path: Path,
+    words: Caption,
+    paint: Callable[[Sequence[Axes]], object],
+    *,
+    size: tuple[float, float],
+    panels: Sequence[float] = (1.0,),
+    dots: int = DOTS,
+) -> None:
+    """Write what ``paint`` makes of some axes, captioned, in the charts' style.
+
+    ``size`` is in inches; ``panels`` are the relative heights of the axes, one above another.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
+    with styled():
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(panels), sharex=True, squeeze=False, height_ratios=list(panels))
+        paint(list(axes.ravel()))
+        caption(figure, words)
+        save(figure, path, dots=dots, words=words)
 
 
 def new_panels(

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from roofline.figure import (
-    MARKERS,
-    PALETTE,
-    Caption,
-    caption,
-    label_ticks,
-    new_figure,
-    save,
-    styled,
-)
+from roofline.figure import MARKERS, PALETTE, Caption, label_ticks, write_chart
 from roofline.validation.score import Compared
 
 if TYPE_CHECKING:
@@ -111,8 +102,4 @@ def write_parity(parts: Sequence[Compared], path: Path, *, what: str, source: st
     """Write the parity plot to a file."""
     rows = parity_rows(parts)
     words = parity_words(rows, what=what, source=source)
-    with styled():
-        figure, axes = new_figure(6.5, 6.4)
-        draw_parity(axes, rows)
-        caption(figure, words)
-        save(figure, path, words=words)
+    write_chart(path, words, lambda axes: draw_parity(axes[0], rows), size=(6.5, 6.4))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofline.figure import PALETTE, Caption, caption, new_figure, save, styled
+from roofline.figure import PALETTE, Caption, write_chart
 from roofline.validation.advice import RULES, Choice
 
 if TYPE_CHECKING:
@@ -41,8 +41,4 @@ def write_regrets(choices: Sequence[Choice], path: Path, *, source: str) -> None
         setting=f"{groups} groups of runs; who chooses the draft length, and what it costs",
         source=source,
     )
-    with styled():
-        figure, axes = new_figure(6.5, 5.0)
-        draw_regrets(axes, choices)
-        caption(figure, words)
-        save(figure, path, words=words)
+    write_chart(path, words, lambda axes: draw_regrets(axes[0], choices), size=(6.5, 5.0))

@@ -16,12 +16,11 @@ from roofline.cli.plotting import (
     Contexts,
     Target,
     at,
+    at_one,
     charts,
     doublings,
-    draw,
-    named,
     one,
-    source_line,
+    show,
     span,
     told,
 )
@@ -59,20 +58,15 @@ def speedup(
     """Draw the speedup by draft length, with the model's error, for several batches."""
     from roofline.charts.speedup import draw_speedup, speedup_rows
     from roofline.recommend import recommend
-    from roofline.report.captions import caption_for
 
     contexts = sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
-    words = caption_for(
-        answer.setup,
-        f"speedup by draft length, run D = {_advised(answer)}",
-        where=f"context {', '.join(map(format_size, contexts))}",
-        source=source_line(),
-    )
     rows = speedup_rows(answer)
-    draw(
-        target, rows, words, lambda axes: draw_speedup(axes[0], rows),
-        warnings=answer.warnings, same=named(answer.setup),
+    show(
+        target, answer.setup, rows, lambda axes: draw_speedup(axes[0], rows),
+        title=f"speedup by draft length, run D = {_advised(answer)}",
+        where=f"context {', '.join(map(format_size, contexts))}",
+        warnings=answer.warnings,
     )  # fmt: skip
 
 
@@ -92,20 +86,15 @@ def heatmap(
     """Draw the best draft length over batch and context, and where speculation stops paying."""
     from roofline.charts.heatmap import draw_heatmap, heatmap_rows
     from roofline.recommend import recommend
-    from roofline.report.captions import caption_for
 
     contexts = doublings(request) if context is None else sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
-    words = caption_for(
-        answer.setup,
-        f"run D = {_advised(answer)}, by batch and context",
-        where="cells: advised D and its speedup",
-        source=source_line(),
-    )
     rows = heatmap_rows(answer)
-    draw(
-        target, rows, words, lambda axes: draw_heatmap(axes[0], rows),
-        warnings=told(answer), same=named(answer.setup),
+    show(
+        target, answer.setup, rows, lambda axes: draw_heatmap(axes[0], rows),
+        title=f"run D = {_advised(answer)}, by batch and context",
+        where="cells: advised D and its speedup",
+        warnings=told(answer),
     )  # fmt: skip
 
 
@@ -122,21 +111,16 @@ def breakdown(
     """Draw where the time of a step goes by draft length, beside the time per token."""
     from roofline.charts.breakdown import breakdown_rows, draw_breakdown
     from roofline.recommend import recommend
-    from roofline.report.captions import caption_for
 
-    asked = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+    asked = at_one(request, batch, context)
     answer = recommend(asked)
     (point,) = answer.points
-    words = caption_for(
-        answer.setup,
-        f"one step by draft length, D = {point.draft_length} advised",
-        where=at(asked),
-        source=source_line(),
-    )
     rows = breakdown_rows(answer, point)
-    draw(
-        target, rows, words, lambda axes: draw_breakdown(axes[0], rows),
-        warnings=answer.warnings, same=named(answer.setup),
+    show(
+        target, answer.setup, rows, lambda axes: draw_breakdown(axes[0], rows),
+        title=f"one step by draft length, D = {point.draft_length} advised",
+        where=at(asked),
+        warnings=answer.warnings,
     )  # fmt: skip
 
 
@@ -157,21 +141,16 @@ def frontier(
     from roofline.charts.frontier import draw_frontier, frontier_rows
     from roofline.goals import BATCHES
     from roofline.recommend import recommend
-    from roofline.report.captions import caption_for
 
     contexts = one("--context", context)
     batches = BATCHES if batch is None else _batches(batch)
     answer = recommend(replace(request, batches=batches, contexts=contexts))
-    words = caption_for(
-        answer.setup,
-        f"what each batch gives, plain and at D = {_advised(answer)}",
-        where=f"context {format_size(contexts[0])}",
-        source=source_line(),
-    )
     rows = frontier_rows(answer)
-    draw(
-        target, rows, words, lambda axes: draw_frontier(axes[0], rows),
-        warnings=told(answer), same=named(answer.setup),
+    show(
+        target, answer.setup, rows, lambda axes: draw_frontier(axes[0], rows),
+        title=f"what each batch gives, plain and at D = {_advised(answer)}",
+        where=f"context {format_size(contexts[0])}",
+        warnings=told(answer),
     )  # fmt: skip
 
 

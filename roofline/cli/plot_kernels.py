@@ -12,10 +12,10 @@ from roofline.cli.plotting import (
     Context,
     Target,
     at,
+    at_one,
     charts,
     draw,
-    named,
-    one,
+    show,
     source_line,
     span,
 )
@@ -45,22 +45,17 @@ def roofline_chart(
     from roofline.charts.rooflines import draw_roofline, roofline_rows
     from roofline.prepare import prepare
     from roofline.recommend import costs, limits
-    from roofline.report.captions import caption_for
 
-    asked = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+    asked = at_one(request, batch, context)
     setup = prepare(asked, needs_acceptance=False)
     found = costs(setup)
-    words = caption_for(
-        setup,
-        f"kernels of a step, D = {span(setup.draft_lengths)}",
-        where=f"{at(asked)}; drafter {setup.drafter.name}",
-        drafts=False,
-        source=source_line(),
-    )
     rows = roofline_rows(setup, found)
-    draw(
-        target, rows, words, lambda axes: draw_roofline(axes[0], rows),
-        warnings=[*setup.notes.warnings, *limits(found.times)], same=named(setup),
+    show(
+        target, setup, rows, lambda axes: draw_roofline(axes[0], rows),
+        title=f"kernels of a step, D = {span(setup.draft_lengths)}",
+        where=f"{at(asked)}; drafter {setup.drafter.name}",
+        warnings=[*setup.notes.warnings, *limits(found.times)],
+        drafts=False,
     )  # fmt: skip
 
 
@@ -79,33 +74,27 @@ def attention(
     from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
     from roofline.prepare import prepare
     from roofline.recommend import costs
-    from roofline.report.captions import caption_for
 
-    asked = replace(
-        request,
-        drafter="none",
-        batches=one("--batch", batch),
-        contexts=one("--context", context),
-    )
+    asked = replace(at_one(request, batch, context), drafter="none")
     setup = prepare(asked, needs_acceptance=False)
     costs(setup)  # refuses what does not fit
     rows = attention_rows(setup)
     groups = sorted({row.query_heads_per_kv_head for row in rows})
-    words = caption_for(
-        setup,
-        f"attention of a verify pass, G = {', '.join(map(str, groups))}, "
-        f"D = 0 to {max(row.draft_length for row in rows)}",
-        where=at(asked),
-        drafts=False,
-        source=source_line(),
-    )
 
     def paint(axes: Sequence[Axes]) -> None:
         draw_attention_time(axes[0], rows)
         draw_attention_use(axes[1], rows)
 
-    shared = {name: value for name, value in named(setup).items() if name != "drafter"}
-    draw(target, rows, words, paint, panels=(1.3, 1.0), warnings=setup.notes.warnings, same=shared)
+    show(
+        target, setup, rows, paint,
+        title=f"attention of a verify pass, G = {', '.join(map(str, groups))}, "
+        f"D = 0 to {max(row.draft_length for row in rows)}",
+        where=at(asked),
+        warnings=setup.notes.warnings,
+        drafts=False,
+        panels=(1.3, 1.0),
+        unsaid=("drafter",),
+    )  # fmt: skip
 
 
 @charts(6.5, 6.4)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from roofline.recommend import Recommendation
 
 __all__ = [
-    "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "charts", "doublings",
-    "draw", "named", "one", "source_line", "span", "told",
+    "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "at_one", "charts",
+    "doublings", "draw", "one", "show", "source_line", "span", "told",
 ]  # fmt: skip
 
 
@@ -158,18 +158,9 @@ def draw(
     """
     written = []
     if target.image is not None:
-        from matplotlib.figure import Figure
+        from roofline.figure import write_chart
 
-        from roofline.figure import caption, save, styled
-
-        with styled():
-            figure = Figure(figsize=target.size, layout="constrained")
-            axes = figure.subplots(
-                len(panels), sharex=True, squeeze=False, height_ratios=list(panels)
-            )
-            paint(list(axes.ravel()))
-            caption(figure, words)
-            save(figure, target.image, dots=target.dots, words=words)
+        write_chart(target.image, words, paint, size=target.size, panels=panels, dots=target.dots)
         written.append(target.image)
     if target.data is not None:
         from roofline.csvtext import csv_text
@@ -180,6 +171,30 @@ def draw(
     for line in [*warnings, *(f"wrote {path}" for path in written)]:
         prefix = "" if line.startswith("wrote ") else "warning: "
         typer.echo(printable(f"{prefix}{line}"), err=True)
+
+
+def show(
+    target: Target,
+    setup: Setup,
+    rows: Sequence[Any],
+    paint: Callable[[Sequence[Axes]], object],
+    *,
+    title: str,
+    where: str,
+    warnings: Sequence[str],
+    drafts: bool = True,
+    panels: Sequence[float] = (1.0,),
+    unsaid: Sequence[str] = (),
+) -> None:
+    """Draw a chart of an answer, captioned by its setup, whose names stand in front of every row.
+
+    ``unsaid`` are the names left out; ``drafts`` says whether the caption tells of acceptance.
+    """
+    from roofline.report.captions import caption_for
+
+    words = caption_for(setup, title, where=where, drafts=drafts, source=source_line())
+    same = {name: value for name, value in _named(setup).items() if name not in unsaid}
+    draw(target, rows, words, paint, panels=panels, warnings=warnings, same=same)
 
 
 def told(answer: Recommendation) -> list[str]:
@@ -202,6 +217,11 @@ def one(flag: str, text: str) -> tuple[int]:
     return (found[0],)
 
 
+def at_one(request: Request, batch: str, context: str) -> Request:
+    """Return the request at the one batch and context that a chart is drawn for."""
+    return replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+
+
 def doublings(request: Request) -> tuple[int, ...]:
     """Return 512, 1k, ... up to 128k or the longest context that target and drafter handle."""
     from roofline.prepare import prepare
@@ -213,7 +233,7 @@ def doublings(request: Request) -> tuple[int, ...]:
     return tuple(2**i for i in range(9, 18) if 2**i <= longest) or (longest,)
 
 
-def named(setup: Setup) -> dict[str, str | int]:
+def _named(setup: Setup) -> dict[str, str | int]:
     """Return the columns that every row of a chart shares."""
     return {
         "model": setup.target.model.id,

@@ -83,25 +83,27 @@ def qwen_next(fields: Fields, family: Family, *, hidden: int, layers: int) -> li
     )
 
 
+#: What Granite and Nemotron-H call a Mamba-2 mixer's sizes and its bias.
+_MAMBA_KEYS = {
+    "mamba_": ("n_heads", "d_head", "n_groups", "d_state", "d_conv", "conv_bias"),
+    "": (
+        "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel",
+        "use_conv_bias",
+    ),
+}  # fmt: skip
+
+
 def mamba_of(fields: Fields, *, prefix: str) -> Mamba2:
     """Return a Mamba-2 mixer; its keys differ between Nemotron-H and Granite."""
-    if prefix == "mamba_":
-        return Mamba2(
-            num_heads=fields.integer("mamba_n_heads"),
-            head_dim=fields.integer("mamba_d_head"),
-            num_groups=fields.integer("mamba_n_groups"),
-            state_size=fields.integer("mamba_d_state"),
-            conv_width=fields.integer("mamba_d_conv"),
-            conv_bias=fields.flag("mamba_conv_bias", default=True),
-            state_dtype=_state_dtype(fields),
-        )
+    *sizes, bias = (prefix + key for key in _MAMBA_KEYS[prefix])
+    heads, width, groups, state, conv = map(fields.integer, sizes)
     return Mamba2(
-        num_heads=fields.integer("mamba_num_heads"),
-        head_dim=fields.integer("mamba_head_dim"),
-        num_groups=fields.integer("n_groups"),
-        state_size=fields.integer("ssm_state_size"),
-        conv_width=fields.integer("conv_kernel"),
-        conv_bias=fields.flag("use_conv_bias", default=True),
+        num_heads=heads,
+        head_dim=width,
+        num_groups=groups,
+        state_size=state,
+        conv_width=conv,
+        conv_bias=fields.flag(bias, default=True),
         state_dtype=_state_dtype(fields),
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.fit import score
-from roofline.figure import PALETTE, Caption, caption, label_ticks, new_figure, save, styled
+from roofline.figure import PALETTE, Caption, label_ticks, write_chart
 from roofline.measure.groups import Judged
 from roofline.report.columns import text_table, wrap
 from roofline.units import format_seconds
@@ -97,11 +97,7 @@ def parity_plot(laws: Sequence[Judged], path: Path, *, device: str, source: str)
         setting=f"{len(laws)} laws; hollow: held out, not fitted",
         source=source,
     )
-    with styled():
-        figure, axes = new_figure(6.5, 6.4)
-        _draw(axes, laws)
-        caption(figure, words)
-        save(figure, path, words=words)
+    write_chart(path, words, lambda axes: _draw(axes[0], laws), size=(6.5, 6.4))
 
 
 def _draw(axes: Axes, laws: Sequence[Judged]) -> None:
@@ -109,13 +105,12 @@ def _draw(axes: Axes, laws: Sequence[Judged]) -> None:
     for number, judged in enumerate(laws):
         measured = np.array([1e6 * row.seconds for row in judged.rows])
         predicted = 1e6 * judged.predicted
-        label = f"{judged.block.get('op') or judged.block.get('covers') or judged.block['kind']}"
         again, colour = divmod(number, len(PALETTE))
         for which, face in ((~judged.held, PALETTE[colour]), (judged.held, "none")):
             axes.scatter(
                 measured[which], predicted[which], s=14, facecolors=face,
                 edgecolors=PALETTE[colour], marker=MARKERS[again % len(MARKERS)],
-                label=label if face != "none" else None,
+                label=_name(judged) if face != "none" else None,
             )  # fmt: skip
         spans += [*measured, *predicted]
     ends = (min(spans) / 1.5, max(spans) * 1.5)
