@@ -9,13 +9,15 @@ import typer
 
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
-from roofline.cli.values import sizes
+from roofline.cli.values import one_size
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request
 
 __all__ = ["diagnose"]
+
+_ONE = "expected one number; write others in --measured"
 
 
 @asks("acceptance_rounds", "max_draft_length")
@@ -52,27 +54,20 @@ def diagnose(
     """Compare measured steps of MODEL with the prediction, and say which term is off."""
     from roofline.diagnosis.diagnose import diagnose as find
     from roofline.diagnosis.points import read_points
-    from roofline.report.diagnose import DiagnosisFormat, render_diagnosis
+    from roofline.report.diagnose import render_diagnosis
+    from roofline.report.forms import TableOrJson
 
-    how = format_for(form, output, kinds=DiagnosisFormat)
+    how = format_for(form, output, kinds=TableOrJson)
     if not 0.1 <= noise <= 50:
         raise InputError(f"--noise {noise:g}: expected 0.1 to 50 percent")
-    (size,), (length,) = _one("--batch", batch), _one("--context", context)
     points = read_points(
         [*(measured or []), *_single(tpot, tokens_per_s, draft_length)],
-        batch=size,
-        context=length,
+        batch=one_size("--batch", batch, _ONE),
+        context=one_size("--context", context, _ONE),
         tokens_per_step=_tokens(tokens_per_step, request),
     )
     found = find(request, points, noise=noise / 100)
     emit_text(render_diagnosis(found, how), output, found.warnings)
-
-
-def _one(flag: str, text: str) -> tuple[int, ...]:
-    found = sizes(flag, text)
-    if len(found) != 1:
-        raise InputError(f"{flag} {text}: expected one number; write others in --measured")
-    return found
 
 
 def _single(tpot: str | None, rate: float | None, draft_length: int) -> list[str]:

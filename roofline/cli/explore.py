@@ -10,7 +10,7 @@ import typer
 
 from roofline.cli.listing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
-from roofline.cli.values import sizes, sizes_or_range
+from roofline.cli.values import one_size, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,11 +55,8 @@ def explore(
         raise InputError(
             "--explain: CSV and JSON hold every draft length as they are; leave it out"
         )
-    contexts = sizes("--context", context)
-    if len(contexts) != 1:
-        raise InputError(f"--context {context}: expected one context here")
     found = vary_over(
-        replace(request, contexts=contexts),
+        replace(request, contexts=(one_size("--context", context, "expected one context here"),)),
         [parse_axis(text) for text in vary],
         batch=batch,
         batches=BATCHES if batches is None else sizes_or_range("--batches", batches),

@@ -11,13 +11,15 @@ import typer
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
-from roofline.cli.values import sizes
+from roofline.cli.values import one_size
 from roofline.errors import DoesNotFitError, InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request
 
 __all__ = ["live"]
+
+_ONE = "expected one number; a server runs one load at a time"
 
 
 @asks("model", gpu=None, tp=None, engine=None, max_draft_length=None)
@@ -48,12 +50,13 @@ def live(
 ) -> None:
     """Read a running vLLM, SGLang or TensorRT-LLM server and say what to change."""
     from roofline.live import change
-    from roofline.report.live import LiveFormat, render_live
+    from roofline.report.forms import TableOrJson
+    from roofline.report.live import render_live
     from roofline.schedules.formats import Wording, write
     from roofline.schedules.plan import plan
     from roofline.schedules.written import pays
 
-    how = format_for(form, output, kinds=LiveFormat)
+    how = format_for(form, output, kinds=TableOrJson)
     if not 1 <= largest_batch <= 4096:
         raise InputError(f"--largest-batch {largest_batch}: expected 1 to 4096")
     if request.drafter == "none":
@@ -64,8 +67,8 @@ def live(
         options,
         interval=interval,
         timeout=timeout,
-        batches=None if batch is None else _one("--batch", batch),
-        contexts=None if context is None else _one("--context", context),
+        batches=None if batch is None else (one_size("--batch", batch, _ONE),),
+        contexts=None if context is None else (one_size("--context", context, _ONE),),
     )
     most = max(largest_batch, *found.request.batches)
     planned = plan(replace(found.request, batches=tuple(range(1, most + 1))), tie=0.01, mix=None)
@@ -78,10 +81,3 @@ def live(
     text = render_live(found, planned, written, change(found, planned, written), how)
     notes = written.notes if pays(planned, written.bands) else ()
     emit_text(text, output, [*found.serving.warnings, *planned.warnings, *notes])
-
-
-def _one(flag: str, text: str) -> tuple[int, ...]:
-    found = sizes(flag, text)
-    if len(found) != 1:
-        raise InputError(f"{flag} {text}: expected one number; a server runs one load at a time")
-    return found

@@ -35,9 +35,10 @@ def memory(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Say where the memory goes, how many sequences fit, and how many drafts cost."""
-    from roofline.report.memory import MemoryFormat, render_memory
+    from roofline.report.forms import TableOrJson
+    from roofline.report.memory import render_memory
 
-    how = format_for(form, output, kinds=MemoryFormat)
+    how = format_for(form, output, kinds=TableOrJson)
     if batch is not None and not 1 <= batch <= 2**40:
         raise InputError(f"--batch {batch}: expected a whole number of at least 1")
     if draft_length is not None and not 1 <= draft_length <= 64:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli.question import hints, signed
-from roofline.cli.values import sizes
+from roofline.cli.values import one_size
 from roofline.errors import InputError
 from roofline.reading import printable
 from roofline.units import format_size
@@ -211,10 +211,7 @@ def told(answer: Recommendation) -> list[str]:
 
 def one(flag: str, text: str) -> tuple[int]:
     """Read the one batch or context that a chart is drawn for."""
-    found = sizes(flag, text)
-    if len(found) != 1:
-        raise InputError(f"{flag} {text}: this chart is drawn for one value; give one")
-    return (found[0],)
+    return (one_size(flag, text, "this chart is drawn for one value; give one"),)
 
 
 def at_one(request: Request, batch: str, context: str) -> Request:

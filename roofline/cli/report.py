@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.cli.plotting import Batch, Context, asked, doublings, one, source_line, told
+from roofline.cli.plotting import Batch, Context, asked, at_one, doublings, source_line, told
 from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 from roofline.errors import InputError
@@ -56,7 +56,7 @@ def report(
     if output is None or output.suffix.lower() not in _SUFFIXES:
         given = "give FILE.html for the report" if output is None else "expected a name in .html"
         raise InputError(f"-o{'' if output is None else f' {output}'}: {given}")
-    question = replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+    question = at_one(request, batch, context)
     found = find(
         question,
         batches=BATCHES if batches is None else sizes_or_range("--batches", batches),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from roofline.quantization import DType
     from roofline.workload import Routing
 
-__all__ = ["dtype", "numbers", "routing", "shares", "sizes", "sizes_or_range"]
+__all__ = ["dtype", "numbers", "one_size", "routing", "shares", "sizes", "sizes_or_range"]
 
 LONGEST_RANGE = 4096
 
@@ -57,6 +57,18 @@ def sizes(flag: str, text: str) -> tuple[int, ...]:
         return tuple(parse_size(item) for item in text.split(","))
     except InputError as error:
         raise InputError(f"{flag}: {error}") from None
+
+
+def one_size(flag: str, text: str, expected: str) -> int:
+    """Read one number; where several are given, say what was expected instead.
+
+    >>> one_size("--context", "4k", "expected one number")
+    4096
+    """
+    found = sizes(flag, text)
+    if len(found) != 1:
+        raise InputError(f"{flag} {text}: {expected}")
+    return found[0]
 
 
 def shares(flag: str, text: str) -> dict[int, float]:

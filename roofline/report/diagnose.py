@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import Any
 
 from roofline.diagnosis.diagnose import Diagnosis
@@ -11,9 +10,10 @@ from roofline.diagnosis.explain import Explanation
 from roofline.diagnosis.terms import ADDED
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import listed, text_table, wrap
+from roofline.report.forms import TableOrJson
 from roofline.units import format_size
 
-__all__ = ["DiagnosisFormat", "render_diagnosis"]
+__all__ = ["render_diagnosis"]
 
 SCHEMA = "roofline.diagnose/1"
 #: What settles whether a term is at fault, beside a load at which explanations part.
@@ -41,16 +41,9 @@ SETTLES = {
 }
 
 
-class DiagnosisFormat(StrEnum):
-    """How to print it."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-def render_diagnosis(found: Diagnosis, how: DiagnosisFormat) -> str:
+def render_diagnosis(found: Diagnosis, how: TableOrJson) -> str:
     """Return the diagnosis in the format asked for, ending in a newline."""
-    if how is DiagnosisFormat.JSON:
+    if how is TableOrJson.JSON:
         return json.dumps(_data(found), indent=2, allow_nan=False) + "\n"
     blocks = [wrap(_headline(found)), wrap(_where(found)), _points(found)]
     if found.best is not None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import Any
 
 from roofline.engines.facts import Read, Unread
 from roofline.live import Change, Live
 from roofline.paste import flag
 from roofline.report.columns import wrap
+from roofline.report.forms import TableOrJson
 from roofline.report.schedule import as_data, schedule_blocks
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, best_fixed, gain, pays
 from roofline.units import format_size
 
-__all__ = ["LiveFormat", "render_live"]
+__all__ = ["render_live"]
 
 SCHEMA = "roofline.live/1"
 WORDS = {
@@ -39,18 +39,11 @@ WORDS = {
 FAR = 0.15
 
 
-class LiveFormat(StrEnum):
-    """How to print it."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def render_live(
-    live: Live, plan: Plan, written: Written, found: Change | None, how: LiveFormat
+    live: Live, plan: Plan, written: Written, found: Change | None, how: TableOrJson
 ) -> str:
     """Return the reading, the change and the schedule, ending in a newline."""
-    if how is LiveFormat.JSON:
+    if how is TableOrJson.JSON:
         data = _data(live, plan, written, found)
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
     blocks = [wrap(_headline(live, plan, written, found)), _facts(live)]

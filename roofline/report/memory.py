@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from roofline.account import PerSequence, Slots, account, per_sequence
@@ -13,18 +12,12 @@ from roofline.memory import Memory
 from roofline.prepare import Setup
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
+from roofline.report.forms import TableOrJson
 from roofline.units import counted, format_bytes, format_size
 
-__all__ = ["MemoryAnswer", "MemoryFormat", "render_memory"]
+__all__ = ["MemoryAnswer", "render_memory"]
 
 SCHEMA = "roofline.memory/1"
-
-
-class MemoryFormat(StrEnum):
-    """How to write the account."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +49,9 @@ class MemoryAnswer:
         )
 
 
-def render_memory(answers: list[MemoryAnswer], form: MemoryFormat) -> str:
+def render_memory(answers: list[MemoryAnswer], form: TableOrJson) -> str:
     """Return the account, ending in a newline."""
-    if form is MemoryFormat.JSON:
+    if form is TableOrJson.JSON:
         data = {
             "schema": SCHEMA,
             "set": set_data(answers[0].setup.notes.changes),
