@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 ANSWER := $(VENV)/.answer
 CORE   := cli_errors cli_recommend docs hardware_profiles yaml_and_schema charts live acceptance_data \
           acceptance_models hf_cli gguf explore sweep html_report lazy_imports properties \
-          law_properties acceptance_oracle
+          law_properties pass_properties acceptance_oracle plot_command sweep_grids
 READY  := $(VENV)/.ready
 
 .PHONY: demo test lint types wheel site check torch calibrate docs bench models figures browser minimums audit fuzz torture clean
@@ -54,7 +54,7 @@ browser: $(READY)     ## The report's page in headless Chromium; skipped where t
 	  || echo "make browser: Chromium could not be installed, so its tests are skipped"; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]" \
 	  || echo "make browser: Playwright could not be installed, so its tests are skipped"
-	$(BIN)/python -m pytest -q tests/test_html_report_browser.py
+	$(BIN)/python -m pytest -q tests/test_html_report_browser.py tests/test_html_report_hands.py
 
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"

@@ -8,7 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from roofline.cli import main
+from tests.html_browser import browser, report
 from tests.support import Cli, Outcome
+
+__all__ = ["browser", "cli", "clock", "report"]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -130,3 +131,11 @@ def facts(data: Any) -> dict[str, Any]:
 
 def gaps(data: Any) -> dict[str, str]:
     return {gap["what"]: gap["flag"] for gap in data["not_read"]}
+
+
+def replaced(series: str, value: str) -> bytes:
+    """Return the page of vLLM with another value on every line of a series."""
+    pattern = rf"^({re.escape(series)}(?:{{.*}})?) .*$".encode()
+    changed, number = re.subn(pattern, rb"\1 " + value.encode(), VLLM, flags=re.M)
+    assert number
+    return changed

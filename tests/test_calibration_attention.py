@@ -1,36 +1,26 @@
-"""Attention and MLA tables: what is read and rejected, and what a fit makes of planted laws."""
+"""Attention tables: what is read and rejected, and what a fit makes of planted laws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from roofline.calibration import attention, latent
+from roofline.calibration import attention
 from roofline.calibration.attention_fit import BOUNDS
 from roofline.calibration.family import Group
 from roofline.calibration.fit import score
-from roofline.calibration.tables import Table, hold_out_mask
+from roofline.calibration.tables import hold_out_mask
 from roofline.errors import InputError
 from roofline.hardware import load_hardware
 from roofline.laws.attention import AttentionLaw
+from tests.attention_tables import BATCHES, CONTEXTS, H200, Array, table_of, timed
 
-pa = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
-pytest.importorskip("scipy")
-
-Array = NDArray[np.float64]
-H200 = "h200-sxm"
 BF16 = {"dtype": "bf16", "kernel": "fa3", "head_dim": 128}
-FP8 = {"dtype": "fp8", "kernel": "flash_mla"}
-BATCHES = (1, 4, 16, 64, 256)
-CONTEXTS = (2, 16, 128, 512, 2048, 8192, 32768)
 GROUPS = (1, 2, 4, 8, 16, 32)
 #: The laws behind the synthetic rows: a windowed kernel, and one that converts an fp8 cache first.
 PLANTED = AttentionLaw(
@@ -47,9 +37,6 @@ PLANTED = AttentionLaw(
     window_pad=100.0,
     row_costs=(1.0, 1.0, 1.2),
 )
-CONVERTING = AttentionLaw(
-    floor=8e-6, mem_eff=0.8, p=2.0, token_s=3e-9, l2_gain=2.0, convert_s=1.8e-9
-)
 
 
 def row(latency: float | None = 0.05, **other: Any) -> dict[str, Any]:
@@ -58,14 +45,6 @@ def row(latency: float | None = 0.05, **other: Any) -> dict[str, Any]:
     heads = {"num_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "window_size": 0}
     call = {"batch_size": 4, "isl": 1, "step": 1023, "latency": latency}
     return common | heads | call | other
-
-
-def table_of(
-    folder: Path, rows: Iterable[dict[str, Any]], *, gpu: str = H200, family: str = "attention"
-) -> Table:
-    path = folder / f"generation_{family}_perf.parquet"
-    parquet.write_table(pa.Table.from_pylist(list(rows)), path)
-    return Table(gpu=gpu, family=family, name=path.stem, engine="sglang", version="1", path=path)
 
 
 def read(folder: Path, rows: Iterable[dict[str, Any]]) -> list[Group]:
@@ -86,27 +65,6 @@ def grid(*, kv_heads: Iterable[int] = (1, 4, 8), windows: Iterable[int] = (0, 10
             kv_heads, GROUPS, windows, BATCHES, CONTEXTS
         )
     ]
-
-
-def timed(
-    rows: list[dict[str, Any]], seconds: Callable[[Mapping[str, Array]], Array], noise: float
-) -> list[dict[str, Any]]:
-    """Return the rows with the law's milliseconds, ``noise`` times off each way by lot."""
-    names = ("batch_size", "num_heads", "num_key_value_heads", "step", "window_size")
-    batch, heads, kv_heads, step, window = (np.array([r[n] for r in rows], float) for n in names)
-    exact = seconds(
-        {
-            "batch": batch,
-            "kv_heads": kv_heads,
-            "group": heads / kv_heads,
-            "heads": heads,
-            "context": step + 1,
-            "window": window,
-        }
-    )
-    lot = np.random.default_rng(7).normal(size=len(rows))
-    times = 1e3 * exact * np.exp(noise * lot)
-    return [r | {"latency": t} for r, t in zip(rows, times.tolist(), strict=True)]
 
 
 def planted(columns: Mapping[str, Array]) -> Array:
@@ -285,61 +243,3 @@ def test_groups_of_up_to_32_count_and_rows_above_the_floor_are_told() -> None:
     assert attention.scored(columns, BF16).tolist() == [True, True, False]
     above = attention.above_floor(columns, BF16, PLANTED, load_hardware(H200))
     assert above.tolist() == [False, True, True]  # 8.6 GB take 1.8 ms at least, the floor 9 us
-
-
-def mla_row(latency: float = 0.05, **other: Any) -> dict[str, Any]:
-    """Return a row of an MLA table: 16 heads per GPU, 128 over ``tp_size``."""
-    cache = {"mla_dtype": "bfloat16", "kv_cache_dtype": "fp8", "kernel_source": "flash_mla"}
-    call = {"num_heads": 16, "tp_size": 8, "batch_size": 4, "isl": 1, "step": 1023}
-    return cache | call | {"latency": latency} | other
-
-
-def mla_rows(law: AttentionLaw, gpu: str) -> list[dict[str, Any]]:
-    rows = [
-        mla_row(num_heads=heads, batch_size=batch, step=context - 1)
-        for heads, batch, context in product((8, 16, 32, 64, 128), BATCHES, CONTEXTS)
-    ]
-    full = [r | {"num_key_value_heads": 1, "window_size": 0} for r in rows]
-    seconds = timed(
-        full, lambda columns: latent.seconds(columns, FP8, law, load_hardware(gpu)), 0.02
-    )
-    return [r | {"latency": t["latency"]} for r, t in zip(rows, seconds, strict=True)]
-
-
-def test_an_mla_row_is_read_in_the_tables_units(tmp_path: Path) -> None:
-    rows = [mla_row(), mla_row(0.06), mla_row(num_heads=0)]
-    gpu = load_hardware(H200)
-    (group,) = latent.groups(table_of(tmp_path, rows, family="mla"), gpu)
-    assert group.label == FP8
-    assert {name: column.tolist() for name, column in group.columns.items()} == {
-        "batch": [4],
-        "heads": [16],
-        "context": [1024],
-    }
-    assert group.seconds.tolist() == pytest.approx([50e-6])
-    assert group.keys.tolist() == ["16"]
-    assert group.rejected == {"duplicate": 1, "impossible_shape": 1}
-    # 4 caches of 1,024 latents of 576 bytes; 16 queries of 576 and outputs of 512 in two bytes.
-    expected = 4 * (1024 * 576 + 16 * (576 + 512) * 2) / 4.8e12
-    assert latent.textbook(group.columns, FP8, gpu) == pytest.approx([expected])
-    assert latent.scored(group.columns, FP8).tolist() == [True]
-
-
-def test_a_pass_that_converts_the_cache_is_recovered(tmp_path: Path) -> None:
-    gpu = load_hardware(H200)
-    (group,) = latent.groups(table_of(tmp_path, mla_rows(CONVERTING, H200), family="mla"), gpu)
-    law, extra = latent.fit(group.columns, group.label, group.seconds, gpu)
-    assert extra == {}
-    assert law.convert_s == pytest.approx(CONVERTING.convert_s, rel=0.05)
-    assert (law.row_tile, law.fp8_math) == (64, False)
-
-
-def test_blackwell_takes_wider_tiles_and_multiplies_in_fp8(tmp_path: Path) -> None:
-    planted_law = replace(CONVERTING, convert_s=0.0, row_tile=128, fp8_math=True)
-    table = table_of(tmp_path, mla_rows(planted_law, "b200-hgx"), gpu="b200-hgx", family="mla")
-    gpu = load_hardware("b200-hgx")
-    (group,) = latent.groups(table, gpu)
-    law, _ = latent.fit(group.columns, group.label, group.seconds, gpu)
-    assert (law.row_tile, law.fp8_math, law.convert_s) == (128, True, 0)
-    found = score(latent.seconds(group.columns, FP8, law, gpu), group.seconds)
-    assert found.median < 0.02

@@ -17,16 +17,7 @@ from roofline.charts.speedup import draw_speedup, speedup_rows
 from roofline.figure import Caption, caption, styled
 from roofline.prepare import Request, prepare
 from roofline.recommend import costs, recommend
-
-H200 = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(1, 32), contexts=(4096,))
-DEEP = Request(
-    model="nvidia-nemotron-3-ultra-550b-a55b-nvfp4",
-    gpu="rtx-pro-6000-blackwell-server",
-    tp=8,
-    drafter="mtp",
-    acceptance="0.7",
-    engine="sglang",
-)
+from tests.charting import DEEP, H200
 
 
 def paint(name: str, request: Request, figure: Figure) -> None:

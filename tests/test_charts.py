@@ -1,8 +1,7 @@
-"""What the charts draw is what ``recommend`` says, nothing is clipped, and bad input is refused."""
+"""What the charts draw is what ``recommend`` says."""
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,6 @@ from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
-from PIL import Image
 
 from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.charts.breakdown import breakdown_rows, draw_breakdown
@@ -27,17 +25,9 @@ from roofline.errors import InputError
 from roofline.prepare import Request, prepare
 from roofline.recommend import costs, recommend
 from roofline.validation.score import Compared
+from tests.charting import H200, said
 from tests.support import Cli, assert_refused
 
-H200 = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(1, 32), contexts=(4096,))
-DEEP = Request(
-    model="nvidia-nemotron-3-ultra-550b-a55b-nvfp4",
-    gpu="rtx-pro-6000-blackwell-server",
-    tp=8,
-    drafter="mtp",
-    acceptance="0.7",
-    engine="sglang",
-)
 #: A drafter that stops paying inside the grid, and stops fitting beside it.
 TURNS = Request(
     model="qwen3-8b",
@@ -46,12 +36,6 @@ TURNS = Request(
     batches=(1, 64, 128, 256),
     contexts=(512, 1024, 2048),
 )
-
-
-def said(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
-    """Return the points of ``recommend`` as JSON prints them."""
-    found: list[dict[str, Any]] = cli("recommend", *arguments, "--format", "json").data()["points"]
-    return found
 
 
 @pytest.fixture
@@ -63,11 +47,6 @@ def points_of(line: Line2D) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the points that a line was drawn through."""
     x, y = line.get_data()
     return np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file."""
-    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
 
 
 def column(rows: Sequence[dict[str, Any]], name: str) -> list[float]:
@@ -219,18 +198,6 @@ def test_attention_that_does_not_fit_is_refused(cli: Cli, tmp_path: Path) -> Non
     assert_refused(done, "batch 100000", "the largest batch that fits is", code=3)
 
 
-def test_small_kernels_are_drawn_where_no_other_is(tmp_path: Path, cli: Cli) -> None:
-    """Beside experts on the processor no kernel of the card takes 1 % of the step."""
-    done = cli(
-        "plot", "roofline", "gpt-oss-120b", "--cpu-experts", "all", "--engine", "llamacpp",
-        "--gpu", "rtx-4090", "--host", "server-ddr5", "--drafter", "none",
-        "-o", str(tmp_path / "a.png"), "--data", str(tmp_path / "a.csv"),
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    shares = [float(row["share_of_step"] or 0) for row in read(tmp_path / "a.csv")]
-    assert 0 < max(shares) < 0.01
-
-
 def test_attention_is_timed_over_rows_and_counted_by_hand(cli: Cli) -> None:
     asked = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,), drafter="none")
     rows = attention_rows(prepare(asked, needs_acceptance=False))
@@ -276,86 +243,6 @@ def test_parity_draws_every_row_in_the_unit_that_fits(
     assert np.asarray(found["gemm"].get_offsets()) == pytest.approx(expected)
     expected[:, 1] = 0.5 * scale * measured
     assert np.asarray(found["textbook"].get_offsets()) == pytest.approx(expected)
-
-
-def test_the_command_writes_chart_and_numbers(cli: Cli, tmp_path: Path) -> None:
-    image, data = tmp_path / "a.png", tmp_path / "a.csv"
-    done = cli(
-        "plot", "speedup", "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32", "-o", str(image),
-        f"--data={data}", "--dpi", "60", "--size", "5x4",
-    )  # fmt: skip
-    assert (done.code, done.out) == (0, "")
-    assert done.err.count("wrote ") == 2
-    with Image.open(image) as opened:
-        assert opened.size == (300, 240)
-        source = opened.text["Source"]  # type: ignore[attr-defined]
-        assert "Llama 3.1 8B on 1 x NVIDIA H200" in opened.text["Title"]  # type: ignore[attr-defined]
-    # the command, without where this run wrote to
-    assert source.endswith(": roofline plot speedup llama-3.1-8b --gpu h200-sxm --batch 32")
-    rows = read(data)
-    (point,) = said(cli, "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32")
-    for row, entry in zip(rows, point["by_draft_length"], strict=True):
-        assert (row["model"], row["gpu"], row["tp"]) == ("llama-3.1-8b", "h200-sxm", "1")
-        assert int(row["draft_length"]) == entry["draft_length"]
-        assert float(row["speedup"]) == pytest.approx(entry["speedup"], rel=1e-5)
-        assert int(row["recommended"]) == (entry["draft_length"] == point["draft_length"])
-
-
-@pytest.mark.parametrize("suffix", ["svg", "pdf"])
-def test_vector_formats(cli: Cli, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"a.{suffix}"
-    done = cli("plot", "breakdown", "qwen3-8b", "--drafter", "none", "-o", str(path))
-    assert done.code == 0, done.err
-    assert path.read_bytes().startswith(b"<?xml" if suffix == "svg" else b"%PDF")
-
-
-def test_the_heatmap_reaches_as_far_as_the_model(cli: Cli, tmp_path: Path) -> None:
-    data = tmp_path / "a.csv"
-    done = cli("plot", "heatmap", "qwen3-8b", "--drafter", "none", "--data", str(data))
-    assert done.code == 0, done.err
-    rows = read(data)
-    # Qwen3 8B's config has 40960 positions
-    assert {int(row["context"]) for row in rows} == {512 * 2**i for i in range(7)}
-    assert {int(row["batch"]) for row in rows} == {2**i for i in range(11)}
-    refused = [row for row in rows if row["fits"] == "0"]
-    assert refused
-    assert all(row["draft_length"] == "" for row in refused)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["speedup", "qwen3-8b"], ["-o", ".png", "--data"]),
-        (["speedup", "qwen3-8b", "-o", "a.png", "--data", "a.png"], ["--data a.png", ".csv"]),
-        (["speedup", "qwen3-8b", "--data", "only.xyz"], ["--data only.xyz", ".csv"]),
-        (["speedup", "qwen3-8b", "-o", "a.gif"], ["a.gif", ".png"]),
-        (["speedup", "qwen3-8b", "-o", "a.png", "--dpi", "5"], ["--dpi 5", "30"]),
-        (["speedup", "qwen3-8b", "-o", "a.png", "--size", "big"], ["--size big", "7x5"]),
-        (["speedup", "qwen3-8b", "-o", "a.png", "--size", "1x1"], ["--size 1x1"]),
-        (["speedup", "qwen3-8b", "-o", "a.png", "--size", "40x4", "--dpi", "900"], ["dots"]),
-        (["speedup", "qwen3-8b", "-o", "nowhere/a.png"], ["nowhere/a.png", "folder"]),
-        (["speedup", "qwen3-8b", "-o", "a.png", "--batch", "1..9"], ["9 lines", "heatmap"]),
-        (["breakdown", "qwen3-8b", "-o", "a.png", "--batch", "1,2"], ["--batch 1,2", "one"]),
-        (["frontier", "qwen3-8b", "-o", "a.png", "--context", "1k,2k"], ["--context", "one"]),
-        (["parity", "nothing", "-o", "a.png"], ["nothing", "kernels", "decode"]),
-        (["parity", "--gpu", "nothing", "-o", "a.png"], ["--gpu", "nothing"]),
-    ],
-)
-def test_bad_input_is_one_line(
-    cli: Cli, arguments: list[str], words: list[str], tmp_path: Path, monkeypatch: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = cli("plot", *arguments)
-    lines = outcome.err.splitlines()
-    refused = type(outcome)(outcome.code, outcome.out, lines[-1] if lines else "")
-    assert_refused(refused, *words)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_does_not_fit_exits_with_3(cli: Cli, tmp_path: Path) -> None:
-    path = str(tmp_path / "a.png")
-    outcome = cli("plot", "breakdown", "llama-3.1-70b", "--acceptance", "0.7", "-o", path)
-    assert_refused(outcome, "llama-3.1-70b", "--tp", code=3)
 
 
 def test_charts_of_one_point_say_so() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import PARSERS, attempt, kept
+from tests.fuzz import attempt, kept
+from tests.fuzz_parsers import PARSERS
 
 
 @pytest.mark.parametrize("name", PARSERS)

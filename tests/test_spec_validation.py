@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,8 @@ from roofline.calibration.spec_rows import load_spec_rows
 from roofline.priors import priors
 from roofline.validation.advice import RULES, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
-from roofline.validation.steps import POOLS, compare_steps, runs, shown
-from tests.support import ROOT, Cli, assert_refused
+from roofline.validation.steps import compare_steps, runs, shown
+from tests.support import ROOT, Cli
 
 FILE = resources.data_file("validation").joinpath("steps.csv")
 LINES = list(csv.DictReader(FILE.read_text("utf-8").splitlines()))
@@ -278,52 +276,3 @@ def test_the_cache_is_read_once_at_every_context(cli: Cli) -> None:
 def test_signs_are_told_apart() -> None:
     told = signs()
     assert sum(sign.right for sign in told) / len(told) > 0.96
-
-
-# Command line ----------------------------------------------------------------------------------
-
-
-def test_json_of_steps(cli: Cli) -> None:
-    data = cli("validate", "steps", "--format", "json").data()
-    assert data["schema"] == "roofline.validate/1"
-    assert {row["kind"] for row in data["rows"]} == {"step", "cost-ratio"}
-    assert set(POOLS) <= {row["group"] for row in data["rows"]}
-    for row in data["rows"]:
-        assert row["suite"] == "steps"
-        assert row["n"] > 0
-        assert 0 <= row["median_abs_error"] <= row["p90_abs_error"]
-    assert data["left_out"]
-
-
-def test_json_of_advice(cli: Cli) -> None:
-    data = cli("validate", "advice", "--format", "json").data()
-    assert {row["kind"] for row in data["rows"]} == {"regret", "sign"}
-    assert all(row["group"] for row in data["rows"])
-    assert {"own", "best", "chosen", "regret"} <= set(data["sweeps"][0])
-
-
-def test_one_group(cli: Cli) -> None:
-    text = cli("validate", "steps", "--group", "vllm20780").out
-    assert "vllm20780" in text
-    assert "specbundle" not in text
-    assert_refused(cli("validate", "advice", "--group", "vllm2078"), "--group", "vllm20780")
-    assert_refused(cli("validate", "steps", "--format", "xml"), "--format", "xml")
-
-
-@pytest.mark.parametrize("what", ["steps", "advice"])
-def test_plots_and_markdown(cli: Cli, what: str, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    outcome = cli(
-        "validate", what, "--format", "markdown", "--plot", str(tmp_path / "plot.svg"), "-o",
-        str(tmp_path / "page.md"),
-    )  # fmt: skip
-    assert outcome.code == 0, outcome.err
-    assert (tmp_path / "plot.svg").stat().st_size > 1000
-    assert (
-        "| --- |" in (tmp_path / "page.md").read_text()
-        or "|---" in (tmp_path / "page.md").read_text()
-    )
-
-
-def test_json_has_no_not_a_number(cli: Cli) -> None:
-    json.loads(cli("validate", "advice", "--format", "json").out)

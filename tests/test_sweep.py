@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from roofline.sweeps import plan as planning
 from roofline.sweeps import pricing
-from roofline.sweeps.columns import COLUMNS, columns_table
-from tests.support import ACCEPTANCE, Cli, assert_refused, write
-
-Row = dict[str, Any]
-WORDS = {"true": True, "false": False, "": None}
-
-
-def rows(text: str) -> list[Row]:
-    """Read a CSV sweep with its types."""
-    kinds = {column.name: column.kind.value for column in COLUMNS}
-
-    def value(name: str, cell: str) -> Any:
-        if cell in WORDS:
-            return WORDS[cell]
-        kind = kinds.get(name, "text")
-        return {"integer": int, "number": float}.get(kind, str)(cell)
-
-    return [
-        {name: value(name, cell) for name, cell in row.items()}
-        for row in csv.DictReader(io.StringIO(text))
-    ]
+from roofline.sweeps.columns import columns_table
+from tests.support import ACCEPTANCE, Cli, write
+from tests.sweeping import rows
 
 
 def close(mine: float, theirs: float) -> bool:
@@ -198,32 +177,6 @@ def test_other_options_become_columns_where_they_vary(cli: Cli) -> None:
     assert "state_handling" not in found[0]
 
 
-GRID = """\
-schema: 1
-gpu: [h100-sxm, h200-sxm]
-batch: 1..4*2
-context: [1k, 2048]
-max_draft_length: 2
-cases:
-- {model: llama-3.1-8b, acceptance: [0.6, "0.8,0.7"]}
-- {model: qwen3-8b, drafter: ngram, acceptance: 0.4}
-"""
-
-
-def test_a_grid_file_holds_axes_and_cases_that_go_together(cli: Cli, tmp_path: Path) -> None:
-    path = write(tmp_path, "grid.yaml", GRID)
-    found = rows(cli("sweep", "--grid", path).out)
-    combinations = list(dict.fromkeys((r["model"], r["gpu"], r["acceptance"]) for r in found))
-    assert combinations == [
-        ("llama-3.1-8b", "h100-sxm", "0.6"), ("llama-3.1-8b", "h100-sxm", "0.8,0.7"),
-        ("llama-3.1-8b", "h200-sxm", "0.6"), ("llama-3.1-8b", "h200-sxm", "0.8,0.7"),
-        ("qwen3-8b", "h100-sxm", "0.4"), ("qwen3-8b", "h200-sxm", "0.4"),
-    ]  # fmt: skip
-    assert len(found) == 6 * 3 * 2 * 3
-    over = rows(cli("sweep", "--grid", path, "--gpu", "l40s", "--batch", "2").out)
-    assert {(r["gpu"], r["batch"]) for r in over} == {("l40s", 2)}
-
-
 def test_formats_hold_the_same_rows(cli: Cli, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
@@ -251,102 +204,6 @@ def test_formats_hold_the_same_rows(cli: Cli, tmp_path: Path) -> None:
         for form in ("csv", "jsonl", "parquet")
         for more in ("", ".provenance.json")
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--batch", "1,8,1"), ("--batch", "1 is given twice")),
-        (("--gpu", "h100-sxm,h100-sxm"), ("--gpu", "twice")),
-        (("--gpu", "h100-sxm,h10"), ("h10", "did you mean")),
-        (("--weights", "fp8,fp9"), ("--weights", "fp9")),
-        (("--batch", "8..1"), ("--batch", "lowest first")),
-        (("--batch", "1..9*1"), ("--batch", "factor")),
-        (("--batch", "1..2000000"), ("--batch", "at most")),
-        (("--context", "0"), ("--context 0",)),
-        (("--max-draft-length", "99"), ("--max-draft-length 99",)),
-        (("--jobs", "0"), ("--jobs 0",)),
-        (("--resume",), ("-o FILE",)),
-        (("--format", "parquet"), ("-o FILE",)),
-        (("-o", "x.xlsx"), (".parquet", "--format")),
-        (("-o", "docs"), ("-o docs", "folder")),
-        (("-o", "x.csv", "--format", "parquet"), ("x.csv", "csv", "parquet", "one of them")),
-        (("--acceptance", "0.8", "--acceptance", "0.80"), ("--acceptance", "0.80", "twice")),
-        (("--acceptance", ""), ("--acceptance", "empty")),
-        (("--gpu", "h100-sxm,"), ("--gpu", "empty")),
-        # nothing in the grid can be priced
-        (("--drafter", "bogus"), ("bogus",)),
-        (("--drafter", "bogus,bogus2"), ("bogus",)),
-        (("--acceptance", "nan"), ("--acceptance", "nan")),
-        (("--acceptance", "2"), ("--acceptance 2",)),
-        (("--memory-fraction", "nan"), ("--memory-fraction",)),
-        (("--dp-attention", "3"), ("--dp-attention 3",)),
-        (("--set", "group_size=4,8"), ("group_size",)),
-        (("--acceptance", "http://host/metrics"), ("acceptance read",)),
-        (("--grid", "none.yaml"), ("none.yaml",)),
-        (("--dask", "127.0.0.1:1"), ("--dask", "no scheduler")),
-    ],
-)
-def test_bad_grids_are_one_line(
-    cli: Cli, arguments: tuple[str, ...], words: tuple[str, ...]
-) -> None:
-    assert_refused(cli("sweep", "llama-3.1-8b", *arguments), *words)
-
-
-@pytest.mark.parametrize("model", [",", "llama-3.1-8b,", ",llama-3.1-8b", "a,,b"])
-def test_an_empty_name_between_commas_is_said(cli: Cli, model: str) -> None:
-    assert_refused(cli("sweep", model), "MODEL: a value is empty")
-
-
-@pytest.mark.parametrize(
-    ("cases", "words"),
-    [
-        ("[]", ("cases", "at least one")),
-        ("[{model: qwen3-8b, acceptance: 0.8}, {model: qwen3-8b, acceptance: '0.80'}]",
-         ("cases", "entry 2", "twice")),
-        ("[{model: qwen3-8b, drafter: no}]", ("'no'",)),
-    ],
-)  # fmt: skip
-def test_cases_that_say_nothing_are_one_line(
-    cli: Cli, tmp_path: Path, cases: str, words: tuple[str, ...]
-) -> None:
-    path = write(tmp_path, "grid.yaml", f"schema: 1\nmodel: llama-3.1-8b\ncases: {cases}\n")
-    assert_refused(cli("sweep", "--grid", path), *words)
-
-
-@pytest.mark.parametrize("to_file", [True, False])
-def test_a_grid_without_any_number_writes_nothing(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, to_file: bool
-) -> None:
-    """Exit 3 where only memory is short, 2 with the first reason where anything else is wrong."""
-    monkeypatch.setattr(planning, "PART_POINTS", 20)
-    output = ("-o", str(tmp_path / "x.csv")) if to_file else ()
-    large = ("sweep", "llama-3.1-70b", "--acceptance", "0.7", "--batch", "1..8")  # 141 GB in 80 GB
-    assert_refused(cli(*large, *output), "fits in memory", code=3)
-    line = assert_refused(cli(*large, "--tp", "1,3,5", *output), "--tp 3")
-    assert "--tp 5" not in line
-    assert not list(tmp_path.iterdir())
-    # rows that say why, and then some with numbers, are an answer
-    outcome = cli(*large, "--tp", "3,1,4", *output)
-    assert outcome.code == 0
-    found = rows((tmp_path / "x.csv").read_text() if to_file else outcome.out)
-    assert [(row["tp"], row["fits"]) for row in found[::72]] == [(3, False), (1, False), (4, True)]
-    assert len(found) == 3 * 8 * 9
-
-
-def test_no_model_and_a_misspelt_key_are_one_line(cli: Cli, tmp_path: Path) -> None:
-    assert_refused(cli("sweep"), "MODEL")
-    path = write(tmp_path, "grid.yaml", GRID.replace("gpu:", "gpuu:"))
-    assert_refused(cli("sweep", "--grid", path), "gpuu", "did you mean 'gpu'")
-
-
-def test_a_billion_points_want_to_be_meant(cli: Cli) -> None:
-    line = assert_refused(
-        cli("sweep", "llama-3.1-8b", "--batch", "1..1000", "--context", "1..120000"),
-        "1,080,000,000 points", "--yes",
-    )  # fmt: skip
-    assert "TB" in line or "GB" in line
-    assert "hours" in line
 
 
 def test_the_page_shows_the_columns() -> None:

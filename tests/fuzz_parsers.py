@@ -1,0 +1,239 @@
+"""Everything that reads a user's file or word, each with good examples to begin fuzzing from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests import gguf_file
+from tests.servers import ENGINES, SERVERS
+
+ROOT = Path(__file__).resolve().parent.parent
+LARGEST = 16_000  # bytes of an input: longer ones only take longer to mutate
+
+
+def _answered(**question: Any) -> object:
+    """Ask about what a file describes: that it was read says nothing of what comes after."""
+    from roofline.recommend import recommend
+    from roofline.report.formats import OutputFormat, render
+    from roofline.request import Request
+
+    asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
+    answer = recommend(Request(**(asked | question), contexts=(512,), max_draft_length=3))
+    return render(answer, OutputFormat.TABLE)
+
+
+def _hardware(path: Path) -> object:
+    return _answered(gpu=str(path))
+
+
+def _model(path: Path) -> object:
+    return _answered(model=str(path))
+
+
+def _network(path: Path) -> object:
+    from roofline.model import load_model
+    from roofline.sources import open_network
+
+    return open_network(str(path), load_model("llama-3.1-8b"))
+
+
+def _engine(path: Path) -> object:
+    return _answered(engine=str(path))
+
+
+def _curve(path: Path) -> object:
+    from roofline.acceptance import load_acceptance
+
+    load_acceptance(str(path))
+    return _answered(acceptance=str(path))
+
+
+def _reading(path: Path) -> object:
+    from roofline.engines.sources import read
+
+    return read(str(path)).acceptance()
+
+
+def _word(path: Path) -> object:
+    from roofline.engines.sources import acceptance_from
+
+    text = path.read_bytes().decode("utf-8", "replace")
+    if "//" in text or "-" in re.split("[*,#]", text):
+        return None  # no fuzzing of the network, and of whoever feeds stdin
+    return acceptance_from(text)
+
+
+def _override(path: Path) -> object:
+    """A line for each --set."""
+    from roofline.overrides import parse_override
+
+    lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+    return _answered(overrides=tuple(map(parse_override, lines)))
+
+
+def _grid(path: Path) -> object:
+    from roofline.cli.sweep_grid import plan_for
+
+    return plan_for({}, path)
+
+
+def _histogram(path: Path) -> object:
+    from roofline.cli.load import load_of
+
+    load = load_of(None, None, None, str(path), None, None, None)
+    assert load is not None
+    return load.share, load.length
+
+
+#: What divides the pages of a server in one input; the first is that of the metrics.
+BETWEEN = b"\n=====\n"
+PLACES = ("/metrics", "/prometheus/metrics", "/version", "/v1/models", "/server_info")
+
+
+def _server(path: Path) -> object:
+    from roofline.engines import http
+    from roofline.engines.serving import read_server
+    from roofline.live import question_from
+    from roofline.request import Request
+
+    found = path.read_bytes().split(BETWEEN)
+
+    def fetch(url: str, *, timeout: float) -> bytes:
+        place = url.removeprefix("http://server").partition("?")[0]
+        page = dict(zip(PLACES, found, strict=False)).get(place)
+        if not page:
+            raise http.StatusError(f"{url}: answered HTTP 404 within {timeout:.0f} s", 404)
+        return page
+
+    with patch.object(http, "fetch", fetch):
+        serving = read_server("http://server", interval=0.0, timeout=5.0)
+    return question_from(serving, Request(model="llama-3.1-8b"), given={"model", "gpu"})
+
+
+def _host(path: Path) -> object:
+    from roofline.request import LocalRequest
+
+    local = LocalRequest(gpus=2, host=str(path), cpu_experts="2")
+    return _answered(model="qwen3-30b-a3b", gpu="rtx-5090", engine="llamacpp", local=local)
+
+
+def _points(path: Path) -> object:
+    from roofline.diagnosis.points import read_points
+
+    text = path.read_bytes().decode("utf-8", "replace")
+    return read_points(text.split("\n"), batch=1, context=512, tokens_per_step={3: 2.4})
+
+
+def _steps(path: Path) -> object:
+    from roofline.calibration.user_steps import read_steps
+
+    return read_steps(path)
+
+
+def _rows(path: Path) -> object:
+    from roofline.measure.rows import read_rows
+
+    return read_rows(path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parser:
+    """What reads a file, the name the file gets, and where good examples lie."""
+
+    read: Callable[[Path], object]
+    file: str
+    examples: tuple[str, ...] = ()
+    made: Callable[[], list[bytes]] = list
+
+    def seeds(self) -> Iterator[bytes]:
+        """Yield good examples that are small enough to mutate."""
+        for pattern in self.examples:
+            for path in sorted(ROOT.glob(pattern))[:60]:
+                if path.stat().st_size <= LARGEST:
+                    yield path.read_bytes()
+        yield from self.made()
+
+
+PARSERS = {
+    "hardware": Parser(read=_hardware, file="gpu.yaml", examples=("hardware_profiles/*.yaml",)),
+    "model": Parser(read=_model, file="model.yaml", examples=("model_specs/*.yaml",)),
+    "config": Parser(read=_network, file="config.json", examples=("model_configs/*.json",)),
+    "gguf": Parser(
+        read=_model, file="m.gguf", made=lambda: [gguf_file.llama_8b(), gguf_file.mixtral()]
+    ),
+    "engine": Parser(read=_engine, file="e.yaml", examples=("roofline/data/engines/*.yaml",)),
+    "curve": Parser(read=_curve, file="a.yaml", examples=("roofline/data/acceptance/*.yaml",)),
+    "page": Parser(read=_reading, file="page.txt", examples=("tests/data/pages/*",)),
+    "word": Parser(
+        read=_word,
+        file="word",
+        made=lambda: [
+            b"0.7",
+            b"0.8,0.7,0.6",
+            b"al:1.84,2.45",
+            b"al:2=2.36,3=2.79",
+            b"1e-3",
+            b"mix:0.7*llama-3.1-8b-eagle3,0.3*0.5",
+            b"mix:0.5*al:2=2.36,0.5*al:2=2.1",
+        ],
+    ),
+    "server": Parser(read=_server, file="server", made=lambda: list(_servers())),
+    "override": Parser(
+        read=_override,
+        file="set",
+        made=lambda: [
+            b"group_size=4",
+            b"layers=8\nhead_dim=64",
+            b"attention.num_kv_heads=4",
+            b"gpu.memory.bandwidth=4 TB/s",
+            b"engine.overhead.per_step=0.5 ms",
+            b"model.dtype=fp8",
+            b"mlp.intermediate_size=8k",
+            b"gpu.compute.peaks.bf16=1 PFLOP/s",
+        ],
+    ),
+    "grid": Parser(
+        read=_grid,
+        file="grid.yaml",
+        made=lambda: [
+            b"schema: 1\nmodel: [llama-3.1-8b, qwen3-8b]\ntp: [1, 2]\nbatch: 1..32*2\n",
+            b"schema: 1\nmodel: qwen3-8b\ncontext: [1k, 8k]\ncases:\n- {drafter: ngram, tp: 2}\n",
+        ],
+    ),
+    "host": Parser(read=_host, file="host.yaml", examples=("roofline/data/hosts/*.yaml",)),
+    "points": Parser(
+        read=_points,
+        file="points",
+        made=lambda: [b"3@8x4k:4.1ms:2.4", b"0:7.1ms", b"3:250/s,0:100/s\n2@4:1e-3 s:1.5"],
+    ),
+    "histogram": Parser(
+        read=_histogram,
+        file="load.csv",
+        made=lambda: [b"batch,share\n1,0.2\n32,0.8\n", b"8k,1\n", b'"4","0.5"\n5,.5\n'],
+    ),
+    "steps": Parser(
+        read=_steps,
+        file="steps.csv",
+        made=lambda: [b"batch,context,draft_length,step_ms\n1,1024,0,7.1\n8,1024,3,9.25\n"],
+    ),
+    "rows": Parser(
+        read=_rows, file="run.csv", made=lambda: [_head("roofline/data/measured/*.csv", 30)]
+    ),
+}
+
+
+def _servers() -> Iterator[bytes]:
+    """Yield the recorded servers, each as one input."""
+    for pages in ENGINES.values():
+        found = {path: (SERVERS / names[0]).read_bytes() for path, names in pages.items()}
+        yield BETWEEN.join(found.get(place, b"") for place in PLACES)
+
+
+def _head(pattern: str, lines: int) -> bytes:
+    first = sorted(ROOT.glob(pattern))[0]
+    return b"".join(first.read_bytes().splitlines(keepends=True)[:lines])
