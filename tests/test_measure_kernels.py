@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from threading import Thread
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from roofline.measure.device import CaseError
 from roofline.measure.local import LocalDevice, open_backend
 from roofline.measure.prepared import prepare
 from roofline.measure.reference import reference_attention
+from roofline.measure.torch_backend import TorchBackend
 from roofline.measure.worker import serve
 from roofline.model import ModelSpec
 from tests.support import MODEL
@@ -153,6 +155,39 @@ def test_what_a_device_cannot_do_has_a_status(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(CaseError) as caught:
         LocalDevice(use).sample(case, repeats=3, seconds=0.1)
     assert (caught.value.status, caught.value.reason) == ("oom", "Unable to allocate 9 TiB")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ImportError("no kernels for this card", name="flash_attn.cuda"), "unsupported"),
+        (NotImplementedError("no kernel for fp8"), "unsupported"),
+        (ValueError("head_dim 40"), "unsupported"),
+        (RuntimeError("CUDA error: an illegal memory access"), "crashed"),
+        (MemoryError("9 TiB"), "oom"),
+        # bugs of our own: not a kind of failure
+        (ImportError("cannot import name 'x'", name="roofline.measure.torch_experts"), None),
+        (KeyError("heads"), None),
+    ],
+)
+def test_what_pytorch_refuses_is_told_from_bugs(error: Exception, status: str | None) -> None:
+    """The words of the error stay in the row, its kind in front."""
+    library = SimpleNamespace(OutOfMemoryError=MemoryError)
+    torch = SimpleNamespace(_torch=library, _release=lambda: None)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    use = backend("numpy")
+    case = next(c for c in small(plan(small_model(), use.menu())) if c.kind == "gemm")
+    use.operand = fail  # type: ignore[method-assign, assignment]
+    use.failure = lambda e: TorchBackend.failure(torch, e)  # type: ignore[method-assign, arg-type, assignment]
+    with pytest.raises(type(error) if status is None else CaseError) as caught:
+        LocalDevice(use).sample(case, repeats=3, seconds=0.1)
+    if isinstance(caught.value, CaseError):
+        assert caught.value.status == status
+        kind = "" if status == "oom" else f"{type(error).__name__}: "
+        assert caught.value.reason == f"{kind}{error}"
 
 
 def test_a_worker_answers_until_the_other_end_closes() -> None:

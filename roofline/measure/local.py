@@ -53,8 +53,9 @@ class LocalDevice:
             status = self._backend.failure(error)
             if status is None:
                 raise
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise CaseError(status, first[:160]) from None
+            first, kind = str(error).partition("\n")[0], type(error).__name__
+            told = f"{kind}: {first}" if first and status != "oom" else first or kind
+            raise CaseError(status, told[:160]) from None
 
     def _sample(self, case: Case, repeats: int, seconds: float) -> Samples:
         prepared = prepare(case, self._backend)

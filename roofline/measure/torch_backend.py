@@ -286,8 +286,8 @@ class TorchBackend:
         if isinstance(error, MemoryError | self._torch.OutOfMemoryError):
             self._release()
             return "oom"
-        if isinstance(error, NotImplementedError | ImportError):
-            return "unsupported"
+        if isinstance(error, ImportError):  # of a kernel's library; of this package it is a bug
+            return None if (error.name or "").partition(".")[0] == "roofline" else "unsupported"
         if isinstance(error, RuntimeError | ValueError):
             return "crashed" if "cuda error" in text or "hip error" in text else "unsupported"
         return None
