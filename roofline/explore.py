@@ -197,6 +197,30 @@ def _refuse_useless(
                 raise next(error for values, error in failed.items() if values[i] == value)
 
 
+def _unpriced(setup: Setup, values: tuple[str, ...], largest_batch: int) -> Variant:
+    """Return a variant with its sizes, at no batch and without an answer."""
+    model, tp = setup.target.model, setup.target.placement.attention_tp
+    kv = setup.target.precision.kv
+    shared = [run.attention for run in model.layers]
+    nothing = np.full(len(setup.draft_lengths), np.nan)
+    return Variant(
+        values=values,
+        setup=setup,
+        parameters=parameters_total(model),
+        kv_per_token=kv_bytes_per_token(model, kv),
+        kv_per_token_gpu=kv_bytes_per_token(model, kv, tp=tp),
+        kv_copied=any(isinstance(a, GroupedQueryAttention) and a.num_kv_heads < tp for a in shared),
+        largest_batch=largest_batch,
+        batches=(),
+        by_batch=(),
+        speedup=nothing,
+        cost_ratio=nothing,
+        step=nothing,
+        tokens_per_step=nothing,
+        draft_length=None,
+    )
+
+
 def _variant(
     request: Request, parts: Parts, values: tuple[str, ...], *, batch: int
 ) -> tuple[Variant, list[str]]:
@@ -206,35 +230,16 @@ def _variant(
     memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
     largest = memory.largest_batch(context=context, draft_length=0)
     batches = tuple(size for size in request.batches if size <= largest)
-    model, tp = setup.target.model, setup.target.placement.attention_tp
-    kv = setup.target.precision.kv
-    shared = [run.attention for run in model.layers]
-    nothing = np.full(len(setup.draft_lengths), np.nan)
-    empty = Variant(
-        values=values,
-        setup=setup,
-        parameters=parameters_total(model),
-        kv_per_token=kv_bytes_per_token(model, kv),
-        kv_per_token_gpu=kv_bytes_per_token(model, kv, tp=tp),
-        kv_copied=any(isinstance(a, GroupedQueryAttention) and a.num_kv_heads < tp for a in shared),
-        largest_batch=largest,
-        batches=(),
-        by_batch=(),
-        speedup=nothing,
-        cost_ratio=nothing,
-        step=nothing,
-        tokens_per_step=nothing,
-        draft_length=None,
-    )
+    unpriced = _unpriced(setup, values, largest)
     if not batches:
-        return empty, []
+        return unpriced, []
     found = costs(replace(setup, request=replace(request, batches=batches)))
     step, fits = found.times.total[:, 0], found.fits[:, 0]
     speed = np.where(fits, found.tokens_per_step[0] / step, np.nan)
     best = np.asarray(setup.draft_lengths)[smallest_within_tie(speed)[0]]
     room = [bool(row.all()) for row in fits]  # where memory alone decides there is no knee to see
     priced = replace(
-        empty,
+        unpriced,
         batches=tuple(size for size, ok in zip(batches, room, strict=True) if ok),
         by_batch=tuple(map(int, best[room])),
     )

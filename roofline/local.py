@@ -13,9 +13,9 @@ from roofline.model import ModelSpec, NetworkSpec
 from roofline.request import Request
 from roofline.split import cpu_expert_layers
 from roofline.step import Target
-from roofline.workload import Split, SplitMode
+from roofline.workload import Placement, Split, SplitMode
 
-__all__ = ["assumed_host", "draft_split", "machine_of", "split_of"]
+__all__ = ["assumed_host", "draft_placement", "machine_of", "split_of"]
 
 
 def machine_of(
@@ -105,7 +105,15 @@ def _cpu_layers(text: str | None, gpu: HardwareProfile, model: ModelSpec) -> int
     return int(text)
 
 
-def draft_split(target: Target, network: NetworkSpec) -> Split:
+def draft_placement(request: Request, target: Target, network: NetworkSpec) -> Placement:
+    """Return the target's ranks, or those of --draft-tp; a draft model's experts stay together."""
+    placement = replace(target.placement, split=_draft_split(target, network))
+    if request.draft_tp not in (None, placement.attention_tp):
+        return replace(placement, tp=(request.draft_tp or 1) * placement.dp, ep=1)
+    return replace(placement, ep=1) if isinstance(network, ModelSpec) else placement
+
+
+def _draft_split(target: Target, network: NetworkSpec) -> Split:
     """Return how a drafter lies on the cards: a model as its target does, a head on the last one.
 
     Experts of a head that is one of the target's own layers stay with the processor only where all

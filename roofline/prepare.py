@@ -17,17 +17,13 @@ from roofline.errors import InputError, UnknownAcceptanceError
 from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
 from roofline.layers import check_parallel, layer_linears
-from roofline.local import assumed_host, draft_split, machine_of, split_of
+from roofline.local import assumed_host, draft_placement, machine_of, split_of
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
 from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
 from roofline.priors import priors, unknown_generation
 from roofline.quantization import Component, DType, Precision, few_bits, resolve
-from roofline.request import (
-    Request,
-    check_numbers,
-    check_placement,
-)
+from roofline.request import Request, check_numbers, check_placement
 from roofline.step import Target
 from roofline.workload import Placement, Routing, SplitMode
 
@@ -165,19 +161,9 @@ def used_components(network: NetworkSpec) -> set[Component]:
 def _drafter(
     request: Request, target: Target, gpu: HardwareProfile, engine: EngineProfile, notes: Notes
 ) -> Drafter:
-    reference = request.drafter
-    if reference is None:
-        reference = "eagle3"
-        heads = drafters.heads_for(target.model.id)
-        if reference not in heads:
-            raise InputError(
-                f"no drafter is bundled for {target.model.id}: give --drafter (none, ngram, "
-                "eagle3 for a head of the usual shape, a model id, or a path) and --acceptance"
-            )
-        notes.assumed.append(f"the bundled EAGLE-3 head {target.model.id}-eagle3 as drafter")
     own = overrides_of(request, "drafter")
     kind, network = drafters.load(
-        reference,
+        _bundled_head(target.model, notes) if request.drafter is None else request.drafter,
         target.model,
         adapt=lambda network: changed_part(network, "drafter", request, notes),
         vocabulary=engine.vocabulary,
@@ -191,11 +177,7 @@ def _drafter(
     differs = engine.vocabulary.warning(network, target.model, engine=engine.name)
     notes.warnings += [differs] if differs else []
     network = drafters.shares_formats(network, target.precision.weights)
-    placement = replace(target.placement, split=draft_split(target, network))
-    if request.draft_tp not in (None, placement.attention_tp):
-        placement = replace(placement, tp=(request.draft_tp or 1) * placement.dp, ep=1)
-    elif isinstance(network, ModelSpec):
-        placement = replace(placement, ep=1)
+    placement = draft_placement(request, target, network)
     check_parallel(network, placement, "--draft-tp")
     base = target.precision.base
     precision = _precision(
@@ -217,6 +199,18 @@ def _drafter(
         block=request.draft_block,
         first_rows=request.first_pass_rows,
     )
+
+
+def _bundled_head(model: ModelSpec, notes: Notes) -> str:
+    """Return the kind of the target's bundled head, and say that it is assumed."""
+    kind = "eagle3"
+    if kind not in drafters.heads_for(model.id):
+        raise InputError(
+            f"no drafter is bundled for {model.id}: give --drafter (none, ngram, eagle3 for a head "
+            "of the usual shape, a model id, or a path) and --acceptance"
+        )
+    notes.assumed.append(f"the bundled EAGLE-3 head {model.id}-eagle3 as drafter")
+    return kind
 
 
 def _check_context(network: NetworkSpec, longest: int, notes: Notes) -> None:

@@ -97,17 +97,7 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
     measured = np.array([point.seconds for point in points])
     found, predicted = terms.at(where), terms.total[where]
     whole = inside(measured, predicted, terms.covariance(where), noise=noise)
-    sigmas = terms.sigmas(where, priors().spread)
-    suspects = [
-        Suspect(
-            term=name,
-            seconds=seconds,
-            sigma=sigmas[name],
-            others=terms.covariance(where, without=name),
-            added=name in ADDED,
-        )
-        for name, seconds in found.items()
-    ]
+    suspects = _suspects(terms, where)
     ranked = explain(measured, predicted, suspects, noise=noise, within_errors=whole.inside)
     best = ranked[0]
     free = memory.fits(grid).copy()
@@ -124,6 +114,21 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
         proposal=_proposal(terms, ranked, free, noise),
         warnings=(*setup.notes.warnings, *limits(times), *_not_fitting(memory, points)),
     )
+
+
+def _suspects(terms: Terms, where: Where) -> list[Suspect]:
+    """Return every term of the measured loads with its own error and that of all others."""
+    sigmas = terms.sigmas(where, priors().spread)
+    return [
+        Suspect(
+            term=name,
+            seconds=seconds,
+            sigma=sigmas[name],
+            others=terms.covariance(where, without=name),
+            added=name in ADDED,
+        )
+        for name, seconds in terms.at(where).items()
+    ]
 
 
 def _scaled(total: Array, term: Array, found: Explanation) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from roofline.diagnosis.diagnose import Diagnosis
+from roofline.diagnosis.diagnose import Diagnosis, Proposal
 from roofline.diagnosis.explain import Explanation
 from roofline.diagnosis.terms import ADDED
 from roofline.report.changes import set_data, set_line
@@ -55,7 +55,6 @@ def render_diagnosis(found: Diagnosis, how: TableOrJson) -> str:
 
 def _data(found: Diagnosis) -> dict[str, Any]:
     setup, best = found.setup, found.best
-    proposal = None if best is None else found.proposal
     return {
         "schema": SCHEMA,
         "inputs": {
@@ -74,61 +73,69 @@ def _data(found: Diagnosis) -> dict[str, Any]:
         "inside_band": found.whole.inside,
         "term": None if best is None else best.term,
         "settles": None if best is None else SETTLES[best.term],
-        "points": [
-            {
-                "draft_length": point.draft_length,
-                "batch": point.batch,
-                "context": point.context,
-                "tokens_per_step": point.tokens_per_step,
-                "measured_tpot_ms": 1e3 * point.time_per_token,
-                "predicted_tpot_ms": 1e3 * predicted / point.tokens_per_step,
-                "measured_step_ms": 1e3 * point.seconds,
-                "predicted_step_ms": 1e3 * predicted,
-                "difference": point.seconds / predicted - 1,
-                "band": band,
-                "explained_step_ms": None if best is None else 1e3 * explained,
-                "terms_ms": {
-                    name: 1e3 * float(each[i]) for name, each in found.terms.items() if each[i]
-                },
-            }
-            for i, (point, predicted, band, explained) in enumerate(
-                zip(
-                    found.points,
-                    found.predicted.tolist(),
-                    found.whole.band.tolist(),
-                    found.explained.tolist(),
-                    strict=True,
-                )
-            )
-        ],
-        "explanations": [
-            {
-                "term": e.term,
-                "factor": e.factor,
-                "sigma": e.sigma,
-                "strain": e.strain,
-                "misfit": e.misfit,
-                "gain": e.gain,
-                "needed": e.needed,
-                "leaves": e.leaves,
-                "as_good": e.as_good,
-                "fits": e.fits,
-            }
-            for e in found.explanations
-            if e.moves
-        ],
-        "next": None
-        if proposal is None
-        else {
-            "draft_length": proposal.draft_length,
-            "batch": proposal.batch,
-            "context": proposal.context,
-            "step_ms": {
-                proposal.first: 1e3 * proposal.first_step,
-                proposal.second: 1e3 * proposal.second_step,
-            },
-        },
+        "points": _points_data(found),
+        "explanations": [_explanation_data(each) for each in found.explanations if each.moves],
+        "next": None if best is None else _next_data(found.proposal),
         "warnings": list(found.warnings),
+    }
+
+
+def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
+    """Return each measured load beside its prediction, and what the best explanation makes of it.
+
+    ``difference`` and ``band`` are shares of the prediction.
+    """
+    times = (found.predicted, found.whole.band, found.explained)
+    return [
+        {
+            "draft_length": point.draft_length,
+            "batch": point.batch,
+            "context": point.context,
+            "tokens_per_step": point.tokens_per_step,
+            "measured_tpot_ms": 1e3 * point.time_per_token,
+            "predicted_tpot_ms": 1e3 * predicted / point.tokens_per_step,
+            "measured_step_ms": 1e3 * point.seconds,
+            "predicted_step_ms": 1e3 * predicted,
+            "difference": point.seconds / predicted - 1,
+            "band": band,
+            "explained_step_ms": None if found.best is None else 1e3 * explained,
+            "terms_ms": {
+                name: 1e3 * float(each[i]) for name, each in found.terms.items() if each[i]
+            },
+        }
+        for i, (point, predicted, band, explained) in enumerate(
+            zip(found.points, *(each.tolist() for each in times), strict=True)
+        )
+    ]
+
+
+def _explanation_data(found: Explanation) -> dict[str, Any]:
+    return {
+        "term": found.term,
+        "factor": found.factor,
+        "sigma": found.sigma,
+        "strain": found.strain,
+        "misfit": found.misfit,
+        "gain": found.gain,
+        "needed": found.needed,
+        "leaves": found.leaves,
+        "as_good": found.as_good,
+        "fits": found.fits,
+    }
+
+
+def _next_data(proposal: Proposal | None) -> dict[str, Any] | None:
+    """Return the load to measure next, and the step that each of two explanations expects there."""
+    if proposal is None:
+        return None
+    return {
+        "draft_length": proposal.draft_length,
+        "batch": proposal.batch,
+        "context": proposal.context,
+        "step_ms": {
+            proposal.first: 1e3 * proposal.first_step,
+            proposal.second: 1e3 * proposal.second_step,
+        },
     }
 
 
