@@ -236,3 +236,34 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     finally:
         os.close(writer)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("recommend qwen3-8b --batch 8 --batch 16", "--batch: given twice (8 and 16)"),
+        ("recommend qwen3-8b --batch 8 --batch 16", "give it once, as 8,16"),
+        ("recommend qwen3-8b --gpu a --gpu=b --gpu c", "--gpu: given 3 times (a, b and c)"),
+        ("models show qwen3-8b --format json --format table", "--format: given twice"),
+        ("plot parity -o a.png --output b.png", "--output: given twice (a.png and b.png)"),
+        ("report qwen3-8b -oa.html -ob.html", "--output: given twice; give it once"),
+    ],
+)
+def test_one_value_is_not_silently_the_last_of_several(
+    cli: Cli, arguments: str, words: str
+) -> None:
+    assert_refused(cli(*arguments.split()), words)
+
+
+def test_the_secret_of_an_address_given_twice_is_not_shown(cli: Cli) -> None:
+    url = "http://me:secret@host/metrics?key=secret"
+    arguments = ("--acceptance", url, f"--acceptance={url}")
+    assert "secret" not in assert_refused(cli("recommend", "qwen3-8b", *arguments), "given twice")
+
+
+def test_what_is_meant_to_repeat_still_does(cli: Cli) -> None:
+    twice = ("--set", "layers=8", "--set", "group_size=2", "--explain", "--explain")
+    asked = ("llama-3.1-8b", "--drafter", "ngram", "--acceptance", "0.6", "--context", "1k")
+    assert cli("recommend", *asked, *twice).code == 0
+    sweep = cli("sweep", *asked, "--batch", "1", "--batch", "2").out.splitlines()
+    assert len(sweep) == 1 + 2 * 9  # two batches, D = 0 to 8

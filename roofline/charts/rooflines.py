@@ -142,16 +142,11 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
 
     Each track runs from a hollow point, its smallest D, through every D to the largest.
     """
-    tracks: dict[tuple[str, str], list[RooflineRow]] = {}
+    roofs: dict[str, RooflineRow] = {}
     for row in rows:
-        tracks.setdefault((row.group, row.op), []).append(row)
-    roofs = {op: mine[0] for (group, op), mine in tracks.items() if group == "roof"}
-    drawable = {key: mine for key, mine in tracks.items() if key[0] != "roof"}
-    shown = {
-        key: mine
-        for key, mine in drawable.items()
-        if max(row.share_of_step or 0.0 for row in mine) >= SMALL
-    } or drawable  # beside a processor's experts every kernel of the card may be small
+        if row.group == "roof":
+            roofs.setdefault(row.op, row)
+    shown = _tracks(rows)
     x = np.array([row.intensity_flop_per_byte for mine in shown.values() for row in mine])
     y = np.array([row.attained_tflop_per_s for mine in shown.values() for row in mine])
     ridge = max(row.intensity_flop_per_byte for row in roofs.values())
@@ -174,7 +169,7 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
         [
             mine[-1]
             for (group, _), mine in shown.items()
-            if count[group] > 1 and max(row.share_of_step or 0.0 for row in mine) >= NAMED
+            if count[group] > 1 and _largest_share(mine) >= NAMED
         ],
     )
     label_ticks(axes.xaxis, low=span[0], high=span[1])
@@ -186,6 +181,22 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
         title="hollow: the smallest D,\nthen every D in turn", title_fontsize=7.5, alignment="left",
     )  # fmt: skip
     return lines
+
+
+def _tracks(rows: Sequence[RooflineRow]) -> dict[tuple[str, str], list[RooflineRow]]:
+    """Return each kernel's rows by group and op, but for kernels that are small at every D.
+
+    Beside a processor's experts every kernel of the card may be small: then all are kept.
+    """
+    tracks: dict[tuple[str, str], list[RooflineRow]] = {}
+    for row in rows:
+        if row.group != "roof":
+            tracks.setdefault((row.group, row.op), []).append(row)
+    return {key: mine for key, mine in tracks.items() if _largest_share(mine) >= SMALL} or tracks
+
+
+def _largest_share(rows: Sequence[RooflineRow]) -> float:
+    return max(row.share_of_step or 0.0 for row in rows)
 
 
 def _draw_roof(axes: Axes, row: RooflineRow, span: tuple[float, float], colour: str) -> Line2D:

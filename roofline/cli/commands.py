@@ -8,6 +8,7 @@ from importlib import import_module
 import typer
 
 from roofline.cli.listing import help_if_bare
+from roofline.cli.once import Once
 
 __all__ = ["build", "needed"]
 
@@ -45,6 +46,9 @@ def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
             app.command()(getattr(module, name))
         else:
             app.add_typer(module.app, name=name)
+    for known in (app, *(group.typer_instance for group in app.registered_groups)):
+        for command in known.registered_commands if known else ():
+            command.cls = Once
     app.callback()(_root)
     return app
 

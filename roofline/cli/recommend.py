@@ -82,11 +82,8 @@ def recommend(
     from roofline.report import OutputFormat, render
 
     how = format_for(form, output, kinds=OutputFormat)
-    if explain and how == "csv":
-        raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
-    if goal is not None and how == "csv":
-        raise InputError("--format csv: has no place for a goal; use table, json or markdown")
+    _check_csv(how, goal, explain=explain)
     load = load_of(
         rps, input_tokens, output_tokens, batches_histogram, max_batch, prefill_chunk, context
     )
@@ -131,6 +128,16 @@ def recommend(
     warnings = [w for w in answer.warnings if batch is not None or w not in answer.refused]
     text = render(chosen, how, explain=explain, met=(goal, choices))
     emit_text(text, output, [*said, *warnings])
+
+
+def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:
+    """Refuse what a CSV has no place for."""
+    if how != "csv":
+        return
+    if explain:
+        raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
+    if goal is not None:
+        raise InputError("--format csv: has no place for a goal; use table, json or markdown")
 
 
 def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
