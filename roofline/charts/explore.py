@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofline.errors import InputError
 from roofline.explore import Exploration, Variant
-from roofline.figure import PALETTE, new_panels, save
+from roofline.figure import PALETTE, Caption, caption, new_panels, save, styled
+from roofline.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_exploration", "lines_of", "write_exploration"]
 
 _STYLES = ("-", "--", ":", "-.")
+LABEL = 0.06  # height of a tick's label, as a share of the panel
 MOST_LINES = len(PALETTE) * len(_STYLES)
 
 
@@ -73,7 +76,6 @@ def draw_exploration(axes: Sequence[Axes], found: Exploration) -> dict[str, list
             )  # fmt: skip
             drawn.setdefault(title, []).append(line)
         panel.set_ylabel(title)
-        panel.grid(alpha=0.3)
         panel.set_xticks(range(len(first.values)), first.values)
         _scale(panel, drawn[title], logarithmic=logarithmic)
     for panel in axes[-2:]:
@@ -98,19 +100,34 @@ def _scale(panel: Axes, lines: Sequence[Line2D], *, logarithmic: bool) -> None:
         panel.set_ylim(values.min() / 1.5, values.max() * 1.5)
     elif logarithmic:
         panel.set_ylim(0, 1.2 * values.max())
+        _tick_whole(panel, values)
     elif (values == np.round(values)).all():
-        panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         panel.set_ylim(values.min() - 0.5, values.max() + 0.5)
 
 
-def write_exploration(found: Exploration, path: Path) -> None:
+def _tick_whole(panel: Axes, values: NDArray[np.float64]) -> None:
+    """Tick whole values themselves, such as batches, where their labels have room."""
+    own = np.unique(values)
+    low, high = panel.get_ylim()
+    if (own == np.round(own)).all() and (np.diff(own) > LABEL * (high - low)).all():
+        panel.set_yticks(own, [f"{value:.0f}" for value in own])
+
+
+def write_exploration(found: Exploration, path: Path, *, source: str) -> None:
     """Write the chart to a file."""
-    figure, axes = new_panels(2, 2)
-    lines = draw_exploration(axes, found)
-    setup = found.variants[0].setup
-    figure.suptitle(
-        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, batch {found.batch}"
+    setup, axis = found.variants[0].setup, found.axes[0]
+    words = Caption(
+        title=f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}: "
+        f"what {axis.path} changes",
+        setting=f"{setup.engine.name}; batch {found.batch}, context {format_size(found.context)}; "
+        f"drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}",
+        source=source,
     )
-    if len(found.axes) > 1:
-        figure.legend(handles=lines[_PANELS[0][0]], loc="outside right upper", fontsize=8)
-    save(figure, path)
+    with styled():
+        figure, axes = new_panels(2, 2)
+        lines = draw_exploration(axes, found)
+        caption(figure, words)
+        if len(found.axes) > 1:
+            figure.legend(handles=lines[_PANELS[0][0]], loc="outside right upper")
+        save(figure, path, words=words)

@@ -63,7 +63,8 @@ def explore(
     )
     if plot is not None:
         from roofline.charts.explore import write_exploration
+        from roofline.cli.plotting import source_line
 
-        write_exploration(found, plot)
+        write_exploration(found, plot, source=source_line())
         typer.echo(f"wrote {plot}", err=True)
     emit_text(render_explore(found, how, explain=explain), output, found.warnings)

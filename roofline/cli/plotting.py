@@ -36,7 +36,7 @@ Batch = Annotated[str, typer.Option("--batch", help="Sequences decoded together.
 Context = Annotated[str, typer.Option("--context", help="Tokens in the KV cache.")]
 Contexts = Annotated[str, typer.Option("--context", help="Tokens in the KV cache: 1k,8k.")]
 #: Options that say where a chart goes, not what it shows.
-_WHERE = ("-o", "--output", "--data", "--dpi", "--size")
+_WHERE = ("-o", "--output", "--plot", "--data", "--dpi", "--size")
 MOST_WARNINGS = 4
 
 
