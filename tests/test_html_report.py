@@ -73,7 +73,9 @@ def test_the_prices_in_the_page_are_those_of_recommend(
     data = made(cli, tmp_path, *question, "--batches", "1,8", "--contexts", "1k").data
     contexts = ",".join(map(str, data["contexts"]))
     batches = ",".join(map(str, data["batches"]))
-    moved = (*question, "--batch", batches, "--context", contexts)
+    at = {"--batch", "--context"}
+    kept = [w for w, before in zip(question, ("", *question), strict=False) if not {w, before} & at]
+    moved = (*kept, "--batch", batches, "--context", contexts)
     points = cli("recommend", *moved, "--format", "json").data()["points"]
     assert len(points) == len(data["batches"]) * len(data["contexts"])
     for point in points:
@@ -100,6 +102,16 @@ def test_what_the_acceptance_leaves_open_is_priced_for_the_rate(cli: Cli, tmp_pa
     assert all(value is not None for value in data["cells"][0][0]["step"])
     # AL = 1.8, 2.36, 2.696; by hand, squared misfits at 0.74, 0.75, 0.76: .0089, .0062, .0086
     assert data["rate"] == 0.75
+
+
+def test_a_cell_without_room_for_drafts_holds_the_reason(cli: Cli, tmp_path: Path) -> None:
+    asked = ("qwen3-8b", "--drafter", "qwen3-0.6b", "--acceptance", "0.6", "--context", "2k")
+    data = made(cli, tmp_path, *asked, "--batches", "1,128", "--contexts", "2k").data
+    (roomy,), (full,) = data["cells"]
+    assert roomy["no_room"] is None
+    entry = cli("recommend", *asked, "--batch", "128", "--format", "json").point()
+    assert full["no_room"] == entry["reason"]
+    assert "qwen3-0.6b needs" in full["no_room"]
 
 
 def test_the_schedule_is_that_of_the_schedule_command(cli: Cli, tmp_path: Path) -> None:

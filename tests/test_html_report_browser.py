@@ -119,7 +119,8 @@ def test_a_rate_of_one_half_rounds_as_the_tool_does(report: Open, cli: Cli) -> N
 def test_the_grid_is_the_tools(report: Open, cli: Cli) -> None:
     with report(*DENSE, "--batches", "4,32,64", "--contexts", "1k,8k") as page:
         rows = table(page, "grid-body")
-        points = cli("recommend", *DENSE, "--batch", "4,32", "--format", "json").data()["points"]
+        asked = (*DENSE[:3], "--batch", "4,32", "--context", "8k", "--format", "json")
+        points = cli("recommend", *asked).data()["points"]
         assert [row[0] for row in rows] == ["4", "32"]
         assert text(page, "grid-left") == "At this context these batches do not fit: 64."
         for row, point in zip(rows, points, strict=True):
@@ -140,6 +141,15 @@ def test_what_does_not_fit_says_why_and_the_way_back(report: Open, cli: Cli) -> 
         page.locator("#reset").click()
         page.wait_for_selector("#speedup", state="visible")
         same_as_the_tool(page, cli)
+
+
+def test_no_room_for_drafts_is_said_as_the_tool_says_it(report: Open, cli: Cli) -> None:
+    """At 128 sequences of 2048 tokens Qwen3 8B fits one H100, its 0.6B drafter does not."""
+    asked = ("qwen3-8b", "--drafter", "qwen3-0.6b", "--acceptance", "0.6", "--context", "2k")
+    with report(*asked, "--batches", "128", "--contexts", "2k") as page:
+        move(page, "batch", to=stops(page)["batches"].index(128))
+        assert same_as_the_tool(page, cli)["draft_length"] == 0
+        assert "qwen3-0.6b needs" in text(page, "reason")
 
 
 def test_the_charts_show_the_numbers_and_follow(report: Open) -> None:

@@ -101,6 +101,9 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
             if any(drawn := [_drawn(rows.get(d), key) for d in point.draft_lengths])
         },
         "opening": said if len(set(said)) > 1 else said[:1],
+        "no_room": None
+        if point.feasible.all()
+        else grid.memory.explain_drafts(batch=point.batch, context=point.context),
     }
 
 

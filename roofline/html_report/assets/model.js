@@ -103,7 +103,7 @@ function headline(data, decided) {
 
 function reason(data, decided) {
   const { cell, shown } = decided;
-  if (!shown) return data.words.nothing;
+  if (!shown) return decided.alone ? data.words.nothing : cell.no_room;
   return fill(data.words.reason, {
     opening: cell.opening[shown % cell.opening.length],
     rows: data.draft_lengths[shown] + 1,
