@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from enum import Enum
 from typing import Any
 
@@ -10,7 +12,7 @@ from pydantic import BaseModel
 from roofline.model import NetworkSpec
 from roofline.yamlio import dump_yaml
 
-__all__ = ["spec_text"]
+__all__ = ["shown", "spec_text"]
 
 #: Keys that a file always states.
 _STATED = ("schema", "kind", "tie_embeddings", "dtype")
@@ -47,7 +49,43 @@ def spec_text(spec: NetworkSpec) -> str:
     >>> spec_text(load_model("llama-3.1-8b")).splitlines()[:2]
     ['schema: 1', 'kind: model']
     """
+    return dump_yaml(_ordered(spec))
+
+
+def shown(spec: NetworkSpec, *, width: int = 80) -> str:
+    """Return the YAML of a spec for a terminal: the same values in lines of up to ``width``.
+
+    An address has no spaces to break at, so it stands in double quotes, where a backslash at the
+    end of a line joins it to the next.
+    """
+    data, long = _ordered(spec), {}
+    for key, value in data.items():
+        if isinstance(value, str) and len(f"{key}: {value}") > width:
+            long[key], data[key] = value, ""
+    text = dump_yaml(data, width=width - 20)  # a line goes on to the end of a word or a value
+    for key, value in long.items():
+        text = text.replace(f"\n{key}: ''\n", f"\n{_broken(key, value, width)}\n", 1)
+    return text
+
+
+def _broken(key: str, text: str, width: int) -> str:
+    r"""Return a key and its text, broken after spaces, slashes and colons.
+
+    >>> print(_broken("source", "config.json (pypi:some-package==1.2)", 30))
+    source: "config.json (pypi:\
+      some-package==1.2)"
+    """
+    lines = [f"{key}: "]
+    quoted = json.dumps(text, ensure_ascii=False)
+    for piece in re.findall(r"(?:\\\\.|[^\\\\ /:])+[ /:]*|[ /:]+", quoted):
+        if len(lines[-1]) + len(piece) >= width:
+            lines.append("  ")
+        lines[-1] += piece
+    return "\\\n".join(lines)
+
+
+def _ordered(spec: NetworkSpec) -> dict[str, Any]:
     found = _mapping(spec)
     first = ("schema", "kind", "id", "name", "target", "source", "license", "repository")
     ordered = {key: found[key] for key in first if key in found}
-    return dump_yaml(ordered | {key: value for key, value in found.items() if key not in ordered})
+    return ordered | {key: value for key, value in found.items() if key not in ordered}

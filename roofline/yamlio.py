@@ -103,9 +103,9 @@ def _short_on_one_line(dumper: yaml.SafeDumper, data: dict[str, Any]) -> yaml.No
 _Dumper.add_representer(dict, _short_on_one_line)
 
 
-def dump_yaml(data: dict[str, Any]) -> str:
-    """Return ``data`` as YAML in the given key order."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+def dump_yaml(data: dict[str, Any], *, width: int = 100) -> str:
+    """Return ``data`` as YAML in the given key order; what has spaces breaks at ``width``."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 _TAGS = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from roofline.footprint import kv_bytes_per_token, parameters_decode_read, parameters_total
-from roofline.model import DrafterSpec, load_model, load_network
+from roofline.model import SHELF, DrafterSpec, load_model, load_network
 from roofline.quantization import DType
 from roofline.resources import bundled_names
+from roofline.specfile import shown, spec_text
 from tests.physics import decode_ops, named, scalar
 
 NETWORKS = bundled_names("model_specs")
@@ -146,3 +148,11 @@ def test_attention_flops_of_64_heads() -> None:
 def test_which_of_the_first_models_have_an_mtp_layer() -> None:
     with_mtp = [name for name in PARAMETERS if load_model(name).mtp is not None]
     assert with_mtp == ["deepseek-v3", "minimax-m2.5", "qwen3.5-397b-a17b"]
+
+
+def test_every_spec_is_shown_in_80_columns_with_the_same_values() -> None:
+    for name in bundled_names(SHELF):
+        spec = load_network(name)
+        text = shown(spec)
+        assert max(map(len, text.splitlines())) <= 80, name
+        assert yaml.safe_load(text) == yaml.safe_load(spec_text(spec)), name

@@ -114,5 +114,6 @@ def test_text_and_json_of_the_lists(cli: Cli, arguments: str) -> None:
     text = cli(*arguments.split())
     assert text.code == 0
     assert text.err == ""
+    assert max(map(len, text.out.splitlines())) <= 80
     assert ("h100-sxm" if "hardware" in arguments else "qwen3-8b") in text.out
     cli(*arguments.split(), "--format", "json").data()

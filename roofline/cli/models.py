@@ -36,12 +36,12 @@ def list_(form: Annotated[str, FORMAT] = "table") -> None:
 def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") -> None:
     """Show one spec and what follows from it."""
     from roofline.model import load_network
-    from roofline.specfile import spec_text
+    from roofline.specfile import shown
 
     network = load_network(model)
     if form == "table":
         summary = "".join(f"# {key}: {value}\n" for key, value in _summary(network).items())
-        emit_text(summary + spec_text(network), None)
+        emit_text(summary + shown(network), None)
         return
     emit(_summary(network) | {"spec": network.model_dump(mode="json", by_alias=True)}, form)
 
@@ -75,11 +75,12 @@ def import_(
 ) -> None:
     """Write the spec that a published config describes."""
     from roofline.sources import open_imported, open_model
-    from roofline.specfile import spec_text
+    from roofline.specfile import shown, spec_text
 
     base = open_model(target)[0] if target is not None else None
     imported = open_imported(path, base)
-    emit_text(spec_text(imported.spec), output, imported.assumptions)
+    text = shown(imported.spec) if output is None else spec_text(imported.spec)
+    emit_text(text, output, imported.assumptions)
 
 
 def _summary(network: NetworkSpec) -> dict[str, Any]:
