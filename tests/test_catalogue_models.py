@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from roofline.footprint import kv_bytes_per_token, parameters_decode_read, parameters_total
-from roofline.model import SHELF, DrafterSpec, load_model, load_network
+from roofline.model import DrafterSpec, load_model, load_network
 from roofline.quantization import DType
 from roofline.resources import bundled_names
 from roofline.specfile import shown, spec_text
@@ -151,7 +151,7 @@ def test_which_of_the_first_models_have_an_mtp_layer() -> None:
 
 
 def test_every_spec_is_shown_in_80_columns_with_the_same_values() -> None:
-    for name in bundled_names(SHELF):
+    for name in NETWORKS:
         spec = load_network(name)
         text = shown(spec)
         assert max(map(len, text.splitlines())) <= 80, name

@@ -223,6 +223,23 @@ def test_the_chart_shows_the_variants(tmp_path: Path, cli: Cli) -> None:
     assert target.read_text("utf-8").startswith("<?xml")
 
 
+@pytest.mark.parametrize("axes", [("group_size=1,8",), ("group_size=1,8", "layers=20,80")])
+def test_the_chart_ticks_whole_draft_lengths_and_batches(axes: tuple[str, ...]) -> None:
+    """Where every variant has one best D, there is one tick; none stands between two numbers."""
+    found = varied(*axes)
+    figure, panels = new_panels(2, 2)
+    draw_exploration(panels, found)
+    figure.draw_without_rendering()
+    bests = {v.draft_length for v in found.variants}
+    low, high = panels[0].get_ylim()
+    ticks = [tick for tick in panels[0].get_yticks() if low <= tick <= high]
+    assert all(tick == round(tick) for tick in ticks)
+    assert bests <= set(ticks)
+    falls = {v.falls_from for v in found.variants} - {None}
+    if falls and panels[2].get_yscale() == "linear":
+        assert list(panels[2].get_yticks()) == sorted(falls)
+
+
 def test_fifty_variants_take_less_than_a_second() -> None:
     axes = ("group_size=1,2,4,8,16", "layers=40,44,48,52,56,60,64,68,72,76")
     varied(*axes)  # what a process loads once

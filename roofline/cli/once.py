@@ -46,6 +46,6 @@ def _twice(names: Sequence[str], arguments: Sequence[str], times: int) -> str:
     if len(values) == times and not any("://" in value for value in values):
         said += f" ({', '.join(values[:-1])} and {values[-1]})"
     said += "; give it once"
-    if all(value[:1].isdigit() for value in values) and len(set(values)) == len(values):
+    if all(value[:1].isdigit() and "," not in value for value in values):
         said += f", as {','.join(values)} where its help shows a list"
     return said
