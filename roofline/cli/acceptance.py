@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from roofline.engines.reading import Reading
 
 app = typer.Typer(
-    help="List and show acceptance curves, convert conventions, read engines.",
+    help="List, show, convert and read acceptance.",
     callback=help_if_bare,
     invoke_without_command=True,
 )
@@ -56,7 +56,10 @@ def show(
     ] = False,
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
-    """Show curves with their source, or how well simple models follow them."""
+    """Show curves and their sources.
+
+    With --models, how well simple models follow them.
+    """
     if models:
         from roofline.acceptance.compare import compare
 

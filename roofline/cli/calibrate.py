@@ -34,7 +34,10 @@ def import_(
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
 ) -> None:
-    """Fit every law to the public kernel tables and write the overlays of the profiles."""
+    """Fit every law to the public kernel tables.
+
+    Writes the overlays of the profiles.
+    """
     from roofline.calibration.importer import import_tables, write_overlays, write_samples
     from roofline.calibration.tables import FOLDERS, data_folder
 
@@ -63,7 +66,10 @@ def engines(
         Path | None, typer.Option("-o", "--output", help="Folder to write to.  [data/engines]")
     ] = None,
 ) -> None:
-    """Fit each engine's numbers to the shipped decode and speculative runs."""
+    """Fit each engine's numbers to the shipped runs.
+
+    They are decode and speculative runs that others published.
+    """
     from roofline.calibration.engine_numbers import write_engines
     from roofline.calibration.spec_files import write_spec_numbers
     from roofline.resources import shelf
@@ -159,10 +165,14 @@ def fit(
         str | None, typer.Option(help="Datasheet to put the laws on.  [by the device's name]")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw predicted against measured into FILE (png, svg).")
+        Path | None,
+        typer.Option(help="Draw predicted against measured to FILE: .png, .svg or .pdf."),
     ] = None,
 ) -> None:
-    """Fit the laws to a machine's own measurements and write its profile."""
+    """Fit the laws to a machine's own measurements.
+
+    Writes the machine's profile.
+    """
     from roofline.measure.session import fit as run_fit
 
     if output.suffix not in (".yaml", ".yml"):

@@ -28,7 +28,7 @@ def diagnose(
         list[str] | None,
         typer.Option(
             help="D[@BATCH[xCONTEXT]]:TIME[:TOKENS] with the time of a token or tokens/s of all "
-            "(0:7.1ms,3@8x4k:1840/s:2.4), or a CSV of steps; may be repeated."
+            "(0:7.1ms,3@8x4k:1840/s:2.4), or a CSV of steps; repeatable."
         ),
     ] = None,
     tpot: Annotated[
@@ -48,10 +48,12 @@ def diagnose(
     noise: Annotated[
         float, typer.Option(help="Error of the measurements: one deviation, in percent.")
     ] = 3.0,
-    form: Annotated[str | None, typer.Option("--format", help="table or json.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
+    ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
-    """Compare measured steps of MODEL with the prediction, and say which term is off."""
+    """Say which term of the prediction a measurement contradicts."""
     from roofline.diagnosis.diagnose import diagnose as find
     from roofline.diagnosis.points import read_points
     from roofline.report.diagnose import render_diagnosis

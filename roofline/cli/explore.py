@@ -39,12 +39,15 @@ def explore(
         bool, typer.Option("--explain", help="Show every draft length's speedup and cost ratio.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the four quantities to FILE (png, svg, pdf).")
+        Path | None, typer.Option(help="Draw the four quantities to FILE: .png, .svg or .pdf.")
     ] = None,
     form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
-    """Show how best D, speedup, knee and KV bytes move with the architecture of MODEL."""
+    """Show how the answer moves with the architecture of MODEL.
+
+    Best D, speedup, the batch at which it falls, and KV bytes, for every combination of --vary.
+    """
     from roofline.explore import BATCHES, parse_axis
     from roofline.explore import explore as vary_over
     from roofline.report.explore import render_explore

@@ -62,7 +62,10 @@ def diff(
     second: Annotated[str, typer.Argument(help="The one to compare with it.")],
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
-    """Show the figures and laws in which two profiles differ; the table cuts long values."""
+    """Show in which figures and laws two profiles differ.
+
+    The table cuts long values.
+    """
     from roofline.hardware import load_hardware
     from roofline.measure.diff import differences
 

@@ -44,11 +44,16 @@ def live(
     largest_batch: Annotated[
         int, typer.Option(help="Largest batch that the schedule covers.")
     ] = 256,
-    form: Annotated[str | None, typer.Option("--format", help="table or json.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
+    ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
     options: typer.Context,
 ) -> None:
-    """Read a running vLLM, SGLang or TensorRT-LLM server and say what to change."""
+    """Read a running server and say what to change.
+
+    The server is vLLM, SGLang or TensorRT-LLM.
+    """
     from roofline.live import change
     from roofline.report.forms import TableOrJson
     from roofline.report.live import render_live

@@ -31,10 +31,15 @@ def memory(
     draft_length: Annotated[
         int | None, typer.Option(help="D to account for.  [best throughput at equal memory]")
     ] = None,
-    form: Annotated[str | None, typer.Option("--format", help="table or json.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
+    ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
-    """Say where the memory goes, how many sequences fit, and how many drafts cost."""
+    """Say where memory goes, what fits, and what drafting takes.
+
+    Weights, cache and reserve of each GPU; how many sequences fit, without and with drafts.
+    """
     from roofline.report.forms import TableOrJson
     from roofline.report.memory import render_memory
 

@@ -52,7 +52,10 @@ def check(
     target: Annotated[str | None, _TARGET] = None,
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
-    """Check that a model can be used: what was read, defaulted and ignored, and what it counts."""
+    """Check that a model can be used.
+
+    Says what was read, defaulted and ignored, and what the model counts.
+    """
     from roofline.report.model_check import check_data, check_text
     from roofline.sources import importable, open_imported, open_model, open_network
 

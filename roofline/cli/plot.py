@@ -55,7 +55,10 @@ def speedup(
     batch: Batches = "1,8,32,128",
     context: Contexts = "4k",
 ) -> None:
-    """Draw the speedup by draft length, with the model's error, for several batches."""
+    """Draw the speedup by draft length, with its error.
+
+    A line for each batch; the band is what the model's error leaves of it.
+    """
     from roofline.charts.speedup import draw_speedup, speedup_rows
     from roofline.recommend import recommend
 
@@ -83,7 +86,10 @@ def heatmap(
         typer.Option("--context", help="Tokens in the KV cache.  [512 to 128k by doublings]"),
     ] = None,
 ) -> None:
-    """Draw the best draft length over batch and context, and where speculation stops paying."""
+    """Draw the best draft length over batch and context.
+
+    The line is where speculation stops paying.
+    """
     from roofline.charts.heatmap import draw_heatmap, heatmap_rows
     from roofline.recommend import recommend
 
@@ -108,7 +114,10 @@ def breakdown(
     batch: Batch = "32",
     context: Context = "4k",
 ) -> None:
-    """Draw where the time of a step goes by draft length, beside the time per token."""
+    """Draw where the time of a step goes by draft length.
+
+    The time per token stands beside it.
+    """
     from roofline.charts.breakdown import breakdown_rows, draw_breakdown
     from roofline.recommend import recommend
 
@@ -137,7 +146,7 @@ def frontier(
     ] = None,
     context: Context = "4k",
 ) -> None:
-    """Draw throughput against interactivity, plain and at the advised draft lengths."""
+    """Draw throughput against interactivity, plain and advised."""
     from roofline.charts.frontier import draw_frontier, frontier_rows
     from roofline.goals import BATCHES
     from roofline.recommend import recommend

@@ -41,7 +41,10 @@ def roofline_chart(
     batch: Batch = "32",
     context: Context = "4k",
 ) -> None:
-    """Draw the rate that each kernel reaches as D grows, under datasheet and measured roofs."""
+    """Draw the rate that each kernel reaches as D grows.
+
+    Roofs are those of the datasheet and of the measured laws.
+    """
     from roofline.charts.rooflines import draw_roofline, roofline_rows
     from roofline.prepare import prepare
     from roofline.recommend import costs, limits
@@ -70,7 +73,10 @@ def attention(
     batch: Batch = "32",
     context: Context = "4k",
 ) -> None:
-    """Draw time and use of a verify pass's attention by the query rows over each cache."""
+    """Draw time and use of attention by its query rows.
+
+    Rows are those of a verify pass that share one KV head's cache.
+    """
     from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
     from roofline.prepare import prepare
     from roofline.recommend import costs
@@ -107,7 +113,10 @@ def parity(
     ] = None,
     engine: Annotated[list[str] | None, typer.Option(help="Only this engine; repeatable.")] = None,
 ) -> None:
-    """Draw predictions beside the public measurements that ship with the package."""
+    """Draw predictions beside public measurements.
+
+    The measurements ship with the package.
+    """
     from roofline.charts.parity import draw_parity, parity_rows, parity_words
     from roofline.cli.validate import compared
     from roofline.validation.kernels import compare_kernels

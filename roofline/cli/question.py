@@ -22,7 +22,7 @@ __all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "questi
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
-FORMATS = typer.Option("--format", help="table, json, csv, markdown.")
+FORMATS = typer.Option("--format", help="table, json, csv, markdown.  [by FILE; table]")
 _ENDINGS = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 

@@ -30,7 +30,7 @@ def recommend(
     *,
     batch: Annotated[
         str | None,
-        typer.Option(help="Sequences decoded together: 1 or 1,8,32.  [1; with a goal many]"),
+        typer.Option(help="Sequences decoded together: 1,8 or 1..64.  [1; with a goal many]"),
     ] = None,
     context: Annotated[
         str | None, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.  [4k]")
@@ -77,7 +77,7 @@ def recommend(
     output: Annotated[Path | None, OUTPUT] = None,
     options: typer.Context,
 ) -> None:
-    """Say which draft length to run for MODEL, what it buys, and why."""
+    """Say which draft length to run, what it buys, and why."""
     from roofline.recommend import recommend as answer_for
     from roofline.report import OutputFormat, render
 

@@ -45,7 +45,10 @@ def report(
         Path | None, typer.Option("-o", "--output", help="Report to write: .html.")
     ] = None,
 ) -> None:
-    """Write the answer, its grid, charts and schedule as one HTML file with sliders."""
+    """Write the answer as one HTML file with charts and sliders.
+
+    Its grid of batch, context and D, the schedule, and all sources are in it too.
+    """
     from roofline.explore import BATCHES
     from roofline.html_report.findings import find
     from roofline.html_report.page import render_page

@@ -52,11 +52,13 @@ def schedule(
     data_parallel: Annotated[int, typer.Option(help="Data-parallel copies, for warnings.")] = 1,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="table, vllm, trtllm, sglang, llamacpp, json, csv."),
+        typer.Option(
+            "--format", help="table, vllm, trtllm, sglang, llamacpp, json, csv.  [by FILE; table]"
+        ),
     ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
-    """Write the best draft length for every batch, as a schedule for the engine."""
+    """Write the best draft length by batch, in an engine's words."""
     from roofline.report.schedule import render_schedule
     from roofline.schedules.formats import ENGINES, ScheduleFormat, Wording, engine_for, write
     from roofline.schedules.plan import plan

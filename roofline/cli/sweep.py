@@ -55,8 +55,9 @@ def sweep(
         bool, typer.Option("--yes", help="Do run a grid of more than 100 million points.")
     ] = False,
 ) -> None:
-    """Price every point of a grid: one row per option, batch, context and draft length.
+    """Price every point of a grid as a row.
 
+    One row per option, batch, context and draft length.
     Every option takes several values: comma lists (whole numbers also ranges), or the option again.
     """
     from roofline.cli.sweep_grid import plan_for

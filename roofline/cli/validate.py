@@ -62,7 +62,7 @@ _suite(
 )
 _suite(
     "decode",
-    "Compare served decode runs; engine numbers are fitted without the accelerator they ran on.",
+    "Compare served decode runs.\n\nEngine numbers are fitted without the accelerator they ran on.",
     "served decode",
     module="served",
     function="compare_decode",

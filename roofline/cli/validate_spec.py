@@ -34,7 +34,10 @@ def steps(
     ] = None,
     output: Annotated[Path | None, _OUTPUT] = None,
 ) -> None:
-    """Compare step times and cost ratios; engine numbers are fitted without each row's group."""
+    """Compare step times and cost ratios of published runs.
+
+    Engine numbers are fitted without each row's group.
+    """
     from roofline.validation.score import pool
     from roofline.validation.steps import compare_steps, shown
 
@@ -66,7 +69,10 @@ def advice(
     ] = None,
     output: Annotated[Path | None, _OUTPUT] = None,
 ) -> None:
-    """Compare recommended draft lengths with the measured best, and the sign of each speedup."""
+    """Compare advised draft lengths with the measured best.
+
+    The sign of each speedup is compared as well.
+    """
     from roofline.validation.advice import RULES, regret_rows, sign_rows, signs, sweeps
 
     _check_format(form)
