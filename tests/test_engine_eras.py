@@ -154,6 +154,7 @@ def test_fitting_to_a_few_steps(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_number_that_no_row_tells_stays_generic(tmp_path: Path) -> None:
+    """A plain step says nothing of drafting: the generic engine's 0.7 ms and 0.15 ms are left."""
     path = Path(write(tmp_path, "plain.csv", "batch,context,draft_length,step_ms\n1,400,0,7.07\n"))
     fitted = fit_steps(Request(model="llama-3.1-8b", drafter="eagle3"), read_steps(path))
     assert fitted.numbers["per_spec_round"] == pytest.approx(0.7e-3)
