@@ -157,7 +157,7 @@ def communication(
     kind: Kind = Kind.ALL_REDUCE,
     ranks: int | None = None,
 ) -> Op:
-    """Return a collective in which each rank moves ``sent`` bytes of a ``payload`` in all.
+    """Return a collective in which each rank moves ``sent`` of a ``payload`` in all [B].
 
     Among ``ranks``, by default those that attention is divided over.
     """

@@ -148,7 +148,9 @@ def test_flags(cli: Cli, options: tuple[str, ...], end: str) -> None:
 
 
 def test_a_draft_model_is_a_file(cli: Cli) -> None:
-    flags = cli(*DENSE, "--drafter", "llama-3.2-1b", "--acceptance", "0.9", *JSON).point()["flag"]
+    flags = cli(*DENSE[:-2], "--drafter", "llama-3.2-1b", "--acceptance", "0.9", *JSON).point()[
+        "flag"
+    ]
     assert "--model-draft PATH-TO-llama-3.2-1b.gguf" in flags
 
 

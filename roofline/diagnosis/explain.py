@@ -104,7 +104,8 @@ def _noise(points: int, noise: float) -> Array:
 def inside(measured: Array, total: Array, covariance: Array, *, noise: float) -> Inside:
     """Return whether measured steps are within the errors of the model and of measurement.
 
-    ``covariance`` is that of the whole step's relative error over the points.
+    ``measured`` and ``total``, predicted, are steps [s]; ``covariance`` is that of the whole step's
+    relative error over the points, ``noise`` one relative deviation of a measurement.
     """
     whole = _noise(len(measured), noise) + covariance
     return Inside(

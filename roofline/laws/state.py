@@ -27,7 +27,7 @@ class StateLaw:
 
 
 def state_time(*, moved: Array, device: Device, law: StateLaw, resident: Array = 0.0) -> KernelTime:
-    """Return the time to move ``moved`` bytes of state and tokens once.
+    """Return the time [s] to move ``moved`` bytes of state and tokens once [B].
 
     t = (floor^r + (bytes (1 - l2_saving resident) / (BW mem_eff))^r)^(1/r). There is no arithmetic
     term: the update is about one FLOP per byte. ``resident`` is the share a benchmark finds in L2.

@@ -43,7 +43,8 @@ def bench_as(
     """Return the rows with FLOPs and bytes as they are counted when the cache is read so.
 
     Each row's own count is that of ``kv_once``: B H_kv L d (2 b) bytes, and 4 B q A d L FLOPs.
-    ``tile``: arithmetic in whole tiles of G q rows; ``kv_per_query``: the cache q times.
+    ``tile``: arithmetic in whole tiles of G q rows; ``kv_per_query``: the cache q times. ``peak``
+    [FLOP/s] and ``bandwidth`` [B/s] are the machine's.
     """
     sizes = [row.sizes for row in rows]
     q = np.array([s["q"] for s in sizes], dtype=np.float64)

@@ -144,7 +144,11 @@ def idle_seconds(setup: Setup, times: StepTimes) -> Array:
 
 
 def plan(request: Request, *, tie: float, mix: dict[int, float] | None) -> Plan:
-    """Price every batch and context of ``request`` and find what is within ``tie`` of the best."""
+    """Price every batch and context of ``request`` and find what is within ``tie`` of the best.
+
+    ``tie`` is a share of the speed, below one half, else refused; ``mix`` the share of time by
+    batch.
+    """
     return plan_of(prepare(request), tie=tie, mix=mix)
 
 
