@@ -66,7 +66,17 @@ class Priors(Document):
     routing: RoutingPrior
     spread: Spread
     generic: dict[
-        Literal["gemm", "batched-gemm", "moe", "attention", "mla", "ssm", "elementwise"], LawPrior
+        Literal[
+            "gemm",
+            "weight-only-gemm",
+            "batched-gemm",
+            "moe",
+            "attention",
+            "mla",
+            "ssm",
+            "elementwise",
+        ],
+        LawPrior,
     ]
     generations: dict[str, GenerationPrior]
     links: dict[Literal["direct", "pcie"], LawPrior]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from roofline.advise import CONFIDENCES, Confidence, Decision, decide, near_best
 from roofline.errors import DoesNotFitError
 from roofline.memory import Memory, memory_for
+from roofline.narrow_weights import slower_than_wide
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
 from roofline.remedies import remedies
@@ -218,6 +219,7 @@ def recommend_for(setup: Setup) -> Recommendation:
         warnings=(
             *setup.notes.warnings,
             *limits(found.times),
+            *slower_than_wide(setup, machine_for(setup), found.times),
             *_beyond_graphs(setup, points),
             *_edges(setup, points),
             *refused,

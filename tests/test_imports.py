@@ -75,6 +75,7 @@ ORDER = [
     "prepare",
     "remedies",
     "account",
+    "narrow_weights",
     "recommend",
     "equal_memory",
     "compare",
