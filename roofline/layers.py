@@ -29,6 +29,7 @@ __all__ = [
     "mlp_linears",
     "router_linear",
     "shared_linears",
+    "used_components",
 ]
 
 
@@ -197,3 +198,13 @@ def _mlp_split(mlp: Mlp, placement: Placement) -> str | None:
     if mlp.dense_intermediate_size % placement.attention_tp:
         return f"a divisor of its dense MLP's width {mlp.dense_intermediate_size}"
     return None
+
+
+def used_components(network: NetworkSpec) -> set[Component]:
+    """Return the parts that the products of the network's layers belong to."""
+    whole = Placement()
+    return {
+        linear.component
+        for run in network.layers
+        for linear in layer_linears(run, hidden_size=network.hidden_size, placement=whole)
+    }

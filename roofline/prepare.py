@@ -16,18 +16,18 @@ from roofline.engine import EngineProfile
 from roofline.errors import InputError, UnknownAcceptanceError
 from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
-from roofline.layers import check_parallel, layer_linears
+from roofline.layers import check_parallel, used_components
 from roofline.local import assumed_host, draft_placement, machine_of, split_of
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
 from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
 from roofline.priors import priors, unknown_generation
-from roofline.quantization import Component, DType, Precision, few_bits, resolve
+from roofline.quantization import DType, Precision, few_bits, resolve
 from roofline.request import Request, check_numbers, check_placement
 from roofline.step import Target
 from roofline.workload import Placement, Routing, SplitMode
 
-__all__ = ["Request", "Setup", "draft_lengths", "prepare", "used_components"]
+__all__ = ["Request", "Setup", "draft_lengths", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,24 +138,15 @@ def _precision(
         weights=weights,
         activations=activations,
         kv=kv,
+        used=(used := used_components(network)),
     )
     notes.warnings += warnings
-    narrow = {precision.weights[part] for part in used_components(network)}
+    narrow = {precision.weights[part] for part in used}
     for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
         notes.warnings.append(
             f"{network.id}: {dtype} weights have fewer than 4 bits; check the answers' quality"
         )
     return precision
-
-
-def used_components(network: NetworkSpec) -> set[Component]:
-    """Return the parts that the products of the network's layers belong to."""
-    whole = Placement()
-    return {
-        linear.component
-        for run in network.layers
-        for linear in layer_linears(run, hidden_size=network.hidden_size, placement=whole)
-    }
 
 
 def _drafter(

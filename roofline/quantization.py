@@ -237,6 +237,7 @@ def resolve(
     activations: DType | None = None,
     kv: DType | None = None,
     usual: Mapping[Component, DType] | None = None,
+    used: Iterable[Component] = LAYER_LINEARS,
 ) -> tuple[Precision, list[str]]:
     """Decide every format from the model's own, the user's wishes and the accelerator's rates.
 
@@ -246,7 +247,7 @@ def resolve(
     multiply are refused, and the KV cache format is storage only.
 
     ``usual`` holds the activations that a model's own kernels are made for, where they are not the
-    weight format's. Returns the formats and the warnings.
+    weight format's; ``used`` the parts that it has. Returns the formats and the warnings.
     """
     rates = set(available)
     wide = activations if activations in _WIDE else None
@@ -267,9 +268,9 @@ def resolve(
             wanted = (usual or {})[component]
         if activations is not None and component in LAYER_LINEARS:
             wanted = activations
-            if bytes_per_element(wanted) < bytes_per_element(dtype) - 0.1:
+            if component in used and bytes_per_element(wanted) < bytes_per_element(dtype) - 0.1:
                 raise InputError(
-                    f"--activations {wanted}: narrower than the {dtype} weights; "
+                    f"--activations {wanted}: narrower than the {dtype} weights of {component}; "
                     f"use --weights {wanted} as well, or drop --activations"
                 )
         if rate_name(wanted) not in rates:

@@ -109,6 +109,10 @@ BLOCK = {"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": 1.0}}
         (GLM, {"indexer_types": ["none"] * 78}, "words among full, shared"),
         (GLM, {"mlp_layer_types": ["thick"] * 78}, "words among dense, sparse"),
         (GEMMA, {"layer_types": [1] * 26}, "a list of texts"),
+        (PLAIN, {"layer_types": "full"}, "layer_types: expected a list"),
+        (PLAIN, {"layer_types": ["full_attention"] * 3}, "layer_types: has 3 entries for 36"),
+        (PLAIN, {"layer_types": ["zorp"] * 36}, "layer_types: expected words among"),
+        (PLAIN, {"layer_types": ["mamba"] * 36}, "layer_types: expected words among"),
         (PLAIN, {"num_hidden_layers": 5000}, "at most 2000 layers"),
         (MINIMAX, {"attn_type_list": ["0"] * 80}, "a list of whole numbers"),
     ],
@@ -204,3 +208,9 @@ def test_a_text_model_inside_a_thinker(tmp_path: Path) -> None:
     file.write_text(json.dumps({"text_config": [inner]}))
     with pytest.raises(InputError, match="text_config: expected an object"):
         import_path(file)
+
+
+def test_windowed_layers_without_a_window_are_said(tmp_path: Path) -> None:
+    spec = read(tmp_path, PLAIN, {"layer_types": ["sliding_attention"] * 36})
+    assert set(windows(spec)) == {None}
+    assert any("names windowed layers, but no window" in note for note in spec.notes)

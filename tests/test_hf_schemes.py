@@ -12,6 +12,7 @@ from roofline.errors import InputError
 from roofline.hf_config.importer import import_path
 from roofline.model import ModelSpec
 from roofline.quantization import Component, DType
+from tests.support import Cli, assert_refused, write
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 512,
@@ -123,6 +124,16 @@ def test_a_group_may_name_its_targets(tmp_path: Path) -> None:
             "quantized_layers: has no quant_algo",
         ),
         ({"quant_method": "hqq"}, "quant_method: 'hqq' is not known"),
+        ({"quant_method": "fp8", "weight_block_size": [0, 0]}, "weight_block_size: expected two"),
+        ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size: expected two"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 0}, r"group_size: expected -1 .* got 0"),
+        (grouped({"num_bits": 4, "type": "int", "group_size": 0}), "group_size: expected -1"),
+        ({"quant_method": "compressed-tensors", "config_groups": {}}, "no group says how weights"),
+        (grouped({}) | {"config_groups": {"g": {"weights": None}}}, "no group says how weights"),
+        (
+            grouped({"num_bits": 8, "type": "int"}, input_activations={"num_bits": 3}),
+            "input_activations: expected 8-bit activations",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused(
@@ -130,3 +141,67 @@ def test_what_is_not_known_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=words):
         read(tmp_path, quantization)
+
+
+EIGHT_BITS = {"num_bits": 8, "type": "int"}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "activations"),
+    [
+        # compressed-tensors' int-quantized (W8A8), and ModelOpt's SmoothQuant
+        (grouped(EIGHT_BITS, input_activations={**EIGHT_BITS, "dynamic": True}), DType.INT8),
+        ({"quant_method": "modelopt", "quant_algo": "W8A8_SQ_PER_CHANNEL"}, DType.INT8),
+        # ... its W4A8, and pack-quantized (W8A16), which says nothing of activations
+        (
+            grouped(
+                {"num_bits": 4, "type": "int", "group_size": 128},
+                input_activations={"num_bits": 8, "type": "float"},
+            ),
+            DType.FP8,
+        ),
+        (grouped(EIGHT_BITS, input_activations=None), None),
+        (grouped(EIGHT_BITS), None),
+    ],
+)
+def test_integers_are_multiplied_with_the_activations_of_the_config(
+    tmp_path: Path, quantization: dict[str, Any], activations: DType | None
+) -> None:
+    found = read(tmp_path, quantization).activations
+    parts = () if activations is None else (Component.ATTENTION, Component.MLP)
+    assert found == dict.fromkeys(parts, activations)
+
+
+def test_groups_that_differ_in_activations_count_as_weight_only(tmp_path: Path) -> None:
+    groups = {
+        "both": {"weights": EIGHT_BITS, "input_activations": EIGHT_BITS, "targets": ["Linear"]},
+        "one": {"weights": EIGHT_BITS, "targets": ["re:.*mlp.*"]},
+    }
+    spec = read(tmp_path, {"quant_method": "compressed-tensors", "config_groups": groups})
+    assert spec.activations == {}
+    assert "groups of int8 differ in activations: counted as weight-only" in spec.notes
+
+
+def test_a_cache_alone_may_be_quantised(tmp_path: Path) -> None:
+    only = {
+        "quant_method": "compressed-tensors", "config_groups": {},
+        "kv_cache_scheme": {"num_bits": 8, "type": "float"},
+    }  # fmt: skip
+    spec = read(tmp_path, only)
+    assert (spec.kv_dtype, spec.dtypes) == (DType.FP8, {})
+    assert any("only the cache is narrow" in note for note in spec.notes)
+
+
+def test_int8_activations_of_a_config_on_the_command_line(tmp_path: Path, cli: Cli) -> None:
+    """The kernels are those of int8 with int8; asking for what the config has changes nothing."""
+    config = LLAMA | {"quantization_config": grouped(EIGHT_BITS, input_activations=EIGHT_BITS)}
+    path = write(tmp_path, "w8a8.json", json.dumps(config))
+    asked = ("recommend", path, "--gpu", "a100-sxm-80gb", "--drafter", "none", "--format", "json")
+    own = cli(*asked).data()
+    assert own == cli(*asked, "--activations", "int8").data()
+    wide = cli(*asked, "--activations", "bf16").data()
+    kernels = [{line["what"] for line in found["provenance"]} for found in (own, wide)]
+    assert "gemm int8" in kernels[0]
+    assert "gemm int8" not in kernels[1]
+    refused = cli(*asked, "--weights", "bf16", "--activations", "int8")
+    assert_refused(refused, "--activations int8", "the bf16 weights of attention")

@@ -19,6 +19,7 @@ from roofline.hf_config.mtp import read_mtp
 from roofline.hf_config.quant_config import shipped_formats
 from roofline.hf_config.source import Source, misfit
 from roofline.hf_config.vision import vision_parameters
+from roofline.hf_config.windows import check_layer_types
 from roofline.model import ModelSpec
 
 __all__ = ["NESTED", "Identity", "build_model", "unwrap"]
@@ -171,6 +172,7 @@ def build_layers(fields: Fields, family: Family, hidden: int, context: int) -> l
     builder = _BUILDERS.get(family.mixing)
     if builder is not None:
         return builder(fields, family, hidden=hidden, layers=count)
+    check_layer_types(fields, count)
     if family.mixing == "mla":
         mixing = latent_layers(fields, family, hidden=hidden, layers=count)
     else:

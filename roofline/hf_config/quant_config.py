@@ -55,7 +55,9 @@ def shipped_formats(fields: Fields, source: Source, layers: list[Layer], hidden:
     kv = scheme.kv if scheme is not None else None
     if scheme is not None:
         components = _resolve(fields, scheme, layers, hidden, base)
-    experts, activations = fields.text("expert_dtype"), {}
+    multiplied = {} if scheme is None else scheme.activations
+    activations = {part: multiplied[d] for part, d in components.items() if d in multiplied}
+    experts = fields.text("expert_dtype")
     if experts is not None:
         if experts not in _EXPERT_FORMATS:
             raise fields.wrong("expert_dtype", f"one of {', '.join(_EXPERT_FORMATS)}")
@@ -92,6 +94,7 @@ def _scheme(fields: Fields, source: Source) -> Scheme | None:
         ignore=scheme.ignore,
         experts_only=scheme.experts_only,
         kv=scheme.kv or kv,
+        activations=scheme.activations,
     )
 
 

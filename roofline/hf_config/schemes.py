@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from roofline.errors import InputError
 from roofline.hf_config.fields import Fields, shown
@@ -41,6 +41,8 @@ class Scheme:
     ignore: tuple[str, ...] = ()
     experts_only: bool = False
     kv: DType | None = None
+    #: What integer weights of a format are multiplied with, where the scheme says.
+    activations: Mapping[DType, DType] = field(default_factory=dict)
 
 
 def _ignored(fields: Fields) -> tuple[str, ...]:
@@ -67,6 +69,15 @@ def _bits(fields: Fields) -> int:
     return bits
 
 
+def _group_size(fields: Fields, *names: str) -> int | None:
+    """Return how many weights share a scale; -1 is a channel, and 0 is nothing."""
+    size = fields.optional(*names, minimum=-1)
+    if size == 0:
+        name = next(name for name in names if fields.has(name))
+        raise fields.wrong(name, "-1 (a channel) or at least 1")
+    return size
+
+
 def integer_format(fields: Fields, bits: int, group: int | None, *, symmetric: bool) -> DType:
     """Return the format of ``bits``-bit integers that share a scale in groups."""
     if bits == 8:
@@ -91,7 +102,7 @@ def integer_format(fields: Fields, bits: int, group: int | None, *, symmetric: b
 def _weights_format(fields: Fields, name: str) -> DType:
     """Return the format of a ``weights`` block: bits, float or int, group."""
     bits, kind = fields.integer("num_bits"), fields.text("type")
-    group = fields.optional("group_size", minimum=-1)
+    group = _group_size(fields, "group_size")
     if kind == "float" and bits == 8:
         return DType.FP8_BLOCK if fields.text("strategy") == "block" else DType.FP8
     if kind == "float" and bits == 4:
@@ -152,13 +163,26 @@ def _listed(fields: Fields) -> dict[str, DType]:
     return named
 
 
-def _groups(fields: Fields) -> tuple[DType | None, dict[str, DType]]:
+def _activations(group: Fields, weights: DType) -> DType | None:
+    """Return what a group's integer weights are multiplied with, None for what is usual."""
+    inputs = group.inner("input_activations")
+    if inputs is None or not weights.startswith("int"):
+        return None
+    bits, kind = inputs.optional("num_bits"), inputs.text("type")
+    known = {("int", 8): DType.INT8, ("float", 8): DType.FP8}
+    if bits is None or kind is None or (kind, bits) not in known:
+        raise group.wrong("input_activations", "8-bit activations of type int or float")
+    return known[kind, bits]
+
+
+def _groups(fields: Fields) -> Scheme:
     """Return the default format of ``config_groups``, and those of groups with named targets."""
     groups = fields.inner("config_groups")
     if groups is None:
         raise InputError(f"{fields.file}: {fields.path}config_groups: is missing; add it")
     default: DType | None = None
     named: dict[str, DType] = {}
+    inputs: dict[DType, set[DType | None]] = {}
     for key in groups.data:
         group = groups.inner(key)
         weights = group.inner("weights") if group is not None else None
@@ -166,6 +190,7 @@ def _groups(fields: Fields) -> tuple[DType | None, dict[str, DType]]:
             continue
         form = group.text("format") or fields.text("format") or ""
         dtype = _weights_format(weights, form)
+        inputs.setdefault(dtype, set()).add(_activations(group, dtype))
         targets = group.data.get("targets", ["Linear"])
         if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
             raise group.wrong("targets", "a list of names")
@@ -173,7 +198,20 @@ def _groups(fields: Fields) -> tuple[DType | None, dict[str, DType]]:
         if any(target in ("Linear", "FusedMoE") for target in plain) or not targets:
             default = dtype
         named |= {target: dtype for target in targets if target not in ("Linear", "FusedMoE")}
-    return default, named
+    if not inputs and kv_format(fields) is None:
+        raise InputError(
+            f"{fields.file}: {fields.path}config_groups: no group says how weights are stored; "
+            "correct it, or remove quantization_config"
+        )
+    if not inputs:
+        fields.log.note("no group of quantization_config stores weights: only the cache is narrow")
+    activations = {dtype: found for dtype, (found, *more) in inputs.items() if found and not more}
+    for dtype, found in activations.items():
+        fields.log.note(f"{dtype} weights are multiplied with {found} activations")
+    for dtype in inputs.keys() - activations.keys():
+        if inputs[dtype] != {None}:
+            fields.log.note(f"groups of {dtype} differ in activations: counted as weight-only")
+    return Scheme(default=default, named=named, activations=activations)
 
 
 def read_scheme(fields: Fields) -> Scheme:
@@ -189,21 +227,19 @@ def read_scheme(fields: Fields) -> Scheme:
         case "mxfp4":
             return Scheme(default=DType.MXFP4, ignore=ignore, experts_only=True, kv=kv)
         case "awq" | "gptq" | "auto-round" | "awq_marlin" | "gptq_marlin":
-            group = fields.optional("group_size", "q_group_size", minimum=-1)
+            group = _group_size(fields, "group_size", "q_group_size")
             bits = _bits(fields)
             symmetric = fields.flag("sym") and not fields.flag("zero_point")
             dtype = integer_format(fields, bits, group, symmetric=symmetric)
             return Scheme(default=dtype, ignore=ignore, kv=kv)
         case "compressed-tensors" | "modelopt":
-            default, named = _groups(fields)
-            return Scheme(default=default, named=named, ignore=ignore, kv=kv)
+            return replace(_groups(fields), ignore=ignore, kv=kv)
         case "bitsandbytes":
             wide = fields.flag("load_in_8bit", "_load_in_8bit")
             fields.log.note("bitsandbytes 4-bit weights are counted as 4.16 bits")
             return Scheme(default=DType.INT8 if wide else DType.INT4_G128, ignore=ignore, kv=kv)
         case None if fields.has("config_groups"):
-            default, named = _groups(fields)
-            return Scheme(default=default, named=named, ignore=ignore, kv=kv)
+            return replace(_groups(fields), ignore=ignore, kv=kv)
     raise InputError(
         f"{fields.file}: {fields.path}quant_method: {shown(method)} is not known, and no format is "
         "guessed; remove quantization_config and give --weights"
@@ -212,6 +248,8 @@ def read_scheme(fields: Fields) -> Scheme:
 
 def _fp8(fields: Fields) -> DType:
     block = fields.integers("weight_block_size")
+    if block is not None and (len(block) != 2 or 0 in block):
+        raise fields.wrong("weight_block_size", "two whole numbers of at least 1, such as 128")
     return DType.FP8_BLOCK if block else DType.FP8
 
 
@@ -221,7 +259,9 @@ def _modelopt(
     """Return ModelOpt's scheme: one algorithm, or a mixture by module over what lies below it."""
     if algorithm.upper() != "MIXED_PRECISION":
         dtype = _algorithm(fields, algorithm)
-        return Scheme(default=dtype, ignore=ignore, kv=kv)
+        both = dtype is not None and algorithm.upper().startswith("W8A8_")
+        activations = {dtype: dtype} if dtype is not None and both else {}
+        return Scheme(default=dtype, ignore=ignore, kv=kv, activations=activations)
     below = None
     if method == "fp8":
         below = _fp8(fields)

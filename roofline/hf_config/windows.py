@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 
-__all__ = ["layer_windows", "window_pattern"]
+__all__ = ["check_layer_types", "layer_windows", "window_pattern"]
 
 FULL = ("full_attention", "attention", "global_attention")
 WINDOWED = ("sliding_attention", "chunked_attention", "local_attention")
@@ -24,6 +24,17 @@ def window_pattern(pattern: str | int, layers: int) -> list[bool]:
     if isinstance(pattern, int):
         return [(layer + 1) % pattern != 0 for layer in range(layers)]
     return [pattern[layer % len(pattern)] == "L" for layer in range(layers)]
+
+
+def check_layer_types(fields: Fields, layers: int) -> None:
+    """Refuse a list of layers that cannot be of a model with attention alone."""
+    listed = fields.texts("layer_types", length=layers)
+    known = (*FULL, *WINDOWED, "deepseek_sparse_attention")
+    if listed is not None and set(listed) - set(known):
+        raise fields.wrong("layer_types", f"words among {', '.join(known)}")
+    widths = ("sliding_window", "sliding_window_size", "attention_chunk_size")
+    if set(listed or ()) & set(WINDOWED) and not any(fields.has(name) for name in widths):
+        fields.log.note("layer_types names windowed layers, but no window is stated: none is used")
 
 
 def layer_windows(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from roofline.figure import Caption
-from roofline.prepare import Setup, used_components
+from roofline.layers import used_components
+from roofline.prepare import Setup
 from roofline.quantization import Component
 from roofline.report.changes import set_line
 from roofline.report.columns import listed
