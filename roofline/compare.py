@@ -60,6 +60,7 @@ def compare(request: Request, candidates: Sequence[Candidate]) -> list[list[Entr
     """
     if len(candidates) != len(set(candidates)):
         raise InputError("--drafter: one is given twice")
+    request = replace(request, several_drafters=len(candidates) > 1)
     answers = [_answer(request, candidate) for candidate in candidates]
     found: dict[tuple[int, int], list[Entry]] = {}
     for answer in answers:

@@ -102,7 +102,8 @@ def question_from(
         found["kv"] = DType.FP8
     if "drafter" not in given:
         found["drafter"] = _drafter(serving, gaps)
-    if "acceptance" not in given:
+    drafts = found.get("drafter", asked.drafter) != "none"
+    if "acceptance" not in given and drafts:
         found["acceptance"] = _acceptance(serving, gaps)
         if "acceptance_rounds" not in given and serving.acceptance is not None:
             found["acceptance_rounds"] = _rounds(serving)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-import numpy as np
-
 from roofline import acceptance as accept
 from roofline import drafters
 from roofline.acceptance import Acceptance
@@ -16,7 +14,9 @@ from roofline.engine import EngineProfile
 from roofline.errors import InputError, UnknownAcceptanceError
 from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
+from roofline.idle import check_idle
 from roofline.layers import check_parallel, used_components
+from roofline.lengths import draft_lengths
 from roofline.local import assumed_host, draft_placement, machine_of, split_of
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
@@ -27,7 +27,7 @@ from roofline.request import Request, check_numbers, check_placement
 from roofline.step import Target
 from roofline.workload import Placement, Routing, SplitMode
 
-__all__ = ["Request", "Setup", "draft_lengths", "prepare"]
+__all__ = ["Request", "Setup", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,6 +159,7 @@ def _drafter(
         adapt=lambda network: changed_part(network, "drafter", request, notes),
         vocabulary=engine.vocabulary,
     )
+    check_idle(request, kind, network)
     if network is None:
         if own:
             raise InputError(f"{own[0]}: the drafter {kind} has no network to change")
@@ -264,21 +265,3 @@ def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes
 def _bundled_curve(curve_id: str) -> Acceptance:
     """Return a bundled curve, loaded once in a process."""
     return accept.load_acceptance(curve_id)
-
-
-def draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
-    """Return 0 and every draft length up to the limit that is known at every context."""
-    longest = request.max_draft_length
-    limit = drafters.deepest(drafter.network, drafter.block)
-    if request.verify_width is not None:
-        limit = min(limit or longest, request.verify_width - 1)
-    longest = min(longest, limit) if limit is not None else longest
-    candidates = range(longest + 1) if drafter.kind != "none" else range(1)
-    known = curve.over_contexts(request.contexts, candidates, extrapolate=request.extrapolate)
-    lengths = tuple(d for d, al in zip(candidates, known.T, strict=True) if np.isfinite(al).all())
-    if len(lengths) == 1 and len(candidates) > 1:
-        raise InputError(
-            f"--acceptance: {curve.label} says nothing about any draft length up to "
-            f"{request.max_draft_length}; raise --max-draft-length or give more of the curve"
-        )
-    return lengths

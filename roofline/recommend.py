@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from roofline.advise import CONFIDENCES, Confidence, Decision, decide, near_best
 from roofline.errors import DoesNotFitError
+from roofline.lengths import what_ends
 from roofline.memory import Memory, memory_for
 from roofline.narrow_weights import slower_than_wide
 from roofline.prepare import Request, Setup, prepare
@@ -286,11 +287,7 @@ def _edges(setup: Setup, points: tuple[Point, ...]) -> list[str]:
     found = []
     longest = setup.draft_lengths[-1]
     if longest and any(point.draft_length == longest for point in points):
-        why = (
-            "the acceptance given ends there"
-            if longest < setup.request.max_draft_length
-            else "raise --max-draft-length to look further"
-        )
+        why = what_ends(setup.request, setup.drafter, longest)
         found.append(f"the best draft length found is the longest one tried ({longest}): {why}")
     for point in points:
         lost = [d for d, ok in zip(point.draft_lengths, point.feasible, strict=True) if not ok]

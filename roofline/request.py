@@ -80,6 +80,8 @@ class Request:
     overhead: tuple[float, ...] | None = None
     #: Values put in place of those of the model, drafter, GPU or engine.
     overrides: tuple[Override, ...] = ()
+    #: The options are for several drafters in turn: what says nothing for one is passed over.
+    several_drafters: bool = False
     gpu_hour: float | None = None  # what one GPU costs for an hour
     local: LocalRequest = field(default_factory=LocalRequest)
 

@@ -72,6 +72,8 @@ ORDER = [
     "request",
     "parts",
     "local",
+    "idle",
+    "lengths",
     "prepare",
     "remedies",
     "account",

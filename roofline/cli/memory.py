@@ -10,6 +10,7 @@ import typer
 
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
+from roofline.cli.reading import given_by_flag
 from roofline.cli.values import sizes
 from roofline.errors import DoesNotFitError, InputError
 
@@ -35,6 +36,7 @@ def memory(
         str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
     ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
+    options: typer.Context,
 ) -> None:
     """Say where memory goes, what fits, and what drafting takes.
 
@@ -48,11 +50,18 @@ def memory(
         raise InputError(f"--batch {batch}: expected a whole number of at least 1")
     if draft_length is not None and not 1 <= draft_length <= 64:
         raise InputError(f"--draft-length {draft_length}: expected 1 to 64")
+    if draft_length is not None and request.drafter == "none":
+        raise InputError(f"--draft-length {draft_length}: says nothing with --drafter none")
+    longest = request.max_draft_length
+    if "max_draft_length" in given_by_flag(options) and longest < (draft_length or 0):
+        raise InputError(
+            f"--draft-length {draft_length}: is above --max-draft-length {longest}; leave one out"
+        )
     contexts = sizes("--context", context)
     request = replace(
         request,
         contexts=contexts,
-        max_draft_length=max(draft_length or 0, request.max_draft_length),
+        max_draft_length=max(draft_length or 0, longest),
     )
     answers = [_answer(request, size, batch, draft_length) for size in contexts]
     emit_text(render_memory(answers, how), output, answers[0].setup.notes.warnings)

@@ -14,6 +14,7 @@ from roofline.diagnosis.points import Point
 from roofline.diagnosis.terms import ADDED, Terms, Where, terms_of
 from roofline.drafters import deepest
 from roofline.errors import InputError
+from roofline.idle import check_idle
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
@@ -77,7 +78,9 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
     """Price every measured load and find which single term, scaled, explains the differences."""
     lengths = sorted({point.draft_length for point in points})
     if request.drafter is None and lengths == [0]:
-        request = replace(request, drafter="none")
+        request = replace(request, drafter="none", several_drafters=True)
+    elif request.drafter == "none":
+        check_idle(request, "none", None)
     batches, contexts = ({getattr(p, name) for p in points} for name in ("batch", "context"))
     asked = replace(
         request,

@@ -80,11 +80,19 @@ class Plan:
 
     def blocks(self) -> Iterator[Block]:
         """Yield every combination of the options as a question about the whole rectangle."""
+        several = (
+            len({d for case in self.cases for d in self._axes_of(case).get("drafter", ())}) > 1
+        )
         for case in self.cases:
             axes = self._axes_of(case)
             for values in itertools.product(*axes.values()):
                 given = dict(zip(axes, values, strict=True))
-                request = replace(self.ask(**given), batches=self.batches, contexts=self.contexts)
+                request = replace(
+                    self.ask(**given),
+                    batches=self.batches,
+                    contexts=self.contexts,
+                    several_drafters=several,
+                )
                 extra = tuple((column.name, given.get(column.name)) for column in self.extra)
                 yield Block(request=request, extra=extra)
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from roofline.advise import CONFIDENCES
 from roofline.errors import InputError
-from roofline.prepare import Setup, draft_lengths, prepare
+from roofline.lengths import draft_lengths
+from roofline.prepare import Setup, prepare
 from roofline.recommend import Costs, advise, limits, price
 from roofline.report.sources import provenance
 from roofline.request import Request
