@@ -201,8 +201,9 @@ def test_short_drafts_are_said(tmp_path: Path) -> None:
 def test_a_change_of_draft_length_in_a_log(tmp_path: Path) -> None:
     line = ("SpecDecoding metrics: Mean acceptance length: {}, Accepted throughput: 1.00 tokens/s, "
             "Drafted throughput: 1.00 tokens/s, Accepted: {} tokens, Drafted: {} tokens, "
-            "Per-position acceptance rate: {}, Avg Draft acceptance rate: 50.0%\n")  # fmt: skip
-    text = line.format("1.80", 80, 100, "0.800") + line.format("2.20", 120, 200, "0.800, 0.400")
+            "Per-position acceptance rate: {}, Avg Draft acceptance rate: {}%\n")  # fmt: skip
+    text = line.format("1.80", 80, 100, "0.800", "80.0")
+    text += line.format("2.20", 120, 200, "0.800, 0.400", "60.0")
     found = read(write(tmp_path, "vllm.log", text))
     assert found.tokens_per_step == pytest.approx(2.2)  # 120 / 1.2 = 100 passes
     assert "another draft length" in found.warnings[0]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 
 from roofline.acceptance.curve import Acceptance, from_curve, from_rates
+from roofline.acceptance.doubts import rise
 from roofline.acceptance.files import check_curve, load_acceptance
 from roofline.errors import InputError
 
 __all__ = ["parse_acceptance"]
+
+#: How far survival may rise by chance: gains of three runs of some 1000 passes, twice their error.
+NOISE = 0.2
 
 
 def parse_acceptance(text: str) -> Acceptance:
@@ -25,6 +29,9 @@ def parse_acceptance(text: str) -> Acceptance:
             check_curve({str(d): al for d, al in curve.items()}, "--acceptance")
         except ValueError as error:
             raise InputError(str(error)) from None
+        risen = rise(curve, beyond=NOISE)
+        if risen is not None:
+            raise InputError(f"--acceptance {text}: {risen.partition(',')[0]}, which it cannot")
         points = ", ".join(f"{al:g} at D={d}" for d, al in sorted(curve.items()))
         return from_curve(curve, label=f"tokens per step {points}", source="given")
     rates = [_number(item) for item in text.split(",")]

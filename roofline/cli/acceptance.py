@@ -141,7 +141,7 @@ def read(
         timeout=seconds("--timeout", timeout, least=SHORTEST_WAIT),
         draft_length=draft_length,
     )
-    for warning in reading.warnings:
+    for warning in (*reading.warnings, *_rises(reading)):
         typer.echo(printable(f"warning: {warning}"), err=True)
     if output is not None:
         emit_text(_file(reading), output)
@@ -183,8 +183,18 @@ def _data(reading: Reading) -> dict[str, Any]:
     }
 
 
+def _rises(reading: Reading) -> list[str]:
+    """Say where survival rises, as noise may make it do."""
+    from roofline.acceptance.doubts import rise
+
+    if reading.draft_length is None and reading.curve is None:
+        return []
+    found = rise(reading.acceptance().table)
+    return [] if found is None else [f"{reading.where}: {found}"]
+
+
 def _file(reading: Reading) -> str:
-    """Return the reading as an acceptance file."""
+    """Return the reading as an acceptance file; what rises is no survival, so AL stands there."""
     from roofline.yamlio import dump_yaml
 
     made = reading.acceptance()
@@ -194,8 +204,9 @@ def _file(reading: Reading) -> str:
     body["source"] = f"{reading.engine}, {reading.how}: {reading.where}"
     if reading.drafts:
         body["drafts"] = round(reading.drafts, 1)
-    if reading.survival is not None:
-        body["survival"] = [round(value, 6) for value in reading.survival]
+    survival = reading.survival
+    if survival is not None and list(survival) == sorted(survival, reverse=True):
+        body["survival"] = [round(value, 6) for value in survival]
     else:
         body["tokens_per_step"] = {d: round(al, 6) for d, al in made.table.items() if d > 0}
     return dump_yaml(body)

@@ -29,6 +29,10 @@ DECIMAL = rf"{WHOLE}(?:\.\d{{0,15}})?(?![\d.])"
 
 #: A mean drafted length this far below the configured one means that drafts were cut short.
 SHORT = 0.98
+#: Tokens per step that two counts of one thing may differ by: a page is not read in one instant.
+TORN = 0.02
+#: Above this a counter no longer counts one by one.
+MOST = 2.0**53
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +67,10 @@ class Reading:
             raise InputError(
                 f"--draft-length {draft_length}: {self.where} gives {len(self.survival)} positions"
             )
-        return replace(self, draft_length=draft_length)
+        told = self.warnings
+        if self.draft_length not in (None, draft_length):
+            told += (f"{self.where}: by its numbers D is {self.draft_length}, not {draft_length}",)
+        return replace(self, draft_length=draft_length, warnings=told)
 
     def acceptance(self) -> Acceptance:
         """Return what the advice can use."""
@@ -103,10 +110,12 @@ def from_counts(
     accepted: float,
     per_position: Sequence[float] = (),
     model: str | None = None,
+    doubts: Sequence[str] = (),
 ) -> Reading:
     """Make a reading from counts: AL = 1 + accepted / drafts, S_i = per_position[i] / drafts.
 
-    vLLM's names: num_drafts, num_draft_tokens, num_accepted_tokens, ..._per_pos.
+    vLLM's names: num_drafts, num_draft_tokens, num_accepted_tokens, ..._per_pos. ``doubts`` are
+    what the reader found wrong with them already.
 
     >>> made = from_counts(engine="vllm", how="counters", where="page", drafts=43, drafted=129,
     ...     accepted=10, per_position=[4, 3, 3])
@@ -117,8 +126,20 @@ def from_counts(
         raise InputError(f"{where}: no pass has verified a draft yet; send some requests first")
     if accepted > drafted or any(value > drafts for value in per_position):
         raise InputError(f"{where}: more drafts accepted than proposed; the counts do not match")
+    if max(drafts, drafted) > MOST or 2 * drafted < drafts:
+        raise InputError(
+            f"{where}: {drafted:g} tokens drafted in {drafts:g} passes; the counts do not match"
+        )
+    told = list(doubts)
+    by_position = sum(per_position)
+    if not told and per_position and abs(accepted - by_position) > TORN * drafts:
+        told.append(
+            f"{where}: {accepted:.0f} drafts accepted, but {by_position:.0f} by position: it "
+            "contradicts itself, so do not rely on it"
+        )
     length = len(per_position) or whole_length(drafted / drafts)
-    short = length is not None and drafted / drafts < SHORT * length
+    if length and drafted / drafts < SHORT * length:
+        told.append(_cut_short(where, drafted / drafts, length))
     return Reading(
         engine=engine,
         how=how,
@@ -130,7 +151,7 @@ def from_counts(
         drafts=drafts,
         drafted=drafted,
         accepted=accepted,
-        warnings=(_cut_short(where, drafted / drafts, length),) if length and short else (),
+        warnings=tuple(told),
     )
 
 

@@ -27,6 +27,8 @@ from roofline.errors import InputError
 __all__ = ["LOG_MARK", "read_log", "read_meta", "read_page", "read_server_info"]
 
 LOG_MARK = "accept len:"
+#: Deeper drafts than any published for this engine: a length and a rate that disagree.
+UNUSUAL = 16
 _LOG = re.compile(
     rf"Decode batch.*?#running-req: (?P<running>{WHOLE}).*?accept len: (?P<length>{DECIMAL})\b"
     rf"(?:, (?:[^,]*, )?accept rate: (?P<rate>{DECIMAL}))?"
@@ -111,12 +113,18 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
     if not used:
         raise InputError(f"{where}: no 'Decode batch' line with an accept len of at least 1")
     mean, rate = lengths / weights, rates / weights
+    length = _length(mean, steps=None, tokens=None, rate=rate if rated else None)
+    doubt = (
+        f"{where}: accept len {mean:.2f} at accept rate {rate:.2f} would be {length} drafts a "
+        "pass: if the server makes fewer, the two contradict each other"
+    )
     return Reading(
         engine="sglang",
         how=f"{used} log lines" if used > 1 else "1 log line",
         where=where,
         tokens_per_step=mean,
-        draft_length=_length(mean, steps=None, tokens=None, rate=rate if rated else None),
+        draft_length=length,
+        warnings=(doubt,) if length is not None and length > UNUSUAL else (),
     )
 
 

@@ -31,7 +31,7 @@ _LOG = re.compile(
     rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
     rf"Accepted: (?P<accepted>{WHOLE}) tokens, Drafted: (?P<drafted>{WHOLE}) tokens, "
     rf"Per-position acceptance rate: (?P<rates>(?:(?:{DECIMAL}|nan), *)*)"
-    r"Avg Draft acceptance rate"
+    rf"Avg Draft acceptance rate(?:: (?P<percent>{DECIMAL})%)?"
 )
 
 
@@ -62,7 +62,8 @@ def _names(key: str) -> tuple[str, str]:
 
 def read_log(lines: Sequence[str], where: str) -> Reading:
     """Pool the log's intervals, each weighted by its passes: accepted / (length - 1)."""
-    intervals = [found for line in lines if (found := _interval(line)) is not None]
+    matches = [match for line in lines if (match := _LOG.search(line)) is not None]
+    intervals = [found for match in matches if (found := _interval(match)) is not None]
     if not intervals:
         raise InputError(f"{where}: no 'SpecDecoding metrics' line in which anything was drafted")
     depth = len(intervals[-1][3])
@@ -76,6 +77,7 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
         drafted=max(sum(i[1] for i in used), sum(i[2] for i in used)),
         accepted=sum(i[2] for i in used),
         per_position=[sum(i[0] * i[3][p] for i in used) for p in range(depth)],
+        doubts=_contradictions(matches, where),
     )
     if len(used) == len(intervals):
         return made
@@ -90,10 +92,37 @@ def _warned(reading: Reading, warning: str) -> Reading:
     return replace(reading, warnings=(*reading.warnings, warning))
 
 
-def _interval(line: str) -> tuple[float, float, float, list[float]] | None:
+def _contradictions(matches: Sequence[re.Match[str]], where: str) -> list[str]:
+    """Say of how many lines the numbers disagree by more than their rounding, and of the first."""
+    found = [said for match in matches if (said := _contradiction(match)) is not None]
+    if not found:
+        return []
+    lines = (
+        "a line contradicts itself"
+        if len(found) == 1
+        else f"{len(found)} lines contradict themselves"
+    )
+    return [f"{where}: {lines} ({found[0]}), so do not rely on it"]
+
+
+def _contradiction(match: re.Match[str]) -> str | None:
+    """Return what disagrees in one line: AL - 1 = sum of S_i, and accepted / drafted."""
+    found = _interval(match)
+    if found is None:
+        return None
+    _, drafted, accepted, rates = found
+    by_position = 1 + sum(rates)
+    if abs(float(match["length"]) - by_position) > 0.0051 + 0.0005 * len(rates):
+        return f"mean length {match['length']}, but {by_position:.2f} by position"
+    percent = match["percent"]
+    if percent is not None and abs(float(percent) - 100 * accepted / drafted) > 0.051:
+        return f"{percent} % accepted, but {accepted:g} of {drafted:g} tokens"
+    return None
+
+
+def _interval(match: re.Match[str]) -> tuple[float, float, float, list[float]] | None:
     """Return (passes, drafted, accepted, survival) of one line, None where nothing was drafted."""
-    match = _LOG.search(line)
-    if match is None or "nan" in match["length"] or "nan" in match["rates"]:
+    if "nan" in match["length"] or "nan" in match["rates"]:
         return None
     rates = [float(item) for item in match["rates"].split(",") if item.strip()]
     length, accepted = float(match["length"]), float(match["accepted"])
