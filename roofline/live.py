@@ -12,6 +12,7 @@ from roofline import resources
 from roofline.acceptance import Acceptance
 from roofline.acceptance.convert import iid_rate
 from roofline.acceptance.curve import from_rates
+from roofline.contradictions import contradictions
 from roofline.drafters import HOST_DRAFTERS
 from roofline.engines.facts import Unread
 from roofline.engines.serving import Serving
@@ -23,7 +24,7 @@ from roofline.request import MAX_DRAFT_LENGTH, Request
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written
 
-__all__ = ["Change", "Gap", "Live", "change", "question_from"]
+__all__ = ["Change", "Gap", "Live", "change", "check_known", "question_from"]
 
 CONTEXT = 4096
 
@@ -73,6 +74,12 @@ class Change:
         return None if self.before is None else self.after / self.before - 1
 
 
+def check_known(serving: Serving, asked: Request, *, given: AbstractSet[str]) -> None:
+    """Refuse a question that lacks its model or its accelerator, which no waiting brings."""
+    _model(serving, asked, given)
+    _gpu(serving, asked, given)
+
+
 def question_from(
     serving: Serving,
     asked: Request,
@@ -119,8 +126,15 @@ def question_from(
         batches = (batch or 1,)
     elif len(batches) == 1:
         batch = batches[0]
+    said = contradictions(
+        serving,
+        asked,
+        given=given,
+        model=_bundled(serving)[0],
+        drafter=_drafter(serving, []),
+    )
     return Live(
-        serving=serving,
+        serving=replace(serving, warnings=(*serving.warnings, *said)),
         request=replace(asked, **found, batches=batches, contexts=contexts),
         copies=serving.copies // groups,
         batch=batch,
@@ -140,6 +154,18 @@ def _model(serving: Serving, asked: Request, given: AbstractSet[str]) -> tuple[s
     """Return the model, and the format of its weights where only its name says it."""
     if "model" in given:
         return asked.model, None
+    model, dtype = _bundled(serving)
+    if model is not None:
+        return model, dtype
+    said = f"it serves {' or '.join(serving.models)}" if serving.models else "it does not say"
+    raise InputError(
+        f"{serving.where}: which model runs there is not known ({said}): give --model, a bundled "
+        "id or the path of its config.json"
+    )
+
+
+def _bundled(serving: Serving) -> tuple[str | None, str | None]:
+    """Return the bundled model that the server's names mean, and the format of its weights."""
     names = [name.rstrip("/").rsplit("/", 1)[-1] for name in serving.models]
     for name in names:
         if resources.known(name, SHELF) is not None:
@@ -149,11 +175,7 @@ def _model(serving: Serving, asked: Request, given: AbstractSet[str]) -> tuple[s
             bare = name.lower().removesuffix(ending)
             if bare != name.lower() and resources.known(bare, SHELF) is not None:
                 return bare, dtype
-    said = f"it serves {' or '.join(serving.models)}" if serving.models else "it does not say"
-    raise InputError(
-        f"{serving.where}: which model runs there is not known ({said}): give --model, a bundled "
-        "id or the path of its config.json"
-    )
+    return None, None
 
 
 def _gpu(serving: Serving, asked: Request, given: AbstractSet[str]) -> str:

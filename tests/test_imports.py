@@ -88,6 +88,7 @@ ORDER = [
     "rules",
     "schedules",
     "loads",
+    "contradictions",
     "live",
     "calibration",
     "diagnosis",

@@ -67,7 +67,7 @@ def live_question(
 ) -> Live:
     """Read the server at ``url``; what it says fills the options that were not given."""
     from roofline.engines.serving import read_server
-    from roofline.live import question_from
+    from roofline.live import check_known, question_from
 
     wait = seconds("--interval", interval, least=0)
     patience = seconds("--timeout", timeout, least=0.01)
@@ -80,5 +80,10 @@ def live_question(
         from roofline.hardware import load_hardware
 
         load_hardware(request.gpu)
-    serving = read_server(url, interval=wait, timeout=patience)
+    serving = read_server(
+        url,
+        interval=wait,
+        timeout=patience,
+        check=lambda first: check_known(first, request, given=given),
+    )
     return question_from(serving, request, given=given, batches=batches, contexts=contexts)

@@ -94,6 +94,8 @@ def recommend(
     batches = _batches(batch, goal) if load is None else (1,)
     asked, said = replace(request, gpu_hour=gpu_hour), list[str]()
     if live is not None:
+        if not live.strip():
+            raise InputError("--live: expected the address of a server: http://HOST:8000")
         if load is not None and load.input_tokens is not None:
             contexts = (load.length,)
         reading = live_question(

@@ -75,14 +75,25 @@ class _Seen:
         return [item for each in later for item in each.iterations]
 
 
-def read_server(url: str, *, interval: float, timeout: float) -> Serving:
+def read_server(
+    url: str,
+    *,
+    interval: float,
+    timeout: float,
+    check: Callable[[Serving], None] | None = None,
+) -> Serving:
     """Read a server's metrics for ``interval`` seconds (0: once), and what it says of itself.
 
     ``timeout`` bounds the wait for all answers together [s]; ``url#MODEL`` picks one of several.
+    ``check`` gets what one read tells, and may refuse it before anything is waited for.
     """
     address, model = split_part(url)
     client = Client(address, timeout=timeout)
     looks = [look(client)]
+    names = serving_names().engines[looks[0].engine]
+    told = documents(client, names)
+    if check is not None:
+        check(_read(looks, model, names=names, told=told, where=client.where, interval=None))
     counts = looks[0].page is not None or bool(looks[0].iterations)
     more = min(MOST_READS - 1, max(int(interval / SPACING), 1)) if interval and counts else 0
     for _ in range(more):
@@ -91,8 +102,21 @@ def read_server(url: str, *, interval: float, timeout: float) -> Serving:
     engine = looks[0].engine
     if any(each.engine != engine for each in looks):
         raise InputError(f"{client.where}: another engine answered in between; read again")
-    names = serving_names().engines[engine]
-    how = f"{len(looks)} reads over {interval:g} s" if more else "one read"
+    waited = interval if more else None
+    return _read(looks, model, names=names, told=told, where=client.where, interval=waited)
+
+
+def _read(
+    looks: Sequence[Look],
+    model: str | None,
+    *,
+    names: ServerNames,
+    told: Sequence[Document],
+    where: str,
+    interval: float | None,
+) -> Serving:
+    """Return what some reads tell; ``interval`` is None where there was one."""
+    how = "one read" if interval is None else f"{len(looks)} reads over {interval:g} s"
     chosen = [of_model(each.page, model) for each in looks if each.page is not None]
     pages = [page for page, _ in chosen] if len(chosen) == len(looks) else []
     seen = _Seen(
@@ -100,11 +124,11 @@ def read_server(url: str, *, interval: float, timeout: float) -> Serving:
         looks=looks,
         pages=pages,
         counted=_counted(pages, f"counters between {how}"),
-        documents=documents(client, names),
+        documents=told,
         served=chosen[-1][1] if pages else None,
-        seconds=looks[-1].at - looks[0].at if more else None,
+        seconds=None if interval is None else looks[-1].at - looks[0].at,
     )
-    return _gathered(seen, engine=engine, where=client.where, how=how)
+    return _gathered(seen, engine=looks[0].engine, where=where, how=how)
 
 
 def _counted(pages: Sequence[Page], how: str) -> Page | None:
