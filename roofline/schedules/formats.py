@@ -52,6 +52,9 @@ class Wording:
         for flag, (owner, given) in foreign.items():
             if given and owner != engine:
                 raise InputError(f"{flag}: belongs to --engine {owner}, not {engine}")
+        graphs = self.graph_batches or ()
+        if any(size < 1 for size in graphs) or len(set(graphs)) < len(graphs):
+            raise InputError("--graph-batches: expected batches of at least 1, each once")
         if self.data_parallel < 1:
             raise InputError(f"--data-parallel {self.data_parallel}: expected at least 1")
 
@@ -78,7 +81,7 @@ def write(plan: Plan, wording: Wording) -> Written:
         case "sglang":
             return sglang.write(
                 plan,
-                captured=wording.graph_batches or sglang.CAPTURED,
+                captured=wording.graph_batches,
                 candidate_sets=wording.candidate_sets,
                 data_parallel=copies,
             )

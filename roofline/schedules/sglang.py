@@ -66,23 +66,28 @@ def flags(bands: list[Band], file: str = "FILE.json") -> str:
 def write(
     plan: Plan,
     *,
-    captured: Sequence[int] = CAPTURED,
+    captured: Sequence[int] | None = None,
     candidate_sets: bool = False,
     data_parallel: int = 1,
 ) -> Written:
-    """Return the JSON file; a band can only begin where padding begins a new captured size."""
+    """Return the JSON file; a band can only begin where padding begins a new captured size.
+
+    ``captured`` are the server's own sizes in any order, None its default ones.
+    """
     kind = plan.setup.drafter.kind
     if kind not in KINDS:
         raise InputError(
             f"--format sglang: SGLang adapts EAGLE and EAGLE3 only, not {kind}; use a fixed D"
         )
-    starts = cells(plan.batches, captured)
+    starts = cells(plan.batches, CAPTURED if captured is None else captured)
     bands = plan.bands(_by_cell(plan, starts))
     sets = [_candidates(plan, band) for band in bands] if candidate_sets else None
     own_sizes = "/server_info (decode_cuda_graph_bs) tells yours, for --graph-batches"
     notes = [
         f"SGLang: batches above {plan.batches} keep the last slot; flags: {flags(bands)}",
-        f"SGLang: slots follow its default CUDA-graph sizes; {own_sizes}",
+        f"SGLang: slots follow its default CUDA-graph sizes; {own_sizes}"
+        if captured is None
+        else "SGLang: slots follow the CUDA-graph sizes given",
     ]
     if max(band.draft_length for band in bands) == 0:
         notes = ["SGLang: leave --speculative-algorithm out instead: nothing beats plain decoding"]
