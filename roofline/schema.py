@@ -46,12 +46,28 @@ Value = TypeVar("Value")
 Confidence = Literal["measured", "datasheet-seen", "second-hand-seen", "derived", "from-memory"]
 
 
+#: What a datasheet can hold, wide enough for any machine: outside lies a slip of unit or exponent.
+_PLAUSIBLE = {
+    "B": ("1 B", "1000 PB"),
+    "B/s": ("1 MB/s", "1000 PB/s"),
+    "FLOP/s": ("1 MFLOP/s", "1000000 PFLOP/s"),
+    "s": ("0 s", "10000 s"),
+    "Hz": ("1 kHz", "1000 GHz"),
+    "W": ("0.001 W", "1000000 kW"),
+}
+
+
 def _quantity(unit: str) -> BeforeValidator:
+    least, most = (parse_quantity(text, unit) for text in _PLAUSIBLE[unit])
+
     def parse(value: object) -> float:
         try:
             number = parse_quantity(value, unit)
         except InputError as error:
             raise ValueError(str(error)) from None
+        if number and not least <= number <= most:  # zero is refused or meant elsewhere
+            bounds = " to ".join(_PLAUSIBLE[unit])
+            raise ValueError(f"expected {bounds}, got {value!r}")
         return number
 
     return BeforeValidator(parse)

@@ -62,6 +62,10 @@ def diagnose(
     how = format_for(form, output, kinds=TableOrJson)
     if not 0.1 <= noise <= 50:
         raise InputError(f"--noise {noise:g}: expected 0.1 to 50 percent")
+    if measured and (tpot is not None or tokens_per_s is not None):
+        raise InputError(
+            "--tpot, --tokens-per-s: stand instead of --measured; put all points there"
+        )
     points = read_points(
         [*(measured or []), *_single(tpot, tokens_per_s, draft_length)],
         batch=one_size("--batch", batch, _ONE),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
+from roofline.errors import InputError
 
 if TYPE_CHECKING:
+    from roofline.hf_config.importer import Imported
     from roofline.model import NetworkSpec
 
 app = typer.Typer(
@@ -57,13 +59,13 @@ def check(
     Says what was read, defaulted and ignored, and what the model counts.
     """
     from roofline.report.model_check import check_data, check_text
-    from roofline.sources import importable, open_imported, open_model, open_network
+    from roofline.sources import importable, open_network
 
-    base = open_model(target)[0] if target is not None else None
     if importable(model):
-        imported = open_imported(model, base)
+        imported = _imported(model, target)
         data = check_data(imported.spec, imported)
     else:
+        _no_target(target, f"{model} is a spec, which names its own")
         data = check_data(open_network(model))
     emit(data if form == "json" else check_text(data), form)
 
@@ -77,13 +79,28 @@ def import_(
     ] = None,
 ) -> None:
     """Write the spec that a published config describes."""
-    from roofline.sources import open_imported, open_model
     from roofline.specfile import shown, spec_text
+
+    imported = _imported(path, target)
+    text = shown(imported.spec) if output is None else spec_text(imported.spec)
+    emit_text(text, output, imported.assumptions)
+
+
+def _imported(path: str, target: str | None) -> Imported:
+    """Import a config, a drafter's with its target."""
+    from roofline.model import ModelSpec
+    from roofline.sources import open_imported, open_model
 
     base = open_model(target)[0] if target is not None else None
     imported = open_imported(path, base)
-    text = shown(imported.spec) if output is None else spec_text(imported.spec)
-    emit_text(text, output, imported.assumptions)
+    if isinstance(imported.spec, ModelSpec):
+        _no_target(target, f"{path} is a whole model")
+    return imported
+
+
+def _no_target(target: str | None, why: str) -> None:
+    if target is not None:
+        raise InputError(f"--target {target}: says nothing here, since {why}; leave it out")
 
 
 def _summary(network: NetworkSpec) -> dict[str, Any]:

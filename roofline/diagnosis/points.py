@@ -60,11 +60,23 @@ def read_points(
             continue
         for item in text.split(","):
             found.append(_point(item.strip(), batch, context, tokens_per_step))
+    _once(found)
     if not found:
         raise InputError(f"--measured: nothing is given; {EXPECTED}")
     if len(found) > MOST:
         raise InputError(f"--measured: {len(found)} points; expected at most {MOST}")
     return found
+
+
+def _once(points: Sequence[Point]) -> None:
+    """Refuse the same load measured twice: it would count double."""
+    seen: set[tuple[int, int, int]] = set()
+    for point in points:
+        at = (point.draft_length, point.batch, point.context)
+        if at in seen:
+            where = f"{at[0]}@{at[1]}x{at[2]}"
+            raise InputError(f"--measured: {where} is given twice; give the mean of its runs once")
+        seen.add(at)
 
 
 def _of_file(path: Path) -> list[Point]:

@@ -43,7 +43,7 @@ class Load:
         if self.rps is not None and self.input_tokens is None:
             raise InputError("--rps: give --input-tokens and --output-tokens of a request as well")
         for flag, size, least in (
-            ("--input-tokens", self.input_tokens, 0),
+            ("--input-tokens", self.input_tokens, 1),
             ("--output-tokens", self.output_tokens, 1),
             ("--prefill-chunk", self.prefill_chunk, 16),
         ):
