@@ -60,10 +60,11 @@ def report(
         given = "give FILE.html for the report" if output is None else "expected a name in .html"
         raise InputError(f"-o{'' if output is None else f' {output}'}: {given}")
     question = at_one(request, batch, context)
+    everything = "1" if request.drafter != "none" else None
     found = find(
         question,
         batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
-        contexts=doublings(replace(request, acceptance="1"))
+        contexts=doublings(replace(request, acceptance=everything))
         if contexts is None
         else sizes("--contexts", contexts),
     )

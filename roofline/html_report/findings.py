@@ -59,7 +59,7 @@ def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -
         request,
         batches=tuple(sorted({*batches, *request.batches})),
         contexts=tuple(sorted({*contexts, *request.contexts})),
-        acceptance="1",
+        acceptance="1" if request.drafter != "none" else None,
         acceptance_rounds=None,
     )
     cells = len(priced.batches) * len(priced.contexts)
