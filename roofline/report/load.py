@@ -51,7 +51,13 @@ def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
         *(f"**{line}**" if marked else line for line in [_headline(answer)]),
         setting(answer.setup, where=_where(answer)),
     ]
-    after = [_reading(answer), *_overloaded(answer), *_cost(answer), _scheduled(answer)]
+    after = [
+        _reading(answer),
+        *_past(answer),
+        *_overloaded(answer),
+        *_cost(answer),
+        _scheduled(answer),
+    ]
     table = markdown_table(headers, rows) if marked else text_table(headers, rows)
     text = f"{answer.setup.engine.name}:\n  {_paste(answer)}"
     if marked:
@@ -106,6 +112,7 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
         "gap_p50_ms": _number(1e3 * policy.gap_p50),
         "gap_p99_ms": _number(1e3 * policy.gap_p99),
         "gaps_with_prompt": _number(policy.with_prompt),
+        "gaps_past_graphs": _number(policy.past_graphs),
         "tokens_per_s": _number(policy.tokens_per_s),
         "gain": _number(policy.gain),
         "most_rps": policy.most_rps,
@@ -135,7 +142,7 @@ def _table(answer: LoadAnswer) -> tuple[list[str], list[list[str]]]:
     for policy in answer.policies:
         data = _policy(answer, policy)
         name = "schedule" if policy.draft_length is None else f"{policy.draft_length}"
-        mark = "* " if policy is answer.advised else ""
+        mark = "* " if policy is answer.advised else "! " if policy.past else ""
         cells = ["-" if data[key] is None else form.format(data[key]) for _, key, form in columns]
         rows.append([f"{mark}{name}", *cells])
     return ["D", *(name for name, _, _ in columns)], rows
@@ -193,6 +200,19 @@ def _reading(answer: LoadAnswer) -> str:
         f"{runs}A gap is one step, the time between two bursts of tokens that a user sees; TPOT is "
         f"the mean time per token.{riding}"
     )
+
+
+def _past(answer: LoadAnswer) -> list[str]:
+    """Say what the mark of draft lengths past the captured graphs means."""
+    graphs = answer.setup.engine.graphs
+    if graphs is None or not any(policy.past for policy in answer.policies):
+        return []
+    engine = answer.setup.engine.name
+    told = (
+        f"! not advised: at this load some steps have more than the {graphs.largest} rows that "
+        f"{engine} captures CUDA graphs for, and can cost several times more than shown."
+    )
+    return [told]
 
 
 def _overloaded(answer: LoadAnswer) -> list[str]:

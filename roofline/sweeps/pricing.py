@@ -12,6 +12,7 @@ import numpy as np
 
 from roofline.advise import CONFIDENCES
 from roofline.errors import InputError
+from roofline.launches import past_note
 from roofline.prepare import Setup, draft_lengths, prepare
 from roofline.recommend import Costs, advise, limits, price
 from roofline.report.sources import provenance
@@ -147,6 +148,8 @@ def _frame(unit: Unit, group: _Group, notes: Notes) -> Frame:
         found = price(setup, unit.batches[rows], contexts[places])
         _fill(columns, setup, found, at=(rows, places))
     _note(notes, setup, found.times)
+    if not columns["captured"].all():
+        notes.warnings.add(past_note(setup.engine))
     columns |= keys(unit.batches, contexts, setup.draft_lengths)
     return Frame(
         shared=shared(unit.block, setup),
@@ -186,6 +189,7 @@ def _fill(
         "tokens_per_s_user": speed,
         "tokens_per_s_batch": grid.batch * speed,
         "fits": found.fits,
+        "captured": found.times.launches.captured,
         "tie": decision.tie,
         "best": decision.best[..., None] == np.arange(grid.shape[2]),
         "best_draft_length": np.asarray(setup.draft_lengths)[decision.best][..., None],
