@@ -87,16 +87,19 @@ def decide(
     """Choose the smallest draft length within 1 % of the best expected speed, D = 0 included.
 
     ``step`` [s] and ``feasible`` have the grid's shape, ``tokens_per_step`` one row for each
-    context or one for all. ``reach`` is the low and high of each speedup.
+    context or one for all. ``reach`` is the low and high of each speedup; few draws may miss the
+    expected speedup, which the range then is stretched to.
     """
     best, tie = smallest_within_tie(np.where(feasible, tokens_per_step / step, np.nan))
+    speedup = speedups(tokens_per_step, step)
+    low, high = np.fmin(reach[0], speedup), np.fmax(reach[1], speedup)
     return Decision(
-        speedup=speedups(tokens_per_step, step),
-        low=reach[0],
-        high=reach[1],
+        speedup=speedup,
+        low=low,
+        high=high,
         best=best,
         tie=np.asarray(tie, dtype=bool),
-        confidence=confidence(*reach, best, feasible),
+        confidence=confidence(low, high, best, feasible),
     )
 
 

@@ -31,8 +31,8 @@ class Entry:
 
     @property
     def best_drafting(self) -> int:
-        """The position of the fastest D > 0 that fits; 0 where there is none."""
-        usable = [i for i in range(1, len(self.point.speedup)) if self.point.feasible[i]]
+        """The position of the fastest D > 0 that may be advised; 0 where there is none."""
+        usable = [i for i in range(1, len(self.point.speedup)) if self.point.candidates[i]]
         return max(usable, key=lambda i: float(self.point.speedup[i]), default=0)
 
     @property

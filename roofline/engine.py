@@ -36,6 +36,7 @@ Flag = Annotated[
 SharesFlag = Annotated[str, placeholders("shares")]
 LayersFlag = Annotated[str, placeholders("layers")]
 LayoutFlag = Annotated[str, placeholders("tp", "dp", "ep", "attention_tp")]
+RowsFlag = Annotated[str, placeholders("rows")]
 HeldFlag = Annotated[str, placeholders("tokens_per_step", "accepted_drafts")]
 
 
@@ -46,12 +47,27 @@ class Graphs(Schema):
     steps: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)]
     #: Time to launch one kernel where no graph covers the pass [s].
     eager_launch: Duration
+    #: Rows captured on request, beyond the last of ``steps``, in its multiples; 0 for none.
+    up_to: Annotated[int, Field(ge=0, le=2**20)] = 0
+    #: What asks for that, with $rows; empty where nothing does.
+    flag: RowsFlag = ""
     source: str
 
     @property
     def largest(self) -> int:
         """Return the largest captured row count."""
-        return self.steps[-1][0]
+        return max(self.steps[-1][0], self.up_to)
+
+    def raised(self, rows: float) -> str:
+        """Return the flag that has ``rows`` captured as well; empty where there is none.
+
+        >>> graphs = Graphs.model_validate_json('{"steps": [[512, 16]], "flag": "--max $rows",'
+        ...                                      ' "eager_launch": "40 us", "source": "here"}')
+        >>> graphs.raised(1000)
+        '--max 1008'
+        """
+        every = self.steps[-1][1]
+        return Template(self.flag).substitute(rows=int(np.ceil(rows / every)) * every)
 
     def padded(self, rows: Array) -> Array:
         """Return ``rows`` padded to the next captured size; beyond the largest they stay.
@@ -63,7 +79,7 @@ class Graphs(Schema):
         """
         rows = np.asarray(rows, dtype=np.float64)
         found = rows
-        for upto, every in reversed(self.steps):
+        for upto, every in reversed((*self.steps, (self.largest, self.steps[-1][1]))):
             found = np.where(rows <= upto, np.minimum(np.ceil(rows / every) * every, upto), found)
         return found
 

@@ -59,7 +59,12 @@ def equal_memory(
         row, column = sizes.index(batches[length]), lengths_known.index(length)
         return float(batches[length] * yields[column] / times[row, column])
 
+    def covered(length: int) -> bool:
+        row, column = sizes.index(batches[length]), lengths_known.index(length)
+        return bool(found.candidates[row, 0, column])
+
     usable = [d for d in lengths if d in batches]
+    usable = [d for d in usable if covered(d)] or usable
     best, _ = smallest_within_tie(np.array([rate(d) for d in usable]), TIE)
     chosen = usable[int(best)]
     row, column = sizes.index(batches[chosen]), lengths_known.index(chosen)

@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from roofline.advise import smallest_within_tie
 from roofline.cache import kv_bytes_per_token
+from roofline.cautions import limits
 from roofline.errors import DoesNotFitError, InputError
 from roofline.footprint import parameters_total
+from roofline.launches import past_graphs
 from roofline.memory import memory_for
 from roofline.mixers import GroupedQueryAttention
 from roofline.overrides import Override, parse_override
 from roofline.parts import Parts, open_parts
 from roofline.prepare import Setup, prepare
-from roofline.recommend import costs, limits
+from roofline.recommend import costs
 from roofline.request import Request
 
 __all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
@@ -234,9 +236,9 @@ def _variant(
     if not batches:
         return unpriced, []
     found = costs(replace(setup, request=replace(request, batches=batches)))
-    step, fits = found.times.total[:, 0], found.fits[:, 0]
+    step, fits, may = found.times.total[:, 0], found.fits[:, 0], found.candidates[:, 0]
     speed = np.where(fits, found.tokens_per_step[0] / step, np.nan)
-    best = np.asarray(setup.draft_lengths)[smallest_within_tie(speed)[0]]
+    best = np.asarray(setup.draft_lengths)[smallest_within_tie(np.where(may, speed, np.nan))[0]]
     room = [bool(row.all()) for row in fits]  # where memory alone decides there is no knee to see
     priced = replace(
         unpriced,
@@ -253,4 +255,8 @@ def _variant(
             tokens_per_step=found.tokens_per_step[0],
             draft_length=int(best[at]),
         )
-    return priced, limits(found.times)
+    past = {}
+    if batch in batches:
+        rows = found.times.launches.rows[batches.index(batch), 0]
+        past = {batch: (setup.draft_lengths, rows.tolist())}
+    return priced, [*limits(found.times), *past_graphs(setup.engine, past)]

@@ -119,7 +119,7 @@ def choose(points: Sequence[Point], goal: Goal) -> Choice | None:
     belong to one context.
     """
     tpot = np.where(
-        np.array([p.feasible for p in points]), [p.time_per_token for p in points], np.inf
+        np.array([p.candidates for p in points]), [p.time_per_token for p in points], np.inf
     )
     batches = np.array([p.batch for p in points])[:, None]
     meets = np.ones_like(tpot, dtype=bool)
@@ -144,7 +144,7 @@ def _needed(point: Point, goal: Goal) -> tuple[Needed, ...]:
     return tuple(
         Needed(draft_length=d, tokens_per_step=float(al), reached=float(has))
         for d, al, has, ok in zip(
-            point.draft_lengths, wanted, point.tokens_per_step, point.feasible, strict=True
+            point.draft_lengths, wanted, point.tokens_per_step, point.candidates, strict=True
         )
         if ok
     )
@@ -167,7 +167,7 @@ def _out_of_reach(points: Sequence[Point], goal: Goal) -> str:
         asked.append(f"--slo-tpot {1e3 * goal.tpot:g}")
     if goal.rate is not None:
         asked.append(f"--target-tokens-per-s {goal.rate:g}")
-    pace = [np.where(p.feasible, p.time_per_token, np.inf) for p in points]
+    pace = [np.where(p.candidates, p.time_per_token, np.inf) for p in points]
     fastest = min(pace, key=lambda times: float(times.min()))
     busiest = max(p.batch / float(times.min()) for p, times in zip(points, pace, strict=True))
     options = [

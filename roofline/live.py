@@ -270,7 +270,7 @@ def change(live: Live, plan: Plan, written: Written) -> Change | None:
     if length in plan.draft_lengths:
         configured = length > 0 or serving.value("method") is not None
         column = plan.draft_lengths.index(length)
-        speed = float(plan.speed[at, 0, column] if configured else plan.plain[at, 0])
+        speed = float(plan.priced[at, 0, column] if configured else plan.plain[at, 0])
         tokens = float(
             plan.setup.acceptance.over_contexts(
                 plan.contexts, [length], extrapolate=live.request.extrapolate

@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 
 from roofline.advise import Confidence
+from roofline.beyond import BEYOND, beyond
 from roofline.kernels import Kind
 from roofline.ops import VerifyAttention
 from roofline.recommend import Point, Recommendation
@@ -18,6 +19,7 @@ from roofline.workload import SplitMode
 __all__ = [
     "HEADLINES",
     "NOTHING_DRAFTED",
+    "PAST",
     "REASON",
     "VERDICTS",
     "bound",
@@ -35,6 +37,10 @@ HEADLINES = {
     "no_room": (
         "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user, and no draft length "
         "fits in memory beside it."
+    ),
+    "past_graphs": (
+        "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user, and every draft "
+        "length needs more rows than the engine captures CUDA graphs for."
     ),
     "plain": (
         "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user; the best draft "
@@ -65,6 +71,8 @@ REASON = (
     "yield {break_even:.2f} tokens per step to break even, and this acceptance yields "
     "{tokens:.2f}."
 )
+#: Where every draft length leaves the captured graphs.
+PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
 NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 
@@ -124,9 +132,11 @@ def headline(answer: Recommendation, point: Point) -> str:
     if not point.feasible[1:].any():
         return _pace("no_room", plain).format(plain=plain)
     kind = "drafts" if point.best else "plain"
+    if not point.candidates[1:].any():
+        return _pace("past_graphs", plain).format(plain=plain)
     shown = point.best
     if not shown:
-        shown = int(np.nanargmax(np.where(point.feasible[1:], point.speedup[1:], np.nan))) + 1
+        shown = int(np.nanargmax(np.where(point.candidates[1:], point.speedup[1:], np.nan))) + 1
     verdict = VERDICTS[kind][point.confidence]
     return _pace(kind, plain).format(
         length=point.draft_lengths[shown],
@@ -146,12 +156,14 @@ def _pace(kind: str, plain: float) -> str:
 def reason(answer: Recommendation, point: Point) -> str:
     """Return why: what a plain step waits for, what drafts add, what they must yield."""
     looked_at = _deciding_draft_length(point)
+    if looked_at is None and point.feasible[1:].any():
+        return f"{PAST}{_beyond(answer, point)}"
     if looked_at is None and len(point.draft_lengths) > 1:
         return answer.memory.explain_drafts(batch=point.batch, context=point.context)
     if looked_at is None:
         return NOTHING_DRAFTED
     position = point.draft_lengths.index(looked_at)
-    return REASON.format(
+    told = REASON.format(
         opening=opening(answer, point, looked_at),
         rows=looked_at + 1,
         growth=point.verify[position] / point.verify[0],
@@ -160,6 +172,22 @@ def reason(answer: Recommendation, point: Point) -> str:
         length=looked_at,
         break_even=point.cost_ratio[position],
         tokens=point.tokens_per_step[position],
+    )
+    return f"{told}{_beyond(answer, point)}"
+
+
+def _beyond(answer: Recommendation, point: Point) -> str:
+    """Say what a draft length past the captured graphs would give, where it would be the best."""
+    found, graphs = beyond(answer, point), answer.setup.engine.graphs
+    if found is None or graphs is None:
+        return ""
+    return " " + BEYOND.format(
+        length=found.draft_length,
+        speedup=found.speedup,
+        rows=found.rows,
+        engine=answer.setup.engine.name,
+        largest=graphs.largest,
+        flag=f": add {found.flag}" if found.flag else "",
     )
 
 
@@ -178,7 +206,7 @@ def _deciding_draft_length(point: Point) -> int | None:
     """Return the recommended D, or the best one that lost."""
     if point.best:
         return point.draft_length
-    drafts = np.where(point.feasible, point.speedup, np.nan)
+    drafts = np.where(point.candidates, point.speedup, np.nan)
     drafts[0] = np.nan
     return None if np.isnan(drafts).all() else point.draft_lengths[int(np.nanargmax(drafts))]
 

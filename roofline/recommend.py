@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import CONFIDENCES, Confidence, Decision, decide, near_best
+from roofline.cautions import limits, slower_than_wide
 from roofline.errors import DoesNotFitError
+from roofline.launches import advisable, past_graphs
 from roofline.lengths import what_ends
 from roofline.memory import Memory, memory_for
-from roofline.narrow_weights import slower_than_wide
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
 from roofline.remedies import remedies
@@ -28,7 +29,7 @@ __all__ = [
     "Recommendation",
     "advise",
     "costs",
-    "limits",
+    "grid_of",
     "machine_for",
     "price",
     "recommend",
@@ -57,6 +58,9 @@ class Point:
     high: Array
     tie: NDArray[np.bool_]
     near_best: Array  # probability of being within 1 % of the best
+    pass_rows: Array  # of one rank's verify pass
+    captured: NDArray[np.bool_]  # the engine's graphs cover those rows
+    by_hand: Array  # what launching kernel by kernel adds, part of ``overhead``
     best: int  # position in draft_lengths
     confidence: Confidence
 
@@ -64,6 +68,11 @@ class Point:
     def draft_length(self) -> int:
         """The recommended D."""
         return self.draft_lengths[self.best]
+
+    @property
+    def candidates(self) -> NDArray[np.bool_]:
+        """What fits and may be advised: not what leaves the graphs that plain decoding is in."""
+        return self.feasible & advisable(self.captured)
 
     @property
     def tie_band(self) -> list[int]:
@@ -77,7 +86,7 @@ class Point:
         Of equal odds the shorter draft comes first, as in the advice; where there are none, the
         faster.
         """
-        usable = [i for i, ok in enumerate(self.feasible) if ok]
+        usable = [i for i, ok in enumerate(self.candidates) if ok]
         odds = self.near_best
         return sorted(usable, key=lambda i: (-odds[i], i if odds[i] else -float(self.speedup[i])))
 
@@ -125,6 +134,11 @@ class Costs:
     drawn: Drawn
     tokens_per_step: Array  # (contexts, or one row for all; draft lengths)
 
+    @property
+    def candidates(self) -> NDArray[np.bool_]:
+        """What fits and may be advised."""
+        return self.fits & advisable(self.times.launches.captured)
+
 
 def machine_for(setup: Setup) -> Machine:
     """Return the accelerator as the setup's engine runs it."""
@@ -140,16 +154,21 @@ def machine_for(setup: Setup) -> Machine:
     )
 
 
-def price(setup: Setup, batches: Sequence[int], contexts: Sequence[int]) -> Costs:
-    """Price a grid of ``setup``, whether it fits or not."""
-    request, engine = setup.request, setup.engine
-    grid = Grid.of(
+def grid_of(setup: Setup, batches: Sequence[int], contexts: Sequence[int]) -> Grid:
+    """Return the grid of what was asked at these batches and contexts."""
+    return Grid.of(
         batches,
         contexts,
         setup.draft_lengths,
-        verify_width=request.verify_width,
-        prefill_tokens=request.prefill_tokens,
+        verify_width=setup.request.verify_width,
+        prefill_tokens=setup.request.prefill_tokens,
     )
+
+
+def price(setup: Setup, batches: Sequence[int], contexts: Sequence[int]) -> Costs:
+    """Price a grid of ``setup``, whether it fits or not."""
+    request, engine = setup.request, setup.engine
+    grid = grid_of(setup, batches, contexts)
     memory = memory_for(setup.target, setup.drafter, setup.gpu, engine.memory, setup.host)
     machine = machine_for(setup)
     times = step_times(setup.target, setup.drafter, grid, machine, engine.overhead, engine.graphs)
@@ -180,7 +199,7 @@ def costs(setup: Setup) -> Costs:
 def advise(setup: Setup, found: Costs) -> Decision:
     """Decide at every batch and context of what was priced."""
     reach = speedup_range(found.drawn, _drawn_tokens(setup, found))
-    return decide(found.times.total, found.tokens_per_step, found.fits, reach)
+    return decide(found.times.total, found.tokens_per_step, found.candidates, reach)
 
 
 def _drawn_tokens(setup: Setup, found: Costs) -> Array:
@@ -190,7 +209,7 @@ def _drawn_tokens(setup: Setup, found: Costs) -> Array:
 def _odds(setup: Setup, found: Costs) -> Array:
     """Return the probability of each draft length to be within 1 % of the best."""
     speed = _drawn_tokens(setup, found) / found.drawn.steps()
-    return near_best(np.where(found.fits, speed, np.nan))
+    return near_best(np.where(found.candidates, speed, np.nan))
 
 
 def recommend(request: Request) -> Recommendation:
@@ -221,7 +240,9 @@ def recommend_for(setup: Setup) -> Recommendation:
             *setup.notes.warnings,
             *limits(found.times),
             *slower_than_wide(setup, machine_for(setup), found.times),
-            *_beyond_graphs(setup, points),
+            *past_graphs(
+                setup.engine, {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points}
+            ),
             *_edges(setup, points),
             *refused,
         ),
@@ -248,38 +269,12 @@ def _point(
         high=decision.high[at],
         tie=decision.tie[at],
         near_best=odds,
+        pass_rows=times.launches.rows[at],
+        captured=times.launches.captured[at],
+        by_hand=times.launches.by_hand[at],
         best=int(decision.best[at]),
         confidence=CONFIDENCES[decision.confidence[at]],
     )
-
-
-def limits(times: StepTimes) -> list[str]:
-    """Say which kernels run outside what their tables covered."""
-    passes = (*times.verify_ops, *times.first_pass_ops)
-    return list(dict.fromkeys(t.chosen.limit for t in passes if t.chosen.limit is not None))
-
-
-def _beyond_graphs(setup: Setup, points: tuple[Point, ...]) -> list[str]:
-    """Say which draft lengths leave the captured CUDA graphs, at which batch."""
-    graphs, found = setup.engine.graphs, []
-    if graphs is None:
-        return []
-    for point in points:
-        width = setup.request.verify_width
-        batch = float(setup.target.placement.local(point.batch))
-        past = [
-            d
-            for d in point.draft_lengths
-            if batch * (width if width and d else 1 + d) > graphs.largest
-        ]
-        if past:
-            lengths = ", ".join(map(str, past))
-            found.append(
-                f"batch {point.batch}: draft lengths {lengths} need more than the {graphs.largest} "
-                f"rows that {setup.engine.name} captures CUDA graphs for: such steps can cost "
-                "several times more (published: 5 times); raise max_cudagraph_capture_size"
-            )
-    return list(dict.fromkeys(found))
 
 
 def _edges(setup: Setup, points: tuple[Point, ...]) -> list[str]:

@@ -154,7 +154,7 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
     layers = 0 if network is None else network.num_layers
     depth = layers / answer.setup.target.model.num_layers
     usable = np.where(
-        point.feasible,
+        point.candidates,
         latency_speedup(point.tokens_per_step, np.array(point.draft_lengths), depth_ratio=depth),
         -np.inf,
     )
@@ -177,7 +177,7 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
 
 
 def _choose_the_mechanism(answer: Recommendation, point: Point) -> Rule:
-    drafting = np.where(point.feasible, point.speedup, -np.inf)[1:]
+    drafting = np.where(point.candidates, point.speedup, -np.inf)[1:]
     if not len(drafting):
         says = "nothing is drafted"
         return Rule(

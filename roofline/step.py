@@ -12,6 +12,7 @@ from roofline.drafters import Drafter, draft_passes, launches
 from roofline.engine import Graphs
 from roofline.forward import decode
 from roofline.kernels import Op, Part
+from roofline.launches import Launches, by_hand_seconds, covered, local_rows
 from roofline.model import ModelSpec
 from roofline.overhead import Overhead
 from roofline.quantization import Precision
@@ -46,6 +47,7 @@ class StepTimes:
     verify_ops: list[OpTime]
     first_pass_ops: list[OpTime]
     further_pass_ops: list[OpTime]
+    launches: Launches
 
     @property
     def total(self) -> Times:
@@ -108,10 +110,11 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
 
     The verify pass runs 1 + D rows per sequence (a tree's width of them) and makes logits for each;
     the drafter makes its passes before it. Rows are padded to the engine's captured graphs; beyond
-    the largest every kernel is launched by hand.
+    the largest every kernel is launched by hand. No kernel of a verify pass takes less than that of
+    a plain pass, so R(D) is at least 1.
     """
     drafts = grid.draft_length
-    verify_ops = _verify(target, grid, machine, graphs)
+    verify_ops = _never_cheaper(_verify(target, grid, machine, graphs), grid)
     first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
     verify_parts = by_part(verify_ops)
     draft_parts = _draft_parts(first, further, drafts)
@@ -127,30 +130,24 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         recurrent=target.model.has_state,
         pass_kind=drafter.pass_kind,
     )
-    rows = local_rows(target.placement, grid)
-    around = np.asarray(around + _uncaptured(verify_ops, verify_parts, grid, rows, graphs))
+    verify = _sum(*verify_parts.values(), shape=grid.shape)
+    launches = _launches(verify_ops, verify, target.placement, grid, graphs)
+    around = np.asarray(around + launches.by_hand)
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
         for part in Part
     }
     parts[Part.OTHER.value] = _sum(parts[Part.OTHER.value], around, shape=grid.shape)
     return StepTimes(
-        verify=_sum(*verify_parts.values(), shape=grid.shape),
+        verify=verify,
         draft=_sum(*draft_parts.values(), shape=grid.shape),
         overhead=_sum(around, shape=grid.shape),
         parts=parts,
         verify_ops=verify_ops,
         first_pass_ops=first,
         further_pass_ops=further,
+        launches=launches,
     )
-
-
-def local_rows(placement: Placement, grid: Grid) -> Times:
-    """Return the rows of one rank's pass, and so of its captured graph: B q and what rides along.
-
-    Each data-parallel group runs its own graph over its own share.
-    """
-    return placement.local(grid.batch) * grid.rows + grid.local_riders(placement)
 
 
 def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None) -> list[OpTime]:
@@ -181,22 +178,30 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
     return [replace(time, op=op) for time, op in zip(padded, own, strict=True)]
 
 
-def _uncaptured(
-    verify_ops: list[OpTime],
-    parts: Mapping[str, Times | float],
-    grid: Grid,
-    rows: Times,
-    graphs: Graphs | None,
-) -> Times:
-    """Return what launching every kernel by hand adds beyond the largest captured graph [s].
+def _launches(
+    ops: list[OpTime], verify: Times, placement: Placement, grid: Grid, graphs: Graphs | None
+) -> Launches:
+    """Return how the verify passes are launched."""
+    rows = np.broadcast_to(local_rows(placement, grid), grid.shape)
+    captured, count = covered(graphs, rows), sum(time.op.count for time in ops)
+    each = graphs.eager_launch if graphs else 0.0
+    by_hand = by_hand_seconds(kernels=count, own=verify, each=each, captured=captured)
+    return Launches(rows=rows, captured=captured, by_hand=np.asarray(by_hand))
 
-    max(0, kernels x eager_launch - their own time): slow launches hide behind slow kernels.
+
+def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:
+    """Return kernels that take no less for 1 + D rows of a sequence than for one.
+
+    Tables have steps down, where a library's kernel for more rows happens to be the better one: no
+    gain of drafting. A grid without D = 0 stays as it is.
     """
-    if graphs is None:
-        return np.zeros((1, 1, 1))
-    launched = graphs.eager_launch * sum(time.op.count for time in verify_ops)
-    own = _sum(*parts.values(), shape=grid.shape)
-    return np.where(rows > graphs.largest, np.maximum(launched - own, 0.0), 0.0)
+    if grid.draft_length[0, 0, 0] > 0:
+        return times
+    each = (np.atleast_1d(time.each) for time in times)
+    return [
+        replace(time, each=np.maximum(own, own[..., :1]))
+        for time, own in zip(times, each, strict=True)
+    ]
 
 
 def _draft_parts(

@@ -117,18 +117,32 @@ def vector_time(
     law: SimpleLaw,
     vector: VectorKernels,
 ) -> KernelTime:
-    """Return the time of a matrix-vector kernel that reads ``moved`` bytes of weights and rows.
+    """Return the time of a product by matrix-vector kernels, ``moved`` its bytes, or by tiles.
 
     The law's floor, serial and bandwidth; every row's arithmetic on ordinary cores instead of the
-    tensor cores', and the overlap of these kernels.
+    tensor cores', and the overlap of these kernels. Beyond the limit a product takes no less than
+    at it: time does not fall where the kernel changes.
     """
-    return simple_time(
-        flops=vector.flops(shape),
-        bytes=moved if isinstance(shape, GemmShape) else vector.expert_bytes(shape),
-        reduction=shape.k if isinstance(shape, GemmShape) else 0,
-        peak=integer_peak(gpu),
-        bandwidth=gpu.bandwidth,
-        law=replace(law, compute_eff=1.0, overlap=vector.overlap),
+
+    def time(flops: Array, bytes: Array) -> KernelTime:
+        return simple_time(
+            flops=flops,
+            bytes=bytes,
+            reduction=shape.k if isinstance(shape, GemmShape) else 0,
+            peak=integer_peak(gpu),
+            bandwidth=gpu.bandwidth,
+            law=replace(law, compute_eff=1.0, overlap=vector.overlap),
+        )
+
+    if isinstance(shape, GemmShape):
+        return time(vector.flops(shape), moved)
+    pairs, tiles = time(*vector.by_pairs(shape)), time(*vector.by_tiles(shape))
+    few = (np.asarray(shape.tokens) <= vector.limit) | (pairs.total > tiles.total)
+    return KernelTime(
+        floor=law.floor,
+        memory=np.where(few, pairs.memory, tiles.memory),
+        compute=np.where(few, pairs.compute, tiles.compute),
+        total=np.where(few, pairs.total, tiles.total),
     )
 
 

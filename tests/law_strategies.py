@@ -6,11 +6,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from roofline.laws.attention import AttentionLaw
-from roofline.laws.base import Device
+from roofline.laws.base import Device, SimpleLaw
 from roofline.laws.collective import CollectiveLaw, Form, Ranks
 from roofline.laws.gemm import TILES, GemmLaw
 from roofline.laws.moe import MoeLaw
 from roofline.laws.state import StateLaw
+from roofline.laws.vector import VectorKernels
 
 many = settings(max_examples=150, deadline=None)
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -72,6 +73,18 @@ moe_laws = st.builds(
 )
 state_laws = st.builds(
     StateLaw, floor=between(0, 1e-4), mem_eff=between(0.3, 1.05), r=between(1, 8)
+)
+vector_kernels = st.builds(
+    VectorKernels,
+    narrow=between(0, 100),
+    byte=between(0, 100),
+    limit=st.integers(1, 64),
+    tile=st.integers(1, 64),
+    tile_rows=between(0, 64),
+    overlap=between(1, 8),
+)
+vector_laws = st.builds(
+    SimpleLaw, floor=between(0, 1e-4), mem_eff=between(0.3, 1.05), serial=between(0, 1e-6)
 )
 
 

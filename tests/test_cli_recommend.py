@@ -92,7 +92,7 @@ def test_csv_has_the_numbers_of_json(cli: Cli) -> None:
     for row, numbers in zip(rows, expected, strict=True):
         assert (row["model"], row["gpu"], row["tp"]) == ("llama-3.1-8b", "h100-sxm", "1")
         for key, value in numbers.items():
-            assert float(row[key]) == pytest.approx(value, rel=1e-5), key
+            assert float(row[key]) == pytest.approx(float(value), rel=1e-5), key
     marked = [int(row["draft_length"]) for row in rows if row["recommended"] == "1"]
     assert marked == [point["draft_length"] for point in data["points"]]
 

@@ -13,14 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.experts import distinct_experts
+from roofline.hardware import load_hardware
 from roofline.laws.attention import AttentionLaw, attention_time
-from roofline.laws.base import Device, KernelTime, in_turn
+from roofline.laws.base import Device, KernelTime, SimpleLaw, in_turn
 from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
 from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.laws.moe import MoeLaw, moe_time
 from roofline.laws.state import StateLaw, state_time
 from roofline.laws.vector import VectorKernels
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
+from roofline.timing import vector_time
 from tests.law_strategies import (
     ROUNDING,
     attention_laws,
@@ -32,6 +35,8 @@ from tests.law_strategies import (
     many,
     moe_laws,
     state_laws,
+    vector_kernels,
+    vector_laws,
 )
 
 
@@ -130,10 +135,27 @@ def test_states(law: StateLaw, device: Device, moved: float, by: float, turns: i
 
 
 @many
-@given(st.integers(1, 4096), between(0, 100), between(0, 64))
-def test_matrix_vector_rows(rows: int, byte: float, tile_rows: float) -> None:
-    """Within its two regimes: each row more up to the limit, each tile more beyond it."""
-    kernels = VectorKernels(narrow=1.0, byte=byte, tile_rows=tile_rows)
-    now, more = np.asarray(kernels.row_work(np.array([rows, rows + 1.0]))).tolist()
-    assert now >= 0
-    assert more >= now or rows == kernels.limit
+@given(vector_kernels, vector_laws, st.sampled_from(["rtx-3090", "apple-m4-max"]), st.data())
+def test_matrix_vector_rows(
+    kernels: VectorKernels, law: SimpleLaw, gpu: str, data: st.DataObject
+) -> None:
+    """Of a product and of routed experts: each row more, across the limit and every tile."""
+    rows = np.arange(1.0, 131.0)
+    work = np.asarray(kernels.row_work(rows))
+    assert (work >= 0).all()
+    assert (np.diff(work) >= 0).all()
+    weight = data.draw(st.sampled_from([0.3, 0.6, 1.0625, 2.0]))
+    size = {"n": 4096, "k": data.draw(st.sampled_from([512, 4096]))}
+    experts, top_k = data.draw(st.sampled_from([(8, 2), (128, 8), (256, 8), (32, 32)]))
+    awake = distinct_experts(experts=experts, top_k=top_k, tokens=rows)
+    for shape in (
+        GemmShape(m=rows, **size, weight=weight, activation=2.0),
+        MoeShape(
+            tokens=rows, top_k=top_k, experts=experts, ranks=1, hidden=2048, width=768, matrices=3,
+            weight=weight, distinct=awake, awake=awake, rows=rows * top_k, hottest=rows,
+            padded=rows * top_k,
+        ),
+    ):  # fmt: skip
+        moved = size["n"] * size["k"] * weight + rows * (size["n"] + size["k"]) * 2.0
+        time = np.asarray(vector_time(shape, moved, load_hardware(gpu), law, kernels).total)
+        assert (np.diff(time) >= -ROUNDING * time[:-1]).all()

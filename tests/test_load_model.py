@@ -43,6 +43,7 @@ def judged(  # the package's side of a comparison
         clustering=np.ones((slots, 1)),
         tokens_per_step=tokens,
         slots=np.array([slots]),
+        past=np.zeros((slots, 1), dtype=bool),
     )
     if per_prompt:
         cut = Chunks(each=1.0, per_prompt=per_prompt, most=most)
@@ -240,8 +241,10 @@ def test_a_histogram_by_hand() -> None:
     columns = Columns(
         draft_lengths=(0,), step=step, seen=np.ones_like(step), mean=step[..., 0],
         clustering=np.ones((3, 1)), tokens_per_step=np.ones((3, 1)), slots=np.array([3]),
+        past=np.array([[False], [False], [True]]),
     )  # fmt: skip
     (found,) = over_histogram(columns, np.array([0.0, 0.5, 0.0, 0.5]))
     assert found.tokens_per_s == pytest.approx(100.0)
     assert found.tpot == pytest.approx(0.020)
+    assert found.past_graphs == pytest.approx(0.5)  # those at 3 sequences: 50 of 100 gaps
     assert (found.gap_p50, found.gap_p99) == (0.010, 0.030)

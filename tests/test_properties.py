@@ -111,7 +111,10 @@ def test_an_answer_is_consistent(request: Request) -> None:
     assert point.draft[0] == 0
     assert (point.tokens_per_step >= 1).all()
     assert (point.tokens_per_step <= 1 + draft + 1e-9).all()
-    assert (point.low <= point.high).all()
+    # drafts only add work, so a step yields no more speed than tokens
+    assert (point.cost_ratio >= 1).all()
+    assert (point.speedup <= point.tokens_per_step).all()
+    assert ((point.low <= point.speedup) & (point.speedup <= point.high)).all()
     assert np.isfinite(point.speedup).all()
     # the smallest draft length within 1 % of the best
     speed = point.tokens_per_step / point.step

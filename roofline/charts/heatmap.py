@@ -40,7 +40,7 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
             if point is None:
                 rows.append(HeatmapRow(batch, context, False, None, None, None))
                 continue
-            drafts = point.speedup[1:][point.feasible[1:]]
+            drafts = point.speedup[1:][point.candidates[1:]]
             rows.append(
                 HeatmapRow(
                     batch=batch,

@@ -45,9 +45,10 @@ def roofline_chart(
 
     Roofs are those of the datasheet and of the measured laws.
     """
+    from roofline.cautions import limits
     from roofline.charts.rooflines import draw_roofline, roofline_rows
     from roofline.prepare import prepare
-    from roofline.recommend import costs, limits
+    from roofline.recommend import costs
 
     asked = at_one(request, batch, context)
     setup = prepare(asked, needs_acceptance=False)

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.models import fit_constant
 from roofline.advise import TIE
+from roofline.beyond import BEYOND, captured_steps
 from roofline.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
 from roofline.charts.rooflines import GROUPS
 from roofline.html_report.findings import Findings
 from roofline.paste import flag
-from roofline.reasons import HEADLINES, NOTHING_DRAFTED, REASON, VERDICTS, opening
+from roofline.reasons import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
 from roofline.recommend import Point, Recommendation
 from roofline.request import without_queries
 from roofline.units import format_size
@@ -29,6 +30,8 @@ LIVE = {
     "scaled": "accepted drafts x {scale:.2f}",
     "rate": "rate {rate:.2f} at every position",
     "sampling": "The range leaves out the sampling error of the acceptance.",
+    "nothing_kept": PAST,
+    "beyond": BEYOND,
     "left_out": "At this context these batches do not fit: {batches}.",
     "copied": "Copied",
     "not_copied": "Select and copy by hand",
@@ -73,6 +76,8 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
         "kernels": [row._asdict() for row in found.kernels],
         "flags": [flag(setup, d) for d in grid.setup.draft_lengths],
+        "engine": setup.engine.name,
+        "largest": setup.engine.graphs.largest if setup.engine.graphs else None,
         "flag_name": setup.engine.name_of_length(setup.drafter.kind),
         "words": {
             "headlines": HEADLINES,
@@ -93,6 +98,7 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
         "verify": _known(point.verify, point.feasible),
         "draft": _known(point.draft, point.feasible),
         "overhead": _known(point.overhead, point.feasible),
+        **_past(grid, point),
         "low": _known(point.low / point.tokens_per_step, point.feasible),
         "high": _known(point.high / point.tokens_per_step, point.feasible),
         "slices": {
@@ -104,6 +110,20 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
         "no_room": None
         if point.feasible.all()
         else grid.memory.explain_drafts(batch=point.batch, context=point.context),
+    }
+
+
+def _past(grid: Recommendation, point: Point) -> dict[str, Any]:
+    """Return what is known of the draft lengths that leave the captured graphs; nothing else is."""
+    graphs, lost = grid.setup.engine.graphs, point.feasible & ~point.candidates
+    if graphs is None or not lost.any():
+        return {}
+    rows = [float(rows) for rows in point.pass_rows]
+    return {
+        "past": [
+            {"rows": own, "captured_step": float(step), "flag": graphs.raised(own)} if out else None
+            for own, step, out in zip(rows, captured_steps(point), lost, strict=True)
+        ]
     }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import TIE, smallest_within_tie
+from roofline.cautions import limits
 from roofline.errors import InputError
 from roofline.loads.load import Load
 from roofline.loads.policies import Columns, Policy, over_histogram, under_arrivals
@@ -16,7 +17,6 @@ from roofline.loads.pricing import columns as columns_of
 from roofline.loads.queueing import Chunks, chunks
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
-from roofline.recommend import limits
 from roofline.schedules.bands import relative_speed, within
 from roofline.schedules.formats import Wording, write
 from roofline.schedules.plan import Plan, no_schedule
@@ -86,7 +86,7 @@ def answer_load(request: Request, load: Load) -> LoadAnswer:
     priced = price(setup, load, cut, memory)
     fixed = columns_of(priced, load, cut, priced.step, setup.draft_lengths)
     policies = _judge(fixed, load, cut)
-    best = int(smallest_within_tie(np.array([1 / policy.tpot for policy in policies]))[0])
+    best = _best(policies)
     schedule, planned, notes = _schedule(setup, load, cut, priced)
     if planned is not None:
         policies = _judge(fixed.joined(planned), load, cut)
@@ -102,7 +102,11 @@ def answer_load(request: Request, load: Load) -> LoadAnswer:
         best=best,
         schedule=schedule,
         notes=tuple(notes),
-        warnings=(*setup.notes.warnings, *limits(priced.times)),
+        warnings=(
+            *setup.notes.warnings,
+            *limits(priced.times),
+            *_past(setup, policies, float(priced.rows.max())),
+        ),
     )
 
 
@@ -139,6 +143,16 @@ def _judge(columns: Columns, load: Load, cut: Chunks) -> list[Policy]:
     )
 
 
+def _best(policies: list[Policy]) -> int:
+    """Return the position of the draft length to advise, one past the graphs only for want."""
+    kept = [policy.advisable for policy in policies]
+    kept = kept if any(kept) else [policy.usable for policy in policies]
+    pace = [
+        1 / policy.tpot if keep else np.nan for policy, keep in zip(policies, kept, strict=True)
+    ]
+    return int(smallest_within_tie(np.array(pace))[0])
+
+
 def _schedule(
     setup: Setup, load: Load, cut: Chunks, priced: Priced
 ) -> tuple[Written | None, Columns | None, list[str]]:
@@ -172,13 +186,33 @@ def _schedule(
         clustering=np.take_along_axis(columns.clustering, chosen, axis=1),
         tokens_per_step=np.take_along_axis(columns.tokens_per_step, chosen, axis=1),
         slots=np.array([count]),
+        past=np.take_along_axis(columns.past, chosen, axis=1),
     )
     return text, picked, list(text.notes)
 
 
+def _past(setup: Setup, policies: list[Policy], rows: float) -> list[str]:
+    """Say which draft lengths are left out because the load takes them past captured graphs."""
+    graphs = setup.engine.graphs
+    past = [p for p in policies if p.draft_length is not None and p.past]
+    if graphs is None or not past:
+        return []
+    lengths = ", ".join(str(p.draft_length) for p in past)
+    low, high = (pick(p.past_graphs for p in past) for pick in (min, max))
+    share = f"{high:.1%}" if len(past) == 1 else f"{low:.1%} to {high:.1%}"
+    flag = f"; {graphs.raised(rows)} captures all of them" if graphs.flag else ""
+    told = (
+        f"D = {lengths}: {share} of the steps have more than the {graphs.largest} rows that "
+        f"{setup.engine.name} captures CUDA graphs for; such steps can cost several times more "
+        f"(published: 5 times) and are not advised{flag}"
+    )
+    return [told]
+
+
 def _plan(setup: Setup, load: Load, columns: Columns, mean: Array) -> Plan:
     """Return the plan of draft lengths by running sequences that this load leads to."""
-    speed = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
+    priced = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
+    speed = np.where(columns.past[: len(mean), None], np.nan, priced)
     relative = relative_speed(speed)
     weights = np.ones(len(mean)) / len(mean)
     if load.histogram is not None:
@@ -188,6 +222,7 @@ def _plan(setup: Setup, load: Load, columns: Columns, mean: Array) -> Plan:
         contexts=(load.length,),
         draft_lengths=setup.draft_lengths,
         speed=speed,
+        priced=priced,
         plain=speed[..., 0],
         cost_ratio=(mean / mean[:, :1])[:, None],
         weights=weights,

@@ -16,6 +16,8 @@ from roofline.loads.queueing import burst, occupancy, quantile
 __all__ = ["Columns", "Policy", "capacity", "over_histogram", "under_arrivals"]
 
 Array = NDArray[np.float64]
+#: Share of steps past the captured graphs that, at five times their time, costs a tie (1 %).
+RARE = 0.0025
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,7 @@ class Columns:
     clustering: Array  # of the requests that start while one decodes: variance over mean
     tokens_per_step: Array
     slots: NDArray[np.intp]  # the most sequences that run; 0 where nothing fits
+    past: NDArray[np.bool_]  # (sequences, policies): leaves the captured graphs that D = 0 is in
 
     def joined(self, other: Columns) -> Columns:
         """Return the columns of both."""
@@ -38,7 +41,7 @@ class Columns:
                 name: np.concatenate([getattr(self, name), getattr(other, name)], axis=axis)
                 for name, axis in (
                     ("step", 1), ("seen", 1), ("mean", 1), ("clustering", 1),
-                    ("tokens_per_step", 1), ("slots", 0),
+                    ("tokens_per_step", 1), ("slots", 0), ("past", 1),
                 )
             },
         )  # fmt: skip
@@ -63,12 +66,23 @@ class Policy:
     with_prompt: float  # share of a user's gaps in which prompt tokens rode along
     tokens_per_s: float
     gain: float  # pace over that of plain decoding; NaN where that cannot carry the load
+    past_graphs: float  # share of a user's gaps in steps that no captured graph covers
     most_rps: float | None = None
 
     @property
     def usable(self) -> bool:
         """Whether the load is carried."""
         return bool(np.isfinite(self.tpot))
+
+    @property
+    def past(self) -> bool:
+        """Whether it carries the load, but not all but always in captured graphs."""
+        return self.usable and self.past_graphs >= RARE
+
+    @property
+    def advisable(self) -> bool:
+        """Whether it may be advised."""
+        return self.usable and not self.past
 
 
 def capacity(
@@ -137,6 +151,7 @@ def _judged(columns: Columns, share: Array, *, slots: NDArray[np.intp]) -> list[
     tpot = (seen[..., None] * columns.seen * columns.step).sum(axis=(0, 2)) / tokens
     running = tokens * tpot
     p50, p99 = _gaps(columns, seen)
+    past = (seen * columns.past).sum(axis=0) / gaps
     with_prompt = (seen[..., None] * columns.seen)[..., 1:].sum(axis=(0, 2)) / gaps
     return [
         Policy(
@@ -151,6 +166,7 @@ def _judged(columns: Columns, share: Array, *, slots: NDArray[np.intp]) -> list[
             with_prompt=float(with_prompt[i]),
             tokens_per_s=float(tokens[i]),
             gain=float(tpot[0] / tpot[i]),
+            past_graphs=float(past[i]),
         )
         for i, length in enumerate(columns.draft_lengths)
     ]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from roofline.errors import DoesNotFitError
 from roofline.goals import BATCHES
+from roofline.launches import advisable, covered
 from roofline.loads.backlog import riding
 from roofline.loads.load import Load
 from roofline.loads.policies import Columns
@@ -17,7 +18,7 @@ from roofline.memory import Memory
 from roofline.prepare import Setup
 from roofline.recommend import machine_for
 from roofline.remedies import remedies
-from roofline.schedules.plan import idle_seconds
+from roofline.schedules.plan import idle_seconds, pass_rows
 from roofline.step import StepTimes, step_times
 from roofline.workload import Grid
 
@@ -40,6 +41,8 @@ class Priced:
     spread: Array
     tokens_per_step: Array
     slots: NDArray[np.intp]
+    rows: Array  # of a pass, by every number of sequences and draft length
+    past: NDArray[np.bool_]  # which of them leave the captured graphs that D = 0 is in
 
 
 def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
@@ -73,6 +76,7 @@ def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
     overhead, graphs = setup.engine.overhead, setup.engine.graphs
     machine = machine_for(setup)
     times = step_times(setup.target, setup.drafter, grid, machine, overhead, graphs)
+    rows = pass_rows(setup, last)
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
     return Priced(
         times=times,
@@ -82,6 +86,8 @@ def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
         spread=interpolation(points, range(1, last + 1)),
         tokens_per_step=_tokens_per_step(setup, load),
         slots=slots,
+        rows=rows[:, 0],
+        past=~advisable(covered(graphs, rows))[:, 0],
     )
 
 
@@ -115,6 +121,7 @@ def columns(
             clustering=np.ones_like(tokens),
             tokens_per_step=tokens,
             slots=priced.slots,
+            past=priced.past,
         )
     steps = np.broadcast_to((load.output_tokens or 1) / priced.tokens_per_step, step.shape[:2])
     if load.rps is not None:
@@ -131,4 +138,5 @@ def columns(
         clustering=priced.spread @ ride.clustering,
         tokens_per_step=tokens,
         slots=priced.slots,
+        past=priced.past,
     )

@@ -143,6 +143,8 @@ def _draft_length(point: Point, i: int) -> dict[str, Any]:
         "speedup_low": float(point.low[i]),
         "speedup_high": float(point.high[i]),
         "near_best": float(point.near_best[i]),
+        "captured": bool(point.captured[i]),
+        "by_hand_ms": 1e3 * float(point.by_hand[i]),
         "tpot_ms": 1e3 * float(per_token),
         "tokens_per_s": float(point.batch / per_token),
         "breakdown_ms": {part.value: 1e3 * float(point.parts[part][i]) for part in Part},

@@ -17,7 +17,14 @@ from roofline.report.changes import set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import as_data, explain_rows, goal_data
 from roofline.report.formulas import formulas
-from roofline.report.sentences import cost_line, goal_lines, likely_line, rule_lines, timing_lines
+from roofline.report.sentences import (
+    cost_line,
+    goal_lines,
+    likely_line,
+    past_lines,
+    rule_lines,
+    timing_lines,
+)
 from roofline.report.sources import summary
 from roofline.units import format_pace, format_size
 
@@ -92,7 +99,7 @@ def _cells(point: dict[str, Any], columns: tuple[tuple[str, str, str], ...]) -> 
             form.format(entry[key]) if form else format_pace(entry[key]) for _, key, form in columns
         ]
         length = entry["draft_length"]
-        mark = "*" if length == point["draft_length"] else " "
+        mark = "*" if length == point["draft_length"] else " " if entry["captured"] else "!"
         cells[0] = f"{mark} {cells[0]}"
         rows.append(cells)
     return rows
@@ -106,6 +113,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
             wrap(headline(answer, point)),
             wrap(setting(answer.setup, where=_at(point))),
             text_table([name for name, _, _ in columns], _cells(entry, columns)),
+            *map(wrap, past_lines(answer, point)),
             *map(wrap, _costs(answer.setup, entry)),
             wrap(f"Why: {reason(answer, point)}"),
             _to_paste(answer.setup, point.draft_length),
@@ -231,6 +239,7 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
             f"**{headline(answer, point)}**",
             setting(answer.setup, where=_at(point)),
             markdown_table(headers, _cells(entry, columns)),
+            *past_lines(answer, point),
             *_costs(answer.setup, entry),
             f"Why: {reason(answer, point)}",
             likely_line(point),

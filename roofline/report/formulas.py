@@ -40,7 +40,22 @@ def formulas(answer: Recommendation, point: Point) -> list[str]:
             if line and line not in seen:
                 seen.add(line)
                 lines.append(line)
-    return [*lines, _memory(answer, point)]
+    return [*lines, *_launches(answer, point), _memory(answer, point)]
+
+
+def _launches(answer: Recommendation, point: Point) -> list[str]:
+    """Say what the first pass past the captured graphs pays for being launched by hand."""
+    graphs = answer.setup.engine.graphs
+    past = [i for i, own in enumerate(point.captured) if not own and point.feasible[i]]
+    if graphs is None or not past:
+        return []
+    i, count = past[0], sum(time.op.count for time in answer.times.verify_ops)
+    told = (
+        f"Launches: D = {point.draft_lengths[i]} runs {point.pass_rows[i]:.0f} rows, past the "
+        f"{graphs.largest} captured: max(0, {count} kernels x {1e6 * graphs.eager_launch:.0f} us - "
+        f"verify {1e3 * point.verify[i]:.2f} ms) = {1e3 * point.by_hand[i]:.2f} ms of its overhead."
+    )
+    return [told]
 
 
 def _gemm_rows(answer: Recommendation, point: Point) -> str:

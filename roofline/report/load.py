@@ -6,7 +6,6 @@ import json
 import math
 from typing import Any
 
-from roofline.advise import TIE
 from roofline.cost import dollars_per_million
 from roofline.csvtext import csv_text
 from roofline.loads.answer import LoadAnswer
@@ -15,9 +14,9 @@ from roofline.paste import flag, pasted
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import inputs_data
 from roofline.report.formats import OutputFormat, setting
+from roofline.report.load_sentences import headline, overloaded, past, reading, scheduled, where
 from roofline.report.sentences import dollars
 from roofline.report.sources import provenance, summary
-from roofline.units import format_pace, format_size
 
 __all__ = ["render_load"]
 
@@ -48,10 +47,16 @@ def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
     marked = how is OutputFormat.MARKDOWN
     headers, rows = _table(answer)
     lines = [
-        *(f"**{line}**" if marked else line for line in [_headline(answer)]),
-        setting(answer.setup, where=_where(answer)),
+        *(f"**{line}**" if marked else line for line in [headline(answer)]),
+        setting(answer.setup, where=where(answer)),
     ]
-    after = [_reading(answer), *_overloaded(answer), *_cost(answer), _scheduled(answer)]
+    after = [
+        reading(answer),
+        *past(answer),
+        *overloaded(answer),
+        *_cost(answer),
+        scheduled(answer),
+    ]
     table = markdown_table(headers, rows) if marked else text_table(headers, rows)
     text = f"{answer.setup.engine.name}:\n  {_paste(answer)}"
     if marked:
@@ -83,7 +88,7 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
         },
         "draft_length": answer.advised.draft_length,
         "gain": _number(answer.advised.gain),
-        "headline": _headline(answer),
+        "headline": headline(answer),
         "flag": flag(answer.setup, answer.advised.draft_length or 0),
         "policies": [_policy(answer, policy) for policy in answer.policies],
         "schedule": None if answer.schedule is None else answer.schedule.text,
@@ -106,6 +111,7 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
         "gap_p50_ms": _number(1e3 * policy.gap_p50),
         "gap_p99_ms": _number(1e3 * policy.gap_p99),
         "gaps_with_prompt": _number(policy.with_prompt),
+        "gaps_past_graphs": _number(policy.past_graphs),
         "tokens_per_s": _number(policy.tokens_per_s),
         "gain": _number(policy.gain),
         "most_rps": policy.most_rps,
@@ -135,78 +141,10 @@ def _table(answer: LoadAnswer) -> tuple[list[str], list[list[str]]]:
     for policy in answer.policies:
         data = _policy(answer, policy)
         name = "schedule" if policy.draft_length is None else f"{policy.draft_length}"
-        mark = "* " if policy is answer.advised else ""
+        mark = "* " if policy is answer.advised else "! " if policy.past else ""
         cells = ["-" if data[key] is None else form.format(data[key]) for _, key, form in columns]
         rows.append([f"{mark}{name}", *cells])
     return ["D", *(name for name, _, _ in columns)], rows
-
-
-def _what(answer: LoadAnswer) -> str:
-    load = answer.load
-    if load.rps is None:
-        shares = ", ".join(f"{load.share[b]:.0%} at {b}" for b in sorted(load.histogram or ()))
-        return f"Over batches ({shares})"
-    return (
-        f"At {load.rps:g} requests/s of {load.input_tokens} tokens in and {load.output_tokens} out"
-    )
-
-
-def _where(answer: LoadAnswer) -> str:
-    return f"mean context {format_size(answer.load.length)}"
-
-
-def _headline(answer: LoadAnswer) -> str:
-    best, plain = answer.advised, answer.plain
-    if best.draft_length == 0:
-        return f"{_what(answer)}: do not speculate."
-    start = f"{_what(answer)}: run draft length {best.draft_length} "
-    setup = answer.setup
-    start += f"({setup.engine.name_of_length(setup.drafter.kind)})"
-    if not plain.usable:
-        return f"{start}: plain decoding cannot carry this load."
-    if answer.load.rps is None:
-        return (
-            f"{start}: {best.gain:.2f}x plain decoding, {format_pace(plain.tokens_per_s)} -> "
-            f"{format_pace(best.tokens_per_s)} tokens/s."
-        )
-    return (
-        f"{start}: {best.gain:.2f}x the pace of plain decoding, {format_pace(1 / plain.tpot)} -> "
-        f"{format_pace(1 / best.tpot)} tokens/s per user."
-    )
-
-
-def _reading(answer: LoadAnswer) -> str:
-    """Say what runs, and what a gap is."""
-    best, plain = answer.advised, answer.plain
-    runs = ""
-    if answer.load.rps is not None:
-        other = f", {plain.running:.1f} without speculation" if plain.usable else ""
-        runs = f"On average {best.running:.1f} sequences run at draft length {best.draft_length}"
-        runs += f"{other if best.draft_length else ''}. "
-    riding = ""
-    if answer.chunks.most:
-        riding = (
-            f" Prompt tokens ride in {best.with_prompt:.1%} of them, "
-            f"{answer.chunks.each:.0f} at a time."
-        )
-    return (
-        f"{runs}A gap is one step, the time between two bursts of tokens that a user sees; TPOT is "
-        f"the mean time per token.{riding}"
-    )
-
-
-def _overloaded(answer: LoadAnswer) -> list[str]:
-    lost = [p for p in answer.policies if not p.usable]
-    if not lost:
-        return []
-    arrivals = answer.load.rps is not None
-    why = "overloaded: at most" if arrivals else "do not fit: at most"
-    shown = [
-        f"{'the schedule' if p.draft_length is None else f'D = {p.draft_length}'} "
-        + (f"{p.most_rps:.3g} requests/s" if arrivals else f"{p.slots} sequences")
-        for p in lost
-    ]
-    return [f"Left out, {why} {', '.join(shown)}."]
 
 
 def _cost(answer: LoadAnswer) -> list[str]:
@@ -233,28 +171,6 @@ def _cost(answer: LoadAnswer) -> list[str]:
             f"{length} and {cost(plain, 'at_most')} without speculation."
         )
     return [line]
-
-
-def _scheduled(answer: LoadAnswer) -> str:
-    """Say what the schedule adds."""
-    more = answer.schedule_gain
-    if answer.schedule is None:
-        said = "; ".join(answer.notes)
-        return f"{said[:1].upper()}{said[1:]}."
-    if more is None:
-        return "A schedule by running batch cannot carry this load."
-    if not answer.schedule_pays:
-        carries = answer.schedule_carries
-        gains = "nothing" if more < 0.001 else f"{more:.1%}"
-        return (
-            f"A schedule by running batch gains {gains} over the fixed draft length at this load: "
-            "not worth its upkeep"
-            + (f"; at the most requests it serves {carries:.0%} more." if carries >= TIE else ".")
-        )
-    return (
-        f"A schedule by running batch gains {more:.1%} more than the fixed draft length, so it is "
-        "what there is to paste."
-    )
 
 
 def _paste(answer: LoadAnswer) -> str:

@@ -13,7 +13,15 @@ from roofline.rules import rules
 from roofline.uncertainty import DRAWS
 from roofline.units import format_size
 
-__all__ = ["cost_line", "dollars", "goal_lines", "likely_line", "rule_lines", "timing_lines"]
+__all__ = [
+    "cost_line",
+    "dollars",
+    "goal_lines",
+    "likely_line",
+    "past_lines",
+    "rule_lines",
+    "timing_lines",
+]
 
 
 def likely_line(point: Point) -> str:
@@ -22,6 +30,8 @@ def likely_line(point: Point) -> str:
         return "One draft length was looked at, so there is nothing to benchmark."
     if not point.feasible[1:].any():
         return "Only plain decoding fits, so there is nothing to benchmark."
+    if not point.candidates[1:].any():
+        return "Only plain decoding stays in captured graphs, so there is nothing to benchmark."
     ranked = point.by_odds
     first = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
     shown = [
@@ -40,6 +50,21 @@ def likely_line(point: Point) -> str:
         "Odds of being within 1 % of the best, given the model's errors: "
         f"{', '.join(shown)}{surest}. Benchmark {timed}."
     )
+
+
+def past_lines(answer: Recommendation, point: Point) -> list[str]:
+    """Say which rows of the table no captured graph covers, and what their overhead holds."""
+    graphs = answer.setup.engine.graphs
+    if graphs is None or point.captured.all():
+        return []
+    what = f"more rows than the {graphs.largest} that {answer.setup.engine.name} captures"
+    advised = "not advised; " if point.captured[0] else ""
+    each = f"{1e6 * graphs.eager_launch:.0f} us"
+    text = (
+        f"! {what} CUDA graphs for: {advised}the overhead holds what launching every kernel by "
+        f"hand, at {each}, takes longer than the kernels."
+    )
+    return [text]
 
 
 def _odds(share: float) -> str:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.cautions import limits
 from roofline.errors import DoesNotFitError, InputError
+from roofline.launches import advisable, covered, local_rows, past_graphs
 from roofline.prepare import Request, Setup, prepare
-from roofline.recommend import Costs, costs, limits
+from roofline.recommend import Costs, costs, grid_of
 from roofline.schedules.bands import (
     Band,
     coverage,
@@ -21,7 +23,16 @@ from roofline.schedules.bands import (
 from roofline.step import StepTimes
 from roofline.timing import by_part
 
-__all__ = ["Plan", "idle_seconds", "no_schedule", "plain_value", "plan", "plan_of", "table_value"]
+__all__ = [
+    "Plan",
+    "idle_seconds",
+    "no_schedule",
+    "pass_rows",
+    "plain_value",
+    "plan",
+    "plan_of",
+    "table_value",
+]
 
 Array = NDArray[np.float64]
 
@@ -30,8 +41,9 @@ Array = NDArray[np.float64]
 class Plan:
     """Speeds of one sequence [tokens/s] for every batch from 1 on, and the bands they lead to.
 
-    ``speed`` has shape (batches, contexts, draft lengths), NaN where it does not fit; D = 0 in it
-    carries the cost of idle speculation. ``plain`` is without any speculation configured.
+    ``speed`` has shape (batches, contexts, draft lengths), NaN where it does not fit or leaves the
+    engine's captured graphs; D = 0 in it carries the cost of idle speculation. ``priced`` is the
+    same with what leaves them. ``plain`` is without any speculation configured.
     ``weights`` is the share of time at each batch. ``relative`` joins the contexts.
     """
 
@@ -39,6 +51,7 @@ class Plan:
     contexts: tuple[int, ...]
     draft_lengths: tuple[int, ...]
     speed: Array
+    priced: Array
     plain: Array
     cost_ratio: Array
     weights: Array
@@ -97,7 +110,8 @@ def table_value(plan: Plan, positions: NDArray[np.intp]) -> float:
     """Return the tokens per second of all sequences, averaged over the mix [tokens/s].
 
     V = sum over B of w_B B mean over contexts of speed(B, context, D). ``positions`` has shape
-    (batches, 1 or contexts). A draft length that does not fit yields nothing.
+    (batches, 1 or contexts). A draft length that does not fit or leaves the captured graphs yields
+    nothing.
     """
     picked = np.take_along_axis(
         plan.speed, np.broadcast_to(positions[..., None], (*plan.plain.shape, 1)), axis=-1
@@ -161,10 +175,12 @@ def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
     listed = coverage(request.batches)
     kept = _kept(setup, speed)
     times = [last - first + 1 for first, last in listed[:kept]]
-    speed, plain, idle, ratio = (
+    priced, plain, idle, ratio = (
         np.repeat(a[:kept], times, axis=0)
         for a in (speed, plain, idle, found.times.total / found.times.total[..., :1])
     )
+    rows = pass_rows(setup, len(priced))
+    speed = np.where(advisable(covered(setup.engine.graphs, rows)), priced, np.nan)
     relative = relative_speed(speed)
     weights, said = _weights(mix, len(speed))
     return Plan(
@@ -172,6 +188,7 @@ def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
         contexts=request.contexts,
         draft_lengths=setup.draft_lengths,
         speed=speed,
+        priced=priced,
         plain=plain,
         cost_ratio=ratio,
         weights=weights,
@@ -185,8 +202,14 @@ def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
             *limits(found.times),
             *_cut(request, listed, kept),
             *_left_out(request, speed),
+            *past_graphs(setup.engine, {len(rows): (setup.draft_lengths, rows[-1, 0].tolist())}),
         ),
     )
+
+
+def pass_rows(setup: Setup, batches: int) -> Array:
+    """Return the rows of a pass at every batch from 1 on, shape (batches, 1, draft lengths)."""
+    return local_rows(setup.target.placement, grid_of(setup, range(1, batches + 1), (1,)))
 
 
 def _kept(setup: Setup, speed: Array) -> int:

@@ -52,11 +52,19 @@ def written(plan: Plan, engine: str, text: str, bands: list[Band], notes: list[s
 def best_fixed(plan: Plan) -> tuple[int, float]:
     """Return the best draft length for all batches and its tokens per second over the mix.
 
-    D = 0 means that no speculation is configured, so it pays nothing for being idle.
+    D = 0 means that no speculation is configured, so it pays nothing for being idle. A draft length
+    that leaves the captured graphs anywhere in the mix is none to run throughout.
     """
+    past = np.isnan(plan.speed) & ~np.isnan(plan.priced)
+    leaves: NDArray[np.bool_] = np.asarray(
+        (past.any(axis=1) & (plan.weights > 0)[:, None]).any(axis=0)
+    )
     everywhere: NDArray[np.intp] = np.zeros((plan.batches, 1), dtype=np.intp)
     values = [plain_value(plan)]
-    values += [table_value(plan, everywhere + i) for i in range(1, len(plan.draft_lengths))]
+    values += [
+        0.0 if leaves[i] else table_value(plan, everywhere + i)
+        for i in range(1, len(plan.draft_lengths))
+    ]
     best = int(np.argmax(values))
     return plan.draft_lengths[best], values[best]
 

@@ -62,6 +62,7 @@ COLUMNS = (
     _column("draft_length", Kind.INTEGER, "tokens drafted per target pass, D; 0 is plain decoding"),
     _column("fits", Kind.BOOLEAN, "whether it can be run; numbers below are missing where not"),
     _column("reason", Kind.TEXT, "why it cannot; missing where it can"),
+    _column("captured", Kind.BOOLEAN, "whether the engine's CUDA graphs cover the pass"),
     _column("memory_needed_bytes", Kind.NUMBER, "bytes needed on one GPU"),
     _column("memory_available_bytes", Kind.NUMBER, "bytes that the engine can use of one GPU"),
     _column("tokens_per_step", Kind.NUMBER, "mean tokens emitted per target pass, AL"),

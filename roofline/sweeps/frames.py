@@ -63,7 +63,7 @@ def blank(shape: tuple[int, int, int]) -> dict[str, Values]:
         "speedup_low", "speedup_high", "tokens_per_s_user", "tokens_per_s_batch",
     )  # fmt: skip
     columns: dict[str, Values] = {name: np.empty(shape) for name in numbers}
-    columns |= {name: np.empty(shape, dtype=bool) for name in ("fits", "tie", "best")}
+    columns |= {name: np.empty(shape, dtype=bool) for name in ("fits", "captured", "tie", "best")}
     columns["best_draft_length"] = np.empty(shape, dtype=np.int16)
     columns |= {name: np.empty(shape, dtype=np.int8) for name in ("reason", "confidence")}
     return columns
@@ -89,7 +89,7 @@ def clear(tile: dict[str, Values], fits: NDArray[np.bool_]) -> None:
     np.copyto(tile["best_draft_length"], -1, where=nothing)
     np.copyto(tile["confidence"], len(CONFIDENCES), where=nothing)
     for name, column in tile.items():
-        if column.dtype == bool and name != "fits":
+        if column.dtype == bool and name not in ("fits", "captured"):
             np.logical_and(column, fits, out=column)
         elif column.dtype == np.float64 and not name.startswith("memory"):
             np.copyto(column, np.nan, where=lost)

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from roofline.advise import CONFIDENCES
+from roofline.cautions import limits
 from roofline.errors import InputError
+from roofline.launches import past_note
 from roofline.lengths import draft_lengths
 from roofline.prepare import Setup, prepare
-from roofline.recommend import Costs, advise, limits, price
+from roofline.recommend import Costs, advise, price
 from roofline.report.sources import provenance
 from roofline.request import Request
 from roofline.step import StepTimes
@@ -148,6 +150,8 @@ def _frame(unit: Unit, group: _Group, notes: Notes) -> Frame:
         found = price(setup, unit.batches[rows], contexts[places])
         _fill(columns, setup, found, at=(rows, places))
     _note(notes, setup, found.times)
+    if not columns["captured"].all():
+        notes.warnings.add(past_note(setup.engine))
     columns |= keys(unit.batches, contexts, setup.draft_lengths)
     return Frame(
         shared=shared(unit.block, setup),
@@ -187,6 +191,7 @@ def _fill(
         "tokens_per_s_user": speed,
         "tokens_per_s_batch": grid.batch * speed,
         "fits": found.fits,
+        "captured": found.times.launches.captured,
         "tie": decision.tie,
         "best": decision.best[..., None] == np.arange(grid.shape[2]),
         "best_draft_length": np.asarray(setup.draft_lengths)[decision.best][..., None],

@@ -48,18 +48,19 @@ function decide(data, cell, tokens, ends) {
   const usable = tokens.map((al, i) => al !== null && cell.step[i] !== null);
   const by = (value) => tokens.map((_, i) => (usable[i] ? value(i) : null));
   const speed = by((i) => tokens[i] / cell.step[i]);
-  const within = (1 - data.tie) * Math.max(...speed.filter((v) => v !== null));
-  const tie = speed.map((v) => v !== null && v >= within);
+  const kept = tokens.map((_, i) => usable[i] && !cell.past?.[i]);
+  const within = (1 - data.tie) * Math.max(...speed.filter((_, i) => kept[i]));
+  const tie = speed.map((v, i) => kept[i] && v >= within);
   const best = tie.indexOf(true);
   const speedup = by((i) => (tokens[i] * cell.step[0]) / cell.step[i]);
   const low = by((i) => ends?.low[i] ?? tokens[i] * cell.low[i]);
   const high = by((i) => ends?.high[i] ?? tokens[i] * cell.high[i]);
-  const drafts = data.draft_lengths.map((_, i) => i).filter((i) => i > 0 && usable[i]);
+  const drafts = data.draft_lengths.map((_, i) => i).filter((i) => i > 0 && kept[i]);
   const shown = best || drafts.reduce((a, i) => (a && speedup[a] >= speedup[i] ? a : i), 0);
   let confidence = drafts.some((i) => high[i] > 1) ? "inside_error" : "loss";
   if (best) confidence = low[best] > 1 ? "win" : "inside_error";
   const alone = known.filter(Boolean).length === 1;
-  return { cell, tokens, usable, speedup, low, high, tie, best, shown, confidence, alone };
+  return { cell, tokens, usable, kept, speedup, low, high, tie, best, shown, confidence, alone };
 }
 
 /** The same fields as a row of "recommend --format json". */
@@ -83,12 +84,37 @@ function row(data, batch, decided, i) {
   };
 }
 
+/** Whether any draft length fits, advised or not. */
+function drafted({ usable }) {
+  return usable.some((fits, i) => i > 0 && fits);
+}
+
+/** What the best draft length past the captured graphs would give, where it would be the best. */
+function beyond(data, { cell, tokens, usable, kept, speedup, best }) {
+  const gains = tokens.map((al, i) =>
+    usable[i] && !kept[i] ? (al * cell.step[0]) / cell.past[i].captured_step : null,
+  );
+  const most = Math.max(...gains.filter((gain) => gain !== null));
+  const at = gains.findIndex((gain) => gain !== null && gain >= (1 - data.tie) * most);
+  if (at < 0 || gains[at] * (1 - data.tie) <= speedup[best]) return "";
+  const { rows, flag } = cell.past[at];
+  const said = {
+    length: data.draft_lengths[at],
+    speedup: gains[at],
+    rows,
+    engine: data.engine,
+    largest: data.largest,
+    flag: flag ? `: add ${flag}` : "",
+  };
+  return ` ${fill(data.words.beyond, said)}`;
+}
+
 function headline(data, decided) {
   const { cell, tokens, best, shown } = decided;
   const words = data.words;
   const plain = 1 / cell.step[0];
   if (decided.alone) return fill(words.headlines.alone, { plain });
-  if (!shown) return fill(words.headlines.no_room, { plain });
+  if (!shown) return fill(words.headlines[drafted(decided) ? "past_graphs" : "no_room"], { plain });
   const kind = best ? "drafts" : "plain";
   const verdict = words.verdicts[kind][decided.confidence];
   return fill(words.headlines[kind], {
@@ -103,8 +129,9 @@ function headline(data, decided) {
 
 function reason(data, decided) {
   const { cell, shown } = decided;
+  if (!shown && drafted(decided)) return data.words.nothing_kept + beyond(data, decided);
   if (!shown) return decided.alone ? data.words.nothing : cell.no_room;
-  return fill(data.words.reason, {
+  const told = fill(data.words.reason, {
     opening: cell.opening[shown % cell.opening.length],
     rows: data.draft_lengths[shown] + 1,
     growth: cell.verify[shown] / cell.verify[0],
@@ -114,6 +141,7 @@ function reason(data, decided) {
     break_even: cell.step[shown] / cell.step[0],
     tokens: decided.tokens[shown],
   });
+  return told + beyond(data, decided);
 }
 
 /** How one would ask the tool for what the page shows. */

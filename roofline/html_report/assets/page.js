@@ -99,11 +99,13 @@ function showAnswer(own) {
     tile.querySelector(".below").textContent = fill(data.tiles[i].below, shown);
   });
   at("by-draft-length").replaceChildren(
-    ...rows.filter(Boolean).map((r) =>
-      cells(
-        data.columns.map(({ key, form }) => fill(form, { value: r[key] })),
-        r === best ? "best" : "",
-      ),
+    ...rows.flatMap((r, i) =>
+      r === null
+        ? []
+        : cells(
+            data.columns.map(({ key, form }) => fill(form, { value: r[key] })),
+            r === best ? "best" : own.kept[i] ? "" : "past",
+          ),
     ),
   );
   say("flag", data.flags[own.best]);
@@ -117,7 +119,7 @@ function showGrid() {
     if (own === null) return null;
     const speedups = data.draft_lengths.map((_, i) => {
       if (own.speedup[i] === null) return { text: "-", mark: "none" };
-      const mark = i === own.best ? "best" : own.tie[i] ? "tie" : "";
+      const mark = i === own.best ? "best" : own.tie[i] ? "tie" : own.kept[i] ? "" : "past";
       return { text: `${fixed(own.speedup[i], 2)}x`, mark };
     });
     return cells([String(batch), ...speedups], b === state.batch ? "here" : "");

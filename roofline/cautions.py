@@ -1,4 +1,4 @@
-"""Weights in fewer bits that a step takes longer for: said, for nobody expects it."""
+"""What the laws that priced a step warn of: kernels outside their tables, slow narrow weights."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from roofline.step import StepTimes, step_times
 from roofline.timing import Machine, OpTime
 from roofline.workload import Grid
 
-__all__ = ["slower_than_wide"]
+__all__ = ["limits", "slower_than_wide"]
 
 #: A plain step with narrow weights may take this much longer before it is worth a word.
 LONGER = 1.02
+
+
+def limits(times: StepTimes) -> list[str]:
+    """Say which kernels run outside what their tables covered."""
+    passes = (*times.verify_ops, *times.first_pass_ops)
+    return list(dict.fromkeys(t.chosen.limit for t in passes if t.chosen.limit is not None))
 
 
 def slower_than_wide(setup: Setup, machine: Machine, times: StepTimes) -> list[str]:

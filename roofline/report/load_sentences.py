@@ -1,0 +1,115 @@
+"""What is said of a load, in sentences."""
+
+from __future__ import annotations
+
+from roofline.advise import TIE
+from roofline.loads.answer import LoadAnswer
+from roofline.units import format_pace, format_size
+
+__all__ = ["headline", "overloaded", "past", "reading", "scheduled", "where"]
+
+
+def _what(answer: LoadAnswer) -> str:
+    load = answer.load
+    if load.rps is None:
+        shares = ", ".join(f"{load.share[b]:.0%} at {b}" for b in sorted(load.histogram or ()))
+        return f"Over batches ({shares})"
+    return (
+        f"At {load.rps:g} requests/s of {load.input_tokens} tokens in and {load.output_tokens} out"
+    )
+
+
+def where(answer: LoadAnswer) -> str:
+    """Return the context that the answer is for."""
+    return f"mean context {format_size(answer.load.length)}"
+
+
+def headline(answer: LoadAnswer) -> str:
+    """Return the advice in one sentence."""
+    best, plain = answer.advised, answer.plain
+    if best.draft_length == 0:
+        return f"{_what(answer)}: do not speculate."
+    start = f"{_what(answer)}: run draft length {best.draft_length} "
+    setup = answer.setup
+    start += f"({setup.engine.name_of_length(setup.drafter.kind)})"
+    if not plain.usable:
+        return f"{start}: plain decoding cannot carry this load."
+    if answer.load.rps is None:
+        return (
+            f"{start}: {best.gain:.2f}x plain decoding, {format_pace(plain.tokens_per_s)} -> "
+            f"{format_pace(best.tokens_per_s)} tokens/s."
+        )
+    return (
+        f"{start}: {best.gain:.2f}x the pace of plain decoding, {format_pace(1 / plain.tpot)} -> "
+        f"{format_pace(1 / best.tpot)} tokens/s per user."
+    )
+
+
+def reading(answer: LoadAnswer) -> str:
+    """Say what runs, and what a gap is."""
+    best, plain = answer.advised, answer.plain
+    runs = ""
+    if answer.load.rps is not None:
+        other = f", {plain.running:.1f} without speculation" if plain.usable else ""
+        runs = f"On average {best.running:.1f} sequences run at draft length {best.draft_length}"
+        runs += f"{other if best.draft_length else ''}. "
+    riding = ""
+    if answer.chunks.most:
+        riding = (
+            f" Prompt tokens ride in {best.with_prompt:.1%} of them, "
+            f"{answer.chunks.each:.0f} at a time."
+        )
+    return (
+        f"{runs}A gap is one step, the time between two bursts of tokens that a user sees; TPOT is "
+        f"the mean time per token.{riding}"
+    )
+
+
+def past(answer: LoadAnswer) -> list[str]:
+    """Say what the mark of draft lengths past the captured graphs means."""
+    graphs = answer.setup.engine.graphs
+    if graphs is None or not any(policy.past for policy in answer.policies):
+        return []
+    engine = answer.setup.engine.name
+    told = (
+        f"! not advised: at this load some steps have more than the {graphs.largest} rows that "
+        f"{engine} captures CUDA graphs for, and can cost several times more than shown."
+    )
+    return [told]
+
+
+def overloaded(answer: LoadAnswer) -> list[str]:
+    """Say which policies cannot carry the load, and how much each could."""
+    lost = [p for p in answer.policies if not p.usable]
+    if not lost:
+        return []
+    arrivals = answer.load.rps is not None
+    why = "overloaded: at most" if arrivals else "do not fit: at most"
+    shown = [
+        f"{'the schedule' if p.draft_length is None else f'D = {p.draft_length}'} "
+        + (f"{p.most_rps:.3g} requests/s" if arrivals else f"{p.slots} sequences")
+        for p in lost
+    ]
+    return [f"Left out, {why} {', '.join(shown)}."]
+
+
+def scheduled(answer: LoadAnswer) -> str:
+    """Say what the schedule adds."""
+    more = answer.schedule_gain
+    if answer.schedule is None:
+        said = "; ".join(answer.notes)
+        return f"{said[:1].upper()}{said[1:]}."
+    if more is None:
+        return "A schedule by running batch cannot carry this load."
+    if not answer.schedule_pays:
+        carries = answer.schedule_carries
+        gains = "nothing" if more < 0.001 else f"{more:.1%}"
+        return (
+            f"A schedule by running batch gains {gains} over the fixed draft length at this load: "
+            "not worth its upkeep"
+            + (f"; at the most requests it serves {carries:.0%} more." if carries >= TIE else ".")
+        )
+    return (
+        f"A schedule by running batch gains {more:.1%} more than the fixed draft length, so it is "
+        "what there is to paste."
+    )
