@@ -106,6 +106,6 @@ def test_a_model_without_a_cache_fills_no_tile(cli: Cli, tmp_path: Path) -> None
     silent = [rule["number"] for rule in explained["rules"] if rule["says"] == none]
     assert silent == [2, 3]
     assert_refused(
-        cli("plot", "attention", model, *flags, "-o", str(tmp_path / "a.png")),
+        cli("plot", "attention", model, "-o", str(tmp_path / "a.png")),
         "has no attention over a cache to draw",
     )
