@@ -148,8 +148,11 @@ def test_a_dspark_head_without_confidence(tmp_path: Path) -> None:
 def test_an_algorithm_called_none_changes_nothing(tmp_path: Path) -> None:
     """ModelOpt names an algorithm by module; that of the only one named is none."""
     named = {"model.layers.0.mlp.up_proj": {"quant_algo": "NONE"}}
-    quantization = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
-    quantization |= {"quantized_layers": named}
+    quantization = {
+        "quant_method": "modelopt",
+        "quant_algo": "MIXED_PRECISION",
+        "quantized_layers": named,
+    }
     spec = import_path(changed(tmp_path, PLAIN, {"quantization_config": quantization})).spec
     assert isinstance(spec, ModelSpec)
     assert spec.dtypes == {}

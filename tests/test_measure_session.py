@@ -12,8 +12,9 @@ from roofline.hardware import load_hardware
 from roofline.kernels import Kind
 from roofline.laws.base import Device
 from roofline.measure import session
-from roofline.measure.case import Menu
-from roofline.measure.cases import in_format, kernels, plan
+from roofline.measure.campaign import run
+from roofline.measure.case import Menu, kernels
+from roofline.measure.cases import in_format, plan
 from roofline.measure.device import CaseError
 from roofline.measure.fitted import measured_figures
 from roofline.measure.groups import fastest, fit_group
@@ -40,7 +41,8 @@ class FakeWorker(FakeDevice):
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Return a function that measures on a fake device and gives what is said in the end."""
+    """Return a function that measures 40 cases on a fake device and gives what is said in the end."""
+    monkeypatch.setattr(session, "plan", lambda *a: plan(*a)[:40])
 
     def measure(device: FakeWorker, budget: float = 1e9, *, resume: bool = False) -> str:
         monkeypatch.setattr(session, "WorkerDevice", lambda **_: device)
@@ -74,9 +76,8 @@ def test_a_budget_that_ends_early_can_be_gone_on_with(
 ) -> None:
     """A clock that moves a second at each look ends 60 s of budget within the first round."""
     ticks = iter(range(10**7))
-    whole = session.run
     monkeypatch.setattr(
-        session, "run", lambda *a, **k: whole(*a, **k, now=lambda: float(next(ticks)))
+        session, "run", lambda *a, **k: run(*a, **k, now=lambda: float(next(ticks)))
     )
     text = said(FakeWorker(), 60.0)
     assert "the budget ended the first round after" in text
@@ -92,8 +93,7 @@ def test_cases_too_long_for_the_budget_are_counted(
 ) -> None:
     from dataclasses import replace
 
-    whole = session.run
-    monkeypatch.setattr(session, "run", lambda *a, **k: replace(whole(*a, **k), too_long=count))
+    monkeypatch.setattr(session, "run", lambda *a, **k: replace(run(*a, **k), too_long=count))
     assert f"{words} left out: too long for the budget" in said(FakeWorker())
 
 
