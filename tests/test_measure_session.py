@@ -41,7 +41,7 @@ class FakeWorker(FakeDevice):
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Return a function that measures 40 cases on a fake device and gives what is said in the end."""
+    """Return a function that measures 40 cases on a fake device and gives what is said."""
     monkeypatch.setattr(session, "plan", lambda *a: plan(*a)[:40])
 
     def measure(device: FakeWorker, budget: float = 1e9, *, resume: bool = False) -> str:
