@@ -45,7 +45,7 @@ site: $(READY)        ## The documentation as a site; every link is checked
 
 check: lint types wheel site ## Everything a change must pass
 	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
-	$(BIN)/coverage json -q -o - | $(BIN)/python tests/check_branches.py 95
+	$(BIN)/coverage json -q --fail-under=0 -o - | $(BIN)/python tests/check_branches.py 95
 
 torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build); adds to check's coverage
 	$(PYTHON) -m venv $(VENV)-torch
