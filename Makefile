@@ -1,5 +1,6 @@
 # Two commands for a fresh machine: `make demo` and `make test`. Everything they need is set up here.
 PYTHON ?= python3
+PYTHONS ?= $(PYTHON)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 # What answers need, and beyond it what tests, checks and pages need.
@@ -9,7 +10,7 @@ CORE   := cli_errors cli_recommend docs hardware_profiles yaml_and_schema charts
           law_properties pass_properties acceptance_oracle plot_command sweep_grids
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel site check torch calibrate docs bench models figures browser minimums audit fuzz torture clean
+.PHONY: demo test lint types wheel packages site check torch calibrate docs bench models figures browser minimums audit fuzz torture clean
 
 $(ANSWER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,11 +37,15 @@ types: $(READY)
 wheel: $(READY)       ## Build, install into a fresh environment, run from outside the tree
 	$(BIN)/python tests/check_wheel.py
 
+packages: $(READY)    ## Wheel, sdist and pipx in fresh environments: make packages PYTHONS="python3.11 python3.13"
+	$(BIN)/python -m tests.check_packages $(PYTHONS)
+
 site: $(READY)        ## The documentation as a site; every link is checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 check: lint types wheel site ## Everything a change must pass
 	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
+	$(BIN)/coverage json -q --fail-under=0 -o - | $(BIN)/python tests/check_branches.py 95
 
 torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build); adds to check's coverage
 	$(PYTHON) -m venv $(VENV)-torch

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import venv
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -73,10 +74,15 @@ def install(wheel: Path, target: Path) -> Path:
     """Install ``wheel`` into a fresh environment and return its folder of scripts."""
     say("installing it into a fresh environment ...")
     venv.create(target, with_pip=True)
-    scripts = target / ("Scripts" if os.name == "nt" else "bin")
+    scripts = scripts_of(target)
     pip = [str(scripts / "python"), "-m", "pip", "install", "--quiet"]
     run([*pip, "--disable-pip-version-check", str(wheel)], target)
     return scripts
+
+
+def scripts_of(target: Path) -> Path:
+    """Return the folder of scripts of an environment."""
+    return target / ("Scripts" if os.name == "nt" else "bin")
 
 
 def check_runs(scripts: Path, outside: Path) -> None:
@@ -100,12 +106,20 @@ def check_runs(scripts: Path, outside: Path) -> None:
             fail(f"roofline {command} list differs between the wheel and the tree")
 
 
-def run(command: list[str], folder: Path) -> str:
-    """Run a command away from this checkout's environment and return its stdout."""
+def attempt(
+    command: list[str], folder: Path, settings: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command away from this checkout's environment, with settings of its own."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
-    done = subprocess.run(
+    kept |= settings or {}
+    return subprocess.run(
         command, cwd=folder, env=kept, capture_output=True, text=True, check=False
     )
+
+
+def run(command: list[str], folder: Path, settings: Mapping[str, str] | None = None) -> str:
+    """Run a command that must work, and return its stdout."""
+    done = attempt(command, folder, settings)
     if done.returncode:
         shown = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
         fail(f"{' '.join(command)} ended with {done.returncode}:\n{shown}")

@@ -8,8 +8,10 @@ library has (155 files) and with keras-hub's exact presets for 42.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from roofline.footprint import parameters_total
@@ -25,6 +27,8 @@ FILES = sorted(
     path.name for path in CONFIGS.glob("*.json") if not path.name.endswith("hf_quant_config.json")
 )
 MODELS = [name for name in FILES if not name.startswith("drafter--")]
+#: Takes a key away, where a test changes a config.
+ABSENT = object()
 DRAFTERS = [name for name in FILES if name.startswith("drafter--")]
 
 
@@ -98,3 +102,17 @@ def experts(spec: ModelSpec) -> list[tuple[int, MoeMlp]]:
 def dense(spec: ModelSpec) -> list[tuple[int, DenseMlp]]:
     """Return the dense MLPs with their layers."""
     return [(run.repeat, run.mlp) for run in spec.layers if isinstance(run.mlp, DenseMlp)]
+
+
+def changed(tmp_path: Path, name: str, changes: Mapping[str, Any]) -> Path:
+    """Write a published config with some of the language model's keys changed or taken away."""
+    data = json.loads((CONFIGS / f"{name}.json").read_text("utf-8"))
+    inner = data.get("text_config") or data
+    for key, value in changes.items():
+        if value is ABSENT:
+            inner.pop(key, None)
+        else:
+            inner[key] = value
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(data))
+    return file

@@ -13,7 +13,7 @@ from roofline.hf_config.importer import import_path
 from roofline.mixers import GroupedQueryAttention, Mamba2
 from roofline.model import DenseMlp, ModelSpec
 from roofline.quantization import DType
-from tests.published import CONFIGS
+from tests.published import ABSENT, CONFIGS, changed
 
 GRANITE = "ibm-granite--granite-4-8b-dense-hybrid"
 NEMOTRON_H = "nvidia--Nemotron-H-56B-Base-8K"
@@ -29,27 +29,12 @@ VISION = "meta-llama--Llama-3.2-90B-Vision"
 GLM = "zai-org--GLM-5.2"
 MIMO = "XiaomiMiMo--MiMo-V2-Flash"
 PLAIN = "Qwen--Qwen3-8B"
-ABSENT = object()
 
 #: A Mamba-2 mixer under Granite's names.
 MAMBA = {
     "mamba_n_heads": 128, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 256,
     "mamba_d_conv": 4,
 }  # fmt: skip
-
-
-def changed(tmp_path: Path, name: str, changes: dict[str, Any]) -> Path:
-    """Write a published config with some of the language model's keys changed or taken away."""
-    data = json.loads((CONFIGS / f"{name}.json").read_text("utf-8"))
-    inner = data.get("text_config") or data
-    for key, value in changes.items():
-        if value is ABSENT:
-            inner.pop(key, None)
-        else:
-            inner[key] = value
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(data))
-    return file
 
 
 def read(tmp_path: Path, name: str, changes: dict[str, Any]) -> ModelSpec:

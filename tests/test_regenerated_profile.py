@@ -1,21 +1,28 @@
-"""The committed constants are what the importer makes of the pinned public tables."""
+"""The committed laws are what the importer makes of the pinned public tables.
+
+They are held to each other by what they say: the same errors, and the same time of every row that
+ships. A constant that rows cannot tell may come out differently with another SciPy.
+"""
 
 from __future__ import annotations
 
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 
-from roofline.hardware import SHELF
+from roofline.calibrated import Block
+from roofline.calibration import families
+from roofline.hardware import SHELF, Overlay, load_hardware
 from roofline.resources import shelf
-from roofline.yamlio import load_yaml
+from roofline.validation.kernels import matching_block, sample_groups
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("scipy")
 
 GPU, ENGINE = "rtx-pro-6000-blackwell-server", "vllm"
+FILE = f"{GPU}.{ENGINE}.yaml"
 
 
 def _installed() -> bool:
@@ -32,23 +39,29 @@ def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
 
     outcome = import_tables(data_folder(), gpu=GPU, engines=[ENGINE], date="2026-01-01", jobs=2)
     written = write_overlays(outcome, tmp_path)
-    assert [path.name for path in written] == [f"{GPU}.{ENGINE}.yaml"]
-    fresh, committed = _laws(written[0]), _laws(Path(str(shelf(SHELF))) / written[0].name)
-    assert fresh.keys() == committed.keys()
-    for name, law in fresh.items():
-        assert law == pytest.approx(committed[name], rel=2e-3), name
+    assert [path.name for path in written] == [FILE]
+    fresh, committed = (
+        Overlay.load(path).calibration for path in (written[0], Path(str(shelf(SHELF))) / FILE)
+    )
+    profile = load_hardware(GPU)
+    assert [_scores(block) for block in fresh] == [_scores(block) for block in committed]
+    priced = 0
+    for group in sample_groups():
+        if (group.gpu, group.engine) == (GPU, ENGINE):
+            blocks = matching_block(fresh, group), matching_block(committed, group)
+            family = families()[group.kind]
+            mine, theirs = (
+                np.asarray(family.seconds(group.columns, group.label, block.law, profile))
+                for block in blocks
+                if block is not None
+            )
+            assert mine == pytest.approx(theirs, rel=2e-3), group.label
+            priced += 1
+    assert priced == len(committed)
 
 
-def _laws(path: Path) -> dict[str, list[float]]:
-    """Return every constant of a file's laws by the block's label."""
-    blocks = load_yaml(path)["calibration"]
-    keys = ("kind", "dtype", "kernel", "head_dim")
-    return {" ".join(str(b.get(k)) for k in keys): list(_numbers(b["law"])) for b in blocks}
-
-
-def _numbers(value: Any) -> list[float]:
-    if isinstance(value, dict):
-        return [number for item in value.values() for number in _numbers(item)]
-    if isinstance(value, list):
-        return [number for item in value for number in _numbers(item)]
-    return [float(value)] if isinstance(value, int | float) else []
+def _scores(block: Block) -> tuple[str, str, int, float, float]:
+    """Return what a law prices, how many rows it saw and how far off those left out are."""
+    seen = block.evidence
+    name = " ".join(str(getattr(block, key, None)) for key in ("dtype", "kernel", "head_dim"))
+    return block.kind, name, seen.rows_fitted, seen.median_error, seen.p90_error

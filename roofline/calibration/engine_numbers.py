@@ -82,15 +82,13 @@ def fit_with_skew(
     rows: list[DecodeRow], by_skew: dict[float, Features]
 ) -> tuple[float, dict[str, EngineNumbers]]:
     """Return the one skew that explains all engines best, and each engine's numbers at it."""
-    best: tuple[float, float, dict[str, EngineNumbers]] | None = None
+    tried = []
     for skew, given in by_skew.items():
         fitted = {engine: _fit_engine(rows, given, engine) for engine in _engines(rows)}
         loss = sum(engine_loss for _, engine_loss in fitted.values())
-        if best is None or loss < best[0]:
-            best = loss, skew, {engine: numbers for engine, (numbers, _) in fitted.items()}
-    if best is None:
-        raise ValueError("no skew was tried")
-    return best[1], best[2]
+        tried.append((loss, skew, {engine: numbers for engine, (numbers, _) in fitted.items()}))
+    _, skew, numbers = min(tried, key=lambda each: each[0])
+    return skew, numbers
 
 
 def _engines(rows: list[DecodeRow]) -> list[str]:

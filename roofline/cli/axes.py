@@ -25,8 +25,9 @@ def option_flags() -> dict[str, str]:
     for name, hint in hints(question).items():
         told = getattr(hint, "__metadata__", (None,))[0]
         if told is not None:
-            declared = getattr(told, "param_decls", None) or ()
-            long = (text for text in declared if text.startswith("--"))
+            # in an annotation the first name stands where a default would
+            declared = (getattr(told, "default", None), *(getattr(told, "param_decls", None) or ()))
+            long = (text for text in declared if isinstance(text, str) and text.startswith("--"))
             flags[name] = next(long, "--" + name.replace("_", "-"))
     return flags
 

@@ -114,8 +114,6 @@ def grouped_layers(
     windows, chunked = layer_windows(fields, family, layers, context)
     if fields.has("blocksparse_block_size"):
         fields.log.note("block-sparse attention is counted as full: its pattern saves less")
-    if family.windows == "none" and fields.data.get("model_type") == "qwen3_next":
-        fields.log.default("attn_output_gate", True, "implicit in the class")
     return [
         make_grouped(fields, family, heads, window=window, chunked=chunked) for window in windows
     ]

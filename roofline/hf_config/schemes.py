@@ -122,10 +122,9 @@ def kv_format(fields: Fields) -> DType | None:
         fields.log.read.add(fields.path + name)
         if value is None:
             continue
-        if isinstance(value, dict):
-            own = fields.inner(name)
-            if own is not None:
-                return _weights_format(own, "")
+        own = fields.inner(name) if isinstance(value, dict) else None
+        if own is not None:
+            return _weights_format(own, "")
         known = {"FP8": DType.FP8, "INT8": DType.INT8, "NVFP4": DType.NVFP4, "NONE": None}
         if not isinstance(value, str) or value.upper() not in known:
             raise fields.wrong(name, f"one of {', '.join(known)}")

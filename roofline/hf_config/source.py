@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,11 +111,8 @@ class _RepeatedKeyError(Exception):
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _RepeatedKeyError(key[:40])
-            seen.add(key)
+        counts = Counter(key for key, _ in pairs)
+        raise _RepeatedKeyError(next(key[:40] for key in counts if counts[key] > 1))
     return data
 
 

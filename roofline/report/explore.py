@@ -169,8 +169,6 @@ def _curve(variant: Variant, name: str, lengths: Sequence[int]) -> list[str]:
 
 def _headline(found: Exploration) -> str:
     priced = [variant for variant in found.variants if variant.draft_length is not None]
-    if not priced:
-        return f"No variant fits at batch {found.batch}."
     if all(variant.draft_lengths == (0,) for variant in priced):
         ends = [pick(priced, key=lambda v: float(v.step[0])) for pick in (min, max)]
         return (

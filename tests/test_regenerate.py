@@ -1,0 +1,53 @@
+"""`make models`: published configs become specs, and a spec without a config goes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from roofline.hf_config import regenerate
+from roofline.model import ModelSpec
+from roofline.yamlio import load_yaml
+from tests.published import CONFIGS
+
+CATALOGUE = """\
+schema: 1
+models:
+- {config: Qwen--Qwen3-8B.json, id: qwen3-8b, repository: Qwen/Qwen3-8B, source: here}
+drafters: []
+aliases: {}
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the package's folder of an invented checkout with one config and an old spec."""
+    package = tmp_path / "roofline"
+    for folder in (package / "data", tmp_path / "model_configs", tmp_path / "model_specs"):
+        folder.mkdir(parents=True)
+    shutil.copy(CONFIGS / "Qwen--Qwen3-8B.json", tmp_path / "model_configs")
+    (tmp_path / "model_configs" / "catalogue.yaml").write_text(CATALOGUE)
+    (tmp_path / "model_specs" / "gone.yaml").write_text("schema: 1\n")
+    monkeypatch.setattr(regenerate, "files", lambda _: package)
+    return package
+
+
+def test_what_the_catalogue_names_is_what_is_there(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    regenerate.main()
+    shelf = package.parent / "model_specs"
+    assert [file.name for file in shelf.iterdir()] == ["qwen3-8b.yaml"]
+    assert ModelSpec.load(shelf / "qwen3-8b.yaml").num_layers == 36
+    assert load_yaml(package / "data" / "model_specs.aliases.yaml") == {"aliases": {}}
+    assert capsys.readouterr().out == "1 specs and 0 aliases written\n"
+
+
+def test_a_config_that_cannot_be_read_changes_nothing(package: Path) -> None:
+    (package.parent / "model_configs" / "Qwen--Qwen3-8B.json").write_text("{}")
+    with pytest.raises(SystemExit) as stop:
+        regenerate.main()
+    assert str(stop.value.code).startswith("roofline: Qwen--Qwen3-8B.json: ")
+    assert (package.parent / "model_specs" / "gone.yaml").exists()
