@@ -131,9 +131,11 @@ def test_the_catalogue_is_large_and_keeps_its_ids() -> None:
 def test_the_specs_are_what_the_importer_writes() -> None:
     found = {f"{spec.id}.yaml": spec_text(spec) for spec in regenerated(CONFIGS)}
     shelf = ROOT / "model_specs"
-    assert set(found) == {path.name for path in shelf.glob("*.yaml")}
+    assert len(found) > 200  # any other spec was written by hand
     for name, text in found.items():
-        assert (shelf / name).read_text("utf-8") == text, f"run make models: {name}"
+        file = shelf / name
+        there = file.read_text("utf-8") if file.exists() else None
+        assert there == text, f"{file} is not what make models writes: run it and commit the file"
     listed = Catalogue.load(CONFIGS / "catalogue.yaml")
     assert set(listed.aliases) == set(aliases(SHELF))
 

@@ -19,7 +19,7 @@ from roofline.schema import Document, Schema
 from roofline.specfile import spec_text
 from roofline.yamlio import dump_yaml
 
-__all__ = ["Catalogue", "Entry", "regenerated"]
+__all__ = ["Catalogue", "Entry", "regenerated", "write_specs"]
 
 
 class Entry(Schema):
@@ -86,23 +86,32 @@ def regenerated(folder: Path) -> Iterator[NetworkSpec]:
         yield head
 
 
+def write_specs(configs: Path, shelf: Path) -> tuple[int, list[str]]:
+    """Write every spec of the catalogue to ``shelf``; return how many, and the files left alone.
+
+    A spec that the catalogue does not name was written by hand and stays as it is.
+    """
+    written = {f"{spec.id}.yaml": spec_text(spec) for spec in regenerated(configs)}
+    for name, text in written.items():
+        write_atomically(shelf / name, text)
+    others = sorted(file.name for file in shelf.glob("*.yaml") if file.name not in written)
+    return len(written), others
+
+
 def main() -> None:
-    """Write the specs and the aliases; take away what the catalogue no longer names."""
+    """Write the specs and the aliases."""
     package = Path(str(files("roofline")))
-    configs, shelf = package.parent / "model_configs", package.parent / "model_specs"
+    configs = package.parent / "model_configs"
     try:
-        written = {f"{spec.id}.yaml": spec_text(spec) for spec in regenerated(configs)}
+        count, others = write_specs(configs, package.parent / "model_specs")
         catalogue = Catalogue.load(configs / "catalogue.yaml")
     except RooflineError as error:
         sys.exit(f"roofline: {error}")
-    for name, text in written.items():
-        write_atomically(shelf / name, text)
-    for file in shelf.glob("*.yaml"):
-        if file.name not in written:
-            file.unlink()
     names = catalogue.model_dump(mode="json", exclude_none=True)["aliases"]
     write_atomically(package / "data" / "model_specs.aliases.yaml", dump_yaml({"aliases": names}))
-    sys.stdout.write(f"{len(written)} specs and {len(names)} aliases written\n")
+    sys.stdout.write(f"{count} specs and {len(names)} aliases written\n")
+    if others:
+        sys.stdout.write(f"left as they are, by hand: {', '.join(others)}\n")
 
 
 if __name__ == "__main__":
