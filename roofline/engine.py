@@ -174,7 +174,7 @@ class EngineProfile(Document):
     overhead: Overhead
     memory: MemoryRules
     graphs: Graphs | None = None
-    eras: tuple[Era, ...] = ()
+    eras: tuple[Era, ...] = ()  # oldest first
     draft_length_name: str
     #: By drafter kind, where the engine calls it otherwise.
     draft_length_names: dict[str, str] = Field(default_factory=dict)
@@ -202,7 +202,8 @@ class EngineProfile(Document):
         if kind not in self.flags:
             known = ", ".join(name for name in self.flags if name != "none")
             raise InputError(
-                f"--engine {self.id}: {self.name} has no {kind} drafter; it has {known}"
+                f"--drafter: {self.name} has no {kind} drafter; give one of a kind that it has "
+                f"({known}), or another engine"
             )
 
     def doubts(self, vendor: str) -> list[str]:
@@ -233,6 +234,13 @@ class EngineProfile(Document):
                 return self.model_copy(update={"overhead": known.applied(self.overhead)})
         eras = ", ".join(f"{self.id}@{known.id}" for known in self.eras) or "none"
         raise InputError(f"--engine {self.id}@{era}: no such era; known: {eras}, or {self.id}")
+
+    def era_of(self, version: str) -> Era | None:
+        """Return the era that a build's version belongs to: the first that covers it, else None.
+
+        None is today's builds, and a version that cannot be read.
+        """
+        return next((era for era in self.eras if era.covers(version)), None)
 
     def flag(
         self,

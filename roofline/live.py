@@ -14,11 +14,13 @@ from roofline.acceptance.convert import iid_rate
 from roofline.acceptance.curve import from_rates
 from roofline.contradictions import contradictions
 from roofline.drafters import HOST_DRAFTERS
+from roofline.engine import load_engine
 from roofline.engines.facts import Unread
 from roofline.engines.serving import Serving
 from roofline.engines.serving_names import serving_names
 from roofline.errors import InputError
 from roofline.model import SHELF
+from roofline.overhead import Era
 from roofline.quantization import DType
 from roofline.request import MAX_DRAFT_LENGTH, Request
 from roofline.schedules.plan import Plan
@@ -43,6 +45,7 @@ class Gap:
 class Live:
     """A question about a running server. ``batch`` is None where nobody knows it.
 
+    ``era`` are the builds that its version belongs to, where they are priced by themselves;
     ``copies`` of the whole model run beside each other, each with that batch.
     """
 
@@ -51,6 +54,7 @@ class Live:
     copies: int
     batch: int | None
     gaps: tuple[Gap, ...]
+    era: Era | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +100,9 @@ def question_from(
         reason = "the name of the repository says it, the server does not"
         gaps.append(Gap(what="weights", reason=reason, used=dtype, flag="--weights"))
         found["weights"] = DType(dtype)
-    found["engine"] = asked.engine if "engine" in given else serving.engine
+    era = None if "engine" in given else _era(serving)
+    if "engine" not in given:
+        found["engine"] = serving.engine if era is None else f"{serving.engine}@{era.id}"
     if "tp" not in given:
         found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", flag="--tp")
     # ranks that share one model's weights are groups of its attention, no copies of it
@@ -139,7 +145,13 @@ def question_from(
         copies=serving.copies // groups,
         batch=batch,
         gaps=tuple(gaps),
+        era=era,
     )
+
+
+def _era(serving: Serving) -> Era | None:
+    """Return the older builds that the server's version belongs to, None for those of today."""
+    return load_engine(serving.engine).era_of(str(serving.value("version") or ""))
 
 
 def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, flag: str) -> Any:
@@ -199,11 +211,9 @@ def _expert_parallel(serving: Serving, tp: int) -> int:
 def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
     """Return the drafter as the server names it, None for the bundled head."""
     method, weights = serving.value("method"), serving.value("draft_model")
-    known = resources.known(weights, SHELF) if weights else None
+    known = resources.known(weights, SHELF) if weights and method != "mtp" else None
     if known is not None and method not in HOST_DRAFTERS:
         return known
-    if method == "eagle1" and weights is None:
-        return "mtp"  # SGLang calls a target's own layers EAGLE
     if method not in (None, "model"):
         return str(method)
     why = serving.facts["method"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import Field
 
 from roofline.laws.vector import VectorKernels
@@ -58,6 +60,8 @@ class Era(Schema):
 
     id: str
     builds: str
+    #: Its last version, as far as it is spelt out: 0.11 covers 0.11.2.
+    until: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
     per_step: Duration | None = None
     per_spec_round: Duration | None = None
     per_draft_pass: Duration | None = None
@@ -69,10 +73,31 @@ class Era(Schema):
     spec_rows: int = 0
     source: str
 
+    def covers(self, version: str) -> bool:
+        """Return whether a build's version is of this era or older.
+
+        >>> era = Era(id="x", builds="to 0.11", until="0.11", source="here")
+        >>> era.covers("0.11.2"), era.covers("0.12.0"), era.covers("0.9.1rc1"), era.covers("dev")
+        (True, False, True, False)
+        """
+        last = _numbers(self.until or "")
+        own = _numbers(version)
+        return any(own) and own[: len(last)] <= last  # 0.0.0 is a build that knows no version
+
     def applied(self, overhead: Overhead) -> Overhead:
         """Return the overhead of that time."""
         own = {k: v for k, v in self.model_dump().items() if v is not None and k not in _LABELS}
         return overhead.model_copy(update={**own, "note": f"builds {self.builds}"})
 
 
-_LABELS = ("id", "builds")
+_LABELS = ("id", "builds", "until")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with.
+
+    >>> _numbers("v0.11.2rc1")
+    (0, 11, 2)
+    """
+    found = re.match(r"v?(\d{1,6}(?:\.\d{1,6})*)", version)
+    return tuple(map(int, found[1].split("."))) if found else ()

@@ -37,7 +37,8 @@ def test_vllm(cli: Cli) -> None:
     assert found["tokens_per_s"] == 16_000 / 4
     assert gaps(data) == {"tp": "--tp", "drafter": "--drafter"}
     assert data["used"] | {"drafter": "", "acceptance": ""} == {
-        "model": "llama-3.1-8b", "gpu": "h100-sxm", "tp": 1, "ep": 1, "dp_attention": 1, "batch": 8,
+        "model": "llama-3.1-8b", "gpu": "h100-sxm", "engine": "vllm", "tp": 1, "ep": 1,
+        "dp_attention": 1, "batch": 8,
         "context": 2200, "drafter": "", "acceptance": "",
     }  # fmt: skip
     assert all(line.startswith("GET ") for line in seen)

@@ -15,12 +15,12 @@ from roofline.output import write_atomically
 
 __all__ = ["write_spec_numbers"]
 
-#: What each older era's builds are.
+#: What each older era's builds are, and the last version among them by the engines' releases.
 BUILDS = {
-    "vllm@2025": "V1 of 2025, 0.8 to 0.11",
-    "sglang@0.4": "0.4, early 2025",
-    "sglang@0.5": "0.5.0 to 0.5.5, late 2025",
-    "trtllm@2025": "the PyTorch backend of mid 2025",
+    "vllm@2025": ("V1 of 2025, 0.8 to 0.11", "0.11"),
+    "sglang@0.4": ("0.4, early 2025", "0.4"),
+    "sglang@0.5": ("0.5.0 to 0.5.5, late 2025", "0.5.5"),
+    "trtllm@2025": ("the PyTorch backend of mid 2025", "1.0"),
 }
 SOURCE = "fitted on published speculative runs (data/validation/steps.csv, rows marked A)"
 SCALARS = ("per_spec_round", "per_draft_pass", "per_tree_round", "per_model_round",
@@ -80,4 +80,6 @@ def era_lines(era: str, numbers: EraNumbers) -> str:
     lines = {"per_step": _us(numbers.named()["per_step"])} | as_yaml(numbers)
     body = "".join(f"  {name}: {value}\n" for name, value in lines.items())
     name = era.split("@")[1]
-    return f'- id: "{name}"\n  builds: {BUILDS[era]}\n{body}  source: {SOURCE}\n'
+    builds, until = BUILDS[era]
+    about = f'- id: "{name}"\n  builds: {builds}\n  until: "{until}"\n'
+    return f"{about}{body}  source: {SOURCE}\n"

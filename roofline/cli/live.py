@@ -27,7 +27,7 @@ def live(
     request: Request,
     *,
     url: Annotated[
-        str, typer.Argument(help="The server: http://HOST:PORT, #MODEL where it serves several.")
+        str, typer.Argument(help="The server: HOST:PORT or https://HOST, #MODEL where it serves several.")
     ],
     model: Annotated[
         str | None,
@@ -59,7 +59,7 @@ def live(
     from roofline.report.live import render_live
     from roofline.schedules.formats import Wording, write
     from roofline.schedules.plan import plan
-    from roofline.schedules.written import pays
+    from roofline.schedules.written import NoScheduleError, pays, unwritten
 
     how = format_for(form, output, kinds=TableOrJson)
     if not 1 <= largest_batch <= 4096:
@@ -82,7 +82,10 @@ def live(
             f"--batch {found.batch}: does not fit beside the drafter at context "
             f"{found.request.contexts[0]}; the largest batch that does is {planned.batches}"
         )
-    written = write(planned, Wording(data_parallel=found.serving.copies))
+    try:
+        written = write(planned, Wording(data_parallel=found.serving.copies))
+    except NoScheduleError as error:
+        written = unwritten(planned, error.reason)
     text = render_live(found, planned, written, change(found, planned, written), how)
-    notes = written.notes if pays(planned, written.bands) else ()
+    notes = written.notes if pays(planned, written) else ()
     emit_text(text, output, [*found.serving.warnings, *planned.warnings, *notes])

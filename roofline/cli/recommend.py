@@ -160,7 +160,11 @@ def _said(live: Live) -> list[str]:
         f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {gap.flag}"
         for gap in live.gaps
     ]
-    return [*gaps, *live.serving.warnings]
+    era = [] if live.era is None else [
+        f"{where}: its version {live.serving.value('version')} is priced as "
+        f"{live.request.engine} ({live.era.builds}); --engine chooses another"
+    ]  # fmt: skip
+    return [*gaps, *era, *live.serving.warnings]
 
 
 def _goal(tpot: float | None, rate: float | None, objective: str | None) -> Goal | None:

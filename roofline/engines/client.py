@@ -54,12 +54,13 @@ class Client:
 
 
 def base_of(url: str) -> str:
-    """Return the address of a server from that of any of its pages.
+    """Return the address of a server from that of any of its pages; without a scheme it is http.
 
-    >>> base_of("http://host:8000/metrics"), base_of("https://host/llm/v1/")
+    >>> base_of("host:8000/metrics"), base_of("https://host/llm/v1/")
     ('http://host:8000', 'https://host/llm')
     """
     base = url.partition("?")[0].rstrip("/")
+    base = base if "://" in base else f"http://{base}"
     for ending in ENDINGS:
         if base.endswith(ending):
             return base.removesuffix(ending).rstrip("/")

@@ -148,6 +148,7 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
         models.append(seen.served)
         if isinstance(facts["model"], Unread):
             facts["model"] = Read(value=seen.served, source="label model_name")
+    facts["method"] = _own_layer(facts, models)
     copies, load, warnings = _load(seen)
     facts |= load
     facts["acceptance"], acceptance = _acceptance(seen, where)
@@ -169,6 +170,21 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
         copies=copies,
         warnings=tuple(dict.fromkeys((*warnings, *doubts, *said))),
     )
+
+
+def _own_layer(facts: Mapping[str, Fact], models: Sequence[str]) -> Fact:
+    """Return how the server drafts; SGLang calls a target's own layers EAGLE (NEXTN is an alias).
+
+    It then names no other weights, the target's own path, or those layers alone (``...-NextN``).
+    """
+    method, weights = facts["method"], facts["draft_model"]
+    if not isinstance(method, Read) or method.value != "eagle1":
+        return method
+    path = str(weights.value).rstrip("/") if isinstance(weights, Read) else None
+    own = path is None or path.lower().endswith("nextn")
+    if own or path in [name.rstrip("/") for name in models]:
+        return Read(value="mtp", source=f"{method.source}: the target's own layers")
+    return method
 
 
 def _load(seen: _Seen) -> tuple[int, dict[str, Fact], list[str]]:

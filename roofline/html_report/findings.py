@@ -13,7 +13,7 @@ from roofline.prepare import Request
 from roofline.recommend import Recommendation, costs, recommend, recommend_for
 from roofline.schedules.formats import Wording, write
 from roofline.schedules.plan import Plan, no_schedule, plan_of
-from roofline.schedules.written import Written
+from roofline.schedules.written import NoScheduleError, Written
 
 __all__ = ["Findings", "find"]
 
@@ -104,5 +104,7 @@ def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, str]
     try:
         plan = plan_of(replace(setup, request=whole), tie=TIE, mix=None)
         return (plan, write(plan, Wording())), ""
+    except NoScheduleError as error:
+        return None, f"no schedule: {error.reason}"
     except RooflineError as error:
         return None, f"no schedule: {error}"

@@ -53,7 +53,7 @@ def render_live(
         blocks.append(wrap(_now(live, plan, written, found)))
     blocks += (
         schedule_blocks(plan, written)
-        if pays(plan, written.bands)
+        if pays(plan, written)
         else _fixed(plan, written, found)
     )
     return "\n\n".join(blocks) + "\n"
@@ -73,6 +73,7 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
         "used": {
             "model": plan.setup.target.model.id,
             "gpu": plan.setup.gpu.id,
+            "engine": live.request.engine,
             "tp": request.tp,
             "ep": request.ep,
             "dp_attention": request.dp,
@@ -108,7 +109,7 @@ def _fact(fact: Read | Unread) -> dict[str, Any]:
 
 
 def _headline(live: Live, plan: Plan, written: Written, found: Change | None) -> str:
-    what = "schedule" if pays(plan, written.bands) else "draft length"
+    what = "schedule" if pays(plan, written) else "draft length"
     if found is None and live.batch is not None:
         return (
             f"The running batch of {live.batch} does not fit beside the drafter by this account, "
@@ -138,6 +139,9 @@ def _facts(live: Live) -> str:
     """Return what was read, each with its place; a place that is too long wraps below."""
     serving = live.serving
     lines = [f"{serving.name} at {serving.where}, {serving.how}:"]
+    if live.era is not None:
+        priced = f"{live.request.engine} <- its version: {live.era.builds}"
+        lines.append(_indented(f"{'priced as':<16} {priced}"))
     for name, word in WORDS.items():
         fact = serving.facts[name]
         if isinstance(fact, Unread) or (name.endswith("_parallel") and fact.value in (0, 1)):
@@ -180,6 +184,8 @@ def _fixed(plan: Plan, written: Written, found: Change | None) -> list[str]:
         wrap(
             f"A schedule by running batch gains {gains} over {against}: not worth its upkeep, so "
             "there is none to paste."
+            if written.text
+            else f"A schedule by running batch would gain {gains} over {against}; {written.notes[0]}."
         )
     ]
     if found is None or found.draft_length != length:
@@ -198,12 +204,13 @@ def _now(live: Live, plan: Plan, written: Written, found: Change) -> str:
             else f"nothing is known of its draft length {found.draft_length}"
         )
         return f"Now: {load}, context {context}; {why}. Expected: {found.after:.0f} tokens/s."
-    scheduled = pays(plan, written.bands)
-    advice = "the schedule" if scheduled else f"D = {found.advised}"
+    other = f"; {found.after:.0f} with "
+    other += "the schedule" if pays(plan, written) else f"D = {found.advised}"
+    kept = found.advised == found.draft_length and abs(found.after / found.before - 1) < 5e-4
     said = (
         f"Now: {load}, context {context}, D = {found.draft_length}: {1e3 * found.step:.2f} ms a "
         f"step for {found.tokens_per_step:.2f} tokens, so {found.before:.0f} tokens/s of all "
-        f"users predicted; {found.after:.0f} with {advice}."
+        f"users predicted{'' if kept else other}."
     )
     if not found.measured:
         return said

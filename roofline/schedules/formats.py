@@ -9,7 +9,7 @@ from enum import StrEnum
 from roofline.errors import InputError
 from roofline.schedules import llamacpp, sglang, trtllm, vllm
 from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written
+from roofline.schedules.written import NoScheduleError, Written
 
 __all__ = ["ENGINES", "ScheduleFormat", "Wording", "engine_for", "write"]
 
@@ -90,6 +90,4 @@ def write(plan: Plan, wording: Wording) -> Written:
         case "vllm":
             return vllm.write(plan, proposed=wording.proposed, data_parallel=copies)
         case _:
-            raise InputError(
-                f"--engine {engine}: no schedule is known for it; use {', '.join(ENGINES)}"
-            )
+            raise NoScheduleError(f"none is known for {engine}, only for {', '.join(ENGINES)}")

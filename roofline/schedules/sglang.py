@@ -17,17 +17,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import InputError
 from roofline.schedules.bands import Band
 from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written, written
+from roofline.schedules.written import NoScheduleError, Written, written
 
 __all__ = ["CAPTURED", "cells", "flags", "slots", "write"]
 
 CAPTURED = (
     *range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, 4097, 16),
 )  # fmt: skip
-KINDS = ("eagle3", "mtp")
+KINDS = ("eagle1", "eagle3", "mtp")
 
 
 def cells(count: int, captured: Sequence[int]) -> NDArray[np.intp]:
@@ -76,9 +75,7 @@ def write(
     """
     kind = plan.setup.drafter.kind
     if kind not in KINDS:
-        raise InputError(
-            f"--format sglang: SGLang adapts EAGLE and EAGLE3 only, not {kind}; use a fixed D"
-        )
+        raise NoScheduleError(f"SGLang adapts EAGLE, EAGLE3 and NEXTN (MTP) only, not {kind}")
     starts = cells(plan.batches, CAPTURED if captured is None else captured)
     bands = plan.bands(_by_cell(plan, starts))
     sets = [_candidates(plan, band) for band in bands] if candidate_sets else None

@@ -22,7 +22,7 @@ from roofline.errors import InputError
 from roofline.paste import flag, inside
 from roofline.schedules.bands import Band, relative_speed, within
 from roofline.schedules.plan import Plan, table_value
-from roofline.schedules.written import Written, written
+from roofline.schedules.written import NoScheduleError, Written, written
 
 __all__ = ["Reading", "expressible", "read", "reading", "write"]
 
@@ -97,9 +97,7 @@ def write(
     del data_parallel  # neither reading minds
     kind = plan.setup.drafter.kind
     if kind not in SCHEDULED[how]:
-        raise InputError(
-            f"--format trtllm: TensorRT-LLM ({how}) takes no schedule for {kind}; use a fixed D"
-        )
+        raise NoScheduleError(f"TensorRT-LLM ({how}) takes no schedule for {kind}")
     bands = plan.merged if expressible(plan.merged) else nearest(plan)
     most = bands[0].draft_length
     if most == 0:

@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import TIE
+from roofline.errors import InputError
 from roofline.schedules.bands import Band
 from roofline.schedules.plan import Plan, plain_value, table_value
 
-__all__ = ["Written", "best_fixed", "gain", "loss", "pays", "written"]
+__all__ = ["NoScheduleError", "Written", "best_fixed", "gain", "loss", "pays", "unwritten", "written"]
+
+
+class NoScheduleError(InputError):
+    """The engine takes no schedule for this drafter: one draft length has to do for all batches."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no schedule: {reason}; run one D, as 'roofline recommend' advises")
+        self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +58,11 @@ def written(plan: Plan, engine: str, text: str, bands: list[Band], notes: list[s
     )
 
 
+def unwritten(plan: Plan, reason: str) -> Written:
+    """Return the bands of a schedule that the engine takes no words for, and why."""
+    return written(plan, plan.setup.engine.id, "", plan.merged, [f"no schedule: {reason}"])
+
+
 def best_fixed(plan: Plan) -> tuple[int, float]:
     """Return the best draft length for all batches and its tokens per second over the mix.
 
@@ -74,6 +88,10 @@ def gain(plan: Plan, bands: list[Band]) -> float:
     return table_value(plan, plan.positions(bands)) / best_fixed(plan)[1] - 1
 
 
-def pays(plan: Plan, bands: list[Band]) -> bool:
-    """Whether several draft lengths gain more than a tie over the best fixed one."""
-    return len({d for band in bands for d in band.draft_lengths}) == 1 or gain(plan, bands) >= TIE
+def pays(plan: Plan, made: Written) -> bool:
+    """Whether a schedule can be pasted and gains more than a tie over the best fixed D.
+
+    One draft length everywhere is that best one, written down.
+    """
+    one = len({d for band in made.bands for d in band.draft_lengths}) == 1
+    return bool(made.text) and (one or gain(plan, made.bands) >= TIE)
