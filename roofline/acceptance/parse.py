@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from roofline.acceptance.curve import Acceptance, from_curve, from_rates
 from roofline.acceptance.doubts import rise
@@ -67,6 +68,10 @@ def _number(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
+    percent = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?|100) ?%", text.strip())
+    if percent is not None:
+        rate = float(percent[1]) / 100
+        raise InputError(f"--acceptance {text}: rates are shares of 1 here; write {rate:g}")
     if not math.isfinite(value):
         raise InputError(
             f"--acceptance: expected a rate (0.8), rates (0.8,0.7), a curve (al:1.8,2.4), the id "

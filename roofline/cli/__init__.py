@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def main() -> None:
     except RooflineError as error:
         _stop(str(error), error.exit_code)
     except usage_error as error:
-        message = getattr(error, "format_message", error.__str__)()
+        message = _plain(error, getattr(error, "format_message", error.__str__)())
         path = getattr(getattr(error, "ctx", None), "command_path", "roofline")
         _stop(f"{message.rstrip('.')}; see '{path} --help'", 2)
     except typer.Abort:
@@ -53,6 +54,17 @@ def main() -> None:
     except OSError as error:
         _stop(f"{error.strerror or error}: {error.filename or 'input or output'}", 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _plain(error: Exception, message: str) -> str:
+    """Return a usage error in this program's words where Typer gives those of its validator."""
+    kind = re.search(r"Input should be a valid (integer|number).*", message)
+    if kind is None:
+        return message
+    tell = getattr(error.__cause__, "errors", None)
+    got = f", got {tell()[0]['input']!r}" if tell else ""
+    expected = "a whole number" if kind[1] == "integer" else "a number"
+    return f"{message[: kind.start()]}expected {expected}{got}"
 
 
 def _stop(message: str, code: int) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from roofline.cli.listing import help_if_bare
+from roofline.cli.reading import seconds as time_in_seconds
 from roofline.errors import InputError, did_you_mean
 
 app = typer.Typer(
@@ -104,6 +105,8 @@ def fit_steps(
     from roofline.quantization import parse_dtype
     from roofline.request import Request
 
+    if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":
+        raise InputError(f"{model}: FILE comes first: roofline calibrate fit-steps {model} {file}")
     request = Request(
         model=model,
         gpu=gpu,
@@ -149,7 +152,7 @@ def measure(
         raise InputError("--library numpy: runs on --device cpu only; use --library torch")
     if not 1 <= threads <= 1024:
         raise InputError(f"--threads {threads}: expected 1 to 1024")
-    seconds = _budget(budget)
+    seconds = time_in_seconds("--budget", budget, least=1, most=86400)
     for line in run(
         device=device, library=wanted, model=model, budget=seconds, threads=threads,
         path=output, resume=resume, tell=lambda text: typer.echo(text, err=True),
@@ -184,19 +187,6 @@ def fit(
 def _one_of(flag: str, given: str, known: list[str]) -> None:
     if given not in known:
         raise InputError(f"{flag}: unknown value '{given}': {did_you_mean(given, known)}")
-
-
-def _budget(text: str) -> float:
-    """Return the seconds of ``60s``, ``3m`` or ``1h``."""
-    number, unit = text[:-1], text[-1:]
-    scale = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(unit)
-    try:
-        seconds = float(number) * scale if scale else 0.0
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= 86400:
-        raise InputError(f"--budget: expected a time such as '60s' or '3m', got '{text}'")
-    return seconds
 
 
 def _chosen(flag: str, given: list[str] | None, known: list[str]) -> list[str]:

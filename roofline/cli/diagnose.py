@@ -9,7 +9,7 @@ import typer
 
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
-from roofline.cli.values import one_size
+from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def diagnose(
         ),
     ] = None,
     tpot: Annotated[
-        str | None, typer.Option(help="One measurement: time of a token of one user, 4.1ms.")
+        str | None, typer.Option(help="One measurement: ms of a token of one user, 4.1 or 4.1ms.")
     ] = None,
     tokens_per_s: Annotated[
-        float | None, typer.Option(help="One measurement: tokens per second of all sequences.")
+        str | None, typer.Option(help="One measurement: tokens per second of all sequences.")
     ] = None,
     draft_length: Annotated[int, typer.Option(help="D of --tpot or --tokens-per-s.")] = 0,
     tokens_per_step: Annotated[
@@ -46,8 +46,8 @@ def diagnose(
     ] = "1",
     context: Annotated[str, typer.Option(help="Tokens in the KV cache, where it does not.")] = "4k",
     noise: Annotated[
-        float, typer.Option(help="Error of the measurements: one deviation, in percent.")
-    ] = 3.0,
+        str, typer.Option(help="Error of the measurements: one deviation, in percent.")
+    ] = "3",
     form: Annotated[
         str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
     ] = None,
@@ -60,31 +60,37 @@ def diagnose(
     from roofline.report.forms import TableOrJson
 
     how = format_for(form, output, kinds=TableOrJson)
-    if not 0.1 <= noise <= 50:
-        raise InputError(f"--noise {noise:g}: expected 0.1 to 50 percent")
+    deviation = amount("--noise", noise, PERCENT, "percent, such as 3")
+    if not 0.1 <= deviation <= 50:
+        raise InputError(f"--noise {noise}: expected 0.1 to 50 percent")
     if measured and (tpot is not None or tokens_per_s is not None):
         raise InputError(
             "--tpot, --tokens-per-s: stand instead of --measured; put all points there"
         )
     points = read_points(
-        [*(measured or []), *_single(tpot, tokens_per_s, draft_length)],
+        measured or [],
+        own=_single(tpot, tokens_per_s, draft_length),
         batch=one_size("--batch", batch, _ONE),
         context=one_size("--context", context, _ONE),
         tokens_per_step=_tokens(tokens_per_step, request),
     )
-    found = find(request, points, noise=noise / 100)
+    found = find(request, points, noise=deviation / 100)
     emit_text(render_diagnosis(found, how), output, found.warnings)
 
 
-def _single(tpot: str | None, rate: float | None, draft_length: int) -> list[str]:
-    """Return the one measurement that options of their own may give."""
+def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[str, str] | None:
+    """Return the one measurement that options of their own may give: as typed, and as a point."""
     if tpot is not None and rate is not None:
         raise InputError("--tpot and --tokens-per-s: give one of them")
     if draft_length < 0:
         raise InputError(f"--draft-length {draft_length}: expected 0 to 64")
     if tpot is not None:
-        return [f"{draft_length}:{tpot}"]
-    return [] if rate is None else [f"{draft_length}:{rate:g}/s"]
+        ms = amount("--tpot", tpot, MILLISECONDS, "ms, such as 4.1 or 4.1ms")
+        return f"--tpot {tpot}", f"{draft_length}:{ms!r}ms"
+    if rate is None:
+        return None
+    pace = amount("--tokens-per-s", rate, PER_SECOND, "tokens/s, such as 1840")
+    return f"--tokens-per-s {rate}", f"{draft_length}:{pace!r}/s"
 
 
 def _tokens(given: float | None, request: Request) -> dict[int, float]:

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roofline.cli.values import shares, sizes
+from roofline.cli.values import PER_SECOND, amount, shares, sizes
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ MOST = 2**20
 
 
 def load_of(
-    rps: float | None,
+    rps: str | None,
     input_tokens: str | None,
     output_tokens: str | None,
     histogram: str | None,
@@ -44,7 +44,7 @@ def load_of(
     if max_batch is not None and rps is None:
         raise InputError("--max-batch: a histogram has its own largest batch")
     return Load(
-        rps=rps,
+        rps=None if rps is None else amount("--rps", rps, PER_SECOND, "requests/s, such as 4"),
         input_tokens=_one("--input-tokens", input_tokens),
         output_tokens=_one("--output-tokens", output_tokens),
         histogram=None if histogram is None else _histogram(histogram),

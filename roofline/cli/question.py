@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from roofline.cli.values import dtype, numbers, routing
+from roofline.cli.values import MILLISECONDS, dtype, numbers, routing
 from roofline.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def question(
         state_handling=choice("--state-handling", state_handling, StateHandling),
         memory_fraction=memory_fraction,
         engine="" if engine is None else engine,
-        overhead=numbers("--overhead-ms", overhead_ms, "0.5,0.7,0.15"),
+        overhead=numbers("--overhead-ms", overhead_ms, "0.5,0.7,0.15", MILLISECONDS),
         verify_width=verify_width,
         tree_topk=tree_topk,
         draft_block=draft_block,

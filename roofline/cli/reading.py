@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.errors import InputError
-from roofline.units import parse_quantity
+from roofline.cli.values import SECONDS, amount
 
 if TYPE_CHECKING:
     from roofline.live import Live
@@ -34,24 +34,15 @@ def given_by_flag(context: typer.Context) -> frozenset[str]:
     )
 
 
-def seconds(flag: str, text: str, *, least: float) -> float:
-    """Read ``30s``, ``5m`` or a plain number of seconds.
+def seconds(flag: str, text: str, *, least: float, most: float = LONGEST_WAIT) -> float:
+    """Read ``30s``, ``5m``, ``1h`` or a plain number of seconds.
 
     >>> seconds("--interval", "5m", least=0), seconds("--interval", "0", least=0)
     (300.0, 0.0)
     """
-    try:
-        if text.endswith("m") and not text.endswith("ms"):
-            value = 60 * float(text.removesuffix("m"))
-        else:
-            value = float(text)
-    except ValueError:
-        try:
-            value = parse_quantity(text, "s")
-        except InputError:
-            raise InputError(f"{flag} {text}: expected a time such as 30s or 5m") from None
-    if not least <= value <= LONGEST_WAIT:
-        raise InputError(f"{flag} {text}: expected {least:g} to {LONGEST_WAIT:g} seconds")
+    value = amount(flag, text, SECONDS, "a time such as 30s or 5m")
+    if not least <= value <= most:
+        raise InputError(f"{flag} {text}: expected {least:g} to {most:g} seconds")
     return value
 
 

@@ -13,7 +13,7 @@ from roofline.cli.load import load_of
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.question import choice as choice_of
 from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
-from roofline.cli.values import sizes, sizes_or_range
+from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def recommend(
         str | None, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.  [4k]")
     ] = None,
     rps: Annotated[
-        float | None, typer.Option(help="Load: requests per second, of the lengths that follow.")
+        str | None, typer.Option(help="Load: requests per second, of the lengths that follow.")
     ] = None,
     input_tokens: Annotated[
         str | None, typer.Option(help="Prompt tokens of a request of the load.")
@@ -54,13 +54,13 @@ def recommend(
         str | None, typer.Option(help="Prompt tokens of one step at most.  [the engine's]")
     ] = None,
     gpu_hour: Annotated[
-        float | None, typer.Option(help="Price of one GPU for an hour: gives $/M output tokens.")
+        str | None, typer.Option(help="Price of one GPU for an hour, $: gives $/M output tokens.")
     ] = None,
     slo_tpot: Annotated[
-        float | None, typer.Option(help="Goal: at most this many ms per token of a user.")
+        str | None, typer.Option(help="Goal: at most this many ms per token of a user.")
     ] = None,
     target_tokens_per_s: Annotated[
-        float | None, typer.Option(help="Goal: at least this many tokens/s of all users.")
+        str | None, typer.Option(help="Goal: at least this many tokens/s of all users.")
     ] = None,
     live: Annotated[
         str | None, typer.Option(help="Read a running server; flags that are given win.")
@@ -87,12 +87,21 @@ def recommend(
     load = load_of(
         rps, input_tokens, output_tokens, batches_histogram, max_batch, prefill_chunk, context
     )
-    for name, own in (("--batch", batch), ("a goal", goal), ("--explain", explain or None)):
+    for_one_batch = {
+        "--batch": batch,
+        "--slo-tpot": slo_tpot,
+        "--target-tokens-per-s": target_tokens_per_s,
+        "--objective": objective,
+        "--explain": explain or None,
+    }
+    for name, own in for_one_batch.items():
         if load is not None and own is not None:
-            raise InputError(f"{name}: belongs to one batch; leave it out beside a load")
+            beside = "--batches-histogram" if rps is None else "--rps"
+            raise InputError(f"{name}: belongs to one batch; leave it out beside {beside}")
     contexts = None if context is None else sizes("--context", context)
     batches = _batches(batch, goal) if load is None else (1,)
-    asked, said = replace(request, gpu_hour=gpu_hour), list[str]()
+    price = None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
+    asked, said = replace(request, gpu_hour=price), list[str]()
     if live is not None:
         if not live.strip():
             raise InputError("--live: expected the address of a server: http://HOST:8000")
@@ -167,13 +176,16 @@ def _said(live: Live) -> list[str]:
     return [*gaps, *era, *live.serving.warnings]
 
 
-def _goal(tpot: float | None, rate: float | None, objective: str | None) -> Goal | None:
+def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:
     from roofline.goals import Goal, Objective
 
     if tpot is None and rate is None and objective is None:
         return None
+    ms = None if tpot is None else amount("--slo-tpot", tpot, MILLISECONDS, "ms, such as 5 or 5ms")
     return Goal(
-        tpot=None if tpot is None else tpot / 1e3,
-        rate=rate,
+        tpot=None if ms is None else ms / 1e3,
+        rate=None
+        if rate is None
+        else amount("--target-tokens-per-s", rate, PER_SECOND, "tokens/s, such as 4000"),
         objective=None if objective is None else choice_of("--objective", objective, Objective),
     )

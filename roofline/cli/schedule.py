@@ -10,7 +10,7 @@ import typer
 
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
-from roofline.cli.values import shares, sizes, sizes_or_range
+from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
 from roofline.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def schedule(
     ] = "1..256",
     contexts: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
     tie: Annotated[
-        float, typer.Option(help="Percent of speed that a band may lose; 0 is the exact best.")
-    ] = 1.0,
+        str, typer.Option(help="Percent of speed that a band may lose; 0 is the exact best.")
+    ] = "1",
     mix: Annotated[
         str | None,
         typer.Option(help="Share of time by batch: 1:0.2,32:0.8.  [every doubling alike]"),
@@ -82,7 +82,8 @@ def schedule(
         batches=sizes_or_range("--batches", batches),
         contexts=tuple(sorted(sizes("--contexts", contexts))),
     )
-    found = plan(asked, tie=tie / 100, mix=None if mix is None else shares("--mix", mix))
+    share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
+    found = plan(asked, tie=share, mix=None if mix is None else shares("--mix", mix))
     written = write(found, wording)
     notes = [*found.warnings, *written.notes]
     if how.value in ENGINES:  # an engine's own text has no place for it

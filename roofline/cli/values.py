@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from roofline.errors import InputError
@@ -11,13 +13,41 @@ if TYPE_CHECKING:
     from roofline.quantization import DType
     from roofline.workload import Routing
 
-__all__ = ["dtype", "numbers", "one_size", "routing", "shares", "sizes", "sizes_or_range"]
+__all__ = [
+    "DOLLARS", "MILLISECONDS", "PER_SECOND", "PERCENT", "SECONDS", "amount", "dtype", "numbers",
+    "one_size", "routing", "shares", "sizes", "sizes_or_range",
+]  # fmt: skip
 
 LONGEST_RANGE = 4096
+#: What may follow a number, and what it multiplies it by; nothing is the unit that is documented.
+SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
+MILLISECONDS = {"": 1.0, "ms": 1.0, "s": 1e3, "us": 1e-3, "µs": 1e-3}
+PER_SECOND = dict.fromkeys(("", "/s", "tokens/s", "tok/s", "t/s", "requests/s", "req/s"), 1.0)
+DOLLARS = dict.fromkeys(("", "$", "usd", "/h", "$/h", "usd/h"), 1.0)
+PERCENT = {"": 1.0, "%": 1.0}
+_AMOUNT = re.compile(
+    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf|nan)\s*(?P<unit>\D*)", re.IGNORECASE
+)
 
 
-def numbers(flag: str, text: str | None, example: str) -> tuple[float, ...] | None:
-    """Read ``3,1`` as numbers; None stays None.
+def amount(flag: str, text: str, units: Mapping[str, float], example: str) -> float:
+    """Read a number with one of these units behind it, or with none; a price may begin with $.
+
+    >>> amount("--slo-tpot", "5ms", MILLISECONDS, "5"), amount("--gpu-hour", "$2.5", DOLLARS, "2.5")
+    (5.0, 2.5)
+    """
+    bare = text.strip()
+    match = _AMOUNT.fullmatch(bare.removeprefix("$").strip() if "$" in units else bare)
+    scale = units.get(match["unit"].strip().lower()) if match else None
+    if match is None or scale is None:
+        raise InputError(f"{flag} {text}: expected {example}")
+    return float(match["number"]) * scale
+
+
+def numbers(
+    flag: str, text: str | None, example: str, units: Mapping[str, float] | None = None
+) -> tuple[float, ...] | None:
+    """Read ``3,1`` as numbers, each with a unit if it may have one; None stays None.
 
     >>> numbers("--tensor-split", "3,1", "3,1")
     (3.0, 1.0)
@@ -25,8 +55,8 @@ def numbers(flag: str, text: str | None, example: str) -> tuple[float, ...] | No
     if text is None:
         return None
     try:
-        return tuple(float(item) for item in text.split(","))
-    except ValueError:
+        return tuple(amount(flag, item, units or {"": 1.0}, example) for item in text.split(","))
+    except InputError:
         raise InputError(f"{flag} {text}: expected numbers such as {example}") from None
 
 

@@ -17,7 +17,7 @@ __all__ = ["Point", "read_points"]
 DEEPEST = 64
 MOST = 200
 FASTEST, SLOWEST = 1e-6, 100.0  # steps [s]
-EXPECTED = "expected D[@BATCH[xCONTEXT]]:TIME[:TOKENS], such as 0:7.1ms or 3@8x4k:4.1ms:2.4"
+EXPECTED = "expected D[@BATCH[xCONTEXT]]:MS[:TOKENS], such as 0:7.1 or 3@8x4k:4.1ms:2.4"
 _POINT = re.compile(
     r"(?P<length>\d{1,4})(?:@(?P<batch>[\dkKmM]+)(?:x(?P<context>[\dkKmM]+))?)?"
     r":(?P<pace>[^:]+)(?::(?P<tokens>[^:]+))?"
@@ -41,12 +41,18 @@ class Point:
 
 
 def read_points(
-    texts: Sequence[str], *, batch: int, context: int, tokens_per_step: Mapping[int, float]
+    texts: Sequence[str],
+    *,
+    own: tuple[str, str] | None = None,
+    batch: int,
+    context: int,
+    tokens_per_step: Mapping[int, float],
 ) -> list[Point]:
     """Read points, several to a text, or a CSV of steps; what a point leaves out is given here.
 
-    TIME is that of one token of a sequence (``4.1ms``), or with ``/s`` the tokens per second of all
-    sequences; step = TIME tokens_per_step, and with a rate B tokens_per_step / rate.
+    TIME is that of one token of a sequence (``4.1`` or ``4.1ms``), or with ``/s`` the tokens per
+    second of all sequences; step = TIME tokens_per_step, and with a rate B tokens_per_step / rate.
+    ``own`` is a point that other options gave, after how they were typed.
 
     >>> read_points(["3@8:4.0ms:2.5"], batch=1, context=4096, tokens_per_step={})[0].seconds
     0.01
@@ -58,8 +64,10 @@ def read_points(
         if text.lower().endswith(".csv"):
             found += _of_file(Path(text))
             continue
-        for item in text.split(","):
-            found.append(_point(item.strip(), batch, context, tokens_per_step))
+        for item in map(str.strip, text.split(",")):
+            found.append(_point(item, f"--measured {item}", batch, context, tokens_per_step))
+    if own is not None:
+        found.append(_point(own[1], own[0], batch, context, tokens_per_step))
     _once(found)
     if not found:
         raise InputError(f"--measured: nothing is given; {EXPECTED}")
@@ -93,28 +101,30 @@ def _of_file(path: Path) -> list[Point]:
     ]
 
 
-def _point(item: str, batch: int, context: int, known: Mapping[int, float]) -> Point:
+def _point(
+    item: str, typed: str, batch: int, context: int, known: Mapping[int, float]
+) -> Point:
     match = _POINT.fullmatch(item)
     if match is None:
-        raise InputError(f"--measured {item[:60]}: {EXPECTED}")
+        raise InputError(f"{typed[:80]}: {EXPECTED}")
     length = int(match["length"])
     if length > DEEPEST:
-        raise InputError(f"--measured {item}: draft length {length}, expected 0 to {DEEPEST}")
+        raise InputError(f"{typed}: draft length {length}, expected 0 to {DEEPEST}")
     own_batch = parse_size(match["batch"]) if match["batch"] else batch
     own_context = parse_size(match["context"]) if match["context"] else context
     if min(own_batch, own_context) < 1:
-        raise InputError(f"--measured {item}: expected a batch and a context of at least 1")
-    tokens = _tokens(item, match["tokens"], length, known)
+        raise InputError(f"{typed}: expected a batch and a context of at least 1")
+    tokens = _tokens(typed, match["tokens"], length, known)
     return Point(
         batch=own_batch,
         context=own_context,
         draft_length=length,
-        seconds=_step(item, match["pace"], own_batch, tokens),
+        seconds=_step(typed, match["pace"], own_batch, tokens),
         tokens_per_step=tokens,
     )
 
 
-def _tokens(item: str, text: str | None, length: int, known: Mapping[int, float]) -> float:
+def _tokens(typed: str, text: str | None, length: int, known: Mapping[int, float]) -> float:
     if text is None:
         found = 1.0 if length == 0 else known.get(length, math.nan)
         if found > 1 + length or found < 1:
@@ -123,10 +133,11 @@ def _tokens(item: str, text: str | None, length: int, known: Mapping[int, float]
                 f"bonus token counts) at D = {length}"
             )
         if not math.isfinite(found):
-            unit = "ms" if item[-1].isdigit() else ""
+            item = typed.removeprefix("--measured ")
+            write = f"write {item}:TOKENS or " if item != typed else ""
             raise InputError(
-                f"--measured {item}: how many tokens a step yields at D = {length} is missing; "
-                f"write {item}{unit}:TOKENS or give --tokens-per-step"
+                f"{typed}: how many tokens a step yields at D = {length} is missing; {write}give "
+                "--tokens-per-step"
             )
         return found
     try:
@@ -135,25 +146,26 @@ def _tokens(item: str, text: str | None, length: int, known: Mapping[int, float]
         found = math.nan
     if not 1 <= found <= 1 + length:
         raise InputError(
-            f"--measured {item}: expected 1 to {1 + length} tokens per step at D = {length} (the "
-            "bonus token counts)"
+            f"{typed}: expected 1 to {1 + length} tokens per step at D = {length} (the bonus token "
+            "counts)"
         )
     return found
 
 
-def _step(item: str, pace: str, batch: int, tokens: float) -> float:
+def _step(typed: str, pace: str, batch: int, tokens: float) -> float:
     """Return the time of a step from that of a token, or from the tokens per second of all [s]."""
     try:
         if pace.endswith("/s"):
             rate = float(pace.removesuffix("/s"))
             seconds = batch * tokens / rate if rate > 0 else math.nan
         else:
-            seconds = parse_quantity(pace, "s") * tokens
+            bare = pace.strip().replace(".", "", 1).isdecimal()
+            seconds = parse_quantity(f"{pace} ms" if bare else pace, "s") * tokens
     except (InputError, ValueError):
         seconds = math.nan
     if not FASTEST <= seconds <= SLOWEST:
         raise InputError(
-            f"--measured {item}: expected a time such as 7.1ms or a rate as 1840/s, with steps of "
-            f"1 us to {SLOWEST:g} s"
+            f"{typed}: expected a time such as 7.1ms or a rate as 1840/s, with steps of 1 us to "
+            f"{SLOWEST:g} s"
         )
     return seconds
