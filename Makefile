@@ -8,9 +8,13 @@ ANSWER := $(VENV)/.answer
 CORE   := cli_errors cli_recommend docs hardware_profiles yaml_and_schema charts live acceptance_data \
           acceptance_models hf_cli gguf explore sweep html_report lazy_imports properties \
           law_properties pass_properties acceptance_oracle plot_command sweep_grids
+# What finds most mistakes in a minute or two.
+QUICK  := cli_errors cli_recommend docs catalogue yaml_and_schema hardware_profiles imports lazy_imports \
+          public_names ops timing step advise schedule memory acceptance goals live hf_counts \
+          hand_written_specs rules engine_flags
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types wheel packages site check torch calibrate docs bench models figures browser minimums audit fuzz torture clean
+.PHONY: demo test quick lint types wheel packages site check torch calibrate docs bench models figures browser minimums audit fuzz torture clean
 
 $(ANSWER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,7 +28,10 @@ $(READY): $(ANSWER)
 demo: $(ANSWER)       ## Answer the question on a real model and GPU
 	$(BIN)/roofline recommend llama-3.1-8b --gpu h100-sxm --batch 32 --context 8k
 
-test: $(READY)        ## Unit tests, property tests and doctests
+quick: $(READY)       ## The tests that find most mistakes in a minute or two
+	$(BIN)/python -m pytest -q $(QUICK:%=tests/test_%.py)
+
+test: $(READY)        ## Up to 20 minutes on two cores. Unit tests, property tests and doctests
 	$(BIN)/python -m pytest -q
 
 lint: $(READY)

@@ -2,7 +2,7 @@
 # One GPU in under ten minutes: the kernels of a dense model and of one with experts, their laws,
 # and real steps against what the laws say.
 #
-#   pip install 'roofline[gpu]'
+#   pip install '.[gpu]'
 #   benchmarks/gpu_run.sh OUT
 #
 # OUT gets the CSVs, the profiles, parity plots and what each command printed. A stage that fails or

@@ -203,7 +203,7 @@ class EngineProfile(Document):
             known = ", ".join(name for name in self.flags if name != "none")
             raise InputError(
                 f"--drafter: {self.name} has no {kind} drafter; give one of a kind that it has "
-                f"({known}), or another engine"
+                f"({known}), or another --engine"
             )
 
     def doubts(self, vendor: str) -> list[str]:

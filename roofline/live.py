@@ -100,9 +100,7 @@ def question_from(
         reason = "the name of the repository says it, the server does not"
         gaps.append(Gap(what="weights", reason=reason, used=dtype, flag="--weights"))
         found["weights"] = DType(dtype)
-    era = None if "engine" in given else _era(serving)
-    if "engine" not in given:
-        found["engine"] = serving.engine if era is None else f"{serving.engine}@{era.id}"
+    found["engine"], era = _engine(serving, asked, given)
     if "tp" not in given:
         found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", flag="--tp")
     # ranks that share one model's weights are groups of its attention, no copies of it
@@ -149,9 +147,12 @@ def question_from(
     )
 
 
-def _era(serving: Serving) -> Era | None:
-    """Return the older builds that the server's version belongs to, None for those of today."""
-    return load_engine(serving.engine).era_of(str(serving.value("version") or ""))
+def _engine(serving: Serving, asked: Request, given: AbstractSet[str]) -> tuple[str, Era | None]:
+    """Return the engine to price, and the older builds that the server's version belongs to."""
+    if "engine" in given:
+        return asked.engine, None
+    era = load_engine(serving.engine).era_of(str(serving.value("version") or ""))
+    return (serving.engine if era is None else f"{serving.engine}@{era.id}"), era
 
 
 def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, flag: str) -> Any:

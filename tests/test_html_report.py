@@ -228,7 +228,7 @@ def test_what_does_not_fit_is_refused_as_recommend_refuses_it(cli: Cli, tmp_path
 def test_a_missing_extra_is_named(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = "pip install 'roofline[report]'"
+    wanted = "pip install -e '.[report]'"
     hidden: Any = lambda name: None if name == "plotly" else find_spec(name)  # noqa: E731
     with monkeypatch.context() as patch:
         patch.setattr(page_module, "find_spec", hidden)

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "roofline"
 ORDER = [
     "errors",
     "units",
+    "extras",
     "output",
     "csvtext",
     "figure",

@@ -27,9 +27,7 @@ DIAGNOSE = "diagnose llama-3.1-8b --drafter none --format json"
         ("schedule llama-3.1-8b --format csv --acceptance 0.7", ("--tie 2", "--tie 2%")),
     ],
 )  # fmt: skip
-def test_every_spelling_is_one_question(
-    cli: Cli, command: str, spellings: tuple[str, ...]
-) -> None:
+def test_every_spelling_is_one_question(cli: Cli, command: str, spellings: tuple[str, ...]) -> None:
     found = []
     for spelling in spellings:
         outcome = cli(*command.split(), *spelling.split())

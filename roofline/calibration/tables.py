@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.errors import InputError
+from roofline.extras import how_to_install
 
 __all__ = [
     "FOLDERS", "Columns", "Table", "clean", "data_folder", "find_tables", "held_out",
@@ -71,7 +72,7 @@ def data_folder(given: Path | None = None) -> Path:
         listed = files(WHEEL) or []
     except PackageNotFoundError:
         raise InputError(
-            f"the kernel tables are not installed: pip install 'roofline[tables]' "
+            f"the kernel tables are not installed: {how_to_install('tables')} "
             f"({WHEEL} {WHEEL_VERSION}, Apache-2.0), or give --tables FOLDER"
         ) from None
     marker = next((f for f in listed if "/systems/data/" in f"/{f}"), None)
@@ -115,9 +116,7 @@ def read(
     try:
         from pyarrow import parquet
     except ImportError:
-        raise InputError(
-            "reading the tables needs pyarrow: pip install 'roofline[tables]'"
-        ) from None
+        raise InputError(f"reading the tables needs pyarrow: {how_to_install('tables')}") from None
     import pyarrow as pa
 
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 from roofline.cli.reading import seconds
 from roofline.errors import InputError, did_you_mean
@@ -50,7 +51,12 @@ def list_(
 
 @app.command()
 def show(
-    curve: Annotated[list[str], typer.Argument(help="Bundled ids or files; #DATASET picks one.")],
+    curve: Annotated[
+        list[str],
+        typer.Argument(
+            help="Bundled ids or files; #DATASET picks one.", autocompletion=completion.curves
+        ),
+    ],
     models: Annotated[
         bool, typer.Option("--models", help="Compare models of acceptance with each curve.")
     ] = False,

@@ -45,7 +45,10 @@ def axes(command: Callable[..., None]) -> Any:
         told = documented[name].__metadata__[0]
         kind: Any = list[str] | None
         if name == "model":
-            kind, told = str | None, typer.Argument(help=f"One or more, with commas. {told.help}")
+            kind = str | None
+            told = typer.Argument(
+                help=f"One or more, with commas. {told.help}", autocompletion=told.autocompletion
+            )
         elif types[name] is bool:
             kind = bool
         default = False if kind is bool else None

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from roofline.cli import completion
 from roofline.cli.listing import help_if_bare
 from roofline.cli.reading import seconds as time_in_seconds
 from roofline.errors import InputError, did_you_mean
@@ -85,8 +86,14 @@ def fit_steps(
     file: Annotated[
         Path, typer.Argument(help="CSV: batch,context,draft_length,step_ms (drafting included).")
     ],
-    model: Annotated[str, typer.Argument(help="The model that was served.")],
-    gpu: Annotated[str, typer.Option(help="A bundled id, or a path to a profile.")] = "h100-sxm",
+    model: Annotated[
+        str,
+        typer.Argument(help="The model that was served.", autocompletion=completion.models),
+    ],
+    gpu: Annotated[
+        str,
+        typer.Option(help="A bundled id, or a path to a profile.", autocompletion=completion.gpus),
+    ] = "h100-sxm",
     tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
     drafter: Annotated[str, typer.Option(help="As in recommend.")] = "none",
     weights: Annotated[str | None, typer.Option(help="As in recommend.")] = None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ app = typer.Typer(
     callback=help_if_bare,
     invoke_without_command=True,
 )
+
+_PROFILE = typer.Argument(
+    help="A bundled id, or a path to a profile.", autocompletion=completion.gpus
+)
+_OTHER = typer.Argument(help="The one to compare with it.", autocompletion=completion.gpus)
 
 
 @app.command("list")
@@ -32,7 +38,7 @@ def list_(form: Annotated[str, FORMAT] = "table") -> None:
 
 @app.command()
 def show(
-    gpu: Annotated[str, typer.Argument(help="A bundled id, or a path to a profile.")],
+    gpu: Annotated[str, _PROFILE],
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Show every figure of one accelerator, with its source."""
@@ -43,7 +49,7 @@ def show(
 
 @app.command()
 def check(
-    gpu: Annotated[str, typer.Argument(help="A bundled id, or a path to a profile.")],
+    gpu: Annotated[str, _PROFILE],
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Check that a profile can be used."""
@@ -58,8 +64,8 @@ def check(
 
 @app.command()
 def diff(
-    first: Annotated[str, typer.Argument(help="A bundled id, or a path to a profile.")],
-    second: Annotated[str, typer.Argument(help="The one to compare with it.")],
+    first: Annotated[str, _PROFILE],
+    second: Annotated[str, _OTHER],
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Show in which figures and laws two profiles differ.

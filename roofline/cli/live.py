@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.cli import completion
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
@@ -27,11 +28,17 @@ def live(
     request: Request,
     *,
     url: Annotated[
-        str, typer.Argument(help="The server: HOST:PORT or https://HOST, #MODEL where it serves several.")
+        str,
+        typer.Argument(
+            help="The server: HOST:PORT or https://HOST, #MODEL where it serves several."
+        ),
     ],
     model: Annotated[
         str | None,
-        typer.Option(help="A bundled id, or a path, where the server's name is unknown."),
+        typer.Option(
+            help="A bundled id, or a path, where the server's name is unknown.",
+            autocompletion=completion.models,
+        ),
     ] = None,
     batch: Annotated[
         str | None, typer.Option(help="Sequences that run together in one copy.  [as read]")

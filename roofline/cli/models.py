@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 from roofline.errors import InputError
 
@@ -20,9 +21,16 @@ app = typer.Typer(
     invoke_without_command=True,
 )
 
-_MODEL = typer.Argument(help="A bundled id, or a path to a YAML spec.")
-_ANY = typer.Argument(help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec.")
-_TARGET = typer.Option(help="The model that a drafter was made for.")
+_MODEL = typer.Argument(
+    help="A bundled id, or a path to a YAML spec.", autocompletion=completion.specs
+)
+_ANY = typer.Argument(
+    help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec.",
+    autocompletion=completion.specs,
+)
+_TARGET = typer.Option(
+    help="The model that a drafter was made for.", autocompletion=completion.models
+)
 
 
 @app.command("list")

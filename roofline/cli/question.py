@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from roofline.cli import completion
 from roofline.cli.values import MILLISECONDS, dtype, numbers, routing
 from roofline.errors import InputError, did_you_mean
 
@@ -26,12 +27,22 @@ FORMATS = typer.Option("--format", help="table, json, csv, markdown.  [by FILE; 
 _ENDINGS = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
+def _dtype_option(told: str) -> Any:
+    return typer.Option(help=told, autocompletion=completion.formats)
+
+
 def question(
     model: Annotated[
         str,
-        typer.Argument(help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec."),
+        typer.Argument(
+            help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec.",
+            autocompletion=completion.models,
+        ),
     ],
-    gpu: Annotated[str, typer.Option(help="A bundled id, or a path to a profile.")] = "h100-sxm",
+    gpu: Annotated[
+        str,
+        typer.Option(help="A bundled id, or a path to a profile.", autocompletion=completion.gpus),
+    ] = "h100-sxm",
     tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
     ep: Annotated[int, typer.Option(help="Groups of those GPUs that experts are placed on.")] = 1,
     dp_attention: Annotated[
@@ -55,14 +66,16 @@ def question(
         str | None,
         typer.Option(
             help="The machine: desktop-ddr4, desktop-ddr5, workstation-ddr5, server-ddr5 or a "
-            "YAML file.  [desktop-ddr5]"
+            "YAML file.  [desktop-ddr5]",
+            autocompletion=completion.hosts,
         ),
     ] = None,
     drafter: Annotated[
         str | None,
         typer.Option(
             help="none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, "
-            "dspark, domino, peagle), a model id or a path.  [bundled eagle3 head]"
+            "dspark, domino, peagle), a model id or a path.  [bundled eagle3 head]",
+            autocompletion=completion.drafters,
         ),
     ] = None,
     acceptance: Annotated[
@@ -70,7 +83,8 @@ def question(
         typer.Option(
             help="0.8 | 0.8,0.7,0.6 by position | al:1.84,2.45 tokens per step | "
             "al:2=2.36,3=2.79 | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
-            "[bundled curve]"
+            "[bundled curve]",
+            autocompletion=completion.curves,
         ),
     ] = None,
     acceptance_rounds: Annotated[
@@ -81,15 +95,15 @@ def question(
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Go beyond the acceptance that was measured.")
     ] = False,
-    weights: Annotated[str | None, typer.Option(help=f"Layer weights: {_DTYPES}.")] = None,
+    weights: Annotated[str | None, _dtype_option(f"Layer weights: {_DTYPES}.")] = None,
     activations: Annotated[
-        str | None, typer.Option(help="Format that products run in, where the GPU has a rate.")
+        str | None, _dtype_option("Format that products run in, where the GPU has a rate.")
     ] = None,
-    kv: Annotated[str | None, typer.Option(help="KV cache format (storage only).")] = None,
+    kv: Annotated[str | None, _dtype_option("KV cache format (storage only).")] = None,
     draft_tp: Annotated[
         int | None, typer.Option(help="GPUs the drafter runs on.  [as --tp]")
     ] = None,
-    draft_weights: Annotated[str | None, typer.Option(help="The drafter's weights.")] = None,
+    draft_weights: Annotated[str | None, _dtype_option("The drafter's weights.")] = None,
     verify_attention: Annotated[
         str | None,
         typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.  [measured]"),
@@ -110,7 +124,10 @@ def question(
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file."),
+        typer.Option(
+            help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file.",
+            autocompletion=completion.engines,
+        ),
     ] = "vllm",
     overhead_ms: Annotated[
         str | None,

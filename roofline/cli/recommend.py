@@ -100,7 +100,9 @@ def recommend(
             raise InputError(f"{name}: belongs to one batch; leave it out beside {beside}")
     contexts = None if context is None else sizes("--context", context)
     batches = _batches(batch, goal) if load is None else (1,)
-    price = None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
+    price = (
+        None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
+    )
     asked, said = replace(request, gpu_hour=price), list[str]()
     if live is not None:
         if not live.strip():
@@ -169,11 +171,11 @@ def _said(live: Live) -> list[str]:
         f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {gap.flag}"
         for gap in live.gaps
     ]
-    era = [] if live.era is None else [
-        f"{where}: its version {live.serving.value('version')} is priced as "
-        f"{live.request.engine} ({live.era.builds}); --engine chooses another"
-    ]  # fmt: skip
-    return [*gaps, *era, *live.serving.warnings]
+    if live.era is not None:
+        version = live.serving.value("version")
+        builds = f"{live.request.engine} ({live.era.builds})"
+        gaps.append(f"{where}: its version {version} is priced as {builds}; --engine wins")
+    return [*gaps, *live.serving.warnings]
 
 
 def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:

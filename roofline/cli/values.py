@@ -14,9 +14,20 @@ if TYPE_CHECKING:
     from roofline.workload import Routing
 
 __all__ = [
-    "DOLLARS", "MILLISECONDS", "PER_SECOND", "PERCENT", "SECONDS", "amount", "dtype", "numbers",
-    "one_size", "routing", "shares", "sizes", "sizes_or_range",
-]  # fmt: skip
+    "DOLLARS",
+    "MILLISECONDS",
+    "PERCENT",
+    "PER_SECOND",
+    "SECONDS",
+    "amount",
+    "dtype",
+    "numbers",
+    "one_size",
+    "routing",
+    "shares",
+    "sizes",
+    "sizes_or_range",
+]
 
 LONGEST_RANGE = 4096
 #: What may follow a number, and what it multiplies it by; nothing is the unit that is documented.
@@ -26,7 +37,8 @@ PER_SECOND = dict.fromkeys(("", "/s", "tokens/s", "tok/s", "t/s", "requests/s", 
 DOLLARS = dict.fromkeys(("", "$", "usd", "/h", "$/h", "usd/h"), 1.0)
 PERCENT = {"": 1.0, "%": 1.0}
 _AMOUNT = re.compile(
-    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf|nan)\s*(?P<unit>\D*)", re.IGNORECASE
+    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf|nan)\s*(?P<unit>\D*)",
+    re.IGNORECASE,
 )
 
 

@@ -101,9 +101,7 @@ def _of_file(path: Path) -> list[Point]:
     ]
 
 
-def _point(
-    item: str, typed: str, batch: int, context: int, known: Mapping[int, float]
-) -> Point:
+def _point(item: str, typed: str, batch: int, context: int, known: Mapping[int, float]) -> Point:
     match = _POINT.fullmatch(item)
     if match is None:
         raise InputError(f"{typed[:80]}: {EXPECTED}")

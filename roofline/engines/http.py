@@ -106,7 +106,9 @@ def _parsed(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InputError("the address cannot be read; expected one such as http://host:8000") from None
+        raise InputError(
+            "the address cannot be read; expected one such as http://host:8000"
+        ) from None
     if parts.scheme not in _DEFAULT_PORT or not parts.hostname or port == 0:
         raise InputError(f"{shown(parts)}: expected an address such as http://host:8000")
     if "@" in parts.netloc:

@@ -14,6 +14,7 @@ from typing import Any
 
 from roofline import __version__
 from roofline.errors import InputError
+from roofline.extras import how_to_install
 from roofline.html_report.data import LIVE, page_data
 from roofline.html_report.findings import Findings
 from roofline.recommend import Recommendation
@@ -217,7 +218,7 @@ def _jinja2() -> Any:
     try:
         import jinja2
     except ImportError:
-        raise InputError(_MISSING) from None
+        raise InputError(_missing()) from None
     return jinja2
 
 
@@ -225,9 +226,10 @@ def _plotly() -> str:
     """Return plotly.js as the Python package carries it, without importing that package."""
     found = find_spec("plotly")
     if found is None or found.origin is None:
-        raise InputError(_MISSING)
+        raise InputError(_missing())
     file = Path(found.origin).parent / "package_data" / "plotly.min.js"
     return file.read_text("utf-8").replace("</script", r"<\/script")
 
 
-_MISSING = "the report needs the extra 'report': pip install 'roofline[report]'"
+def _missing() -> str:
+    return f"the report needs the extra 'report': {how_to_install('report')}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.extras import how_to_install
 from roofline.measure.backend import Timed
 from roofline.measure.case import Menu
 from roofline.measure.device import CaseError
@@ -27,7 +28,7 @@ def _torch() -> Any:
         import torch
     except ImportError:
         raise CaseError(
-            "unsupported", "PyTorch is not installed: pip install 'roofline[gpu]'"
+            "unsupported", f"PyTorch is not installed: {how_to_install('gpu')}"
         ) from None
     return torch
 

@@ -52,9 +52,7 @@ def render_live(
     if found is not None:
         blocks.append(wrap(_now(live, plan, written, found)))
     blocks += (
-        schedule_blocks(plan, written)
-        if pays(plan, written)
-        else _fixed(plan, written, found)
+        schedule_blocks(plan, written) if pays(plan, written) else _fixed(plan, written, found)
     )
     return "\n\n".join(blocks) + "\n"
 
@@ -185,7 +183,7 @@ def _fixed(plan: Plan, written: Written, found: Change | None) -> list[str]:
             f"A schedule by running batch gains {gains} over {against}: not worth its upkeep, so "
             "there is none to paste."
             if written.text
-            else f"A schedule by running batch would gain {gains} over {against}; {written.notes[0]}."
+            else f"A schedule by batch would gain {gains} over {against}; {written.notes[0]}."
         )
     ]
     if found is None or found.draft_length != length:

@@ -12,7 +12,16 @@ from roofline.errors import InputError
 from roofline.schedules.bands import Band
 from roofline.schedules.plan import Plan, plain_value, table_value
 
-__all__ = ["NoScheduleError", "Written", "best_fixed", "gain", "loss", "pays", "unwritten", "written"]
+__all__ = [
+    "NoScheduleError",
+    "Written",
+    "best_fixed",
+    "gain",
+    "loss",
+    "pays",
+    "unwritten",
+    "written",
+]
 
 
 class NoScheduleError(InputError):

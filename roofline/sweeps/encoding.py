@@ -17,6 +17,7 @@ import numpy as np
 
 from roofline.csvtext import cell as cell_of
 from roofline.errors import InputError
+from roofline.extras import how_to_install
 from roofline.sweeps.columns import Column, Kind
 from roofline.sweeps.frames import Frame, Values
 
@@ -52,8 +53,8 @@ def check_format(form: SweepFormat) -> None:
         return
     if importlib.util.find_spec("pyarrow") is None:
         raise InputError(
-            "--format parquet: needs pyarrow; install it with pip install 'roofline[parquet]', or "
-            "write .csv or .jsonl"
+            f"--format parquet: needs pyarrow ({how_to_install('parquet')}), or write .csv or "
+            ".jsonl"
         )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.errors import DoesNotFitError, InputError, RooflineError
+from roofline.extras import how_to_install
 from roofline.sweeps.columns import Column, columns_for
 from roofline.sweeps.encoding import SweepFormat, encode, heading, join
 from roofline.sweeps.plan import Plan, Task
@@ -106,8 +107,7 @@ def workers_of_cluster(address: str) -> Iterator[Workers]:
         import distributed
     except ImportError:
         raise InputError(
-            "--dask: needs the package distributed; install it with "
-            "pip install 'roofline[distributed]'"
+            f"--dask: needs the package distributed: {how_to_install('distributed')}"
         ) from None
     try:
         connect: Any = distributed.Client

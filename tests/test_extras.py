@@ -1,0 +1,47 @@
+"""What to type where a package is missing, in each kind of installation."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from roofline import extras
+
+STATED = [
+    "numpy>=1.26",
+    'pyarrow>=15; extra == "parquet"',
+    "jinja2>=3.1; extra == 'report'",
+    "plotly>=6; (platform_system == 'Linux') and extra == 'report'",
+]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package lie outside any checkout."""
+    monkeypatch.setattr(extras, "files", lambda _: tmp_path / "site-packages" / "roofline")
+    monkeypatch.setattr(metadata, "requires", lambda _: STATED)
+
+
+def test_a_checkout_installs_its_own_extra() -> None:
+    assert extras.how_to_install("parquet") == "pip install -e '.[parquet]' in the checkout"
+
+
+@pytest.mark.usefixtures("installed")
+def test_elsewhere_the_packages_are_named() -> None:
+    assert extras.how_to_install("parquet") == "pip install 'pyarrow>=15'"
+    assert extras.how_to_install("report") == "pip install 'jinja2>=3.1' 'plotly>=6'"
+
+
+@pytest.mark.usefixtures("installed")
+def test_pipx_injects_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/pipx/venvs/roofline")
+    assert extras.how_to_install("parquet") == "pipx inject roofline 'pyarrow>=15'"
+
+
+@pytest.mark.usefixtures("installed")
+def test_without_metadata_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "requires", lambda _: None)
+    assert extras.how_to_install("parquet") == "pip install 'roofline[parquet]'"
