@@ -80,7 +80,7 @@ def heatmap(axes_of: Figure, scale: float = 1.0) -> None:
             if i + j > 4:
                 rows.append(HeatmapRow(batch, context, False, None, None, None))
                 continue
-            gain = 1.9 - 0.35 * scale * i + 0.05 * j
+            gain = 1.9 - 0.43 * scale * i + 0.05 * j  # a tenth more: one cell loses
             best = max(4 - i - j // 2, 0) if gain > 1 else 0
             rows.append(HeatmapRow(batch, context, True, best, max(gain, 1.0), gain))
     draw_heatmap(axes_of.add_subplot(), rows)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.contour import ContourSet
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
@@ -139,26 +139,27 @@ def test_heatmap_draws_the_advice_of_every_cell(cli: Cli) -> None:
     assert named.count("no room") == sum(len(p["by_draft_length"]) == 1 for p in points) > 0
 
 
-def test_the_break_even_contour_lies_between_win_and_loss() -> None:
+def test_the_break_even_line_parts_win_and_loss() -> None:
+    """Brute force: an edge of two cells is drawn where one gains and the other does not."""
     axes = Figure().add_subplot()
     rows = heatmap_rows(recommend(TURNS))
     draw_heatmap(axes, rows)
-    (contour,) = (artist for artist in axes.collections if isinstance(artist, ContourSet))
+    (line,) = (artist for artist in axes.collections if isinstance(artist, LineCollection))
+    drawn = {tuple(map(tuple, segment.tolist())) for segment in line.get_segments()}
     gain = {(r.batch, r.context): r.best_speculative_speedup for r in rows}
     assert gain[64, 512] > 1 > gain[256, 512]  # type: ignore[operator]
-    vertices = np.asarray(contour.get_paths()[0].vertices, dtype=float)
-    assert len(vertices) > 1
-    for x, y in vertices:
-        column_ends = {int(np.floor(x - 0.5)), int(np.ceil(x - 0.5))}
-        row_ends = {int(np.floor(y - 0.5)), int(np.ceil(y - 0.5))}
-        near = [
-            found
-            for i in column_ends
-            for j in row_ends
-            if (found := gain[TURNS.batches[i], TURNS.contexts[j]]) is not None
-        ]
-        assert min(near) <= 1.0001
-        assert max(near) >= 0.9999
+    expected = set()
+    for (i, batch), (j, context) in itertools.product(
+        enumerate(TURNS.batches), enumerate(TURNS.contexts)
+    ):
+        for di, dj in ((1, 0), (0, 1)):
+            if i + di == len(TURNS.batches) or j + dj == len(TURNS.contexts):
+                continue
+            one, other = gain[batch, context], gain[TURNS.batches[i + di], TURNS.contexts[j + dj]]
+            if one is not None and other is not None and (one > 1) != (other > 1):
+                expected.add(((i + di, j + dj), (i + 1, j + 1)))
+    assert drawn == expected
+    assert drawn
 
 
 def test_roofline_tracks_are_the_kernels_of_explain(cli: Cli) -> None:
@@ -188,8 +189,8 @@ def test_roofline_tracks_are_the_kernels_of_explain(cli: Cli) -> None:
     x, y = points_of(lines["bf16 datasheet"])
     assert (x[1], y[1]) == pytest.approx((206.1, 989.4), rel=1e-3)
     assert y[0] == pytest.approx(x[0] * 4.8, rel=1e-3)
-    measured = next(op for op in lines if op.startswith("bf16 measured"))
-    assert points_of(lines[measured])[1][2] < y[2]
+    fitted = next(op for op in lines if op.startswith("bf16 fitted"))
+    assert points_of(lines[fitted])[1][2] < y[2]
 
 
 def test_attention_that_does_not_fit_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofline.recommend import Recommendation
 from roofline.units import format_size
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
 
-__all__ = ["HeatmapRow", "draw_heatmap", "heatmap_rows"]
+__all__ = ["HeatmapRow", "break_even_edges", "draw_heatmap", "heatmap_rows"]
+
+Array = NDArray[np.float64]
 
 MOST_COLUMNS, MOST_ROWS = 13, 12  # that have room for numbers in the cells and beside them
 
@@ -55,7 +58,7 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
 
 
 def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
-    """Draw the advised D of each cell with its speedup, and the line where the best D > 0 gains 1x.
+    """Draw the advised D of each cell with its speedup, and the edge where the best D > 0 loses.
 
     Return the cells; axes are in equal steps from one batch or context to the next.
     """
@@ -114,13 +117,10 @@ def _name_cells(
     contexts: Sequence[int],
     cells: QuadMesh,
 ) -> None:
-    from matplotlib.patheffects import withStroke
-
     for row in rows:
         if row.draft_length is None or row.speedup is None:
             continue
         red, green, blue, _ = cells.to_rgba(np.array(row.draft_length))
-        halo = withStroke(linewidth=3, foreground=(red, green, blue))  # over the break-even line
         dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45
         x, y = batches.index(row.batch) + 0.5, contexts.index(row.context) + 0.5
         for text, points, align, size, weight in (
@@ -130,7 +130,6 @@ def _name_cells(
             axes.annotate(
                 text, (x, y), xytext=(0, points), textcoords="offset points", ha="center",
                 va=align, size=size, weight=weight, color="white" if dark else "black",
-                path_effects=[halo],
             )  # fmt: skip
 
 
@@ -140,15 +139,33 @@ def _gain(row: HeatmapRow) -> str:
     return "no room" if lost else f"{row.speedup:.2f}x"
 
 
-def _draw_break_even(axes: Axes, gain: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
-    """Draw the contour of speedup 1 between the middles of the cells; say whether there is one."""
-    if min(gain.shape) < 2 or not ((gain < 1).any() and (gain > 1).any()):
+def _draw_break_even(axes: Axes, gain: Array) -> bool:
+    """Draw the edges between cells that gain and cells that lose; say whether there are any."""
+    edges = break_even_edges(gain)
+    if not edges:
         return False
-    y, x = (np.arange(n) + 0.5 for n in gain.shape)
-    axes.contour(
-        x, y, np.ma.masked_invalid(gain), levels=[1.0], colors="#D55E00", linewidths=2.5, zorder=2
-    )  # under the numbers
+    from matplotlib.collections import LineCollection
+
+    lines = LineCollection(edges, colors="#D55E00", linewidths=2.5, capstyle="round", zorder=3)
+    axes.add_collection(lines, autolim=False)
     return True
+
+
+def break_even_edges(gain: Array) -> list[list[tuple[int, int]]]:
+    """Return the edges, as (x, y) ends in cells, where a gain above 1 meets one that is not.
+
+    Cells without a number (nan) have no such edge. ``gain`` has shape (rows up, columns).
+
+    >>> break_even_edges(np.array([[1.2, 0.9]]))
+    [[(1, 0), (1, 1)]]
+    """
+    wins = np.where(np.isnan(gain), np.nan, gain > 1)
+    across = np.argwhere(np.abs(np.diff(wins, axis=1)) == 1)
+    upward = np.argwhere(np.abs(np.diff(wins, axis=0)) == 1)
+    return [
+        *([(int(x) + 1, int(y)), (int(x) + 1, int(y) + 1)] for y, x in across),
+        *([(int(x), int(y) + 1), (int(x) + 1, int(y) + 1)] for y, x in upward),
+    ]
 
 
 def _legend(axes: Axes, *, drawn: bool, full: bool) -> None:

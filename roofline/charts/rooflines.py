@@ -1,4 +1,4 @@
-"""The roofline: what each kernel reaches as D grows, under datasheet and measured roofs."""
+"""The roofline: what each kernel reaches as D grows, under datasheet and fitted roofs."""
 
 from __future__ import annotations
 
@@ -126,11 +126,12 @@ def _roofs(setup: Setup, verify: Sequence[OpTime]) -> list[RooflineRow]:
         heaviest[rate_name(time.op.compute)] = time
     for rate, time in heaviest.items():
         law = time.chosen.law
-        reached = (getattr(law, "compute_eff", 1.0), getattr(law, "mem_eff", 1.0))
-        word = "measured" if time.chosen.provenance == "calibrated" else time.chosen.provenance
+        # a fit may reach a little beyond the datasheet, a roof does not
+        reached = (min(getattr(law, name, 1.0), 1.0) for name in ("compute_eff", "mem_eff"))
+        word = "fitted" if time.chosen.provenance == "calibrated" else time.chosen.provenance
         for name, (compute, memory) in (
             (f"{rate} datasheet", (1.0, 1.0)),
-            (f"{rate} {word} ({time.op.name})", reached),
+            (f"{rate} {word} ({time.op.name})", tuple(reached)),
         ):
             peak, bandwidth = compute * gpu.peak(rate), memory * gpu.bandwidth
             rows.append(RooflineRow("roof", name, None, peak / bandwidth, peak / 1e12, None, None))

@@ -68,7 +68,7 @@ def speedup(
     show(
         target, answer.setup, rows, lambda axes: draw_speedup(axes[0], rows),
         title=f"speedup by draft length, run D = {_advised(answer)}",
-        where=f"context {', '.join(map(format_size, contexts))}",
+        where=f"context {', '.join(map(format_size, contexts))}{_left_out(answer)}",
         warnings=answer.warnings,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def heatmap(
         target, answer.setup, rows, lambda axes: draw_heatmap(axes[0], rows),
         title=f"run D = {_advised(answer)}, by batch and context",
         where="cells: advised D and its speedup",
-        warnings=told(answer),
+        warnings=told(_of_what_fits(answer)),
     )  # fmt: skip
 
 
@@ -161,6 +161,36 @@ def frontier(
         where=f"context {format_size(contexts[0])}",
         warnings=told(answer),
     )  # fmt: skip
+
+
+def _left_out(answer: Recommendation) -> str:
+    """Say which of the points asked for have no line, since they do not fit in memory."""
+    from roofline.report.columns import listed
+
+    request, drawn = answer.setup.request, {(p.batch, p.context) for p in answer.points}
+    missing = {
+        batch: [context for context in request.contexts if (batch, context) not in drawn]
+        for batch in request.batches
+    }
+    said = [
+        f"{batch}"
+        + (f" at {', '.join(map(format_size, lost))}" if len(request.contexts) > 1 else "")
+        for batch, lost in missing.items()
+        if lost
+    ]
+    if not said:
+        return ""
+    return f"; batch {listed(said, 'or')} does not fit in memory"
+
+
+def _of_what_fits(answer: Recommendation) -> Recommendation:
+    """Return the answer for the contexts that fit at all: others have nothing to warn about."""
+    from roofline.recommend import recommend
+
+    fit = tuple(sorted({point.context for point in answer.points}))
+    if set(answer.setup.request.contexts) == set(fit):
+        return answer
+    return recommend(replace(answer.setup.request, contexts=fit))
 
 
 def _advised(answer: Recommendation) -> str:

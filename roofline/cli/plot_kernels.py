@@ -43,7 +43,7 @@ def roofline_chart(
 ) -> None:
     """Draw the rate that each kernel reaches as D grows.
 
-    Roofs are those of the datasheet and of the measured laws.
+    Roofs are those of the datasheet and of the fitted laws.
     """
     from roofline.cautions import limits
     from roofline.charts.rooflines import draw_roofline, roofline_rows
