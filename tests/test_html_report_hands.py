@@ -105,3 +105,15 @@ def test_print_leaves_controls_out_and_charts_on_the_paper(report: Open) -> None
         assert label.evaluate("e => getComputedStyle(e).fill") == "rgb(0, 0, 0)"
         page.emulate_media(media="screen")
         until(page, "document.querySelector('#speedup .main-svg').clientWidth !== 660")
+
+
+def test_the_table_of_a_phone_has_its_title_whole_and_no_gap(report: Open) -> None:
+    with report(*DENSE, viewport=PHONE) as page:
+        title = page.locator("#lengths-title").bounding_box()
+        head = page.locator(".lengths thead").bounding_box()
+        line = page.locator(".lengths tbody tr").first.bounding_box()
+    assert title is not None
+    assert head is not None
+    assert line is not None
+    assert title["x"] + title["width"] <= PHONE["width"]
+    assert head["height"] < 3 * line["height"]  # three lines, "tokens / per / step"

@@ -54,13 +54,18 @@ _COLUMNS = (
 
 
 _COST = ("$/M\ntokens", "dollars_per_million_tokens", "{:.3g}")
+_NARROW = {"overhead\nms": "over-\nhead ms", "cost ratio =\nbreak-even": "cost\nratio"}
 
 
 def _columns(setup: Setup) -> tuple[tuple[str, str, str], ...]:
-    """Return the columns of the table; with a price the overhead makes room for the cost."""
-    if setup.request.gpu_hour is None:
-        return _COLUMNS
-    return (*(column for column in _COLUMNS if column[1] != "overhead_ms"), _COST)
+    """Return the columns of the table, with a price the cost."""
+    return _COLUMNS if setup.request.gpu_hour is None else (*_COLUMNS, _COST)
+
+
+def _headings(columns: tuple[tuple[str, str, str], ...]) -> list[str]:
+    """Return the headings, the broad ones narrow where the cost needs their room in a terminal."""
+    names = [name for name, _, _ in columns]
+    return [_NARROW.get(name, name) for name in names] if _COST in columns else names
 
 
 def render(
@@ -112,7 +117,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
         blocks += [
             wrap(headline(answer, point)),
             wrap(setting(answer.setup, where=_at(point))),
-            text_table([name for name, _, _ in columns], _cells(entry, columns)),
+            text_table(_headings(columns), _cells(entry, columns)),
             *map(wrap, past_lines(answer, point)),
             *map(wrap, _costs(answer.setup, entry)),
             wrap(f"Why: {reason(answer, point)}"),
