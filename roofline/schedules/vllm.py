@@ -53,7 +53,8 @@ def write(plan: Plan, *, proposed: bool = False, data_parallel: int = 1) -> Writ
     deepest = max(max(band.draft_lengths) for band in bands)
     notes = [
         f"vLLM: batches above {plan.batches} keep the last row's K; prefills count as well",
-        "vLLM: Model Runner V1 runs a schedule in piecewise CUDA graphs; V2 keeps full ones",
+        "vLLM: Model Runner V1 runs a schedule in piecewise CUDA graphs, which cost host time; start "
+        "it with VLLM_USE_V2_MODEL_RUNNER=1 to keep full ones",
     ]
     if deepest == 0:
         return written(plan, "vllm", flag(plan.setup, 0), bands, [])
