@@ -20,6 +20,11 @@ __all__ = ["rows", "rows_with_contexts", "write"]
 
 KEY = "num_speculative_tokens_per_batch_size"
 
+RUNNER = (
+    "vLLM: Model Runner V1 cuts a schedule's CUDA graphs in pieces; VLLM_USE_V2_MODEL_RUNNER=1 "
+    "keeps them whole"
+)
+
 
 def rows(bands: list[Band]) -> list[list[int]]:
     """Return the 3-item rows.
@@ -53,8 +58,7 @@ def write(plan: Plan, *, proposed: bool = False, data_parallel: int = 1) -> Writ
     deepest = max(max(band.draft_lengths) for band in bands)
     notes = [
         f"vLLM: batches above {plan.batches} keep the last row's K; prefills count as well",
-        "vLLM: Model Runner V1 runs a schedule in piecewise CUDA graphs, which cost host time; start "
-        "it with VLLM_USE_V2_MODEL_RUNNER=1 to keep full ones",
+        RUNNER,
     ]
     if deepest == 0:
         return written(plan, "vllm", flag(plan.setup, 0), bands, [])
