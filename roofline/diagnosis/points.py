@@ -157,8 +157,8 @@ def _step(typed: str, pace: str, batch: int, tokens: float) -> float:
             rate = float(pace.removesuffix("/s"))
             seconds = batch * tokens / rate if rate > 0 else math.nan
         else:
-            bare = pace.strip().replace(".", "", 1).isdecimal()
-            seconds = parse_quantity(f"{pace} ms" if bare else pace, "s") * tokens
+            timed = f"{pace} ms" if pace[-1:].isdecimal() else pace
+            seconds = parse_quantity(timed, "s") * tokens
     except (InputError, ValueError):
         seconds = math.nan
     if not FASTEST <= seconds <= SLOWEST:
