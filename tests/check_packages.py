@@ -28,10 +28,10 @@ PLAIN = {
     "memory llama-3.1-8b --gpu h100-sxm": None,
     "recommend qwen3-30b-a3b --gpu b200-hgx --batch 16": None,
 }
-#: The same of what needs an extra; without it, a refusal in one line that names the extra.
+#: The same of what needs an extra; without it, a refusal in one line that says what to install.
 EXTRA = {
-    "sweep llama-3.1-8b --batch 1,8 -o sweep.parquet": ("parquet", "sweep.parquet"),
-    "report llama-3.1-8b -o report.html": ("report", "report.html"),
+    "sweep llama-3.1-8b --batch 1,8 -o sweep.parquet": ("pyarrow", "sweep.parquet"),
+    "report llama-3.1-8b -o report.html": ("jinja2", "report.html"),
 }
 #: How a file of each kind begins.
 BEGINS = {".csv": b"model,", ".png": b"\x89PNG", ".parquet": b"PAR1", ".html": b"<!doctype html>"}
@@ -98,8 +98,8 @@ def check_package(package: Path, python: str, folder: Path) -> None:
     roofline = str(scripts / "roofline")
     for words, file in PLAIN.items():
         use(roofline, words, file, outside)
-    for words, (extra, _) in EXTRA.items():
-        refuse(roofline, words, extra, outside)
+    for words, (needed, _) in EXTRA.items():
+        refuse(roofline, words, f"pip install '{needed}>=", outside)
     pip(scripts, f"{package}[{EXTRAS}]")
     for words, (_, file) in EXTRA.items():
         use(roofline, words, file, outside)
@@ -110,7 +110,10 @@ def check_pipx(tools: Path, python: str, wheel: Path, folder: Path) -> None:
     folder.mkdir()
     places = {"PIPX_HOME": str(folder / "home"), "PIPX_BIN_DIR": str(folder / "bin")}
     run([str(tools / "pipx"), "install", "--python", python, str(wheel)], folder, places)
-    use(str(folder / "bin" / "roofline"), "recommend llama-3.1-8b", None, folder)
+    roofline = str(folder / "bin" / "roofline")
+    use(roofline, "recommend llama-3.1-8b", None, folder)
+    for words, (needed, _) in EXTRA.items():
+        refuse(roofline, words, f"pipx inject roofline '{needed}>=", folder)
 
 
 def environment(python: str, target: Path) -> Path:
@@ -135,11 +138,11 @@ def use(roofline: str, words: str, file: str | None, outside: Path) -> None:
         fail(f"roofline {words}: {file} does not begin as a {Path(file).suffix} file")
 
 
-def refuse(roofline: str, words: str, extra: str, outside: Path) -> None:
+def refuse(roofline: str, words: str, remedy: str, outside: Path) -> None:
     """Run one command whose extra is not installed: one line that says how to install it."""
     done = attempt([roofline, *words.split()], outside)
     line = done.stderr.strip()
-    if done.returncode != 2 or done.stdout or "\n" in line or f"'roofline[{extra}]'" not in line:
+    if done.returncode != 2 or done.stdout or "\n" in line or remedy not in line:
         fail(f"roofline {words} without the extra: {done.returncode}, {line!r}")
 
 

@@ -1,4 +1,4 @@
-"""`make models`: published configs become specs, and a spec without a config goes."""
+"""`make models`: published configs become specs; a spec written by hand stays and is named."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ aliases: {}
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the package's folder of an invented checkout with one config and an old spec."""
+    """Return the package's folder of an invented checkout with one config and an own spec."""
     package = tmp_path / "roofline"
     for folder in (package / "data", tmp_path / "model_configs", tmp_path / "model_specs"):
         folder.mkdir(parents=True)
     shutil.copy(CONFIGS / "Qwen--Qwen3-8B.json", tmp_path / "model_configs")
     (tmp_path / "model_configs" / "catalogue.yaml").write_text(CATALOGUE)
-    (tmp_path / "model_specs" / "gone.yaml").write_text("schema: 1\n")
+    (tmp_path / "model_specs" / "own.yaml").write_text("schema: 1\n")
     monkeypatch.setattr(regenerate, "files", lambda _: package)
     return package
 
 
-def test_what_the_catalogue_names_is_what_is_there(
+def test_what_the_catalogue_names_is_written(
     package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     regenerate.main()
     shelf = package.parent / "model_specs"
-    assert [file.name for file in shelf.iterdir()] == ["qwen3-8b.yaml"]
+    assert {file.name for file in shelf.iterdir()} == {"qwen3-8b.yaml", "own.yaml"}
+    assert (shelf / "own.yaml").read_text() == "schema: 1\n"
     assert ModelSpec.load(shelf / "qwen3-8b.yaml").num_layers == 36
     assert load_yaml(package / "data" / "model_specs.aliases.yaml") == {"aliases": {}}
-    assert capsys.readouterr().out == "1 specs and 0 aliases written\n"
+    said = "1 specs and 0 aliases written\nleft as they are, by hand: own.yaml\n"
+    assert capsys.readouterr().out == said
 
 
 def test_a_config_that_cannot_be_read_changes_nothing(package: Path) -> None:
@@ -50,4 +52,4 @@ def test_a_config_that_cannot_be_read_changes_nothing(package: Path) -> None:
     with pytest.raises(SystemExit) as stop:
         regenerate.main()
     assert str(stop.value.code).startswith("roofline: Qwen--Qwen3-8B.json: ")
-    assert (package.parent / "model_specs" / "gone.yaml").exists()
+    assert [file.name for file in (package.parent / "model_specs").iterdir()] == ["own.yaml"]

@@ -67,7 +67,7 @@ def test_steps_of_an_axis(cli: Cli) -> None:
 def test_parquet_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     check_format(SweepFormat.CSV)
-    with pytest.raises(InputError, match=r"pip install 'roofline\[parquet\]'"):
+    with pytest.raises(InputError, match=r"needs pyarrow \(pip install -e '\.\[parquet\]'"):
         check_format(SweepFormat.PARQUET)
 
 
