@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 
-from roofline import acceptance as accept
 from roofline import drafters
 from roofline.acceptance import Acceptance
-from roofline.acceptance.doubts import doubts
+from roofline.accepted import acceptance_for, is_known
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile
-from roofline.errors import InputError, UnknownAcceptanceError
+from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
 from roofline.idle import check_idle
@@ -95,8 +93,8 @@ def prepare(
     drafter = _drafter(request, target, gpu, engine, notes)
     engine.check_drafter(drafter.kind)
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
-    if needs_acceptance or _acceptance_known(request, model, drafter):
-        curve = _acceptance(request, target, drafter, notes)
+    if needs_acceptance or is_known(request, model, drafter):
+        curve = acceptance_for(request, target, drafter, notes)
         lengths = draft_lengths(request, drafter, curve)
     else:
         curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
@@ -220,48 +218,3 @@ def _check_context(network: NetworkSpec, longest: int, notes: Notes) -> None:
         )
 
 
-def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
-    if request.acceptance is not None or drafter.kind == "none":
-        return True
-    return accept.default_curve(drafter.kind, model.id) is not None
-
-
-def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes) -> Acceptance:
-    if drafter.kind == "none":
-        return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition")
-    model = target.model
-    if request.acceptance is not None:
-        curve = request.acceptance
-        if isinstance(curve, str):
-            from roofline.engines.sources import acceptance_from
-
-            curve = acceptance_from(curve, kv=target.precision.kv.value)
-        beyond = curve.beyond(request.contexts)
-        notes.warnings += [*curve.warnings, *([beyond] if beyond else [])]
-        names = (model.id, request.model, *filter(None, [model.repository]))
-        notes.warnings += doubts(curve, model=names, longest=request.max_draft_length)
-        return curve
-    found = accept.default_curve(drafter.kind, model.id)
-    if found is None:
-        raise UnknownAcceptanceError(
-            f"--acceptance: no acceptance is known for {drafter.name} on {model.id}; give a rate "
-            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline "
-            "acceptance list), a file or an engine's metrics address"
-        )
-    standing, curve_id = found
-    curve = _bundled_curve(curve_id)
-    if standing == "own":
-        notes.assumed.append(f"acceptance of {curve.label} ({curve.source})")
-        return curve
-    notes.warnings.append(
-        f"no acceptance is bundled for {drafter.name}: that of {curve.label} stands in; "
-        "give --acceptance"
-    )
-    notes.assumed.append(f"acceptance borrowed from another model: {curve.label} ({curve.source})")
-    return replace(curve, label=f"{curve.label}, standing in for {drafter.name}")
-
-
-@cache
-def _bundled_curve(curve_id: str) -> Acceptance:
-    """Return a bundled curve, loaded once in a process."""
-    return accept.load_acceptance(curve_id)

@@ -76,6 +76,7 @@ ORDER = [
     "local",
     "idle",
     "lengths",
+    "accepted",
     "prepare",
     "remedies",
     "account",
