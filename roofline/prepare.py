@@ -14,7 +14,7 @@ from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
 from roofline.idle import check_idle
 from roofline.layers import check_parallel, used_components
-from roofline.lengths import draft_lengths
+from roofline.lengths import draft_lengths, unmeasured
 from roofline.local import assumed_host, draft_placement, machine_of, split_of
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
@@ -47,6 +47,14 @@ class Setup:
         """Passes that the acceptance was counted over: as given, else as its own source says."""
         own = self.acceptance.drafts
         return self.request.acceptance_rounds or (max(int(own), 1) if own else None)
+
+    @property
+    def unmeasured(self) -> tuple[int, ...]:
+        """The next two draft lengths that the drafter could make but no acceptance is known for.
+
+        Empty where something else ends the draft lengths.
+        """
+        return unmeasured(self.request, self.drafter, self.acceptance, self.draft_lengths[-1])
 
 
 def prepare(
@@ -216,5 +224,3 @@ def _check_context(network: NetworkSpec, longest: int, notes: Notes) -> None:
             f"{network.id}: its config has {trained} positions, the context is {longest}; "
             "acceptance may be lower there, so measure it"
         )
-
-

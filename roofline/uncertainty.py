@@ -26,6 +26,7 @@ from roofline.workload import Grid
 
 __all__ = [
     "DRAWS",
+    "NORMAL_MEDIAN",
     "Drawn",
     "drawn_kernels",
     "drawn_steps",

@@ -78,6 +78,8 @@ ORDER = [
     "lengths",
     "accepted",
     "prepare",
+    "point",
+    "edges",
     "remedies",
     "account",
     "cautions",

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
+from typing import Annotated
+
+from pydantic import Field
 
 from roofline import resources
 from roofline.acceptance.curve import Acceptance, weighted
@@ -13,9 +16,9 @@ from roofline.acceptance.doubts import bare_name
 from roofline.acceptance.files import SHELF, load_file
 from roofline.acceptance.fill import with_gaps_filled
 from roofline.acceptance.index import bundled, lengths_of
-from roofline.schema import Document
+from roofline.schema import Document, Schema
 
-__all__ = ["Default", "Standing", "choose", "closest", "default_for", "rules"]
+__all__ = ["Default", "Standing", "choose", "closest", "default_for", "fall_of_one_rate", "rules"]
 
 #: The share of equal characters from which on two names are called close.
 CLOSE = 0.7
@@ -32,6 +35,12 @@ class Standing(StrEnum):
     STAND_IN = "stand-in"  # of this kind, on whatever model
 
 
+class OneRate(Schema):
+    """What one rate at every position leaves open."""
+
+    fall: Annotated[float, Field(gt=0, le=1)]
+
+
 class Rules(Document):
     """What ``acceptance_defaults.yaml`` states."""
 
@@ -41,6 +50,7 @@ class Rules(Document):
     same: tuple[tuple[str, ...], ...]
     kin: dict[str, str]
     stand_in: dict[str, str]
+    one_rate: OneRate
 
     def equals(self, names: Iterable[str]) -> set[str]:
         """Return the bare names of the models called ``names`` and of their equals."""
@@ -83,6 +93,11 @@ class Default:
 def rules() -> Rules:
     """Return the shipped rules."""
     return Rules.load(resources.data_file("acceptance_defaults.yaml"))
+
+
+def fall_of_one_rate() -> float:
+    """Return the ratio of neighbouring conditional rates where only one rate is known."""
+    return rules().one_rate.fall
 
 
 def choose(kind: str, drafter: str, models: Sequence[str]) -> Choice | None:

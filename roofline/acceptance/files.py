@@ -127,8 +127,8 @@ class AcceptanceFile(Document, Curve):
         """Return the curve of one dataset, over its contexts, for a KV format."""
         chosen, warning = _for_kv(self._of_dataset(name, part), kv, name)
         dataset = chosen[0].dataset or self.dataset
-        words = [self.drafter, self.target and f"of {self.target}", dataset and f"on {dataset}"]
-        label = " ".join(word for word in words if word) or name
+        told = [self.target and f"of {self.target}", dataset and f"on {dataset}"]
+        label = " ".join([self.drafter or name, *filter(None, told)])
         made = [(curve.context, curve.read(label=label, source=self.source)) for curve in chosen]
         known = [(context, curve) for context, curve in made if context is not None]
         if len(known) not in (0, len(made)):
