@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.defaults import fall_of_one_rate
+from roofline.acceptance.models import share_if_falling
 from roofline.advise import CONFIDENCES, Decision, decide, near_best
 from roofline.cautions import limits, slower_than_wide
 from roofline.edges import edges
@@ -128,15 +129,18 @@ def costs(setup: Setup) -> Costs:
 
 def advise(setup: Setup, found: Costs) -> Decision:
     """Decide at every batch and context of what was priced."""
-    reach = speedup_range(found.drawn, _drawn_tokens(setup, found))
-    return decide(found.times.total, found.tokens_per_step, found.candidates, reach)
+    low, high = speedup_range(found.drawn, _drawn_tokens(setup, found))
+    if setup.acceptance.unlimited and len(setup.draft_lengths) > 1:
+        low = low * share_if_falling(
+            rate=found.tokens_per_step[:, 1] - 1,
+            ratio=fall_of_one_rate(),
+            draft_lengths=setup.draft_lengths,
+        )
+    return decide(found.times.total, found.tokens_per_step, found.candidates, (low, high))
 
 
 def _drawn_tokens(setup: Setup, found: Costs) -> Array:
-    fall = fall_of_one_rate() if setup.acceptance.unlimited else None
-    return drawn_tokens_per_step(
-        setup.draft_lengths, found.tokens_per_step, setup.rounds, fall=fall
-    )
+    return drawn_tokens_per_step(setup.draft_lengths, found.tokens_per_step, setup.rounds)
 
 
 def _odds(setup: Setup, found: Costs) -> Array:

@@ -26,7 +26,6 @@ from roofline.workload import Grid
 
 __all__ = [
     "DRAWS",
-    "NORMAL_MEDIAN",
     "Drawn",
     "drawn_kernels",
     "drawn_steps",

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 import pytest
 
 from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.files import load_acceptance
 from roofline.report.sentences import likely_line
-from roofline.sampling import drawn_tokens_per_step
 from tests.support import Cli
 from tests.test_acceptance_models import GOLDEN
 from tests.test_sampling import odds_of
@@ -125,17 +123,6 @@ def test_the_fall_is_that_of_the_golden_curves() -> None:
             low, high = (middle, high) if short else (low, middle)
         ratios.append(low)
     assert median(ratios) == pytest.approx(fall_of_one_rate(), abs=0.001)
-
-
-def test_in_half_of_the_draws_one_rate_holds() -> None:
-    """Median of the other half: 0.8, 0.8 x 0.9, ...: AL(3) = 1 + 0.8 + 0.576 + 0.3732."""
-    level = np.array([[1.0, 1.8, 2.44, 2.952]])
-    drawn = drawn_tokens_per_step((0, 1, 2, 3), level, None, fall=0.9)[:, 0, 0]
-    assert drawn.shape == (64, 4)
-    assert (drawn[:, 1] == 1.8).all()
-    assert np.isclose(drawn[:, 3], 2.952).mean() == pytest.approx(0.5, abs=0.05)
-    fallen = drawn[~np.isclose(drawn[:, 3], 2.952), 3]
-    assert float(np.median(fallen)) == pytest.approx(1 + 0.8 + 0.576 + 0.37325, abs=0.02)
 
 
 def test_a_read_file_is_called_by_its_name(cli: Cli, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Findings:
 
     answer: Recommendation
     grid: Recommendation
-    counted: Recommendation | None  # the grid at the acceptance given, where its passes are known
+    counted: Recommendation | None  # the grid at the acceptance given, where its range needs it
     kernels: tuple[RooflineRow, ...]
     schedule: tuple[Plan, Written] | None
     no_schedule: str  # why there is none
@@ -85,7 +85,7 @@ def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -
 
 
 def _counted(answer: Recommendation, grid: Recommendation) -> Recommendation | None:
-    """Return the grid with the sampling error of the acceptance in its ranges."""
+    """Return the grid with what the acceptance itself may be off in its ranges."""
     setup, request = answer.setup, grid.setup.request
     if setup.rounds is None and not setup.acceptance.unlimited:
         return None
