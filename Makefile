@@ -26,7 +26,7 @@ $(READY): $(ANSWER)
 	touch $(READY)
 
 demo: $(ANSWER)       ## Answer the question on a real model and GPU
-	$(BIN)/roofline recommend llama-3.1-8b --gpu h100-sxm --batch 32 --context 8k
+	$(BIN)/roofline recommend llama-3.1-8b --gpu h100-sxm --batch 32 --context 2k
 
 quick: $(READY)       ## The tests that find most mistakes in a minute or two
 	$(BIN)/python -m pytest -q $(QUICK:%=tests/test_%.py)

@@ -8,9 +8,9 @@ from roofline import drafters
 from roofline.acceptance import Acceptance
 from roofline.drafters import Drafter
 from roofline.errors import InputError
-from roofline.request import Request
+from roofline.request import DEEPEST, Request
 
-__all__ = ["draft_lengths", "what_ends"]
+__all__ = ["draft_lengths", "unmeasured", "what_ends"]
 
 
 def draft_lengths(request: Request, drafter: Drafter, curve: Acceptance) -> tuple[int, ...]:
@@ -31,6 +31,16 @@ def what_ends(request: Request, drafter: Drafter, longest: int) -> str:
     """Say why ``longest`` is the longest draft that was looked at."""
     limit, why = min(_limits(request, drafter), key=lambda pair: pair[0])
     return why if limit == longest else "the acceptance given ends there"
+
+
+def unmeasured(
+    request: Request, drafter: Drafter, curve: Acceptance, longest: int
+) -> tuple[int, ...]:
+    """Return the next two draft lengths that could be drafted if their acceptance were known."""
+    hard = [limit for limit, _ in _limits(request, drafter)[1:]]
+    further = range(longest + 1, min(longest + 2, DEEPEST, *hard) + 1)
+    known = curve.over_contexts(request.contexts, further, extrapolate=request.extrapolate)
+    return () if np.isfinite(known[:, :1]).all() else tuple(further)
 
 
 def _limits(request: Request, drafter: Drafter) -> list[tuple[int, str]]:

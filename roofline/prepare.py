@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 
-from roofline import acceptance as accept
 from roofline import drafters
 from roofline.acceptance import Acceptance
-from roofline.acceptance.doubts import doubts
+from roofline.accepted import acceptance_for, is_known
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile
-from roofline.errors import InputError, UnknownAcceptanceError
+from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
 from roofline.idle import check_idle
 from roofline.layers import check_parallel, used_components
-from roofline.lengths import draft_lengths
+from roofline.lengths import draft_lengths, unmeasured
 from roofline.local import assumed_host, draft_placement, machine_of, split_of
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
@@ -49,6 +47,14 @@ class Setup:
         """Passes that the acceptance was counted over: as given, else as its own source says."""
         own = self.acceptance.drafts
         return self.request.acceptance_rounds or (max(int(own), 1) if own else None)
+
+    @property
+    def unmeasured(self) -> tuple[int, ...]:
+        """The next two draft lengths that the drafter could make but no acceptance is known for.
+
+        Empty where something else ends the draft lengths.
+        """
+        return unmeasured(self.request, self.drafter, self.acceptance, self.draft_lengths[-1])
 
 
 def prepare(
@@ -95,8 +101,8 @@ def prepare(
     drafter = _drafter(request, target, gpu, engine, notes)
     engine.check_drafter(drafter.kind)
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
-    if needs_acceptance or _acceptance_known(request, model, drafter):
-        curve = _acceptance(request, target, drafter, notes)
+    if needs_acceptance or is_known(request, model, drafter):
+        curve = acceptance_for(request, target, drafter, notes)
         lengths = draft_lengths(request, drafter, curve)
     else:
         curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
@@ -218,50 +224,3 @@ def _check_context(network: NetworkSpec, longest: int, notes: Notes) -> None:
             f"{network.id}: its config has {trained} positions, the context is {longest}; "
             "acceptance may be lower there, so measure it"
         )
-
-
-def _acceptance_known(request: Request, model: ModelSpec, drafter: Drafter) -> bool:
-    if request.acceptance is not None or drafter.kind == "none":
-        return True
-    return accept.default_curve(drafter.kind, model.id) is not None
-
-
-def _acceptance(request: Request, target: Target, drafter: Drafter, notes: Notes) -> Acceptance:
-    if drafter.kind == "none":
-        return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition")
-    model = target.model
-    if request.acceptance is not None:
-        curve = request.acceptance
-        if isinstance(curve, str):
-            from roofline.engines.sources import acceptance_from
-
-            curve = acceptance_from(curve, kv=target.precision.kv.value)
-        beyond = curve.beyond(request.contexts)
-        notes.warnings += [*curve.warnings, *([beyond] if beyond else [])]
-        names = (model.id, request.model, *filter(None, [model.repository]))
-        notes.warnings += doubts(curve, model=names, longest=request.max_draft_length)
-        return curve
-    found = accept.default_curve(drafter.kind, model.id)
-    if found is None:
-        raise UnknownAcceptanceError(
-            f"--acceptance: no acceptance is known for {drafter.name} on {model.id}; give a rate "
-            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline "
-            "acceptance list), a file or an engine's metrics address"
-        )
-    standing, curve_id = found
-    curve = _bundled_curve(curve_id)
-    if standing == "own":
-        notes.assumed.append(f"acceptance of {curve.label} ({curve.source})")
-        return curve
-    notes.warnings.append(
-        f"no acceptance is bundled for {drafter.name}: that of {curve.label} stands in; "
-        "give --acceptance"
-    )
-    notes.assumed.append(f"acceptance borrowed from another model: {curve.label} ({curve.source})")
-    return replace(curve, label=f"{curve.label}, standing in for {drafter.name}")
-
-
-@cache
-def _bundled_curve(curve_id: str) -> Acceptance:
-    """Return a bundled curve, loaded once in a process."""
-    return accept.load_acceptance(curve_id)

@@ -9,11 +9,12 @@ import numpy as np
 from roofline.advise import Confidence
 from roofline.beyond import BEYOND, beyond
 from roofline.kernels import Kind
+from roofline.model import DrafterSpec
 from roofline.ops import VerifyAttention
 from roofline.recommend import Point, Recommendation
 from roofline.shapes import MoeShape
 from roofline.timing import OVER_LINK, OpTime
-from roofline.units import format_bytes
+from roofline.units import format_bytes, format_size
 from roofline.workload import SplitMode
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "VERDICTS",
     "bound",
     "bound_shares",
+    "caveat",
     "grid_position",
     "headline",
     "opening",
@@ -73,6 +75,7 @@ REASON = (
 )
 #: Where every draft length leaves the captured graphs.
 PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
+CAVEAT = " The drafter's config ends at {trained} positions: acceptance at {context} may be lower."
 NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 
@@ -146,6 +149,17 @@ def headline(answer: Recommendation, point: Point) -> str:
         fast=fast,
         verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
     )
+
+
+def caveat(answer: Recommendation, point: Point) -> str:
+    """Return what to add to the first sentence where the context is beyond the drafter's own."""
+    setup = answer.setup
+    network = setup.drafter.network
+    trained = network.trained_context if isinstance(network, DrafterSpec) else None
+    measured = max((context for context, _ in setup.acceptance.contexts), default=0)
+    if not point.best or trained is None or point.context <= max(trained, measured):
+        return ""
+    return CAVEAT.format(trained=trained, context=format_size(point.context))
 
 
 def _pace(kind: str, plain: float) -> str:

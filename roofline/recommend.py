@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import CONFIDENCES, Confidence, Decision, decide, near_best
+from roofline.acceptance.defaults import fall_of_one_rate
+from roofline.acceptance.models import share_if_falling
+from roofline.advise import CONFIDENCES, Decision, decide, near_best
 from roofline.cautions import limits, slower_than_wide
+from roofline.edges import edges
 from roofline.errors import DoesNotFitError
 from roofline.launches import advisable, past_graphs
-from roofline.lengths import what_ends
 from roofline.memory import Memory, memory_for
+from roofline.point import Point
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
 from roofline.remedies import remedies
@@ -37,78 +40,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """The answer at one batch and context; arrays run over ``draft_lengths``. Times in s."""
-
-    batch: int
-    context: int
-    draft_lengths: tuple[int, ...]
-    feasible: NDArray[np.bool_]
-    tokens_per_step: Array
-    step: Array
-    verify: Array
-    draft: Array
-    overhead: Array
-    parts: dict[str, Array]
-    speedup: Array
-    low: Array
-    high: Array
-    tie: NDArray[np.bool_]
-    near_best: Array  # probability of being within 1 % of the best
-    pass_rows: Array  # of one rank's verify pass
-    captured: NDArray[np.bool_]  # the engine's graphs cover those rows
-    by_hand: Array  # what launching kernel by kernel adds, part of ``overhead``
-    best: int  # position in draft_lengths
-    confidence: Confidence
-
-    @property
-    def draft_length(self) -> int:
-        """The recommended D."""
-        return self.draft_lengths[self.best]
-
-    @property
-    def candidates(self) -> NDArray[np.bool_]:
-        """What fits and may be advised: not what leaves the graphs that plain decoding is in."""
-        return self.feasible & advisable(self.captured)
-
-    @property
-    def tie_band(self) -> list[int]:
-        """Every D within 1 % of the best."""
-        return [d for d, tied in zip(self.draft_lengths, self.tie, strict=True) if tied]
-
-    @property
-    def by_odds(self) -> list[int]:
-        """Return the positions that can run, the likeliest to be near the best first.
-
-        Of equal odds the shorter draft comes first, as in the advice; where there are none, the
-        faster.
-        """
-        usable = [i for i, ok in enumerate(self.candidates) if ok]
-        odds = self.near_best
-        return sorted(usable, key=lambda i: (-odds[i], i if odds[i] else -float(self.speedup[i])))
-
-    @property
-    def worth_benchmarking(self) -> list[int]:
-        """Return the position of the advice and of one or two others that may be the best.
-
-        Those with the highest probability; the second only if it has 10 % or more.
-        """
-        others = [i for i in self.by_odds if i != self.best]
-        likely = [i for i in others[1:2] if self.near_best[i] >= 0.1]
-        return sorted([self.best, *others[:1], *likely])
-
-    @property
-    def cost_ratio(self) -> Array:
-        """R(D), which is also the tokens per step at which D breaks even."""
-        return np.asarray(self.step / self.step[0])
-
-    @property
-    def time_per_token(self) -> Array:
-        """Seconds between the tokens of one sequence [s]."""
-        return self.step / self.tokens_per_step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,8 +129,14 @@ def costs(setup: Setup) -> Costs:
 
 def advise(setup: Setup, found: Costs) -> Decision:
     """Decide at every batch and context of what was priced."""
-    reach = speedup_range(found.drawn, _drawn_tokens(setup, found))
-    return decide(found.times.total, found.tokens_per_step, found.candidates, reach)
+    low, high = speedup_range(found.drawn, _drawn_tokens(setup, found))
+    if setup.acceptance.unlimited and len(setup.draft_lengths) > 1:
+        low = low * share_if_falling(
+            rate=found.tokens_per_step[:, 1] - 1,
+            ratio=fall_of_one_rate(),
+            draft_lengths=setup.draft_lengths,
+        )
+    return decide(found.times.total, found.tokens_per_step, found.candidates, (low, high))
 
 
 def _drawn_tokens(setup: Setup, found: Costs) -> Array:
@@ -243,7 +180,7 @@ def recommend_for(setup: Setup) -> Recommendation:
             *past_graphs(
                 setup.engine, {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points}
             ),
-            *_edges(setup, points),
+            *edges(setup, points),
             *refused,
         ),
     )
@@ -275,20 +212,3 @@ def _point(
         best=int(decision.best[at]),
         confidence=CONFIDENCES[decision.confidence[at]],
     )
-
-
-def _edges(setup: Setup, points: tuple[Point, ...]) -> list[str]:
-    """Say where the answer lies at the edge of what was looked at, or what memory ruled out."""
-    found = []
-    longest = setup.draft_lengths[-1]
-    if longest and any(point.draft_length == longest for point in points):
-        why = what_ends(setup.request, setup.drafter, longest)
-        found.append(f"the best draft length found is the longest one tried ({longest}): {why}")
-    for point in points:
-        lost = [d for d, ok in zip(point.draft_lengths, point.feasible, strict=True) if not ok]
-        if lost:
-            found.append(
-                f"batch {point.batch}, context {point.context}: draft lengths "
-                f"{', '.join(map(str, lost))} do not fit beside the drafter and are left out"
-            )
-    return found

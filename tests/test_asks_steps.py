@@ -41,6 +41,22 @@ def test_the_page_has_the_questions() -> None:
     assert set(MEASURED) <= {row["ask"] for row in ROWS}
 
 
+def test_the_notes_are_about_the_rows() -> None:
+    """Each `project number` in bold in "What each shows" has its row."""
+    page = (ROOT / "docs" / "asks.md").read_text("utf-8")
+    notes = page.partition("## What each shows")[2].partition("\n## ")[0]
+    asks = {row["ask"] for row in ROWS}
+    named = set()
+    for title in re.findall(r"^- \*\*(.+?)\*\*", notes, re.MULTILINE):
+        project = ""
+        for item in title.split(", "):
+            words = item.split(" ")
+            project = words[0] if not words[0].isdigit() else project
+            named.add(f"{project} {words[-1]}" if words[-1].isdigit() else project)
+    assert len(named) > 10
+    assert {name for name in named if not any(ask.startswith(name) for ask in asks)} == set()
+
+
 @pytest.mark.parametrize("row", ROWS, ids=[row["ask"] for row in ROWS])
 def test_answers(cli: Cli, row: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

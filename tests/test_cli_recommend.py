@@ -209,9 +209,9 @@ def test_a_path_may_name_the_model(cli: Cli) -> None:
 
 
 def test_borrowed_acceptance_is_said_beside_the_answer(cli: Cli) -> None:
-    """No acceptance of an EAGLE-3 head of Qwen3-8B is the default; Llama-3.1-8B's own one is."""
+    """No curve of phi-4 or a relative is bundled; Llama-3.1-8B's own one is."""
     borrowed = "Assumed: acceptance borrowed from another model: EAGLE-3 of Llama-3.1-8B"
-    assert borrowed in " ".join(cli("recommend", "qwen3-8b").out.split())
+    assert borrowed in " ".join(cli("recommend", "phi-4").out.split())
     assert "borrowed" not in cli("recommend", "llama-3.1-8b").out
 
 

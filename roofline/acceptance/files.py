@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -24,7 +24,6 @@ __all__ = [
     "SHELF",
     "AcceptanceFile",
     "check_curve",
-    "default_curve",
     "load_acceptance",
     "load_file",
     "part_name",
@@ -128,8 +127,8 @@ class AcceptanceFile(Document, Curve):
         """Return the curve of one dataset, over its contexts, for a KV format."""
         chosen, warning = _for_kv(self._of_dataset(name, part), kv, name)
         dataset = chosen[0].dataset or self.dataset
-        words = [self.drafter, self.target and f"of {self.target}", dataset and f"on {dataset}"]
-        label = " ".join(word for word in words if word) or name
+        told = [self.target and f"of {self.target}", dataset and f"on {dataset}"]
+        label = " ".join([self.drafter or name, *filter(None, told)])
         made = [(curve.context, curve.read(label=label, source=self.source)) for curve in chosen]
         known = [(context, curve) for context, curve in made if context is not None]
         if len(known) not in (0, len(made)):
@@ -231,12 +230,3 @@ def load_acceptance(reference: str, *, kv: str | None = None) -> Acceptance:
     if not where.endswith((".yaml", ".yml")):
         name = name.removesuffix(".yaml")
     return content.acceptance(name, part=part, kv=kv)
-
-
-def default_curve(kind: str, target: str) -> tuple[Literal["own", "stand-in"], str] | None:
-    """Return the bundled curve for this drafter kind and target, or the kind's stand-in."""
-    names = resources.bundled_names(SHELF)
-    if f"{target}-{kind}" in names:
-        return "own", f"{target}-{kind}"
-    stand_in = {"eagle3": "llama-3.1-8b-eagle3"}.get(kind)
-    return ("stand-in", stand_in) if stand_in else None

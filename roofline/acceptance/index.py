@@ -8,12 +8,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from roofline import resources
 from roofline.acceptance.files import SHELF, AcceptanceFile, load_file
 
-__all__ = ["COLUMNS", "INDEX", "bundled", "index_text", "summary"]
+__all__ = ["COLUMNS", "INDEX", "bundled", "index_text", "lengths_of", "summary"]
 
 INDEX = "index.csv"
 COLUMNS = (
@@ -24,8 +25,24 @@ COLUMNS = (
 
 def bundled() -> list[dict[str, str]]:
     """Return one row per bundled file, from the index alone."""
+    return [dict(row) for row in _rows()]
+
+
+@cache
+def _rows() -> tuple[dict[str, str], ...]:
+    """Return the index, read once in a process."""
     text = (resources.shelf(SHELF) / INDEX).read_text("utf-8")
-    return list(csv.DictReader(io.StringIO(text)))
+    return tuple(csv.DictReader(io.StringIO(text)))
+
+
+def lengths_of(row: dict[str, str]) -> list[int]:
+    """Return the draft lengths that a row of the index states.
+
+    >>> lengths_of({"draft_lengths": "1-3 7"})
+    [1, 2, 3, 7]
+    """
+    ends = [run.partition("-") for run in row["draft_lengths"].split()]
+    return [d for first, _, last in ends for d in range(int(first), int(last or first) + 1)]
 
 
 def index_text() -> str:

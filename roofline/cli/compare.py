@@ -33,7 +33,8 @@ def compare(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Compare drafters for MODEL, each at its own best draft length."""
-    from roofline.acceptance import default_curve
+    from roofline.acceptance.defaults import choose
+    from roofline.accepted import names_of
     from roofline.compare import compare as side_by_side
     from roofline.compare import parse_candidate
     from roofline.drafters import heads_for
@@ -42,9 +43,9 @@ def compare(
     from roofline.sources import open_model
 
     how = format_for(form, output, kinds=OutputFormat)
-    target = open_model(request.model)[0].id
-    heads = heads_for(target)
-    known = [head for head in heads if default_curve(head, target) is not None]
+    target = open_model(request.model)[0]
+    heads, called = heads_for(target.id), names_of(request, target)
+    known = [head for head in heads if choose(head, f"{target.id}-{head}", called) is not None]
     names, said = drafter or known or heads, list[str]()
     unknown = [head for head in heads if head not in known]
     if not drafter and known and unknown:

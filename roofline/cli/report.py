@@ -53,7 +53,7 @@ def report(
     from roofline.html_report.findings import find
     from roofline.html_report.page import render_page
     from roofline.output import write_atomically
-    from roofline.reasons import headline
+    from roofline.reasons import caveat, headline
     from roofline.report.columns import wrap
 
     if output is None or output.suffix.lower() not in _SUFFIXES:
@@ -73,4 +73,5 @@ def report(
     for warning in told(found.answer):
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"wrote {output}", err=True)
-    typer.echo(wrap(headline(found.answer, found.answer.points[0])))
+    answer, point = found.answer, found.answer.points[0]
+    typer.echo(wrap(headline(answer, point) + caveat(answer, point)))

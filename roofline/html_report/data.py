@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import fit_constant
 from roofline.advise import TIE
 from roofline.beyond import BEYOND, captured_steps
@@ -51,6 +52,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "command": command,
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
         "rounds": setup.request.acceptance_rounds,
+        "fall": fall_of_one_rate(),
         "gpus": setup.request.tp,
         "tie": TIE,
         "draft_lengths": list(grid.setup.draft_lengths),
@@ -143,13 +145,13 @@ def _given(found: Findings) -> dict[str, Any]:
     )
     return {
         "label": setup.acceptance.label,
-        "counted": found.counted is not None,
+        "counted": setup.rounds is not None,
         "tokens": [[float(al) if np.isfinite(al) else None for al in row] for row in tokens],
     }
 
 
 def _counted(found: Findings) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the ranges of speedup that hold the sampling error as well, by batch and context."""
+    """Return the ranges that hold what the acceptance may be off as well, by batch and context."""
     ranges = {}
     for point in found.counted.points if found.counted else ():
         ends = {}

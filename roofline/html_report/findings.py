@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from roofline.acceptance import from_curve
 from roofline.charts.rooflines import RooflineRow, roofline_rows
 from roofline.errors import InputError, RooflineError
 from roofline.prepare import Request
 from roofline.recommend import Recommendation, costs, recommend, recommend_for
+from roofline.request import DEEPEST
 from roofline.schedules.formats import Wording, write
 from roofline.schedules.plan import Plan, no_schedule, plan_of
 from roofline.schedules.written import NoScheduleError, Written
@@ -20,6 +22,8 @@ __all__ = ["Findings", "find"]
 #: Batches that the schedule covers, and the share of speed that its bands may lose.
 SCHEDULED = 256
 TIE = 0.01
+#: AL = 1 + D, as a table: a rate would be doubted.
+EVERY_DRAFT = from_curve({d: 1.0 + d for d in range(1, DEEPEST + 1)}, label="every draft")
 #: Batches times contexts: what keeps the file light and its tables legible.
 MOST_CELLS = 1000
 
@@ -34,7 +38,7 @@ class Findings:
 
     answer: Recommendation
     grid: Recommendation
-    counted: Recommendation | None  # the grid at the acceptance given, where its passes are known
+    counted: Recommendation | None  # the grid at the acceptance given, where its range needs it
     kernels: tuple[RooflineRow, ...]
     schedule: tuple[Plan, Written] | None
     no_schedule: str  # why there is none
@@ -59,7 +63,7 @@ def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -
         request,
         batches=tuple(sorted({*batches, *request.batches})),
         contexts=tuple(sorted({*contexts, *request.contexts})),
-        acceptance="1" if request.drafter != "none" else None,
+        acceptance=EVERY_DRAFT if request.drafter != "none" else None,
         acceptance_rounds=None,
     )
     cells = len(priced.batches) * len(priced.contexts)
@@ -81,9 +85,9 @@ def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -
 
 
 def _counted(answer: Recommendation, grid: Recommendation) -> Recommendation | None:
-    """Return the grid with the sampling error of the acceptance in its ranges."""
+    """Return the grid with what the acceptance itself may be off in its ranges."""
     setup, request = answer.setup, grid.setup.request
-    if setup.rounds is None:
+    if setup.rounds is None and not setup.acceptance.unlimited:
         return None
     asked = replace(setup.request, batches=request.batches, contexts=request.contexts)
     known = setup.acceptance.over_contexts(

@@ -128,7 +128,7 @@ def _static(found: Findings) -> dict[str, Any]:
         ],
         "tiles": _tiles(entry, rows, setup.engine.name_of_length(setup.drafter.kind)),
         "ties": LIVE["tie"].format(lengths=", ".join(map(str, point.tie_band))),
-        "likely": likely_line(point),
+        "likely": likely_line(point, setup.unmeasured),
         "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
         "engine": setup.engine.name,
         "warnings": data["warnings"],

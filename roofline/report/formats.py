@@ -10,7 +10,7 @@ from roofline.csvtext import csv_text
 from roofline.goals import Choice, Goal
 from roofline.paste import pasted
 from roofline.prepare import Setup
-from roofline.reasons import headline, reason
+from roofline.reasons import caveat, headline, reason
 from roofline.recommend import Point, Recommendation
 from roofline.report.captions import stored_as
 from roofline.report.changes import set_line
@@ -115,7 +115,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
     blocks = []
     for point, entry in zip(answer.points, data["points"], strict=True):
         blocks += [
-            wrap(headline(answer, point)),
+            wrap(headline(answer, point) + caveat(answer, point)),
             wrap(setting(answer.setup, where=_at(point))),
             text_table(_headings(columns), _cells(entry, columns)),
             *map(wrap, past_lines(answer, point)),
@@ -126,7 +126,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
         if len(point.tie_band) > 1:
             ties = ", ".join(map(str, point.tie_band))
             blocks.insert(-1, wrap(f"Within 1 % of the best: draft lengths {ties}."))
-        blocks.insert(-1, wrap(likely_line(point)))
+        blocks.insert(-1, wrap(likely_line(point, answer.setup.unmeasured)))
         if explain:
             blocks.append(_explain_text(answer, point))
     blocks.append("\n".join(wrap(line) for line in _footer(answer)))
@@ -241,13 +241,13 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
     for point, entry in zip(answer.points, data["points"], strict=True):
         headers = [name for name, _, _ in columns]
         blocks += [
-            f"**{headline(answer, point)}**",
+            f"**{headline(answer, point)}**{caveat(answer, point)}",
             setting(answer.setup, where=_at(point)),
             markdown_table(headers, _cells(entry, columns)),
             *past_lines(answer, point),
             *_costs(answer.setup, entry),
             f"Why: {reason(answer, point)}",
-            likely_line(point),
+            likely_line(point, answer.setup.unmeasured),
             f"```\n{pasted(answer.setup, point.draft_length)}\n```",
         ]
         if explain:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from roofline.goals import Choice, Goal, Objective
+from roofline.point import LIKELY, Point
 from roofline.prepare import Setup
-from roofline.recommend import Point, Recommendation
+from roofline.recommend import Recommendation
 from roofline.report.columns import listed
 from roofline.report.data import benchmark_rows
 from roofline.rules import rules
@@ -24,8 +26,11 @@ __all__ = [
 ]
 
 
-def likely_line(point: Point) -> str:
-    """Return how probable it is that each draft length is within 1 % of the best."""
+def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
+    """Return how probable it is that each draft length is within 1 % of the best.
+
+    ``unmeasured`` are the next lengths where the acceptance ends with the longest one.
+    """
     if len(point.draft_lengths) == 1:
         return "One draft length was looked at, so there is nothing to benchmark."
     if not point.feasible[1:].any():
@@ -45,10 +50,9 @@ def likely_line(point: Point) -> str:
             f"; {point.draft_length} is the shortest within 1 % of the best expected speed, "
             f"{point.draft_lengths[ranked[0]]} the surest"
         )
-    timed = listed([str(point.draft_lengths[i]) for i in point.worth_benchmarking])
     return (
         "Odds of being within 1 % of the best, given the model's errors: "
-        f"{', '.join(shown)}{surest}. Benchmark {timed}."
+        f"{', '.join(shown)}{surest}. {_what_next(point, unmeasured)}."
     )
 
 
@@ -65,6 +69,19 @@ def past_lines(answer: Recommendation, point: Point) -> list[str]:
         f"hand, at {each}, takes longer than the kernels."
     )
     return [text]
+
+
+def _what_next(point: Point, unmeasured: Sequence[int]) -> str:
+    """Return what to time; where the acceptance ends with the advice, what to count first."""
+    at_the_end = unmeasured and point.draft_length == point.draft_lengths[-1]
+    tried = [i for i in point.worth_benchmarking if point.near_best[i] >= LIKELY or not at_the_end]
+    timed = f"Benchmark {listed([str(point.draft_lengths[i]) for i in tried])}"
+    if not at_the_end:
+        return timed
+    counted = (
+        f"easure acceptance at D = {listed([str(d) for d in unmeasured])}, where none is known"
+    )
+    return f"{timed}, and m{counted}" if len(tried) > 1 else f"M{counted}"
 
 
 def _odds(share: float) -> str:

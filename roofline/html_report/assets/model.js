@@ -41,8 +41,25 @@ function tokensPerStep(data, state) {
   );
 }
 
+/** Tokens per step where one rate falls from position to position, as a share of where it holds. */
+function shareIfFalling(data, rate) {
+  const sums = { falls: 1, holds: 1 };
+  let falls = 1;
+  let holds = 1;
+  let last = 0;
+  return data.draft_lengths.map((length) => {
+    for (; last < length; last += 1) {
+      falls *= rate * data.fall ** last;
+      holds *= rate;
+      sums.falls += falls;
+      sums.holds += holds;
+    }
+    return sums.falls / sums.holds;
+  });
+}
+
 /** Decide one batch and context; null where it does not fit. Arrays run over draft lengths. */
-function decide(data, cell, tokens, ends) {
+function decide(data, cell, tokens, ends, share) {
   if (cell.refused) return null;
   const known = tokens.map((al) => al !== null);
   const usable = tokens.map((al, i) => al !== null && cell.step[i] !== null);
@@ -53,7 +70,7 @@ function decide(data, cell, tokens, ends) {
   const tie = speed.map((v, i) => kept[i] && v >= within);
   const best = tie.indexOf(true);
   const speedup = by((i) => (tokens[i] * cell.step[0]) / cell.step[i]);
-  const low = by((i) => ends?.low[i] ?? tokens[i] * cell.low[i]);
+  const low = by((i) => ends?.low[i] ?? tokens[i] * cell.low[i] * (share?.[i] ?? 1));
   const high = by((i) => ends?.high[i] ?? tokens[i] * cell.high[i]);
   const drafts = data.draft_lengths.map((_, i) => i).filter((i) => i > 0 && kept[i]);
   const shown = best || drafts.reduce((a, i) => (a && speedup[a] >= speedup[i] ? a : i), 0);

@@ -13,7 +13,8 @@ function say(id, text) {
 /** Decide one cell of the grid for the acceptance that the controls hold. */
 function decided(batch, context) {
   const cell = data.cells[batch][context];
-  return decide(data, cell, tokensPerStep(data, { ...state, context }), isGiven() ? cell.counted : null);
+  const share = state.mode === "rate" ? shareIfFalling(data, state.rate) : null;
+  return decide(data, cell, tokensPerStep(data, { ...state, context }), isGiven() ? cell.counted : null, share);
 }
 
 function isGiven() {

@@ -1,0 +1,253 @@
+"""Which bundled curve is taken where none is given: the one rule (docs/acceptance.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from typing import Annotated
+
+from pydantic import Field
+
+from roofline import resources
+from roofline.acceptance.curve import Acceptance, weighted
+from roofline.acceptance.doubts import bare_name
+from roofline.acceptance.files import SHELF, load_file
+from roofline.acceptance.fill import with_gaps_filled
+from roofline.acceptance.index import bundled, lengths_of
+from roofline.schema import Document, Schema
+
+__all__ = ["Default", "Standing", "choose", "closest", "default_for", "fall_of_one_rate", "rules"]
+
+#: The share of equal characters from which on two names are called close.
+CLOSE = 0.7
+#: The default ``--max-draft-length``: what a curve knows beyond it does not count for it.
+DEEP_ENOUGH = 8
+
+
+class Standing(StrEnum):
+    """How near a curve is to the drafter that it is taken for, nearest first."""
+
+    OWN = "own"  # of this very drafter
+    SAME = "same"  # of this kind of drafter on this model, or on one of the same base
+    KIN = "kin"  # of this kind on a stated relative
+    STAND_IN = "stand-in"  # of this kind, on whatever model
+
+
+class OneRate(Schema):
+    """What one rate at every position leaves open."""
+
+    fall: Annotated[float, Field(gt=0, le=1)]
+
+
+class Rules(Document):
+    """What ``acceptance_defaults.yaml`` states."""
+
+    kinds: dict[str, tuple[str, ...]]
+    chat: tuple[str, ...]
+    left_out: tuple[str, ...]
+    same: tuple[tuple[str, ...], ...]
+    kin: dict[str, str]
+    stand_in: dict[str, str]
+    one_rate: OneRate
+
+    def equals(self, names: Iterable[str]) -> set[str]:
+        """Return the bare names of the models called ``names`` and of their equals."""
+        bare = {bare_name(_main(name)) for name in names}
+        groups = [{bare_name(name) for name in group} for group in self.same]
+        return bare.union(*(group for group in groups if group & bare))
+
+    def relatives(self, names: Iterable[str]) -> set[str]:
+        """Return the bare names of the stated relative of the models called ``names``."""
+        wanted = self.equals(names)
+        return self.equals(kin for name, kin in self.kin.items() if bare_name(name) in wanted)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A curve chosen for a drafter: a bundled id, and a data set of it where it has several."""
+
+    standing: Standing
+    id: str
+    part: str | None = None
+    general: bool = True  # a chat set, or no set stated
+
+    @property
+    def reference(self) -> str:
+        """What to type after ``--acceptance`` for it."""
+        return f"{self.id}#{self.part}" if self.part else self.id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Default:
+    """The acceptance taken where none is given, and what its reader must know."""
+
+    standing: Standing
+    curve: Acceptance
+    assumed: str
+    warning: str | None = None
+
+
+@cache
+def rules() -> Rules:
+    """Return the shipped rules."""
+    return Rules.load(resources.data_file("acceptance_defaults.yaml"))
+
+
+def fall_of_one_rate() -> float:
+    """Return the ratio of neighbouring conditional rates where only one rate is known."""
+    return rules().one_rate.fall
+
+
+def choose(kind: str, drafter: str, models: Sequence[str]) -> Choice | None:
+    """Choose the bundled curve for a drafter of this kind and name; None where there is none.
+
+    ``models`` are the names of its target, what was asked for first.
+
+    >>> choose("eagle3", "llama-3.1-8b-eagle3", ["llama-3.1-8b"]).standing.value
+    'own'
+    >>> choose("mtp", "deepseek-v3-mtp", ["deepseek-v3"]).reference
+    'deepseek-r1-mtp'
+    """
+    if drafter in resources.bundled_names(SHELF):
+        (row,) = (row for row in bundled() if row["id"] == drafter)
+        return _of(row, Standing.OWN)
+    if kind not in rules().kinds:
+        return None
+    sought = [(Standing.SAME, rules().equals([name])) for name in models]
+    sought += [(Standing.KIN, rules().relatives(models))]
+    for standing, wanted in sought:
+        fitting = [row for row in _of_kind(kind) if bare_name(_main(row["target"])) in wanted]
+        if fitting:
+            return _of(min(fitting, key=_rank), standing)
+    stand_in = rules().stand_in.get(kind)
+    return Choice(standing=Standing.STAND_IN, id=stand_in) if stand_in else None
+
+
+def default_for(
+    kind: str, drafter: str, models: Sequence[str], *, kv: str | None = None
+) -> Default | None:
+    """Return the acceptance for a drafter that none is given for; None where none is bundled."""
+    choice = choose(kind, drafter, models)
+    if choice is None:
+        return None
+    curve = _loaded(choice, kv)
+    if choice.standing is Standing.OWN:
+        return Default(
+            standing=choice.standing,
+            curve=curve,
+            assumed=f"acceptance of {curve.label} ({curve.source})",
+        )
+    set_ = "" if choice.general else ", not a chat set"
+    if choice.standing is Standing.SAME:
+        return Default(
+            standing=choice.standing,
+            curve=curve,
+            assumed=(
+                f"acceptance of {choice.reference}, counted with a drafter of this kind on this "
+                f"model or one of its base: {curve.label}{set_}{_gaps(choice, kv)} ({curve.source})"
+            ),
+        )
+    near = closest(kind, models)
+    named = f"; closest bundled curves: {', '.join(near)}" if near else ""
+    return Default(
+        standing=choice.standing,
+        curve=replace(curve, label=f"{curve.label}, standing in for {drafter}"),
+        assumed=(
+            f"acceptance borrowed from another model: {curve.label}{set_}{_gaps(choice, kv)} "
+            f"({curve.source})"
+        ),
+        warning=(
+            f"no acceptance is bundled for {drafter}: that of {curve.label} stands in"
+            f"{named}; give --acceptance"
+        ),
+    )
+
+
+def closest(kind: str, models: Sequence[str], *, count: int = 3) -> list[str]:
+    """Return the ids of this kind's curves whose targets' names are closest to the model's.
+
+    >>> closest("eagle3", ["llama-3.1-70b"])[0]
+    'llama-3.3-70b-eagle3-by-context'
+    """
+    from difflib import SequenceMatcher
+
+    if kind not in rules().kinds:
+        return []
+    wanted = [bare_name(name) for name in models]
+    found = []
+    for row in _of_kind(kind):
+        other = bare_name(row["target"])
+        alike = max(SequenceMatcher(None, name, other).ratio() for name in wanted)
+        if alike >= CLOSE:
+            found.append((-alike, row["id"]))
+    return [name for _, name in sorted(found)[:count]]
+
+
+def _main(name: str) -> str:
+    """Return the id behind another name of the same model; a mere stand-in keeps its name."""
+    plain = name.split(" ", 1)[0].rsplit("/", 1)[-1].lower()
+    other = resources.aliases("model_specs").get(plain)
+    return other.id if other is not None and other.note is None else plain
+
+
+def _of_kind(kind: str) -> list[dict[str, str]]:
+    words, left_out = rules().kinds[kind], rules().left_out
+    return [row for row in bundled() if row["drafter"] in words and row["id"] not in left_out]
+
+
+def _chat_set(row: dict[str, str]) -> tuple[int, str | None]:
+    """Return the place of the row's best set among the chat sets, and its name in the file."""
+    sets = {name.replace("-", ""): name for name in row["datasets"].split()}
+    chat = rules().chat
+    at = next((i for i, name in enumerate(chat) if name in sets), len(chat))
+    return at, sets[chat[at]] if at < len(chat) else None
+
+
+def _rank(row: dict[str, str]) -> tuple[int, int, int, str]:
+    """Order curves: chat sets first, then those that know most draft lengths, then the deepest."""
+    known = [d for d in lengths_of(row) if d <= DEEP_ENOUGH]
+    return _chat_set(row)[0], -len(known), -max(known, default=0), row["id"]
+
+
+def _of(row: dict[str, str], standing: Standing) -> Choice:
+    sets = row["datasets"].split()
+    if standing is Standing.OWN and len(sets) < 2:  # nothing to choose, so no rule to read
+        return Choice(standing=standing, id=row["id"])
+    chat = _chat_set(row)[1]
+    part = chat if len(sets) > 1 else None
+    general = chat is not None or not sets
+    return Choice(standing=standing, id=row["id"], part=part, general=general)
+
+
+@cache
+def _loaded(choice: Choice, kv: str | None) -> Acceptance:
+    """Return the chosen curve, loaded once in a process; only a drafter's own keeps its gaps."""
+    curve = _measured(choice, kv)
+    return curve if choice.standing in _AS_MEASURED else with_gaps_filled(curve)
+
+
+@cache
+def _measured(choice: Choice, kv: str | None) -> Acceptance:
+    """Return the chosen curve as counted; of several sets without a chat set their mean."""
+    file = load_file(choice.id)[1]
+    parts = file.parts()
+    if choice.part is not None or len(parts) == 1:
+        return file.acceptance(choice.id, part=choice.part, kv=kv)
+    curves = [file.acceptance(choice.id, part=part, kv=kv) for part in parts]
+    label = f"{file.drafter} of {file.target}, mean of {len(parts)} sets"
+    share = 1 / len(curves)
+    mean = weighted([(share, curve) for curve in curves], label=label, source=file.source)
+    return replace(mean, targets=curves[0].targets)
+
+
+#: Curves taken as they are: the drafter's own, and the stand-in, which says what it is.
+_AS_MEASURED = (Standing.OWN, Standing.STAND_IN)
+
+
+def _gaps(choice: Choice, kv: str | None) -> str:
+    """Say which draft lengths were filled in."""
+    before, after = _measured(choice, kv).table, _loaded(choice, kv).table
+    new = [str(d) for d in after if d not in before]
+    return f"; D = {', '.join(new)} filled in between" if new else ""

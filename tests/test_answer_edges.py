@@ -1,0 +1,135 @@
+"""What an answer says where acceptance, drafter or one lone rate end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from roofline.acceptance.curve import tokens_per_step
+from roofline.acceptance.defaults import fall_of_one_rate
+from roofline.acceptance.files import load_acceptance
+from roofline.report.sentences import likely_line
+from tests.support import Cli
+from tests.test_acceptance_models import GOLDEN
+from tests.test_sampling import odds_of
+
+HEAD = "llama-3.1-8b-eagle3"  # its config: max_position_embeddings 2048
+CAVEAT = "The drafter's config ends at 2048 positions: acceptance at 4k may be lower."
+
+
+def first_paragraph(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_a_context_beyond_the_drafters_own_is_said_at_once(cli: Cli, form: str) -> None:
+    far = cli("recommend", "llama-3.1-8b", "--context", "4k", "--format", form)
+    near = cli("recommend", "llama-3.1-8b", "--context", "2k", "--format", form)
+    assert first_paragraph(far.out).endswith(CAVEAT)
+    assert "positions" not in first_paragraph(near.out)
+
+
+def test_acceptance_measured_there_needs_no_caveat(cli: Cli, tmp_path: Path) -> None:
+    curve = tmp_path / "by-context.yaml"
+    curve.write_text(
+        "schema: 1\nsource: invented\ncurves:\n"
+        "- {context: 1024, tokens_per_step: {1: 1.8, 2: 2.4}}\n"
+        "- {context: 8192, tokens_per_step: {1: 1.7, 2: 2.2}}\n"
+    )
+    out = cli("recommend", "llama-3.1-8b", "--context", "4k", "--acceptance", str(curve)).out
+    assert "positions" not in first_paragraph(out)
+
+
+def test_plain_decoding_needs_no_caveat(cli: Cli) -> None:
+    out = cli("recommend", "llama-3.1-8b", "--context", "4k", "--acceptance", "0.01").out
+    assert out.startswith("Do not speculate")
+    assert "positions" not in first_paragraph(out)
+
+
+def test_where_acceptance_ends_more_of_it_is_asked_for(cli: Cli) -> None:
+    """Shorter drafts are slower by more than the model's error, so none is worth a run."""
+    outcome = cli("recommend", "llama-3.1-8b", "--acceptance", "al:1=1.8,2=2.5,3=3.1")
+    said = " ".join(outcome.out.split())
+    assert "Measure acceptance at D = 4 and 5, where none is known." in said
+    assert "Benchmark" not in said
+    assert f"{HEAD}: the best draft length found is the longest one tried (3)" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("odds", "said"),
+    [
+        (0.25, "Benchmark 2 and 3, and measure acceptance at D = 4 and 5, where none is known."),
+        (0.05, "98%. Measure acceptance at D = 4 and 5, where none is known."),
+    ],
+)
+def test_a_near_tie_is_worth_a_run_as_well(odds: float, said: str) -> None:
+    point = odds_of({1: 0.0, 2: odds, 3: 1.0}, {1: 1.7, 2: 2.08, 3: 2.12}, advised=3)
+    assert likely_line(point, (4, 5)).replace(f", D = 2 {odds:.0%}", "").endswith(said)
+    assert likely_line(point).endswith("Benchmark 2 and 3.")
+
+
+def test_a_drafter_that_drafts_no_more_is_not_asked_for_more(cli: Cli) -> None:
+    """A DSpark block holds 7 drafts, and so does its published curve."""
+    out = cli("recommend", "qwen3-8b", "--drafter", "dspark").out
+    assert out.startswith("Run draft length 7 ")
+    assert "Measure acceptance" not in out
+
+
+def test_a_curve_that_ends_at_the_limit_is_what_ends(cli: Cli) -> None:
+    """Found by a user: nothing is known beyond 8, so a larger limit would change nothing."""
+    flags = ["--drafter", "dflash=al:8=3.9", "--drafter", "eagle3=al:8=4.5"]
+    lines = cli("compare", "qwen3-8b", "--context", "1k", *flags).err.splitlines()
+    ends = [line for line in lines if "longest one tried" in line]
+    assert {line.split(": ")[1] for line in ends} == {"qwen3-8b-eagle3", "qwen3-8b-dflash"}
+    assert all(line.endswith("(8): the acceptance given ends there") for line in ends)
+
+
+ASK = ("recommend", "deepseek-v3", "--gpu", "h200-sxm", "--tp", "8", "--drafter", "mtp")
+
+
+def test_one_rate_is_doubted_in_long_drafts(cli: Cli) -> None:
+    """The range must hold what the same rate yields where it falls as on measured curves."""
+    rate = cli(*ASK, "--acceptance", "0.85", "--format", "json")
+    fall = fall_of_one_rate()
+    falling = ",".join(f"{0.85 * fall**i:.4f}" for i in range(8))
+    real = cli(*ASK, "--acceptance", falling, "--format", "json")
+    assert "one rate at every position" in rate.err
+    assert "27 % in the median" in rate.err
+    assert "measure rates by position" in rate.err
+    assert "one rate" not in real.err
+    point, other = rate.point(), real.point()
+    assert point["draft_length"] > 3  # the advice is what was asked for
+    at = point["draft_length"]
+    speedup = {row["draft_length"]: row["speedup"] for row in other["by_draft_length"]}[at]
+    assert point["speedup_low"] < speedup < point["speedup"] < point["speedup_high"]
+
+
+def test_one_rate_and_short_drafts_are_no_matter(cli: Cli) -> None:
+    assert "one rate" not in cli(*ASK, "--acceptance", "0.4", "--format", "json").err
+
+
+def test_the_fall_is_that_of_the_golden_curves() -> None:
+    """The ratio r by which a_i = a r^(i-1), a = AL(1) - 1, meets AL(8): found by bisection."""
+    ratios = []
+    for name in GOLDEN:
+        table = load_acceptance(name).table
+        low, high = 0.3, 1.1
+        for _ in range(50):
+            middle = (low + high) / 2
+            rates = [min(1.0, (table[1] - 1) * middle**i) for i in range(8)]
+            short = tokens_per_step(rates)[8] < table[8]
+            low, high = (middle, high) if short else (low, middle)
+        ratios.append(low)
+    assert median(ratios) == pytest.approx(fall_of_one_rate(), abs=0.001)
+
+
+def test_a_read_file_is_called_by_its_name(cli: Cli, tmp_path: Path) -> None:
+    """What `acceptance read -o` writes has a target and no drafter."""
+    curve = tmp_path / "chat.yaml"
+    curve.write_text(
+        "schema: 1\ntarget: Qwen/Qwen3-8B\nsource: 'vLLM, log: x'\nsurvival: [0.8, 0.6, 0.4]\n"
+    )
+    out = " ".join(cli("recommend", "qwen3-8b", "--acceptance", str(curve)).out.split())
+    assert "acceptance: chat.yaml of Qwen/Qwen3-8B." in out
