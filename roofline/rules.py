@@ -154,7 +154,7 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
     layers = 0 if network is None else network.num_layers
     depth = layers / answer.setup.target.model.num_layers
     usable = np.where(
-        point.candidates,
+        point.feasible,
         latency_speedup(point.tokens_per_step, np.array(point.draft_lengths), depth_ratio=depth),
         -np.inf,
     )

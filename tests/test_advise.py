@@ -68,12 +68,13 @@ def test_confidence(low: list[float], high: list[float], best: int, expected: Co
 def test_the_recommended_length_is_the_smallest_in_its_band(
     cli: Cli, batch: str, acceptance: str
 ) -> None:
-    """Checked from the printed rows alone, by brute force."""
+    """Checked from the printed rows alone, by brute force; at 128 only D up to 3 is captured."""
     point = cli(
         "recommend", "llama-3.1-8b", "--batch", batch, "--context", "1k", "--acceptance",
         acceptance, "--format", "json",
     ).point()  # fmt: skip
-    speed = {row["draft_length"]: row["tokens_per_s"] for row in point["by_draft_length"]}
+    rows = [row for row in point["by_draft_length"] if row["captured"]]
+    speed = {row["draft_length"]: row["tokens_per_s"] for row in rows}
     good = [d for d, v in speed.items() if v >= 0.99 * max(speed.values())]
     assert point["tie_band"] == good
     assert point["draft_length"] == min(good)
