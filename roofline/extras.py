@@ -21,7 +21,7 @@ def how_to_install(extra: str) -> str:
     if (Path(str(files(PACKAGE))).parent / "pyproject.toml").is_file():
         return f"pip install -e '.[{extra}]' in the checkout"
     wanted = shlex.join(_packages(extra)) or f"'{PACKAGE}[{extra}]'"
-    if "pipx" in Path(sys.prefix).parts:
+    if (Path(sys.prefix) / "pipx_metadata.json").is_file():  # pipx keeps it beside what it installs
         return f"pipx inject {PACKAGE} {wanted}"
     return f"pip install {wanted}"
 

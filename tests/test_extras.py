@@ -36,8 +36,11 @@ def test_elsewhere_the_packages_are_named() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_pipx_injects_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/pipx/venvs/roofline")
+def test_pipx_injects_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pipx marks its environments so, wherever PIPX_HOME puts them."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert extras.how_to_install("parquet") == "pip install 'pyarrow>=15'"
+    (tmp_path / "pipx_metadata.json").touch()
     assert extras.how_to_install("parquet") == "pipx inject roofline 'pyarrow>=15'"
 
 
