@@ -29,10 +29,10 @@ demo: $(ANSWER)       ## Answer the question on a real model and GPU
 	$(BIN)/roofline recommend llama-3.1-8b --gpu h100-sxm --batch 32 --context 2k
 
 quick: $(READY)       ## The tests that find most mistakes in a minute or two
-	$(BIN)/python -m pytest -q $(QUICK:%=tests/test_%.py)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(QUICK:%=tests/test_%.py)
 
 test: $(READY)        ## Up to 20 minutes on two cores. Unit tests, property tests and doctests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -51,7 +51,7 @@ site: $(READY)        ## The documentation as a site; every link is checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 check: lint types wheel site ## Everything a change must pass
-	$(BIN)/python -m pytest -q --cov=roofline --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --cov=roofline --cov-report=term:skip-covered
 	$(BIN)/coverage json -q --fail-under=0 -o - | $(BIN)/python tests/check_branches.py 95
 
 torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU build); adds to check's coverage
