@@ -20,7 +20,7 @@ LLAMACPP = "llama-3.1-8b --gpu rtx-4090 --engine llamacpp --drafter ngram --acce
         ("recommend llama-3.1-8b --set compute=1", ("'gpu.compute'?",)),
         (f"recommend {LLAMACPP} 4", ("slots for 2", "give --host workstation-ddr5")),
         (f"recommend {LLAMACPP} 9", ("slots for 2", "up to 8", "--host FILE.yaml")),
-        ("diagnose llama-3.1-8b --measured 3:5.5", ("write 3:5.5ms:TOKENS",)),
+        ("diagnose llama-3.1-8b --measured 3:5.5", ("write 3:5.5:TOKENS",)),
         ("diagnose llama-3.1-8b --measured 3:5.5ms", ("write 3:5.5ms:TOKENS",)),
         ("acceptance read page --draft-length x", ("; see 'roofline acceptance read --help'",)),
         ("acceptance read page --interval soon", ("--interval soon", "30s or 5m")),
