@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -241,12 +240,11 @@ def test_the_chart_ticks_whole_draft_lengths_and_batches(axes: tuple[str, ...]) 
         assert list(panels[2].get_yticks()) == sorted(falls)
 
 
-def test_fifty_variants_take_less_than_a_second() -> None:
-    axes = ("group_size=1,2,4,8,16", "layers=40,44,48,52,56,60,64,68,72,76")
-    varied(*axes)  # what a process loads once
-    start = time.process_time()
-    found = varied(*axes)
-    spent = time.process_time() - start
+def test_a_variant_among_fifty_is_the_variant_alone() -> None:
+    """How long fifty take is in benchmarks/cold_start.py."""
+    found = varied("group_size=1,2,4,8,16", "layers=40,44,48,52,56,60,64,68,72,76")
     assert len(found.variants) == 50
     assert all(math.isfinite(v.speedup[-1]) for v in found.variants)
-    assert spent < 1.0
+    (alone,) = varied("group_size=4", "layers=60").variants
+    among = found.variants[2 * 10 + 5]  # the first axis turns slowest
+    assert list(among.speedup) == pytest.approx(list(alone.speedup), rel=1e-12)

@@ -9,7 +9,7 @@ from tests.support import ROOT
 
 #: Installed with the package there; "tables" needs a newer NumPy.
 EXTRAS = ("report", "parquet", "distributed", "test")
-LEFT_OUT = {"roofline", "pytest-cov"}
+LEFT_OUT = {"roofline", "pytest-cov", "pytest-xdist"}
 
 
 def test_every_lower_bound_is_tested() -> None:
