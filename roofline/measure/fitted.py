@@ -29,7 +29,7 @@ from roofline.quantization import DType, rate_name
 
 __all__ = ["Figures", "Fitted", "fit_rows", "measured_figures"]
 
-NOISY = 0.2  # share of rows left out, or disagreement of rounds, above which the machine was noisy
+NOISY = 0.1  # share of rows left out above which the machine was noisy (a quiet one: 0.02)
 UNSTEADY = 0.1
 BUSY = 0.25  # time spent waiting for a core, over the time measured
 
