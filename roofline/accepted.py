@@ -5,12 +5,12 @@ from __future__ import annotations
 from roofline.acceptance import Acceptance
 from roofline.acceptance.defaults import choose, closest, default_for
 from roofline.acceptance.doubts import doubts
+from roofline.base.errors import UnknownAcceptanceError
+from roofline.base.resources import alias_note
 from roofline.drafters import Drafter
-from roofline.errors import UnknownAcceptanceError
 from roofline.model import SHELF, ModelSpec
 from roofline.parts import Notes
 from roofline.request import Request
-from roofline.resources import alias_note
 from roofline.step import Target
 
 __all__ = ["acceptance_for", "is_known", "names_of"]

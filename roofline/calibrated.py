@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from roofline.base.schema import Schema
 from roofline.laws.attention import AttentionLaw
 from roofline.laws.base import SimpleLaw
 from roofline.laws.collective import CollectiveLaw
 from roofline.laws.gemm import GemmLaw
 from roofline.laws.moe import MoeLaw
 from roofline.laws.state import StateLaw
-from roofline.schema import Schema
 
 __all__ = [
     "AttentionBlock",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofline.account import Slots, slots
-from roofline.errors import InputError, UnknownAcceptanceError
+from roofline.base.errors import InputError, UnknownAcceptanceError
 from roofline.prepare import Request
 from roofline.recommend import Point, Recommendation, recommend
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from roofline import resources
 from roofline.acceptance.doubts import same_model
+from roofline.base import resources
 from roofline.engine import SHELF as ENGINES
 from roofline.engines.serving import Serving
 from roofline.model import SHELF, DrafterSpec, load_network

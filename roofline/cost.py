@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.ops import Array
 
 __all__ = ["check_price", "dollars_per_million"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.mixers import GroupedQueryAttention
 from roofline.model import (
     DenseMlp,

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from roofline import resources
+from roofline.base import resources
+from roofline.base.errors import InputError, did_you_mean
+from roofline.base.yaml import load_yaml
 from roofline.draft_heads import DERIVED, derive, mtp_head
 from roofline.draft_passes import launches, passes
-from roofline.errors import InputError, did_you_mean
 from roofline.forward import Op
 from roofline.model import (
     SHELF,
@@ -28,7 +29,6 @@ from roofline.quantization import Component, DType, Precision
 from roofline.sources import importable, open_network
 from roofline.vocabulary import VocabularyRule
 from roofline.workload import Grid, Placement
-from roofline.yamlio import load_yaml
 
 __all__ = [
     "HOST_DRAFTERS",

@@ -8,11 +8,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from roofline import resources
-from roofline.errors import InputError
+from roofline.base import resources
+from roofline.base.errors import InputError
+from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.ops import Array
 from roofline.overhead import Era, Overhead
-from roofline.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.vocabulary import VocabularyRule
 from roofline.workload import Split, SplitMode
 

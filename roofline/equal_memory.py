@@ -8,7 +8,7 @@ import numpy as np
 
 from roofline.account import Slots
 from roofline.advise import TIE, smallest_within_tie
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.memory import Memory
 from roofline.prepare import Request, prepare
 from roofline.recommend import costs

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import smallest_within_tie
+from roofline.base.errors import DoesNotFitError, InputError
 from roofline.cache import kv_bytes_per_token
 from roofline.cautions import limits
-from roofline.errors import DoesNotFitError, InputError
 from roofline.footprint import parameters_total
 from roofline.launches import past_graphs
 from roofline.memory import memory_for

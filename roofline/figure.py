@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roofline.errors import InputError
-from roofline.output import write_bytes_atomically
+from roofline.base.errors import InputError
+from roofline.base.files import write_bytes_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["TENSOR_TYPES", "GgufHeader", "Tensor", "read_gguf"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import TIE
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.recommend import Point
 
 __all__ = ["BATCHES", "Choice", "Goal", "Needed", "Objective", "choose", "needed_tokens", "require"]

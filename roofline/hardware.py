@@ -6,10 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from roofline import resources
-from roofline.calibrated import Block
-from roofline.ops import VerifyAttention
-from roofline.schema import (
+from roofline.base import resources
+from roofline.base.schema import (
     Bandwidth,
     Bytes,
     Document,
@@ -22,6 +20,8 @@ from roofline.schema import (
     Schema,
     Source,
 )
+from roofline.calibrated import Block
+from roofline.ops import VerifyAttention
 
 __all__ = [
     "SHELF",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from roofline import resources
-from roofline.errors import InputError
-from roofline.hardware import HardwareProfile, Interconnect
-from roofline.schema import (
+from roofline.base import resources
+from roofline.base.errors import InputError
+from roofline.base.schema import (
     Bandwidth,
     Bytes,
     Document,
@@ -18,6 +17,7 @@ from roofline.schema import (
     Schema,
     Source,
 )
+from roofline.hardware import HardwareProfile, Interconnect
 
 __all__ = ["DEFAULT", "SHELF", "HostProfile", "linked", "load_host"]
 

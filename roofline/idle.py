@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from roofline.base.errors import InputError
 from roofline.draft_passes import BLOCK_KINDS
-from roofline.errors import InputError
 from roofline.model import DrafterSpec, NetworkSpec
 from roofline.request import Request
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.model import DenseMlp, DrafterSpec, LayerRun, Mlp, MoeMlp, NetworkSpec, NoMlp
 from roofline.projections import Linear, attention_linears, attention_split, local_heads
 from roofline.quantization import Component

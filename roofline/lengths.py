@@ -6,8 +6,8 @@ import numpy as np
 
 from roofline import drafters
 from roofline.acceptance import Acceptance
+from roofline.base.errors import InputError
 from roofline.drafters import Drafter
-from roofline.errors import InputError
 from roofline.request import DEEPEST, Request
 
 __all__ = ["draft_lengths", "unmeasured", "what_ends"]

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from roofline import resources
 from roofline.acceptance import Acceptance
 from roofline.acceptance.convert import iid_rate
 from roofline.acceptance.curve import from_rates
+from roofline.base import resources
+from roofline.base.errors import InputError
 from roofline.contradictions import contradictions
 from roofline.drafters import HOST_DRAFTERS
 from roofline.engine import load_engine
 from roofline.engines.facts import Unread
 from roofline.engines.serving import Serving
 from roofline.engines.serving_names import serving_names
-from roofline.errors import InputError
 from roofline.model import SHELF
 from roofline.overhead import Era
 from roofline.quantization import DType

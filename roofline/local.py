@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from roofline.base.errors import InputError
 from roofline.engine import EngineProfile
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.host import DEFAULT, HostProfile, linked, load_host
 from roofline.model import ModelSpec, NetworkSpec

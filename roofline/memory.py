@@ -9,10 +9,11 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.errors import DoesNotFitError
+from roofline.base.units import format_bytes
 from roofline.cards import Card, cards_of, cpu_expert_bytes
 from roofline.drafters import Drafter
 from roofline.engine import MemoryRules
-from roofline.errors import DoesNotFitError
 from roofline.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.hardware import HardwareProfile
 from roofline.host import HostProfile
@@ -20,7 +21,6 @@ from roofline.model import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
 from roofline.ops import Array, StateHandling
 from roofline.quantization import Component, Precision, bytes_per_element
 from roofline.step import Target
-from roofline.units import format_bytes
 from roofline.workload import Grid, Split, SplitMode
 
 __all__ = ["Memory", "activation_bytes", "logits_bytes", "memory_for"]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from roofline.schema import PositiveInt, Schema
+from roofline.base.schema import PositiveInt, Schema
 from roofline.state_mixers import (
     GatedDeltaNet,
     KimiDeltaAttention,

@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from roofline import resources
-from roofline.errors import InputError
+from roofline.base import resources
+from roofline.base.errors import InputError
+from roofline.base.schema import Document, Id, PositiveInt, Schema
+from roofline.base.yaml import load_yaml
 from roofline.mixers import (
     Attention,
     CompressedAttention,
@@ -29,8 +31,6 @@ from roofline.mixers import (
     StateMixer,
 )
 from roofline.quantization import Component, DType
-from roofline.schema import Document, Id, PositiveInt, Schema
-from roofline.yamlio import load_yaml
 
 __all__ = [
     "SHELF",

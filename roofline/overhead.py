@@ -6,8 +6,8 @@ import re
 
 from pydantic import Field
 
+from roofline.base.schema import Duration, Schema
 from roofline.laws.vector import VectorKernels
-from roofline.schema import Duration, Schema
 
 __all__ = ["Era", "Overhead"]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from roofline.errors import InputError, did_you_mean
+from roofline.base.document_paths import GIVEN, Place, find, options
+from roofline.base.errors import InputError, did_you_mean
+from roofline.base.schema import Document, as_json
+from roofline.base.units import format_quantity, parse_size
 from roofline.model import ModelSpec, NetworkSpec
-from roofline.places import GIVEN, Place, find, options
-from roofline.schema import Document, as_json
-from roofline.units import format_quantity, parse_size
 
 __all__ = ["Change", "Override", "changed", "parse_override", "spread_layers"]
 

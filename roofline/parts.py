@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from roofline.base.errors import InputError
+from roofline.base.resources import alias_note
+from roofline.base.schema import Document
 from roofline.engine import EngineProfile, load_engine
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware
 from roofline.model import SHELF, ModelSpec
 from roofline.overrides import Change, Override, changed
 from roofline.quantization import DType
 from roofline.request import Request, with_overhead
-from roofline.resources import alias_note
-from roofline.schema import Document
 from roofline.sources import open_model
 
 __all__ = ["Notes", "Parts", "changed_part", "engine_of", "model_of", "open_parts", "overrides_of"]

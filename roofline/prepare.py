@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from roofline import drafters
 from roofline.acceptance import Acceptance
 from roofline.accepted import acceptance_for, is_known
+from roofline.base.errors import InputError
 from roofline.drafters import Drafter
 from roofline.engine import EngineProfile
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, VerifyMode
 from roofline.host import HostProfile
 from roofline.idle import check_idle

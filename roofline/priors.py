@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from roofline import resources
-from roofline.errors import did_you_mean
+from roofline.base import resources
+from roofline.base.errors import did_you_mean
+from roofline.base.schema import Document, Duration, Schema
 from roofline.laws.base import SimpleLaw
-from roofline.schema import Document, Duration, Schema
 
 __all__ = ["Priors", "Spread", "priors", "unknown_generation"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from roofline.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, did_you_mean
 
 __all__ = [
     "LAYER_LINEARS",

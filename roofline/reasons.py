@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 
 from roofline.advise import Confidence
+from roofline.base.units import format_bytes, format_size
 from roofline.beyond import BEYOND, beyond
 from roofline.kernels import Kind
 from roofline.model import DrafterSpec
@@ -14,7 +15,6 @@ from roofline.ops import VerifyAttention
 from roofline.recommend import Point, Recommendation
 from roofline.shapes import MoeShape
 from roofline.timing import OVER_LINK, OpTime
-from roofline.units import format_bytes, format_size
 from roofline.workload import SplitMode
 
 __all__ = [

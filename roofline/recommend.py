@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import share_if_falling
 from roofline.advise import CONFIDENCES, Decision, decide, near_best
+from roofline.base.errors import DoesNotFitError
 from roofline.cautions import limits, slower_than_wide
 from roofline.edges import edges
-from roofline.errors import DoesNotFitError
 from roofline.launches import advisable, past_graphs
 from roofline.memory import Memory, memory_for
 from roofline.point import Point

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.units import format_size
 from roofline.engine import load_engine
-from roofline.errors import DoesNotFitError, InputError
 from roofline.hardware import load_hardware
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, prepare
 from roofline.quantization import DType, bytes_per_element
-from roofline.units import format_size
 
 __all__ = ["longest_context", "memory_of", "remedies"]
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from roofline.acceptance import Acceptance
+from roofline.base.errors import InputError
 from roofline.cost import check_price
 from roofline.engine import EngineProfile
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.layers import check_parallel
 from roofline.model import ModelSpec

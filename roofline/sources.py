@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roofline import resources
-from roofline.errors import InputError
+from roofline.base import resources
+from roofline.base.errors import InputError
 from roofline.model import SHELF, ModelSpec, NetworkSpec, load_model, load_network
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from roofline.base.yaml import dump_yaml
 from roofline.model import NetworkSpec
-from roofline.yamlio import dump_yaml
 
 __all__ = ["shown", "spec_text"]
 

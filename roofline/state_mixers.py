@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from roofline.base.schema import PositiveInt, Schema
 from roofline.quantization import DType
-from roofline.schema import PositiveInt, Schema
 
 __all__ = ["GatedDeltaNet", "KimiDeltaAttention", "LightningAttention", "Mamba2", "StateMixer"]
 

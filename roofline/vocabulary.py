@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from roofline.base.schema import Schema
 from roofline.model import NetworkSpec
-from roofline.schema import Schema
 
 __all__ = ["VocabularyRule"]
 

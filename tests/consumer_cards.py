@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from roofline import resources
+from roofline.base import resources
 from roofline.host import SHELF
 
 JSON = ("--format", "json")

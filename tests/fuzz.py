@@ -19,7 +19,7 @@ import time
 import zipfile
 from pathlib import Path
 
-from roofline.errors import RooflineError
+from roofline.base.errors import RooflineError
 from tests.fuzz_parsers import LARGEST, PARSERS, ROOT, Parser
 
 CORPUS = ROOT / "tests" / "data" / "fuzz"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from roofline import resources
 from roofline.acceptance import SHELF, load_acceptance
 from roofline.acceptance.files import AcceptanceFile, load_file
 from roofline.acceptance.index import COLUMNS, INDEX, bundled, index_text
+from roofline.base import resources
 from tests.support import Cli, assert_refused
 
 NAMES = resources.bundled_names(SHELF)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from roofline.base.errors import InputError
 from roofline.engines.sources import read
-from roofline.errors import InputError
 from tests.support import Cli, write
 
 PAGES = Path(__file__).parent / "data" / "pages"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from roofline.acceptance.convert import Convention, convert
+from roofline.base.document_paths import options
+from roofline.base.yaml import load_yaml
 from roofline.hardware import load_hardware
-from roofline.places import options
-from roofline.yamlio import load_yaml
 from tests.support import ACCEPTANCE, ROOT, Cli, assert_refused, write
 
 

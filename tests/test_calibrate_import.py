@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from roofline.base.yaml import load_yaml
 from roofline.calibration.importer import Outcome, write_samples
-from roofline.yamlio import load_yaml
 from tests.support import Cli, assert_refused
 
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roofline.base.errors import InputError
 from roofline.calibration import attention
 from roofline.calibration.attention_fit import BOUNDS
 from roofline.calibration.family import Group
 from roofline.calibration.fit import score
 from roofline.calibration.tables import hold_out_mask
-from roofline.errors import InputError
 from roofline.hardware import load_hardware
 from roofline.laws.attention import AttentionLaw
 from tests.attention_tables import BATCHES, CONTEXTS, H200, Array, table_of, timed

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from roofline.base.errors import InputError
 from roofline.calibration.collective import fit, groups, seconds, textbook
 from roofline.calibration.tables import Table
-from roofline.errors import InputError
 from roofline.hardware import load_hardware
 from roofline.laws.collective import CollectiveLaw, Ranks
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roofline.base.errors import InputError
 from roofline.calibration import gemm, latent, moe, state
 from roofline.calibration.engine_file import with_overhead
 from roofline.calibration.fit import resident_share, score
 from roofline.calibration.tables import Table, data_folder, find_tables
-from roofline.errors import InputError
 from roofline.hardware import load_hardware
 from tests.support import Cli
 

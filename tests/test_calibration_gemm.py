@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from roofline.base.errors import InputError
 from roofline.calibrated import GemmBlock
 from roofline.calibration import gemm
 from roofline.calibration.family import Group
 from roofline.calibration.fit import score
 from roofline.calibration.gemm_fit import BOUNDS, STEP
 from roofline.calibration.tables import FOLDERS, Table, hold_out_mask
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware, load_overlay
 from roofline.lawbook import ENGINES
 from roofline.laws.gemm import GemmLaw, gemm_time

@@ -6,11 +6,11 @@ from inspect import signature
 
 import pytest
 
+from roofline.base.resources import bundled_names
+from roofline.base.units import parse_quantity
 from roofline.cli.recommend import recommend as recommend_command
 from roofline.hardware import SHELF, HardwareProfile, load_hardware
 from roofline.prepare import Request
-from roofline.resources import bundled_names
-from roofline.units import parse_quantity
 from tests.physics import run
 
 GPUS = bundled_names(SHELF)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from roofline.base.resources import bundled_names
 from roofline.footprint import kv_bytes_per_token, parameters_decode_read, parameters_total
 from roofline.model import DrafterSpec, load_model, load_network
 from roofline.quantization import DType
-from roofline.resources import bundled_names
 from roofline.specfile import shown, spec_text
 from tests.physics import decode_ops, named, scalar
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from roofline.base.errors import InputError
 from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.charts.breakdown import breakdown_rows, draw_breakdown
 from roofline.charts.frontier import draw_frontier, frontier_rows, undominated
@@ -21,7 +22,6 @@ from roofline.charts.heatmap import draw_heatmap, heatmap_rows
 from roofline.charts.parity import draw_parity, parity_rows
 from roofline.charts.rooflines import draw_roofline, roofline_rows
 from roofline.charts.speedup import draw_speedup, speedup_rows
-from roofline.errors import InputError
 from roofline.prepare import Request, prepare
 from roofline.recommend import costs, recommend
 from roofline.validation.score import Compared

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline import resources
+from roofline.base import resources
 from roofline.cards import cards_of, layer_counts
 from roofline.host import SHELF, load_host
 from roofline.model import SHELF as MODELS

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from roofline.base.errors import InputError
 from roofline.calibration.user_steps import fit_steps, read_steps
 from roofline.engine import Graphs, load_engine
-from roofline.errors import InputError
 from roofline.hardware import load_hardware
 from roofline.laws.base import SimpleLaw
 from roofline.laws.vector import VectorKernels

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline import extras
+from roofline.base import resources
 
 STATED = [
     "numpy>=1.26",
@@ -26,25 +26,25 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_checkout_installs_its_own_extra() -> None:
-    assert extras.how_to_install("parquet") == "pip install -e '.[parquet]' in the checkout"
+    assert resources.how_to_install("parquet") == "pip install -e '.[parquet]' in the checkout"
 
 
 @pytest.mark.usefixtures("installed")
 def test_elsewhere_the_packages_are_named() -> None:
-    assert extras.how_to_install("parquet") == "pip install 'pyarrow>=15'"
-    assert extras.how_to_install("report") == "pip install 'jinja2>=3.1' 'plotly>=6'"
+    assert resources.how_to_install("parquet") == "pip install 'pyarrow>=15'"
+    assert resources.how_to_install("report") == "pip install 'jinja2>=3.1' 'plotly>=6'"
 
 
 @pytest.mark.usefixtures("installed")
 def test_pipx_injects_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """pipx marks its environments so, wherever PIPX_HOME puts them."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert extras.how_to_install("parquet") == "pip install 'pyarrow>=15'"
+    assert resources.how_to_install("parquet") == "pip install 'pyarrow>=15'"
     (tmp_path / "pipx_metadata.json").touch()
-    assert extras.how_to_install("parquet") == "pipx inject roofline 'pyarrow>=15'"
+    assert resources.how_to_install("parquet") == "pipx inject roofline 'pyarrow>=15'"
 
 
 @pytest.mark.usefixtures("installed")
 def test_without_metadata_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "requires", lambda _: None)
-    assert extras.how_to_install("parquet") == "pip install 'roofline[parquet]'"
+    assert resources.how_to_install("parquet") == "pip install 'roofline[parquet]'"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.footprint import parameters_total, weight_bytes
 from roofline.gguf import TENSOR_TYPES, read_gguf
 from roofline.hf_config.importer import Imported, import_path

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.gguf import MOST_STRINGS, read_gguf
 from roofline.hf_config.importer import Imported, import_path
 from roofline.mixers import GroupedQueryAttention, LatentAttention

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from roofline.base.errors import InputError
 from roofline.cache import kv_bytes_per_token, kv_bytes_read, kv_bytes_reserved, state_bytes
-from roofline.errors import InputError
 from roofline.footprint import parameters_total, weight_bytes
 from roofline.forward import decode
 from roofline.hf_config.importer import import_path

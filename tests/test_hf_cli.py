@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from roofline.base.resources import aliases, bundled_names
 from roofline.hf_config.regenerate import Catalogue, regenerated
 from roofline.model import SHELF, ModelSpec, load_model, load_network
-from roofline.resources import aliases, bundled_names
 from roofline.specfile import spec_text
 from tests.physics import refusal, run
 from tests.published import CONFIGS

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.footprint import parameters_decode_read, parameters_total
 from roofline.hf_config.importer import Imported, import_path
 from roofline.model import load_model
@@ -151,7 +151,7 @@ HUGE: dict[str, Callable[[], bytes]] = {
 _PROBE = """
 import re, sys, time
 from pathlib import Path
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.importer import import_path
 start = time.perf_counter()
 try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.build import Identity
 from roofline.hf_config.drafter import build_drafter, drafter_kind
 from roofline.hf_config.importer import import_path

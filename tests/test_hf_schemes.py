@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.importer import import_path
 from roofline.model import ModelSpec
 from roofline.quantization import Component, DType

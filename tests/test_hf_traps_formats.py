@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.importer import import_path
 from roofline.mixers import (
     GroupedQueryAttention,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline import resources
+from roofline.base import resources
 from roofline.cards import cards_of
 from roofline.hardware import load_hardware
 from roofline.model import load_model

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.csvtext import csv_text
+from roofline.base.files import csv_text
 from tests.support import ACCEPTANCE, DRAFTER, GPU, MODEL, ROOT, Cli, write
 
 

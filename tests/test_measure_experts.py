@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roofline.base.yaml import dump_yaml
 from roofline.measure.case import Case, Menu
 from roofline.measure.cases import in_format, plan
 from roofline.measure.decoder import Shape, build
@@ -20,7 +21,6 @@ from roofline.measure.prepared import prepare
 from roofline.measure.profile import datasheet_for, profile_data
 from roofline.measure.reference import draw_experts
 from roofline.model import ModelSpec, load_model
-from roofline.yamlio import dump_yaml
 from tests.measuring import FakeDevice, FakeGpu, of_case, short_campaign
 from tests.support import Cli
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roofline.base.resources import data_file
 from roofline.hardware import HardwareProfile
 from roofline.measure.campaign import run
 from roofline.measure.case import Case
@@ -19,7 +20,6 @@ from roofline.measure.rows import Row, RowFile, read_rows
 from roofline.measure.stepped import Bench, fit_simple, predict
 from roofline.model import load_model
 from roofline.ops import VerifyAttention
-from roofline.resources import data_file
 from tests.measuring import (
     BANDWIDTH,
     COMPUTE_EFF,

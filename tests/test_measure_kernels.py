@@ -30,7 +30,7 @@ LIBRARIES = ["numpy", pytest.param("torch", marks=needs_torch)]
 
 
 def small_model() -> ModelSpec:
-    from roofline.yamlio import load_yaml
+    from roofline.base.yaml import load_yaml
 
     class Text:
         name = "tiny.yaml"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from roofline.base.yaml import dump_yaml
 from roofline.hardware import HardwareProfile, load_hardware
 from roofline.measure.campaign import run
 from roofline.measure.case import Case, Menu
@@ -17,7 +18,6 @@ from roofline.measure.profile import datasheet_for, profile_data
 from roofline.measure.rows import RowFile
 from roofline.measure.torch_timing import CALLS, time_on_device
 from roofline.model import load_model
-from roofline.yamlio import dump_yaml
 from tests.measuring import FakeDevice, FakeGpu
 from tests.support import Cli
 

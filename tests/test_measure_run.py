@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.measure.campaign import run
 from roofline.measure.case import Case
 from roofline.measure.cases import plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hardware import load_hardware
 from roofline.kernels import Kind
 from roofline.laws.base import Device

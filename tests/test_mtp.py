@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from roofline.base.errors import InputError
+from roofline.base.resources import bundled_names
 from roofline.drafters import Drafter, draft_passes, heads_for, load, mtp_head
-from roofline.errors import InputError
 from roofline.footprint import (
     kv_bytes_per_token,
     parameters_decode_read,
@@ -15,7 +16,6 @@ from roofline.footprint import (
 from roofline.kernels import Op
 from roofline.model import ModelSpec, load_model, load_network
 from roofline.quantization import DType
-from roofline.resources import bundled_names
 from roofline.workload import Grid, Placement
 from tests.physics import named, precision_of, refusal, run, scalar
 

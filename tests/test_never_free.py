@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.errors import DoesNotFitError
+from roofline.base.errors import DoesNotFitError
 from roofline.quantization import DType
 from roofline.recommend import Recommendation, recommend
 from roofline.request import LocalRequest, Request

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline import resources
+from roofline.base import resources
+from roofline.base.schema import Document, as_json
 from roofline.engine import load_engine
 from roofline.hardware import load_hardware
 from roofline.mixers import GroupedQueryAttention, LatentAttention
 from roofline.model import SHELF, DrafterSpec, ModelSpec, MoeMlp, load_model, load_network
 from roofline.overrides import changed, parse_override, spread_layers
-from roofline.schema import Document, as_json
 from tests.support import DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
 
 LOADERS: dict[str, Callable[[str], Document]] = {

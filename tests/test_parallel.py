@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from roofline.base.resources import shelf
 from roofline.footprint import kv_bytes_per_token, parameters_total, weight_bytes
 from roofline.layers import check_parallel, local_heads
 from roofline.model import load_model
 from roofline.quantization import Component, DType
-from roofline.resources import shelf
 from roofline.workload import Placement
 from tests.physics import decode_ops, named, precision_of, refusal
 

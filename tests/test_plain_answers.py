@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.explore import explore
 from roofline.request import Request
 from tests.support import ENGINE, GPU, MODEL, Cli, assert_refused, write

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from roofline.acceptance import from_curve, tokens_per_step
 from roofline.advise import smallest_within_tie
+from roofline.base.units import format_size, parse_quantity, parse_size
 from roofline.laws.base import SimpleLaw, simple_time
 from roofline.prepare import Request, prepare
 from roofline.recommend import Point, recommend
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine
-from roofline.units import format_size, parse_quantity, parse_size
 from roofline.workload import Grid
 from tests.strategies import curves, laws, rates, requests, work
 

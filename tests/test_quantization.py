@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.quantization import Component, DType, Precision, bytes_per_element, resolve
 from tests.support import Cli, assert_refused
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from roofline import resources
 from roofline.acceptance.compare import compare
-from roofline.csvtext import csv_text
+from roofline.base import resources
+from roofline.base.errors import InputError
+from roofline.base.files import csv_text
+from roofline.base.yaml import load_yaml
 from roofline.engine import load_engine
 from roofline.engines.http import _at_most, _exchange, _parsed, _reason
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.overrides import _scalar
 from roofline.request import Request, check_numbers
 from roofline.sweeps.files import _files
-from roofline.yamlio import load_yaml
 from tests.support import GPU, Cli, assert_refused, write
 
 LLAMACPP = ("recommend", "qwen3-8b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--gpus", "2")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from roofline.base.yaml import load_yaml
 from roofline.hf_config import regenerate
 from roofline.model import ModelSpec
-from roofline.yamlio import load_yaml
 from tests.published import CONFIGS
 
 CATALOGUE = """\

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from roofline.base.resources import shelf
 from roofline.calibrated import Block
 from roofline.calibration import families
 from roofline.hardware import SHELF, Overlay, load_hardware
-from roofline.resources import shelf
 from roofline.validation.kernels import matching_block, sample_groups
 
 pytest.importorskip("pyarrow")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from roofline import resources
+from roofline.base import resources
 from roofline.calibration.spec_rows import load_spec_rows
 from roofline.priors import priors
 from roofline.validation.advice import RULES, signs, sweeps

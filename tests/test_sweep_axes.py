@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from roofline.base.errors import InputError, RooflineError
 from roofline.cli.sweep import SHOWN
-from roofline.errors import InputError, RooflineError
 from roofline.sweeps import run as sweep_run
 from roofline.sweeps.axes import LONGEST_AXIS, numbers
 from roofline.sweeps.encoding import SweepFormat, check_format

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from roofline import resources
+from roofline.base import resources
 from roofline.calibration.decode_rows import load_rows
 from roofline.calibration.engine_numbers import write_engines
 from roofline.calibration.spec_files import write_spec_numbers

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from roofline.base.resources import bundled_names
 from roofline.calibrated import GemmBlock
 from roofline.hardware import load_overlay
 from roofline.lawbook import CAPTURED, ENGINES
-from roofline.resources import bundled_names
 from tests.physics import run
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from roofline.base.resources import bundled_names
 from roofline.engine import load_engine
 from roofline.footprint import (
     attended_tokens,
@@ -17,7 +18,6 @@ from roofline.kernels import Op
 from roofline.model import GroupedQueryAttention, LayerRun, ModelSpec, load_model
 from roofline.ops import windowed_pairs
 from roofline.quantization import DType
-from roofline.resources import bundled_names
 from roofline.workload import Placement
 from tests.physics import decode_ops, named, precision_of, prefill_ops
 

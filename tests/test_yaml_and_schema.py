@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roofline.errors import InputError
-from roofline.yamlio import dump_yaml, load_yaml
+from roofline.base.errors import InputError
+from roofline.base.yaml import dump_yaml, load_yaml
 from tests.support import DRAFTER, GPU, MODEL, ROOT, Cli, assert_refused, write
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(

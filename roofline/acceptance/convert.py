@@ -13,7 +13,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = [
     "Convention",

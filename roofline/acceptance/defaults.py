@@ -10,13 +10,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from roofline import resources
 from roofline.acceptance.curve import Acceptance, weighted
 from roofline.acceptance.doubts import bare_name
 from roofline.acceptance.files import SHELF, load_file
 from roofline.acceptance.fill import with_gaps_filled
 from roofline.acceptance.index import bundled, lengths_of
-from roofline.schema import Document, Schema
+from roofline.base import resources
+from roofline.base.schema import Document, Schema
 
 __all__ = ["Default", "Standing", "choose", "closest", "default_for", "fall_of_one_rate", "rules"]
 

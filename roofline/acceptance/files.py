@@ -9,7 +9,6 @@ from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, model_validator
 
-from roofline import resources
 from roofline.acceptance.curve import (
     Acceptance,
     by_context,
@@ -17,8 +16,9 @@ from roofline.acceptance.curve import (
     from_rates,
     from_survival,
 )
-from roofline.errors import InputError, did_you_mean
-from roofline.schema import Document, PositiveInt, Schema
+from roofline.base import resources
+from roofline.base.errors import InputError, did_you_mean
+from roofline.base.schema import Document, PositiveInt, Schema
 
 __all__ = [
     "SHELF",

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from roofline import resources
 from roofline.acceptance.files import SHELF, AcceptanceFile, load_file
+from roofline.base import resources
 
 __all__ = ["COLUMNS", "INDEX", "bundled", "index_text", "lengths_of", "summary"]
 

@@ -8,7 +8,7 @@ import re
 from roofline.acceptance.curve import Acceptance, from_curve, from_rates
 from roofline.acceptance.doubts import rise
 from roofline.acceptance.files import check_curve, load_acceptance
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["parse_acceptance"]
 

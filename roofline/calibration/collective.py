@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.errors import InputError
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
 from roofline.shapes import CollectiveShape

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline import resources
+from roofline.base import resources
 from roofline.drafters import Drafter
 from roofline.engine import load_engine
 from roofline.forward import decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["with_overhead", "without_eras"]
 

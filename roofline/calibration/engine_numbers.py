@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.files import write_atomically
 from roofline.calibration.decode_rows import DecodeRow, Features, features, load_rows
 from roofline.calibration.engine_file import with_overhead
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.model import load_model
-from roofline.output import write_atomically
 
 __all__ = [
     "EngineNumbers",

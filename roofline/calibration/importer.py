@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.errors import InputError
+from roofline.base.files import write_atomically, write_bytes_atomically
+from roofline.base.yaml import dump_yaml
 from roofline.calibration import families
 from roofline.calibration.family import Family, Group
 from roofline.calibration.fit import rounded, score
 from roofline.calibration.tables import Table, find_tables, hold_out_mask
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, Overlay, load_hardware
-from roofline.output import write_atomically, write_bytes_atomically
-from roofline.yamlio import dump_yaml
 
 __all__ = ["Outcome", "fit_group", "import_tables", "write_overlays", "write_samples"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from roofline.base.files import write_atomically
 from roofline.calibration.engine_file import with_overhead, without_eras
 from roofline.calibration.fit import rounded
 from roofline.calibration.spec_numbers import EraNumbers, fit_eras
 from roofline.calibration.spec_pricing import KINDS, WIDTHS, engine_of, price
 from roofline.calibration.spec_rows import load_spec_rows
 from roofline.draft_passes import BLOCK_KINDS
-from roofline.output import write_atomically
 
 __all__ = ["write_spec_numbers"]
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from roofline import drafters, resources
+from roofline import drafters
+from roofline.base import resources
 from roofline.calibration.decode_rows import stored_as
 from roofline.drafters import Drafter
 from roofline.hardware import SHELF as GPUS

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import InputError
-from roofline.extras import how_to_install
+from roofline.base.errors import InputError
+from roofline.base.resources import how_to_install
 
 __all__ = [
     "FOLDERS", "Columns", "Table", "clean", "data_folder", "find_tables", "held_out",

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline import resources
+from roofline.base import resources
+from roofline.base.errors import InputError
+from roofline.base.files import read_at_most
 from roofline.calibration.engine_file import with_overhead, without_eras
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_numbers import PULL
 from roofline.draft_passes import launches
 from roofline.engine import SHELF
-from roofline.errors import InputError
 from roofline.prepare import Setup, prepare
-from roofline.reading import read_at_most
 from roofline.request import Request
 from roofline.step import step_times
 from roofline.timing import Machine

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
+from roofline.base.units import format_size
 from roofline.explore import Exploration, Variant
 from roofline.figure import PALETTE, Caption, caption, new_panels, save, styled
-from roofline.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.figure import PALETTE, label_ticks
 from roofline.kernels import Kind, Part
 from roofline.prepare import Setup

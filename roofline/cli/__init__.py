@@ -24,8 +24,8 @@ def main() -> None:
         os.environ.setdefault(name, "1")
     import typer  # keeps `import roofline.cli` free
 
+    from roofline.base.errors import RooflineError
     from roofline.cli.commands import build, needed
-    from roofline.errors import RooflineError
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller

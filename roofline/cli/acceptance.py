@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.base.errors import InputError, did_you_mean
+from roofline.base.files import printable
 from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 from roofline.cli.reading import seconds
-from roofline.errors import InputError, did_you_mean
-from roofline.reading import printable
 
 if TYPE_CHECKING:
     from roofline.acceptance.convert import Convention
@@ -201,7 +201,7 @@ def _rises(reading: Reading) -> list[str]:
 
 def _file(reading: Reading) -> str:
     """Return the reading as an acceptance file; what rises is no survival, so AL stands there."""
-    from roofline.yamlio import dump_yaml
+    from roofline.base.yaml import dump_yaml
 
     made = reading.acceptance()
     body: dict[str, Any] = {"schema": 1}

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
+from roofline.base.errors import InputError, did_you_mean
 from roofline.cli import completion
 from roofline.cli.listing import help_if_bare
 from roofline.cli.reading import seconds as time_in_seconds
-from roofline.errors import InputError, did_you_mean
 
 app = typer.Typer(
     help="Fit constants to measured kernels and steps.",
@@ -72,9 +72,9 @@ def engines(
 
     They are decode and speculative runs that others published.
     """
+    from roofline.base.resources import shelf
     from roofline.calibration.engine_numbers import write_engines
     from roofline.calibration.spec_files import write_spec_numbers
-    from roofline.resources import shelf
 
     folder = output or Path(str(shelf("engines")))
     for line in (*write_engines(folder), *write_spec_numbers(folder)):
@@ -106,9 +106,9 @@ def fit_steps(
     """Fit an engine's numbers to a few measured steps of your own."""
     import numpy as np
 
+    from roofline.base.files import write_atomically
     from roofline.calibration.user_steps import fit_steps as fit
     from roofline.calibration.user_steps import read_steps
-    from roofline.output import write_atomically
     from roofline.quantization import parse_dtype
     from roofline.request import Request
 
@@ -204,14 +204,14 @@ def _chosen(flag: str, given: list[str] | None, known: list[str]) -> list[str]:
 
 
 def _sample_file() -> Path:
-    from roofline.resources import data_file
+    from roofline.base.resources import data_file
 
     return Path(str(data_file("validation"))) / "kernels.jsonl.gz"
 
 
 def _folder(output: Path | None) -> Path:
     if output is None:
-        from roofline.resources import shelf
+        from roofline.base.resources import shelf
 
         return Path(str(shelf("hardware_profiles")))
     if not output.is_dir():

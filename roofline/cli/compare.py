@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import DoesNotFitError, InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import sizes
-from roofline.errors import DoesNotFitError, InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request

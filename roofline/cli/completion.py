@@ -19,7 +19,7 @@ def specs(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """Return the bundled models that begin so; drafters say another kind in their first lines."""
-    from roofline.resources import shelf
+    from roofline.base.resources import shelf
 
     folder = shelf("model_specs")
     return [
@@ -48,8 +48,8 @@ def engines(incomplete: str) -> list[str]:
     named = incomplete.rpartition(",")[2].partition("@")[0]
     if names and named not in names:
         return names
+    from roofline.base.errors import InputError
     from roofline.engine import load_engine
-    from roofline.errors import InputError
 
     try:
         eras = load_engine(named).eras
@@ -76,7 +76,7 @@ def formats(incomplete: str) -> list[str]:
 
 
 def _bundled(shelf: str, incomplete: str) -> list[str]:
-    from roofline.resources import bundled_names
+    from roofline.base.resources import bundled_names
 
     return _begun(bundled_names(shelf), incomplete)
 

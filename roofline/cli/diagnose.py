@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request

@@ -29,8 +29,8 @@ _OTHER = typer.Argument(help="The one to compare with it.", autocompletion=compl
 @app.command("list")
 def list_(form: Annotated[str, FORMAT] = "table") -> None:
     """List the bundled accelerators."""
+    from roofline.base.resources import bundled_names
     from roofline.hardware import SHELF, load_hardware
-    from roofline.resources import bundled_names
 
     profiles = [load_hardware(name) for name in bundled_names(SHELF)]
     emit_rows([_summary(profile) for profile in profiles], form)

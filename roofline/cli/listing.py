@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-from roofline.errors import InputError
-from roofline.reading import printable
+from roofline.base.errors import InputError
+from roofline.base.files import printable
 
 __all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "help_if_bare"]
 
@@ -26,7 +26,7 @@ def help_if_bare(context: typer.Context) -> None:
 def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> None:
     """Write an answer to a file or stdout, and then what must be said about it."""
     if output is not None:
-        from roofline.output import write_atomically
+        from roofline.base.files import write_atomically
 
         write_atomically(output, printable(text))
     for warning in warnings:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import DoesNotFitError, InputError
 from roofline.cli import completion
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
 from roofline.cli.values import one_size
-from roofline.errors import DoesNotFitError, InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request

@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roofline.base.errors import InputError
 from roofline.cli.values import PER_SECOND, amount, shares, sizes
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.loads.load import Load
@@ -68,7 +68,7 @@ def _histogram(text: str) -> dict[int, float]:
     flag = "--batches-histogram"
     if not text.lower().endswith(".csv"):
         return shares(flag, text)
-    from roofline.reading import read_at_most
+    from roofline.base.files import read_at_most
 
     try:
         content = read_at_most(Path(text), MOST, "a histogram").decode("utf-8-sig")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.base.errors import InputError
 from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.hf_config.importer import Imported
@@ -36,8 +36,8 @@ _TARGET = typer.Option(
 @app.command("list")
 def list_(form: Annotated[str, FORMAT] = "table") -> None:
     """List the bundled models and drafters."""
+    from roofline.base.resources import bundled_names
     from roofline.model import SHELF, load_network
-    from roofline.resources import bundled_names
 
     emit_rows([_summary(load_network(name)) for name in bundled_names(SHELF)], form)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["Once"]
 

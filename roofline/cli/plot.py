@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.units import format_size
 from roofline.cli import plot_kernels
 from roofline.cli.listing import help_if_bare
 from roofline.cli.plotting import (
@@ -26,7 +27,6 @@ from roofline.cli.plotting import (
 )
 from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
-from roofline.units import format_size
 
 if TYPE_CHECKING:
     from roofline.prepare import Request

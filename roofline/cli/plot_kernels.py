@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import InputError
 from roofline.cli.plotting import (
     Batch,
     Context,
@@ -20,7 +21,6 @@ from roofline.cli.plotting import (
     span,
 )
 from roofline.cli.question import asks
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.base.errors import InputError
+from roofline.base.files import printable
+from roofline.base.units import format_size
 from roofline.cli.question import hints, signed
 from roofline.cli.values import one_size
-from roofline.errors import InputError
-from roofline.reading import printable
-from roofline.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,8 +163,7 @@ def draw(
         write_chart(target.image, words, paint, size=target.size, panels=panels, dots=target.dots)
         written.append(target.image)
     if target.data is not None:
-        from roofline.csvtext import csv_text
-        from roofline.output import write_atomically
+        from roofline.base.files import csv_text, write_atomically
 
         write_atomically(target.data, csv_text([{**(same or {}), **row._asdict()} for row in rows]))
         written.append(target.data)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from roofline.base.errors import InputError, did_you_mean
 from roofline.cli import completion
 from roofline.cli.values import MILLISECONDS, dtype, numbers, routing
-from roofline.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from enum import StrEnum

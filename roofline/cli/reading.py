@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import InputError
 from roofline.cli.values import SECONDS, amount
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.live import Live

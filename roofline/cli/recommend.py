@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.load import load_of
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.question import choice as choice_of
 from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
 from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes, sizes_or_range
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.goals import Goal

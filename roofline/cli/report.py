@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import InputError
 from roofline.cli.plotting import Batch, Context, asked, at_one, doublings, source_line, told
 from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request
@@ -49,10 +49,10 @@ def report(
 
     Its grid of batch, context and D, the schedule, and all sources are in it too.
     """
+    from roofline.base.files import write_atomically
     from roofline.explore import BATCHES
     from roofline.html_report.findings import find
     from roofline.html_report.page import render_page
-    from roofline.output import write_atomically
     from roofline.reasons import caveat, headline
     from roofline.report.columns import wrap
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
-from roofline.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.prepare import Request

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.base.errors import InputError
+from roofline.base.units import format_bytes
 from roofline.cli.axes import axes
 from roofline.cli.question import OUTPUT, choice
-from roofline.errors import InputError
-from roofline.units import format_bytes
 
 if TYPE_CHECKING:
     from roofline.sweeps.encoding import SweepFormat

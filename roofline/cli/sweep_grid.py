@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from roofline.base.errors import InputError
 from roofline.cli.axes import option_flags, option_types
 from roofline.cli.question import question
-from roofline.errors import InputError
 from roofline.request import Request, check_numbers
 from roofline.sweeps.axes import numbers, once
 from roofline.sweeps.columns import ASKED, Column, Kind

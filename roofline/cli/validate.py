@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.base.errors import InputError, did_you_mean
 from roofline.cli import validate_spec
 from roofline.cli.listing import emit_text, help_if_bare
 from roofline.cli.plotting import source_line
-from roofline.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -117,8 +117,8 @@ _ENGINES = ["vllm", "sglang", "trtllm"]
 
 
 def _gpus() -> list[str]:
+    from roofline.base.resources import bundled_names
     from roofline.hardware import SHELF
-    from roofline.resources import bundled_names
 
     return bundled_names(SHELF)
 

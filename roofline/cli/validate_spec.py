@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofline.base.errors import InputError, did_you_mean
 from roofline.cli.listing import emit_text
 from roofline.cli.plotting import source_line
-from roofline.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from roofline.validation.score import ScoreRow

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from roofline.errors import InputError
-from roofline.units import parse_size
+from roofline.base.errors import InputError
+from roofline.base.units import parse_size
 
 if TYPE_CHECKING:
     from roofline.quantization import DType

@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import from_rates
+from roofline.base.errors import InputError
+from roofline.base.units import counted
 from roofline.cautions import limits
 from roofline.diagnosis.explain import Explanation, Inside, Suspect, explain, inside, scaled
 from roofline.diagnosis.points import Point
 from roofline.diagnosis.terms import ADDED, Terms, Where, terms_of
 from roofline.drafters import deepest
-from roofline.errors import InputError
 from roofline.idle import check_idle
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.priors import priors
 from roofline.recommend import machine_for
 from roofline.step import step_times
-from roofline.units import counted
 from roofline.workload import Grid
 
 __all__ = ["Diagnosis", "Proposal", "diagnose"]

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from roofline.base.errors import InputError
+from roofline.base.units import parse_quantity, parse_size
 from roofline.calibration.user_steps import read_steps
-from roofline.errors import InputError
-from roofline.units import parse_quantity, parse_size
 
 __all__ = ["Point", "read_points"]
 

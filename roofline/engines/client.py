@@ -7,8 +7,8 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
+from roofline.base.errors import InputError
 from roofline.engines import http
-from roofline.errors import InputError
 
 __all__ = ["Client", "at_path"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["StatusError", "fetch", "shown"]
 

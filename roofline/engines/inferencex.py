@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from roofline.base.errors import InputError, did_you_mean
 from roofline.engines.reading import Reading, count
-from roofline.errors import InputError, did_you_mean
 
 __all__ = ["curves", "read_golden"]
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from roofline.base.errors import InputError
 from roofline.engines.reading import DECIMAL, WHOLE, Reading, from_counts
-from roofline.errors import InputError
 
 __all__ = ["LOG_MARKS", "read_log"]
 

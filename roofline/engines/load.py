@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from roofline.base.errors import InputError, did_you_mean
 from roofline.engines.facts import Read, Unread
 from roofline.engines.page import Page, Sample, checked
 from roofline.engines.serving_names import Names, ServerNames
-from roofline.errors import InputError, did_you_mean
 
 __all__ = ["batch_of", "context_of", "of_model", "rate_of", "waiting_of"]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roofline.base.errors import InputError
 from roofline.engines import http
 from roofline.engines.client import Client
 from roofline.engines.facts import Document
 from roofline.engines.page import Page, clean, is_page, parse_lines
 from roofline.engines.serving_names import ServerNames, serving_names
-from roofline.errors import InputError
 
 __all__ = ["Look", "documents", "look"]
 

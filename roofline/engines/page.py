@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from roofline.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, did_you_mean
 
 __all__ = [
     "Page",

@@ -9,7 +9,7 @@ from typing import Any
 
 from roofline.acceptance.convert import spread_of_mean, survival_from_histogram
 from roofline.acceptance.curve import Acceptance, from_curve, from_survival
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = [
     "DECIMAL",

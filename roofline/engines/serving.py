@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from roofline.acceptance.files import split_part
+from roofline.base.errors import InputError
 from roofline.engines import trtllm
 from roofline.engines.client import Client
 from roofline.engines.facts import (
@@ -26,7 +27,6 @@ from roofline.engines.page import Page, Sample, since
 from roofline.engines.reading import Reading
 from roofline.engines.serving_names import ServerNames, serving_names
 from roofline.engines.sources import of_json, of_page
-from roofline.errors import InputError
 
 __all__ = ["Serving", "read_server"]
 

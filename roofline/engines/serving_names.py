@@ -6,8 +6,8 @@ from functools import cache
 
 from pydantic import Field
 
-from roofline import resources
-from roofline.schema import Document, Schema
+from roofline.base import resources
+from roofline.base.schema import Document, Schema
 
 __all__ = ["Capacity", "Finished", "JsonPage", "Names", "ServerNames", "serving_names"]
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.base.errors import InputError
 from roofline.engines.page import Page
 from roofline.engines.reading import (
     DECIMAL,
@@ -22,7 +23,6 @@ from roofline.engines.reading import (
     pooled_histogram,
     whole_length,
 )
-from roofline.errors import InputError
 
 __all__ = ["LOG_MARK", "read_log", "read_meta", "read_page", "read_server_info"]
 

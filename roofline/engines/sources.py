@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roofline import resources
 from roofline.acceptance import Acceptance, load_acceptance, parse_acceptance
 from roofline.acceptance.curve import weighted
 from roofline.acceptance.files import SHELF, split_part
-from roofline.errors import InputError
+from roofline.base import resources
+from roofline.base.errors import InputError
 
 if TYPE_CHECKING:
     from roofline.engines.page import Page
@@ -179,8 +179,8 @@ def _sniff(held: Held, part: str | None) -> Reading:
 
     text = _text(held)
     if held.name.endswith((".yaml", ".yml")):
+        from roofline.base.yaml import load_yaml
         from roofline.engines.inferencex import read_golden
-        from roofline.yamlio import load_yaml
 
         return read_golden(load_yaml(held), held.name, part)
     documents = _json(text)
@@ -278,8 +278,8 @@ def _is_acceptance_file(where: str) -> bool:
     path = Path(where)
     if not path.is_file():
         return True
+    from roofline.base.yaml import load_yaml
     from roofline.engines.inferencex import curves
-    from roofline.yamlio import load_yaml
 
     data = load_yaml(path)
     return "schema" in data or not any(curves(data))

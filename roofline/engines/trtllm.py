@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.base.errors import InputError
 from roofline.engines.facts import Fact, Read, Unread
 from roofline.engines.page import Page
 from roofline.engines.reading import Reading, count, from_counts, whole_length
-from roofline.errors import InputError
 
 __all__ = ["SERIES", "load_of", "read_page", "read_stats"]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from roofline.base.errors import InputError
 from roofline.engines.page import Page
 from roofline.engines.reading import (
     DECIMAL,
@@ -21,7 +22,6 @@ from roofline.engines.reading import (
     from_histogram,
     pooled_histogram,
 )
-from roofline.errors import InputError
 
 __all__ = ["LOG_MARK", "read_log", "read_page", "read_responses"]
 

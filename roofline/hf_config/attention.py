@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 from roofline.hf_config.windows import layer_windows

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roofline.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, did_you_mean
 from roofline.hf_config import hybrids, special
 from roofline.hf_config.attention import grouped_layers, latent_layers
 from roofline.hf_config.experts import mlp_layers

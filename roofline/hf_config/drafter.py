@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.attention import latent_layers, make_grouped, read_heads
 from roofline.hf_config.build import Identity
 from roofline.hf_config.families import Family

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 from roofline.model import DenseMlp, Mlp, MoeMlp

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["Default", "Fields", "Log", "shown"]
 

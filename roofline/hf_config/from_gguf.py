@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, did_you_mean
 from roofline.footprint import parameters_total
 from roofline.gguf import GgufHeader, read_gguf
 from roofline.hf_config.build import Identity, build_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.attention import latent_layers, make_grouped, read_heads
 from roofline.hf_config.experts import make_experts, mlp_layers
 from roofline.hf_config.families import Family

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["Modules", "canonical"]
 

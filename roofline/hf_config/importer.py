@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.build import NESTED, Identity, build_model
 from roofline.hf_config.drafter import build_drafter, drafter_kind
 from roofline.hf_config.fields import Default, Log

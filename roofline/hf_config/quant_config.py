@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.fields import Fields
 from roofline.hf_config.ignore import Modules, canonical
 from roofline.hf_config.layer import Layer

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from roofline.errors import RooflineError
+from roofline.base.errors import RooflineError
+from roofline.base.files import write_atomically
+from roofline.base.schema import Document, Schema
+from roofline.base.yaml import dump_yaml
 from roofline.hf_config.build import Identity
 from roofline.hf_config.importer import import_path
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
-from roofline.output import write_atomically
-from roofline.schema import Document, Schema
 from roofline.specfile import spec_text
-from roofline.yamlio import dump_yaml
 
 __all__ = ["Catalogue", "Entry", "regenerated", "write_specs"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.fields import Fields, shown
 from roofline.quantization import DType
 

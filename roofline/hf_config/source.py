@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["Source", "companions", "misfit", "read_json", "read_source"]
 

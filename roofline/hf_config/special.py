@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hf_config.attention import Heads, make_grouped, read_heads
 from roofline.hf_config.experts import make_experts, mlp_layers
 from roofline.hf_config.families import Family

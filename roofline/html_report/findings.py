@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofline.acceptance import from_curve
+from roofline.base.errors import InputError, RooflineError
 from roofline.charts.rooflines import RooflineRow, roofline_rows
-from roofline.errors import InputError, RooflineError
 from roofline.prepare import Request
 from roofline.recommend import Recommendation, costs, recommend, recommend_for
 from roofline.request import DEEPEST

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import TIE, smallest_within_tie
+from roofline.base.errors import InputError
 from roofline.cautions import limits
-from roofline.errors import InputError
 from roofline.loads.load import Load
 from roofline.loads.policies import Columns, Policy, over_histogram, under_arrivals
 from roofline.loads.pricing import Priced, price

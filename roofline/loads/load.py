@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = ["MAX_BATCH", "Load"]
 

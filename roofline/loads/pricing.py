@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import DoesNotFitError
+from roofline.base.errors import DoesNotFitError
 from roofline.goals import BATCHES
 from roofline.launches import advisable, covered
 from roofline.loads.backlog import riding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.layers import (
     Linear,
     attention_linears,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from roofline.base.units import format_quantity, format_seconds
 from roofline.calibrated import Block
 from roofline.hardware import HardwareProfile
-from roofline.units import format_quantity, format_seconds
 
 __all__ = ["differences"]
 

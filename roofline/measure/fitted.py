@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.hardware import HardwareProfile
 from roofline.laws.base import Device
 from roofline.measure.expert_fit import fit_experts

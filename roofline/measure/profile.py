@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from roofline import resources
-from roofline.errors import InputError
+from roofline.base import resources
+from roofline.base.errors import InputError
+from roofline.base.resources import bundled_names
+from roofline.base.yaml import load_yaml
 from roofline.hardware import SHELF, HardwareProfile, load_hardware
 from roofline.measure.fitted import Fitted
-from roofline.resources import bundled_names
-from roofline.yamlio import load_yaml
 
 __all__ = ["datasheet_for", "profile_data"]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.units import format_seconds
 from roofline.calibration.fit import score
 from roofline.figure import PALETTE, Caption, label_ticks, write_chart
 from roofline.measure.groups import Judged
 from roofline.report.columns import text_table, wrap
-from roofline.units import format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
+from roofline.base.files import check_output, read_at_most
 from roofline.measure.case import Case
-from roofline.output import check_output
 from roofline.quantization import DType
-from roofline.reading import read_at_most
 
 __all__ = ["Row", "RowFile", "read_rows", "row_of"]
 

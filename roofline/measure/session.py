@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
+from roofline.base.files import write_atomically
+from roofline.base.units import format_seconds
+from roofline.base.yaml import dump_yaml
 from roofline.hardware import HardwareProfile, load_hardware
 from roofline.measure.campaign import run
 from roofline.measure.cases import plan
@@ -16,11 +19,8 @@ from roofline.measure.profile import datasheet_for, profile_data
 from roofline.measure.residuals import parity_plot, residual_table
 from roofline.measure.rows import RowFile, read_rows
 from roofline.measure.worker import WorkerDevice
-from roofline.output import write_atomically
 from roofline.report.columns import wrap
 from roofline.sources import open_model
-from roofline.units import format_seconds
-from roofline.yamlio import dump_yaml
 
 __all__ = ["fit", "measure"]
 

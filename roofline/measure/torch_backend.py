@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.extras import how_to_install
+from roofline.base.resources import how_to_install
 from roofline.measure.backend import Timed
 from roofline.measure.case import Menu
 from roofline.measure.device import CaseError

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.measure.case import Case, Menu
 from roofline.measure.device import CaseError, Samples
 

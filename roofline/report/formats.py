@@ -6,7 +6,8 @@ import json
 from enum import StrEnum
 from typing import Any, assert_never
 
-from roofline.csvtext import csv_text
+from roofline.base.files import csv_text
+from roofline.base.units import format_pace, format_size
 from roofline.goals import Choice, Goal
 from roofline.paste import pasted
 from roofline.prepare import Setup
@@ -26,7 +27,6 @@ from roofline.report.sentences import (
     timing_lines,
 )
 from roofline.report.sources import summary
-from roofline.units import format_pace, format_size
 
 __all__ = ["OutputFormat", "layout_words", "render", "setting"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roofline.base.units import format_bytes
 from roofline.footprint import (
     attended_tokens,
     kv_bytes_per_token,
@@ -25,7 +26,6 @@ from roofline.model import (
 from roofline.ops import attention_intensity, gemm_knee_rows, state_traffic
 from roofline.quantization import Component, bytes_per_element, rate_name
 from roofline.recommend import Point, Recommendation
-from roofline.units import format_bytes
 
 __all__ = ["formulas"]
 

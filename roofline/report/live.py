@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from roofline.base.units import format_size
 from roofline.engines.facts import Read, Unread
 from roofline.live import Change, Live
 from roofline.paste import flag
@@ -13,7 +14,6 @@ from roofline.report.forms import TableOrJson
 from roofline.report.schedule import as_data, schedule_blocks
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, best_fixed, gain, pays
-from roofline.units import format_size
 
 __all__ = ["render_live"]
 

@@ -6,8 +6,8 @@ import json
 import math
 from typing import Any
 
+from roofline.base.files import csv_text
 from roofline.cost import dollars_per_million
-from roofline.csvtext import csv_text
 from roofline.loads.answer import LoadAnswer
 from roofline.loads.policies import Policy
 from roofline.paste import flag, pasted

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from roofline.advise import TIE
+from roofline.base.units import format_pace, format_size
 from roofline.loads.answer import LoadAnswer
-from roofline.units import format_pace, format_size
 
 __all__ = ["headline", "overloaded", "past", "reading", "scheduled", "where"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from roofline.base.units import format_bytes
 from roofline.cache import kv_bytes_read
 from roofline.draft_heads import mtp_head
 from roofline.footprint import (
@@ -15,7 +16,6 @@ from roofline.footprint import (
 )
 from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.quantization import Precision
-from roofline.units import format_bytes
 from roofline.workload import Placement
 
 if TYPE_CHECKING:

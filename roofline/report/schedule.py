@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from roofline.csvtext import csv_text
+from roofline.base.files import csv_text
+from roofline.base.units import format_size
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
 from roofline.schedules.bands import Band
 from roofline.schedules.formats import ENGINES, ScheduleFormat
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, best_fixed, gain
-from roofline.units import format_size
 
 __all__ = [
     "COLUMNS",

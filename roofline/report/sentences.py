@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.base.units import format_size
 from roofline.goals import Choice, Goal, Objective
 from roofline.point import LIKELY, Point
 from roofline.prepare import Setup
@@ -13,7 +14,6 @@ from roofline.report.columns import listed
 from roofline.report.data import benchmark_rows
 from roofline.rules import rules
 from roofline.uncertainty import DRAWS
-from roofline.units import format_size
 
 __all__ = [
     "cost_line",

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from roofline.base.document_paths import GIVEN
 from roofline.hardware import HardwareProfile
 from roofline.kernels import Kind
 from roofline.lawbook import Chosen, weight_key
-from roofline.places import GIVEN
 from roofline.prepare import Setup
 from roofline.step import StepTimes
 from roofline.timing import OpTime

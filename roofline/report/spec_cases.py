@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from roofline import resources
+from roofline.base import resources
 from roofline.calibration.spec_numbers import Predicted
 from roofline.ops import VerifyAttention
 from roofline.prepare import Request, prepare

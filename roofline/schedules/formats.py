@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.schedules import llamacpp, sglang, trtllm, vllm
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import NoScheduleError, Written

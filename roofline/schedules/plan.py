@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.errors import DoesNotFitError, InputError
 from roofline.cautions import limits
-from roofline.errors import DoesNotFitError, InputError
 from roofline.launches import advisable, covered, local_rows, past_graphs
 from roofline.prepare import Request, Setup, prepare
 from roofline.recommend import Costs, costs, grid_of

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import TIE
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 from roofline.schedules.bands import Band
 from roofline.schedules.plan import Plan, plain_value, table_value
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from roofline.errors import InputError
-from roofline.units import parse_size
+from roofline.base.errors import InputError
+from roofline.base.units import parse_size
 
 __all__ = ["numbers", "once"]
 

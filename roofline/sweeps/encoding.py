@@ -15,9 +15,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from roofline.csvtext import cell as cell_of
-from roofline.errors import InputError
-from roofline.extras import how_to_install
+from roofline.base.errors import InputError
+from roofline.base.files import cell as cell_of
+from roofline.base.resources import how_to_install
 from roofline.sweeps.columns import Column, Kind
 from roofline.sweeps.frames import Frame, Values
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from roofline.schema import Document, Schema
-from roofline.yamlio import Readable
+from roofline.base.schema import Document, Schema
+from roofline.base.yaml import Readable
 
 __all__ = ["read_grid"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from roofline.advise import CONFIDENCES
+from roofline.base.errors import InputError
 from roofline.cautions import limits
-from roofline.errors import InputError
 from roofline.launches import past_note
 from roofline.lengths import draft_lengths
 from roofline.prepare import Setup, prepare

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import DoesNotFitError, InputError, RooflineError
-from roofline.extras import how_to_install
+from roofline.base.errors import DoesNotFitError, InputError, RooflineError
+from roofline.base.resources import how_to_install
 from roofline.sweeps.columns import Column, columns_for
 from roofline.sweeps.encoding import SweepFormat, encode, heading, join
 from roofline.sweeps.plan import Plan, Task

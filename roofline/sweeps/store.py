@@ -20,8 +20,8 @@ from typing import IO, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from roofline.errors import InputError
-from roofline.output import check_output
+from roofline.base.errors import InputError
+from roofline.base.files import check_output
 from roofline.sweeps.files import changed_files
 
 __all__ = ["Entry", "Store"]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline import resources
+from roofline.base import resources
+from roofline.base.errors import InputError
 from roofline.calibrated import Block
 from roofline.calibration import families
-from roofline.errors import InputError
 from roofline.hardware import HardwareProfile, load_hardware, load_overlay
 from roofline.validation.score import Compared
 

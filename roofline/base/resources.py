@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from roofline.errors import InputError, did_you_mean
-from roofline.yamlio import load_yaml
-
-#: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
-OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
-#: Which command lists a shelf.
-LISTINGS = {"model_specs": "models", "hardware_profiles": "hardware", "acceptance": "acceptance"}
-#: How to go on with something that is not bundled.
-OWN = {"model_specs": ", or write a YAML spec: docs/how-to/model.md"}
+from roofline.base.errors import InputError, did_you_mean
+from roofline.base.yaml import load_yaml
 
 __all__ = [
     "Alias",
@@ -26,9 +21,17 @@ __all__ = [
     "bundled_names",
     "data_file",
     "find",
+    "how_to_install",
     "known",
     "shelf",
 ]
+
+#: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
+OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
+#: Which command lists a shelf.
+LISTINGS = {"model_specs": "models", "hardware_profiles": "hardware", "acceptance": "acceptance"}
+#: How to go on with something that is not bundled.
+OWN = {"model_specs": ", or write a YAML spec: docs/how-to/model.md"}
 
 
 def shelf(name: str) -> Traversable:
@@ -121,3 +124,36 @@ def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:
     lost = listing and "did you mean" not in hint
     more = f"; see 'roofline {listing} list'{OWN.get(shelf_name, '')}" if lost else ""
     raise InputError(f"unknown {what} '{reference}': {hint}{more}")
+
+
+PACKAGE = "roofline"
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that adds an extra of pyproject.toml to this installation.
+
+    In a checkout pip installs the extra itself; elsewhere its packages are named, since the package
+    need not lie on an index that pip asks.
+    """
+    if (Path(str(files(PACKAGE))).parent / "pyproject.toml").is_file():
+        return f"pip install -e '.[{extra}]' in the checkout"
+    wanted = shlex.join(_packages(extra)) or f"'{PACKAGE}[{extra}]'"
+    if (Path(sys.prefix) / "pipx_metadata.json").is_file():  # pipx keeps it beside what it installs
+        return f"pipx inject {PACKAGE} {wanted}"
+    return f"pip install {wanted}"
+
+
+def _packages(extra: str) -> list[str]:
+    """Return the requirements of an extra, as the installed package states them."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        stated = requires(PACKAGE) or []
+    except PackageNotFoundError:
+        return []
+    parts = (line.partition(";") for line in stated)
+    return [what.strip() for what, _, marker in parts if f"extra == '{extra}'" in _quoted(marker)]
+
+
+def _quoted(marker: str) -> str:
+    return marker.replace('"', "'")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 
-from roofline.errors import InputError
+from roofline.base.errors import InputError
 
 __all__ = [
     "counted",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from roofline.schema import Figure
+from roofline.base.schema import Figure
 
 __all__ = ["GIVEN", "Place", "find", "options"]
 

@@ -17,9 +17,9 @@ from pydantic import (
     model_validator,
 )
 
-from roofline.errors import InputError, did_you_mean
-from roofline.units import parse_quantity
-from roofline.yamlio import Readable, load_yaml
+from roofline.base.errors import InputError, did_you_mean
+from roofline.base.units import parse_quantity
+from roofline.base.yaml import Readable, load_yaml
 
 __all__ = [
     "Bandwidth",

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from roofline.errors import InputError
-from roofline.reading import CONTROL, Readable, read_at_most
+from roofline.base.errors import InputError
+from roofline.base.files import CONTROL, Readable, read_at_most
 
 __all__ = ["Readable", "dump_yaml", "load_yaml"]
 
