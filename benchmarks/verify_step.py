@@ -72,9 +72,9 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
 
     from roofline.forward import decode
     from roofline.ops import VerifyAttention
-    from roofline.quantization import resolve
+    from roofline.specs.formats import resolve
+    from roofline.specs.placement import Placement
     from roofline.timing import Machine, by_part, time_ops
-    from roofline.workload import Placement
 
     found = profile.verify_attention
     placement = Placement(
@@ -167,7 +167,7 @@ def kernel_of(profile: Any, kind: str) -> str:
 def main() -> None:
     """Measure, predict, print; BLAS takes its threads from the environment, so start anew."""
     options = arguments()
-    from roofline.hardware import load_hardware
+    from roofline.specs.gpu import load_hardware
 
     profile = load_hardware(options.profile)
     if not profile.calibration:
@@ -184,7 +184,7 @@ def main() -> None:
     from roofline.measure.cases import in_format
     from roofline.measure.decoder import build
     from roofline.measure.local import open_backend
-    from roofline.model import load_model
+    from roofline.specs.network import load_model
 
     library = options.library or block.engine
     device = options.device or ("cpu" if profile.generation == "cpu" else "cuda")

@@ -8,9 +8,9 @@ from roofline.acceptance.doubts import doubts
 from roofline.base.errors import UnknownAcceptanceError
 from roofline.base.resources import alias_note
 from roofline.drafters import Drafter
-from roofline.model import SHELF, ModelSpec
 from roofline.parts import Notes
 from roofline.request import Request
+from roofline.specs.network import SHELF, ModelSpec
 from roofline.step import Target
 
 __all__ = ["acceptance_for", "is_known", "names_of"]

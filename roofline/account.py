@@ -11,7 +11,7 @@ from roofline.footprint import (
 )
 from roofline.memory import Memory, activation_bytes, logits_bytes
 from roofline.ops import StateHandling
-from roofline.quantization import bytes_per_element
+from roofline.specs.formats import bytes_per_element
 
 __all__ = ["PerSequence", "Slots", "account", "per_sequence", "slots"]
 

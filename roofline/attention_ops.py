@@ -6,18 +6,18 @@ from roofline import ops
 from roofline.cache import attended_tokens
 from roofline.kernels import Kind, Op, Part, Pass, all_reduce, elementwise, gemm
 from roofline.mixer_ops import compressed, cross, pick_tokens, recurrent
-from roofline.mixers import (
+from roofline.ops import Array, VerifyAttention
+from roofline.projections import Linear, attention_linears, local_heads
+from roofline.shapes import AttentionShape
+from roofline.specs.formats import bytes_per_element
+from roofline.specs.mixers import (
     CompressedAttention,
     CrossAttention,
     GroupedQueryAttention,
     LatentAttention,
     NoAttention,
 )
-from roofline.model import LayerRun
-from roofline.ops import Array, VerifyAttention
-from roofline.projections import Linear, attention_linears, local_heads
-from roofline.quantization import bytes_per_element
-from roofline.shapes import AttentionShape
+from roofline.specs.network import LayerRun
 
 __all__ = ["attention_block"]
 

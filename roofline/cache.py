@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.mixers import (
+from roofline.ops import Array
+from roofline.projections import local_heads
+from roofline.specs.formats import DType, bytes_per_element
+from roofline.specs.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
@@ -13,10 +16,7 @@ from roofline.mixers import (
     LatentAttention,
     NoAttention,
 )
-from roofline.model import NetworkSpec
-from roofline.ops import Array
-from roofline.projections import local_heads
-from roofline.quantization import DType, bytes_per_element
+from roofline.specs.network import NetworkSpec
 
 __all__ = [
     "attended_tokens",
@@ -66,7 +66,7 @@ def attended_tokens(attention: Attention, context: Array, rows: Array = 1.0) -> 
     every c tokens, so on average over positions (c + 1) / 2 are read once the context exceeds it.
     Sparse attention reads the top k of each row, never more than there are.
 
-    >>> from roofline.model import GroupedQueryAttention
+    >>> from roofline.specs.network import GroupedQueryAttention
     >>> gemma = GroupedQueryAttention(num_heads=32, num_kv_heads=16, head_dim=128, window=1024)
     >>> float(attended_tokens(gemma, 131072.0))
     1024.0
@@ -141,7 +141,7 @@ def kv_bytes_per_token(network: NetworkSpec, kv: DType, *, tp: int = 1) -> float
     This is also what an engine reserves per token if it gives every layer the same blocks:
     sum over layers of (cached elements) b_kv.
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> kv_bytes_per_token(load_model("llama-3.1-8b"), DType.BF16)  # 32 x 8 x (128 + 128) x 2
     131072.0
     """
@@ -157,7 +157,7 @@ def kv_bytes_read(
     Sum over layers of (cached elements) (entries attended to) b_kv; an indexer reads its own keys
     over the whole context. ``context`` and ``rows`` broadcast.
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> float(kv_bytes_read(load_model("llama-3.1-8b"), DType.BF16, context=8192.0)) / 2**30
     1.0
     """
@@ -187,7 +187,7 @@ def kv_bytes_reserved(
     blocks than the windows of a pass's ``rows`` span, and one for the block being entered.
     ``tokens`` and ``rows`` broadcast.
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> held = kv_bytes_reserved(
     ...     load_model("llama-3.1-8b"), DType.BF16, tokens=100, block=16, caps_windows=False
     ... )
@@ -217,7 +217,7 @@ def kv_bytes_reserved(
 def state_bytes(attention: Attention, *, tp: int = 1) -> tuple[float, float]:
     """Return the (recurrent, convolution) state of one sequence in one layer on one rank [B].
 
-    >>> from roofline.model import GatedDeltaNet
+    >>> from roofline.specs.network import GatedDeltaNet
     >>> mixer = GatedDeltaNet(num_key_heads=16, num_value_heads=32, key_head_dim=128,
     ...                       value_head_dim=128, conv_width=4)
     >>> recurrent, convolution = state_bytes(mixer)
@@ -241,7 +241,7 @@ def state_bytes(attention: Attention, *, tp: int = 1) -> tuple[float, float]:
 def state_bytes_per_sequence(network: NetworkSpec, *, tp: int = 1) -> float:
     """Return the fixed state that one sequence keeps on one rank, whatever its length [B].
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> state_bytes_per_sequence(load_model("qwen3-next-80b-a3b-instruct")) / 1e6  # 36 GDN layers
     77.266944
     """

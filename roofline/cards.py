@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
 
-from roofline.model import NetworkSpec
-from roofline.quantization import Component
+from roofline.specs.formats import Component
+from roofline.specs.network import NetworkSpec
+from roofline.specs.placement import Split, SplitMode
 from roofline.split import cpu_expert_layers
-from roofline.workload import Split, SplitMode
 
 __all__ = ["Card", "cards_of", "cpu_expert_bytes", "layer_counts"]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from roofline.prepare import Setup
-from roofline.quantization import bytes_per_element
+from roofline.specs.formats import bytes_per_element
+from roofline.specs.placement import Grid
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine, OpTime
-from roofline.workload import Grid
 
 __all__ = ["limits", "slower_than_wide"]
 

@@ -6,10 +6,10 @@ from collections.abc import Set as AbstractSet
 
 from roofline.acceptance.doubts import same_model
 from roofline.base import resources
-from roofline.engine import SHELF as ENGINES
 from roofline.engines.serving import Serving
-from roofline.model import SHELF, DrafterSpec, load_network
 from roofline.request import Request
+from roofline.specs.engine import SHELF as ENGINES
+from roofline.specs.network import SHELF, DrafterSpec, load_network
 
 __all__ = ["contradictions"]
 

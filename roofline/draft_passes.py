@@ -15,10 +15,10 @@ import numpy as np
 
 from roofline.forward import Op, decode, fusion, head_kernels, matrix
 from roofline.layers import Linear, medusa_linears
-from roofline.model import DrafterSpec, NetworkSpec
 from roofline.ops import Array
-from roofline.quantization import Component, Precision
-from roofline.workload import Grid, Placement
+from roofline.specs.formats import Component, Precision
+from roofline.specs.network import DrafterSpec, NetworkSpec
+from roofline.specs.placement import Grid, Placement
 
 __all__ = ["BLOCK_KINDS", "block_rows", "launches", "passes"]
 

@@ -14,10 +14,13 @@ from functools import cache
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.yaml import load_yaml
-from roofline.draft_heads import DERIVED, derive, mtp_head
 from roofline.draft_passes import launches, passes
 from roofline.forward import Op
-from roofline.model import (
+from roofline.sources import importable, open_network
+from roofline.specs.draft_heads import DERIVED, derive, mtp_head
+from roofline.specs.engine import VocabularyRule
+from roofline.specs.formats import Component, DType, Precision
+from roofline.specs.network import (
     SHELF,
     DrafterSpec,
     ModelSpec,
@@ -25,10 +28,7 @@ from roofline.model import (
     load_drafter,
     load_model,
 )
-from roofline.quantization import Component, DType, Precision
-from roofline.sources import importable, open_network
-from roofline.vocabulary import VocabularyRule
-from roofline.workload import Grid, Placement
+from roofline.specs.placement import Grid, Placement
 
 __all__ = [
     "HOST_DRAFTERS",

@@ -16,12 +16,12 @@ from roofline.cautions import limits
 from roofline.footprint import parameters_total
 from roofline.launches import past_graphs
 from roofline.memory import memory_for
-from roofline.mixers import GroupedQueryAttention
-from roofline.overrides import Override, parse_override
 from roofline.parts import Parts, open_parts
 from roofline.prepare import Setup, prepare
 from roofline.recommend import costs
 from roofline.request import Request
+from roofline.specs.mixers import GroupedQueryAttention
+from roofline.specs.overrides import Override, parse_override
 
 __all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
 

@@ -19,10 +19,10 @@ from roofline.layers import (
     layer_linears,
     medusa_linears,
 )
-from roofline.model import DrafterSpec, LayerRun, ModelSpec, MoeMlp, NetworkSpec
 from roofline.projections import attention_vectors
-from roofline.quantization import Component, Precision, bytes_per_element
-from roofline.workload import Placement
+from roofline.specs.formats import Component, Precision, bytes_per_element
+from roofline.specs.network import DrafterSpec, LayerRun, ModelSpec, MoeMlp, NetworkSpec
+from roofline.specs.placement import Placement
 
 __all__ = [
     "attended_tokens",
@@ -94,7 +94,7 @@ def parameters_decode_read(network: NetworkSpec) -> int:
     Of the experts it reads ``top_k``. The embedding is a row gather and does not count; the head
     does, tied or not.
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> parameters_decode_read(load_model("llama-3.1-8b"))  # 8,030,261,248 - 128,256 x 4096
     7504924672
     """
@@ -107,7 +107,7 @@ def parameters_total(network: NetworkSpec) -> int:
 
     The multi-token-prediction layer does not count, as in the published totals.
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> parameters_total(load_model("llama-3.1-8b"))  # as its checkpoint's index says
     8030261248
     """
@@ -127,8 +127,8 @@ def weight_bytes(
     Sum over matrices of (parameters on the rank) (bytes per element); biases stay in the format
     between the products.
 
-    >>> from roofline.model import load_model
-    >>> from roofline.quantization import resolve
+    >>> from roofline.specs.network import load_model
+    >>> from roofline.specs.formats import resolve
     >>> model = load_model("llama-3.1-8b")
     >>> formats, _ = resolve(
     ...     stored=model.stored(), base=model.dtype, kv_stored=None, available=["bf16"], gpu="any"

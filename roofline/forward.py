@@ -13,11 +13,11 @@ from roofline.attention_ops import attention_block
 from roofline.kernels import Kind, Op, Part, Pass, communication, elementwise, gemm
 from roofline.layers import Linear, fusion_linear, head_linear
 from roofline.mlp_ops import mlp_block
-from roofline.model import DrafterSpec, LayerRun, NetworkSpec
 from roofline.ops import Array
-from roofline.quantization import Component, Precision
+from roofline.specs.formats import Component, Precision
+from roofline.specs.network import DrafterSpec, LayerRun, NetworkSpec
+from roofline.specs.placement import Placement
 from roofline.split import spread
-from roofline.workload import Placement
 
 __all__ = ["Kind", "Op", "Part", "decode", "fusion", "head_kernels", "matrix", "prefill"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from roofline.base.errors import InputError
 from roofline.draft_passes import BLOCK_KINDS
-from roofline.model import DrafterSpec, NetworkSpec
 from roofline.request import Request
+from roofline.specs.network import DrafterSpec, NetworkSpec
 
 __all__ = ["check_idle"]
 

@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from roofline import ops
 from roofline.layers import Linear
-from roofline.model import NetworkSpec
 from roofline.ops import Array
-from roofline.quantization import DType, Precision, bytes_per_element
 from roofline.shapes import CollectiveShape, GemmShape, Shape
-from roofline.workload import Placement
+from roofline.specs.formats import DType, Precision, bytes_per_element
+from roofline.specs.network import NetworkSpec
+from roofline.specs.placement import Placement
 
 __all__ = ["Kind", "Op", "Part", "Pass", "all_reduce", "communication", "elementwise", "gemm"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.engine import EngineProfile, Graphs
 from roofline.ops import Array
-from roofline.workload import Grid, Placement
+from roofline.specs.engine import EngineProfile, Graphs
+from roofline.specs.placement import Grid, Placement
 
 __all__ = [
     "Launches",

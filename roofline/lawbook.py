@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
-from roofline.calibrated import (
+from roofline.kernels import Kind, Op
+from roofline.laws.base import SimpleLaw
+from roofline.shapes import AttentionShape
+from roofline.specs.calibrated import (
     AttentionBlock,
     Block,
     CollectiveBlock,
@@ -18,12 +21,9 @@ from roofline.calibrated import (
     SimpleBlock,
     StateBlock,
 )
-from roofline.hardware import HardwareProfile, load_hardware, load_overlay
-from roofline.kernels import Kind, Op
-from roofline.laws.base import SimpleLaw
-from roofline.priors import priors
-from roofline.quantization import DType, bytes_per_element, is_gguf, rate_name
-from roofline.shapes import AttentionShape
+from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
+from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
+from roofline.specs.priors import priors
 
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
 

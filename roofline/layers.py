@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from roofline.base.errors import InputError
-from roofline.model import DenseMlp, DrafterSpec, LayerRun, Mlp, MoeMlp, NetworkSpec, NoMlp
 from roofline.projections import Linear, attention_linears, attention_split, local_heads
-from roofline.quantization import Component
-from roofline.workload import Placement
+from roofline.specs.formats import Component
+from roofline.specs.network import DenseMlp, DrafterSpec, LayerRun, Mlp, MoeMlp, NetworkSpec, NoMlp
+from roofline.specs.placement import Placement
 
 __all__ = [
     "Linear",

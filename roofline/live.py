@@ -15,16 +15,15 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.contradictions import contradictions
 from roofline.drafters import HOST_DRAFTERS
-from roofline.engine import load_engine
 from roofline.engines.facts import Unread
 from roofline.engines.serving import Serving
 from roofline.engines.serving_names import serving_names
-from roofline.model import SHELF
-from roofline.overhead import Era
-from roofline.quantization import DType
 from roofline.request import MAX_DRAFT_LENGTH, Request
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written
+from roofline.specs.engine import Era, load_engine
+from roofline.specs.formats import DType
+from roofline.specs.network import SHELF
 
 __all__ = ["Change", "Gap", "Live", "change", "check_known", "question_from"]
 

@@ -13,15 +13,15 @@ from roofline.base.errors import DoesNotFitError
 from roofline.base.units import format_bytes
 from roofline.cards import Card, cards_of, cpu_expert_bytes
 from roofline.drafters import Drafter
-from roofline.engine import MemoryRules
 from roofline.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
-from roofline.hardware import HardwareProfile
-from roofline.host import HostProfile
-from roofline.model import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
 from roofline.ops import Array, StateHandling
-from roofline.quantization import Component, Precision, bytes_per_element
+from roofline.specs.engine import MemoryRules
+from roofline.specs.formats import Component, Precision, bytes_per_element
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.host import HostProfile
+from roofline.specs.network import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
+from roofline.specs.placement import Grid, Split, SplitMode
 from roofline.step import Target
-from roofline.workload import Grid, Split, SplitMode
 
 __all__ = ["Memory", "activation_bytes", "logits_bytes", "memory_for"]
 
@@ -41,7 +41,7 @@ def activation_bytes(network: NetworkSpec, *, tokens: Array, tp: int, base: floa
     Residual and normed input, 2 H, beside the widest MLP's gate, up and product, 3 I (of every
     chosen expert in a mixture): tokens (2 H + 3 I / tp) b, with ``base`` b bytes per element [B].
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> activation_bytes(load_model("llama-3.1-8b"), tokens=1, tp=1, base=2)  # 2 (8192 + 43008)
     102400.0
     """

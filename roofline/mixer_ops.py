@@ -8,11 +8,11 @@ from __future__ import annotations
 from roofline import ops
 from roofline.cache import attended_tokens, index_tokens, indexer_of, kv_width, state_bytes
 from roofline.kernels import Kind, Op, Part, Pass, elementwise, gemm
-from roofline.mixers import Attention, CompressedAttention, CrossAttention, StateMixer
 from roofline.ops import Array
 from roofline.projections import Linear, local_heads
-from roofline.quantization import DType, bytes_per_element
 from roofline.shapes import AttentionShape
+from roofline.specs.formats import DType, bytes_per_element
+from roofline.specs.mixers import Attention, CompressedAttention, CrossAttention, StateMixer
 
 __all__ = ["compressed", "cross", "pick_tokens", "recurrent"]
 

@@ -14,9 +14,9 @@ from roofline.layers import (
     router_linear,
     shared_linears,
 )
-from roofline.model import DenseMlp, Mlp, MoeMlp, NoMlp
-from roofline.quantization import Component, bytes_per_element
 from roofline.shapes import MoeShape
+from roofline.specs.formats import Component, bytes_per_element
+from roofline.specs.network import DenseMlp, Mlp, MoeMlp, NoMlp
 
 __all__ = ["expert_rows", "mlp_block"]
 

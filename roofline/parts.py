@@ -8,13 +8,13 @@ from typing import TypeVar
 from roofline.base.errors import InputError
 from roofline.base.resources import alias_note
 from roofline.base.schema import Document
-from roofline.engine import EngineProfile, load_engine
-from roofline.hardware import HardwareProfile, load_hardware
-from roofline.model import SHELF, ModelSpec
-from roofline.overrides import Change, Override, changed
-from roofline.quantization import DType
 from roofline.request import Request, with_overhead
 from roofline.sources import open_model
+from roofline.specs.engine import EngineProfile, load_engine
+from roofline.specs.formats import DType
+from roofline.specs.gpu import HardwareProfile, load_hardware
+from roofline.specs.network import SHELF, ModelSpec
+from roofline.specs.overrides import Change, Override, changed
 
 __all__ = ["Notes", "Parts", "changed_part", "engine_of", "model_of", "open_parts", "overrides_of"]
 

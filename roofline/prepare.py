@@ -9,21 +9,21 @@ from roofline.acceptance import Acceptance
 from roofline.accepted import acceptance_for, is_known
 from roofline.base.errors import InputError
 from roofline.drafters import Drafter
-from roofline.engine import EngineProfile
-from roofline.hardware import HardwareProfile, VerifyMode
-from roofline.host import HostProfile
 from roofline.idle import check_idle
 from roofline.layers import check_parallel, used_components
 from roofline.lengths import draft_lengths, unmeasured
 from roofline.local import assumed_host, draft_placement, machine_of, split_of
-from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.ops import VerifyAttention
 from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
-from roofline.priors import priors, unknown_generation
-from roofline.quantization import DType, Precision, few_bits, resolve
 from roofline.request import Request, check_numbers, check_placement
+from roofline.specs.engine import EngineProfile
+from roofline.specs.formats import DType, Precision, few_bits, resolve
+from roofline.specs.gpu import HardwareProfile, VerifyMode
+from roofline.specs.host import HostProfile
+from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.placement import Placement, Routing, SplitMode
+from roofline.specs.priors import priors, unknown_generation
 from roofline.step import Target
-from roofline.workload import Placement, Routing, SplitMode
 
 __all__ = ["Request", "Setup", "prepare"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roofline.mixers import (
+from roofline.specs.formats import Component
+from roofline.specs.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
@@ -17,7 +18,6 @@ from roofline.mixers import (
     NoAttention,
     StateMixer,
 )
-from roofline.quantization import Component
 
 __all__ = ["Linear", "attention_linears", "attention_split", "attention_vectors", "local_heads"]
 

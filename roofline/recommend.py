@@ -18,13 +18,13 @@ from roofline.launches import advisable, past_graphs
 from roofline.memory import Memory, memory_for
 from roofline.point import Point
 from roofline.prepare import Request, Setup, prepare
-from roofline.priors import priors
 from roofline.remedies import remedies
 from roofline.sampling import drawn_tokens_per_step
+from roofline.specs.placement import Grid
+from roofline.specs.priors import priors
 from roofline.step import StepTimes, step_times
 from roofline.timing import Machine
 from roofline.uncertainty import Drawn, grouped, speedup_range
-from roofline.workload import Grid
 
 __all__ = [
     "Costs",

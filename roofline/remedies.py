@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.units import format_size
-from roofline.engine import load_engine
-from roofline.hardware import load_hardware
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, prepare
-from roofline.quantization import DType, bytes_per_element
+from roofline.specs.engine import load_engine
+from roofline.specs.formats import DType, bytes_per_element
+from roofline.specs.gpu import load_hardware
 
 __all__ = ["longest_context", "memory_of", "remedies"]
 

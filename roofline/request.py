@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from roofline.acceptance import Acceptance
 from roofline.base.errors import InputError
 from roofline.cost import check_price
-from roofline.engine import EngineProfile
-from roofline.hardware import HardwareProfile
 from roofline.layers import check_parallel
-from roofline.model import ModelSpec
 from roofline.ops import StateHandling, VerifyAttention
-from roofline.overrides import Override
-from roofline.quantization import DType
-from roofline.workload import Placement, Routing, SplitMode
+from roofline.specs.engine import EngineProfile
+from roofline.specs.formats import DType
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.network import ModelSpec
+from roofline.specs.overrides import Override
+from roofline.specs.placement import Placement, Routing, SplitMode
 
 __all__ = [
     "DEEPEST",

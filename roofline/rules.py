@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from roofline.kernels import Part
 from roofline.layers import local_heads
-from roofline.model import MoeMlp, NoAttention, StateMixer
 from roofline.ops import gemm_knee_rows
-from roofline.quantization import Component, bytes_per_element, rate_name
 from roofline.reasons import bound_shares, grid_position
 from roofline.recommend import Point, Recommendation
+from roofline.specs.formats import Component, bytes_per_element, rate_name
+from roofline.specs.network import MoeMlp, NoAttention, StateMixer
 
 __all__ = ["Rule", "latency_speedup", "rules", "tile_draft_length"]
 

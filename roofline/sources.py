@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.model import SHELF, ModelSpec, NetworkSpec, load_model, load_network
+from roofline.specs.network import SHELF, ModelSpec, NetworkSpec, load_model, load_network
 
 if TYPE_CHECKING:
     from roofline.hf_config.importer import Imported

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from roofline.base.yaml import dump_yaml
-from roofline.model import NetworkSpec
+from roofline.specs.network import NetworkSpec
 
 __all__ = ["shown", "spec_text"]
 
@@ -45,7 +45,7 @@ def _mapping(part: BaseModel) -> dict[str, Any]:
 def spec_text(spec: NetworkSpec) -> str:
     """Return the YAML of a spec.
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> spec_text(load_model("llama-3.1-8b")).splitlines()[:2]
     ['schema: 1', 'kind: model']
     """

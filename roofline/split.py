@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from roofline.kernels import Kind, Op, Part, Pass
-from roofline.model import NetworkSpec
 from roofline.shapes import GemmShape
-from roofline.workload import SplitMode
+from roofline.specs.network import NetworkSpec
+from roofline.specs.placement import SplitMode
 
 __all__ = ["cpu_expert_layers", "spread"]
 

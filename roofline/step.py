@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.drafters import Drafter, draft_passes, launches
-from roofline.engine import Graphs
 from roofline.forward import decode
 from roofline.kernels import Op, Part
 from roofline.launches import Launches, by_hand_seconds, covered, local_rows
-from roofline.model import ModelSpec
-from roofline.overhead import Overhead
-from roofline.quantization import Precision
+from roofline.specs.engine import Graphs, Overhead
+from roofline.specs.formats import Precision
+from roofline.specs.network import ModelSpec
+from roofline.specs.placement import Grid, Placement
 from roofline.timing import Machine, OpTime, by_part, time_ops
-from roofline.workload import Grid, Placement
 
 __all__ = ["StepTimes", "Target", "step_times"]
 
@@ -76,7 +75,7 @@ def overhead_seconds(
     a block drafter. ``recurrent`` says whether the target keeps recurrent states, ``pass_kind``
     how the engine knows the drafter's passes.
 
-    >>> from roofline.overhead import Overhead
+    >>> from roofline.specs.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
     ...                                        ' "per_draft_pass": "0.15 ms", "source": "assumed"}')
     >>> 1e3 * overhead_seconds(generic, draft_length=np.array([0, 2]), kind="eagle3")

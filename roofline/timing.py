@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from roofline.experts import distinct_values
-from roofline.hardware import HardwareProfile
-from roofline.host import HostProfile
 from roofline.kernels import Kind, Op
 from roofline.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.laws.attention import AttentionLaw, attention_time
@@ -20,9 +18,11 @@ from roofline.laws.moe import MoeLaw, moe_time
 from roofline.laws.state import StateLaw, state_time
 from roofline.laws.vector import VectorKernels
 from roofline.ops import Array
-from roofline.priors import priors
-from roofline.quantization import rate_name
 from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
+from roofline.specs.formats import rate_name
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.host import HostProfile
+from roofline.specs.priors import priors
 
 #: Below this many rows to price, looking for equal ones costs more than it saves.
 FEW_ROWS = 64
@@ -101,7 +101,7 @@ def integer_peak(gpu: HardwareProfile) -> float:
     The fp32 rate where every lane does integers too (Blackwell); where half of them do, they are
     what such code waits for: 0.5 / 0.75 of it.
 
-    >>> from roofline.hardware import load_hardware
+    >>> from roofline.specs.gpu import load_hardware
     >>> round(integer_peak(load_hardware("rtx-4090")) / 1e12, 1)  # of 82.6 TFLOP/s
     55.1
     """

@@ -19,10 +19,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.priors import Spread
+from roofline.specs.placement import Grid
+from roofline.specs.priors import Spread
 from roofline.step import StepTimes
 from roofline.timing import OpTime
-from roofline.workload import Grid
 
 __all__ = [
     "DRAWS",

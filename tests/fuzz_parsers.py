@@ -36,8 +36,8 @@ def _model(path: Path) -> object:
 
 
 def _network(path: Path) -> object:
-    from roofline.model import load_model
     from roofline.sources import open_network
+    from roofline.specs.network import load_model
 
     return open_network(str(path), load_model("llama-3.1-8b"))
 
@@ -70,7 +70,7 @@ def _word(path: Path) -> object:
 
 def _override(path: Path) -> object:
     """A line for each --set."""
-    from roofline.overrides import parse_override
+    from roofline.specs.overrides import parse_override
 
     lines = path.read_bytes().decode("utf-8", "replace").split("\n")
     return _answered(overrides=tuple(map(parse_override, lines)))

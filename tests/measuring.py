@@ -14,7 +14,7 @@ from roofline.measure.case import Case, Menu
 from roofline.measure.cases import plan
 from roofline.measure.device import CaseError, Samples
 from roofline.measure.rows import Row, RowFile
-from roofline.model import ModelSpec
+from roofline.specs.network import ModelSpec
 
 #: The planted machine: 100 GB/s, 10 TFLOP/s.
 BANDWIDTH, PEAK = 100e9, 10e12

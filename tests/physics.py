@@ -13,10 +13,10 @@ import numpy as np
 from roofline.cli import main
 from roofline.forward import decode, prefill
 from roofline.kernels import Op
-from roofline.model import NetworkSpec, load_model
 from roofline.ops import Array
-from roofline.quantization import DType, Precision, resolve
-from roofline.workload import Placement
+from roofline.specs.formats import DType, Precision, resolve
+from roofline.specs.network import NetworkSpec, load_model
+from roofline.specs.placement import Placement
 
 #: Every rate a format can ask for, so that no format is widened.
 ALL_RATES = ["fp32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]

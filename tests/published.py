@@ -16,8 +16,8 @@ from typing import Any
 
 from roofline.footprint import parameters_total
 from roofline.hf_config.importer import Imported, import_path
-from roofline.mixers import GroupedQueryAttention, LatentAttention
-from roofline.model import DenseMlp, DrafterSpec, ModelSpec, MoeMlp, load_model
+from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
+from roofline.specs.network import DenseMlp, DrafterSpec, ModelSpec, MoeMlp, load_model
 from tests.support import ROOT
 
 CONFIGS = ROOT / "model_configs"

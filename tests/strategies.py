@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from roofline.laws.base import SimpleLaw
 from roofline.ops import VerifyAttention
 from roofline.prepare import Request
-from roofline.quantization import DType
+from roofline.specs.formats import DType
 
 #: Work of one kernel: from nothing to a prefill of a large model [FLOP or B].
 work = st.floats(min_value=0, max_value=1e15)

@@ -7,8 +7,8 @@ import pytest
 
 from roofline.advise import CONFIDENCES, TIE, Confidence, confidence, smallest_within_tie, speedups
 from roofline.prepare import Request, prepare
-from roofline.priors import priors
 from roofline.recommend import advise, costs
+from roofline.specs.priors import priors
 from roofline.uncertainty import drawn_steps
 from tests.support import Cli
 

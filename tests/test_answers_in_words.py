@@ -10,7 +10,7 @@ import pytest
 from roofline.acceptance.convert import Convention, convert
 from roofline.base.document_paths import options
 from roofline.base.yaml import load_yaml
-from roofline.hardware import load_hardware
+from roofline.specs.gpu import load_hardware
 from tests.support import ACCEPTANCE, ROOT, Cli, assert_refused, write
 
 

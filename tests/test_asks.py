@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from roofline import ops
-from roofline.model import load_model
+from roofline.specs.network import load_model
 from tests import schedule_rules as rules
 from tests.support import ROOT, Cli
 

@@ -14,7 +14,7 @@ from roofline.calibration import gemm, latent, moe, state
 from roofline.calibration.engine_file import with_overhead
 from roofline.calibration.fit import resident_share, score
 from roofline.calibration.tables import Table, data_folder, find_tables
-from roofline.hardware import load_hardware
+from roofline.specs.gpu import load_hardware
 from tests.support import Cli
 
 HBM, GDDR = load_hardware("h200-sxm"), load_hardware("l40s")

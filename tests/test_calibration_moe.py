@@ -20,11 +20,11 @@ from roofline.calibration.routing import (
     profile,
 )
 from roofline.calibration.tables import Table, hold_out_mask
-from roofline.hardware import load_hardware
 from roofline.laws.base import Device
 from roofline.laws.moe import MoeLaw, moe_time
 from roofline.ops import Array
 from roofline.shapes import MoeShape
+from roofline.specs.gpu import load_hardware
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")

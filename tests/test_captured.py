@@ -13,9 +13,9 @@ import json
 import numpy as np
 import pytest
 
-from roofline.quantization import DType
 from roofline.recommend import Point, recommend
 from roofline.request import Request
+from roofline.specs.formats import DType
 from tests.html_browser import Open, browser, report, settle, text
 from tests.support import Cli
 
@@ -184,7 +184,7 @@ def test_a_load_counts_the_steps_past_them(cli: Cli) -> None:
 
 def test_raising_the_captures_pads_in_their_last_step() -> None:
     """600 rows run as 608 (multiples of 16) once up to 1,024 are captured."""
-    from roofline.engine import load_engine
+    from roofline.specs.engine import load_engine
 
     graphs = load_engine("vllm").graphs
     assert graphs is not None

@@ -9,8 +9,8 @@ import pytest
 from roofline.base.resources import bundled_names
 from roofline.base.units import parse_quantity
 from roofline.cli.recommend import recommend as recommend_command
-from roofline.hardware import SHELF, HardwareProfile, load_hardware
 from roofline.prepare import Request
+from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 from tests.physics import run
 
 GPUS = bundled_names(SHELF)

@@ -8,11 +8,11 @@ import pytest
 
 from roofline.base import resources
 from roofline.cards import cards_of, layer_counts
-from roofline.host import SHELF, load_host
-from roofline.model import SHELF as MODELS
-from roofline.model import load_model
-from roofline.quantization import Component
-from roofline.workload import Split, SplitMode
+from roofline.specs.formats import Component
+from roofline.specs.host import SHELF, load_host
+from roofline.specs.network import SHELF as MODELS
+from roofline.specs.network import load_model
+from roofline.specs.placement import Split, SplitMode
 from tests.consumer_cards import DENSE, JSON, LLAMA, NGRAM, PAIR, SPARSE, host_file
 from tests.support import Cli, assert_refused
 

@@ -15,10 +15,10 @@ from roofline.footprint import weight_bytes
 from roofline.kernels import Kind
 from roofline.memory import Memory, memory_for
 from roofline.prepare import prepare
-from roofline.quantization import Component, bytes_per_element
 from roofline.request import Request
 from roofline.shapes import CollectiveShape
-from roofline.workload import Placement
+from roofline.specs.formats import Component, bytes_per_element
+from roofline.specs.placement import Placement
 from tests.physics import decode_ops, named, refusal, run, scalar
 
 NODE = "deepseek-v3 --gpu h200-sxm --tp 8 --ep 8 --drafter mtp --acceptance 0.8"

@@ -25,9 +25,9 @@ from roofline import ops
 from roofline.cli.app import app
 from roofline.cli.question import asks
 from roofline.forward import Kind, decode
-from roofline.model import load_model
-from roofline.quantization import resolve
-from roofline.workload import Placement
+from roofline.specs.formats import resolve
+from roofline.specs.network import load_model
+from roofline.specs.placement import Placement
 from tests.physics import run
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from roofline.experts import distinct_experts, inclusion_probabilities, independent_tokens
 from roofline.kernels import Op
-from roofline.workload import Placement, Routing
+from roofline.specs.placement import Placement, Routing
 from tests.physics import decode_ops, named, scalar
 
 

@@ -16,9 +16,9 @@ import pytest
 from roofline.charts.explore import draw_exploration, lines_of
 from roofline.explore import Exploration, Variant, explore, parse_axis, since
 from roofline.figure import new_panels
-from roofline.overrides import parse_override
 from roofline.prepare import Request
 from roofline.recommend import recommend
+from roofline.specs.overrides import parse_override
 from tests.support import Cli, assert_refused
 
 LLAMA = Request(model="llama-3.1-70b", gpu="h200-sxm", tp=8, contexts=(8192,))

@@ -13,9 +13,9 @@ from roofline.base.errors import InputError
 from roofline.footprint import parameters_total, weight_bytes
 from roofline.gguf import TENSOR_TYPES, read_gguf
 from roofline.hf_config.importer import Imported, import_path
-from roofline.model import ModelSpec, load_model
-from roofline.quantization import Component, DType, bytes_per_element
-from roofline.workload import Placement
+from roofline.specs.formats import Component, DType, bytes_per_element
+from roofline.specs.network import ModelSpec, load_model
+from roofline.specs.placement import Placement
 from tests import gguf_file
 from tests.physics import precision_of, run
 

@@ -14,8 +14,8 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.gguf import MOST_STRINGS, read_gguf
 from roofline.hf_config.importer import Imported, import_path
-from roofline.mixers import GroupedQueryAttention, LatentAttention
-from roofline.quantization import Component, DType
+from roofline.specs.formats import Component, DType
+from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from tests import gguf_file
 from tests.gguf_file import F32, Q8_0
 

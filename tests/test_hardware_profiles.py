@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roofline.base.resources import bundled_names
-from roofline.hardware import load_hardware
+from roofline.specs.gpu import load_hardware
 from tests.support import Cli
 
 #: gpus.csv (54 accelerators; columns named alike): GB, GiB seen, GB/s, SMs or CUs, boost MHz,

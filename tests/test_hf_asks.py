@@ -14,10 +14,10 @@ from roofline.footprint import parameters_total, weight_bytes
 from roofline.forward import decode
 from roofline.hf_config.importer import import_path
 from roofline.kernels import Part
-from roofline.mixers import GatedDeltaNet, GroupedQueryAttention, NoAttention
-from roofline.model import ModelSpec
-from roofline.quantization import Component, DType
-from roofline.workload import Placement
+from roofline.specs.formats import Component, DType
+from roofline.specs.mixers import GatedDeltaNet, GroupedQueryAttention, NoAttention
+from roofline.specs.network import ModelSpec
+from roofline.specs.placement import Placement
 from tests.physics import precision_of, scalar
 from tests.published import CONFIGS, defaulted, model
 

@@ -12,8 +12,8 @@ import pytest
 
 from roofline.base.resources import aliases, bundled_names
 from roofline.hf_config.regenerate import Catalogue, regenerated
-from roofline.model import SHELF, ModelSpec, load_model, load_network
 from roofline.specfile import spec_text
+from roofline.specs.network import SHELF, ModelSpec, load_model, load_network
 from tests.physics import refusal, run
 from tests.published import CONFIGS
 from tests.support import ROOT
@@ -159,7 +159,7 @@ def test_a_bundled_id_imports_none_of_it() -> None:
         [sys.executable, "-X", "importtime", "-m", "roofline", "recommend", "llama-3.1-8b"],
         capture_output=True, text=True, cwd=ROOT, check=True,
     )  # fmt: skip
-    assert "roofline.model" in done.stderr
+    assert "roofline.specs.network" in done.stderr
     assert "roofline.hf_config" not in done.stderr
     assert "roofline.gguf" not in done.stderr
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roofline.footprint import parameters_decode_read, parameters_total
-from roofline.model import DrafterSpec
+from roofline.specs.network import DrafterSpec
 from tests.published import DRAFTERS, FILES, MODELS, ROWS, drafter, imported, total
 
 

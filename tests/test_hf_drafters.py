@@ -12,8 +12,8 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.hf_config.drafter import drafter_kind
 from roofline.hf_config.importer import import_path
-from roofline.mixers import GroupedQueryAttention, LatentAttention
-from roofline.model import DrafterSpec, load_drafter, load_model
+from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
+from roofline.specs.network import DrafterSpec, load_drafter, load_model
 from tests.physics import refusal, run
 from tests.published import CONFIGS, DRAFTERS, MODELS, drafter
 

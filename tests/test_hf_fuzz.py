@@ -16,8 +16,8 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.footprint import parameters_decode_read, parameters_total
 from roofline.hf_config.importer import Imported, import_path
-from roofline.model import load_model
 from roofline.specfile import spec_text
+from roofline.specs.network import load_model
 from tests.published import CONFIGS, FILES, imported
 from tests.support import ROOT
 

@@ -10,9 +10,9 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.hf_config.importer import import_path
-from roofline.mixers import GroupedQueryAttention, Mamba2
-from roofline.model import DenseMlp, ModelSpec
-from roofline.quantization import DType
+from roofline.specs.formats import DType
+from roofline.specs.mixers import GroupedQueryAttention, Mamba2
+from roofline.specs.network import DenseMlp, ModelSpec
 from tests.published import ABSENT, CONFIGS, changed
 
 GRANITE = "ibm-granite--granite-4-8b-dense-hybrid"

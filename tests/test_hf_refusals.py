@@ -13,8 +13,8 @@ from roofline.hf_config.build import Identity
 from roofline.hf_config.drafter import build_drafter, drafter_kind
 from roofline.hf_config.importer import import_path
 from roofline.hf_config.source import read_source
-from roofline.mixers import Mamba2
-from roofline.model import DrafterSpec, ModelSpec
+from roofline.specs.mixers import Mamba2
+from roofline.specs.network import DrafterSpec, ModelSpec
 from tests.published import ABSENT, CONFIGS, changed, imported
 
 GEMMA = "google--gemma-4-26B-A4B"

@@ -10,8 +10,8 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.hf_config.importer import import_path
-from roofline.model import ModelSpec
-from roofline.quantization import Component, DType
+from roofline.specs.formats import Component, DType
+from roofline.specs.network import ModelSpec
 from tests.support import Cli, assert_refused, write
 
 LLAMA = {

@@ -6,7 +6,8 @@ import pytest
 
 from roofline.cache import attended_tokens, kv_bytes_per_token, kv_bytes_read
 from roofline.footprint import parameters_total, state_bytes_per_sequence
-from roofline.mixers import (
+from roofline.specs.formats import DType
+from roofline.specs.mixers import (
     CompressedAttention,
     CrossAttention,
     GatedDeltaNet,
@@ -15,8 +16,7 @@ from roofline.mixers import (
     Mamba2,
     NoAttention,
 )
-from roofline.model import LayerRun
-from roofline.quantization import DType
+from roofline.specs.network import LayerRun
 from tests.published import (
     CONFIGS,
     defaulted,

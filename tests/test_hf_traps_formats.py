@@ -9,10 +9,10 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.hf_config.importer import import_path
-from roofline.mixers import (
+from roofline.specs.mixers import (
     GroupedQueryAttention,
 )
-from roofline.model import DenseMlp
+from roofline.specs.network import DenseMlp
 from tests.published import (
     CONFIGS,
     defaulted,

@@ -8,9 +8,9 @@ import pytest
 
 from roofline.base import resources
 from roofline.cards import cards_of
-from roofline.hardware import load_hardware
-from roofline.model import load_model
-from roofline.workload import Split
+from roofline.specs.gpu import load_hardware
+from roofline.specs.network import load_model
+from roofline.specs.placement import Split
 from tests.consumer_cards import JSON, LLAMA, NGRAM, SPARSE, host_file
 from tests.support import Cli
 

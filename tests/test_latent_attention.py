@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from roofline.drafters import Drafter
-from roofline.engine import load_engine
 from roofline.footprint import kv_bytes_per_token, kv_bytes_read
-from roofline.hardware import load_hardware
 from roofline.kernels import Kind
-from roofline.model import LatentAttention, load_model
 from roofline.ops import VerifyAttention, latent_attention_bytes, latent_attention_flops
-from roofline.quantization import DType
 from roofline.reasons import bound
+from roofline.specs.engine import load_engine
+from roofline.specs.formats import DType
+from roofline.specs.gpu import load_hardware
+from roofline.specs.network import LatentAttention, load_model
+from roofline.specs.placement import Grid, Placement
 from roofline.step import Target, step_times
 from roofline.timing import Machine
-from roofline.workload import Grid, Placement
 from tests.physics import decode_ops, named, precision_of, prefill_ops
 
 # Datasheet of the H200 SXM: dense bf16 peak [FLOP/s] and memory bandwidth [B/s].

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roofline.engine import load_engine
+from roofline.specs.engine import load_engine
 from tests.servers import SERVERS, engine, facts, pages, read, server
 from tests.support import Cli
 

@@ -20,7 +20,7 @@ from roofline.measure.local import LocalDevice, open_backend
 from roofline.measure.prepared import prepare
 from roofline.measure.profile import datasheet_for, profile_data
 from roofline.measure.reference import draw_experts
-from roofline.model import ModelSpec, load_model
+from roofline.specs.network import ModelSpec, load_model
 from tests.measuring import FakeDevice, FakeGpu, of_case, short_campaign
 from tests.support import Cli
 

@@ -22,7 +22,7 @@ from roofline.measure.prepared import prepare
 from roofline.measure.reference import reference_attention
 from roofline.measure.torch_backend import TorchBackend
 from roofline.measure.worker import serve
-from roofline.model import ModelSpec
+from roofline.specs.network import ModelSpec
 from tests.support import MODEL
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from roofline.base.yaml import dump_yaml
-from roofline.hardware import HardwareProfile, load_hardware
 from roofline.measure.campaign import run
 from roofline.measure.case import Case, Menu
 from roofline.measure.cases import plan
@@ -17,7 +16,8 @@ from roofline.measure.fitted import fit_rows
 from roofline.measure.profile import datasheet_for, profile_data
 from roofline.measure.rows import RowFile
 from roofline.measure.torch_timing import CALLS, time_on_device
-from roofline.model import load_model
+from roofline.specs.gpu import HardwareProfile, load_hardware
+from roofline.specs.network import load_model
 from tests.measuring import FakeDevice, FakeGpu
 from tests.support import Cli
 

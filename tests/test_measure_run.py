@@ -16,7 +16,7 @@ from roofline.measure.cases import plan
 from roofline.measure.device import CaseError, Samples
 from roofline.measure.rows import COLUMNS, RowFile, read_rows
 from roofline.measure.worker import WorkerDevice
-from roofline.model import load_model
+from roofline.specs.network import load_model
 from tests.measuring import FakeDevice
 from tests.support import ROOT, Cli, assert_refused
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.hardware import load_hardware
 from roofline.kernels import Kind
 from roofline.laws.base import Device
 from roofline.measure import session
@@ -21,7 +20,8 @@ from roofline.measure.groups import fastest, fit_group
 from roofline.measure.local import LocalDevice
 from roofline.measure.profile import profile_data
 from roofline.measure.tiled import fit_all_reduce, fit_tiles
-from roofline.model import load_model
+from roofline.specs.gpu import load_hardware
+from roofline.specs.network import load_model
 from tests.measuring import FakeDevice, short_campaign
 from tests.support import Cli, assert_refused
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from roofline.drafters import Drafter, load
-from roofline.engine import MemoryRules
 from roofline.footprint import kv_bytes_reserved
-from roofline.hardware import load_hardware
 from roofline.memory import Memory, activation_bytes, logits_bytes, memory_for
-from roofline.model import load_model
-from roofline.quantization import DType
+from roofline.specs.engine import MemoryRules
+from roofline.specs.formats import DType
+from roofline.specs.gpu import load_hardware
+from roofline.specs.network import load_model
+from roofline.specs.placement import Grid, Placement
 from roofline.step import Target
-from roofline.workload import Grid, Placement
 from tests.physics import precision_of, refusal, run
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roofline.hardware import load_hardware
+from roofline.specs.gpu import load_hardware
 from tests.support import Cli, assert_refused
 
 CACHE = ("target KV", "draft KV", "D + 1 slots", "block rounding", "state", "state snapshots")

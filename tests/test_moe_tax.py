@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from roofline.prepare import Request
 from roofline.recommend import Point, recommend
-from roofline.workload import Routing
+from roofline.specs.placement import Routing
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 

@@ -14,9 +14,9 @@ from roofline.footprint import (
     weight_bytes,
 )
 from roofline.kernels import Op
-from roofline.model import ModelSpec, load_model, load_network
-from roofline.quantization import DType
-from roofline.workload import Grid, Placement
+from roofline.specs.formats import DType
+from roofline.specs.network import ModelSpec, load_model, load_network
+from roofline.specs.placement import Grid, Placement
 from tests.physics import named, precision_of, refusal, run, scalar
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from roofline.cache import index_tokens
-from roofline.mixers import (
+from roofline.projections import attention_linears, attention_split, attention_vectors, local_heads
+from roofline.specs.mixers import (
     CompressedAttention,
     CrossAttention,
     GroupedQueryAttention,
@@ -16,7 +17,6 @@ from roofline.mixers import (
     LightningAttention,
     NoAttention,
 )
-from roofline.projections import attention_linears, attention_split, attention_vectors, local_heads
 from tests.support import MODEL, Cli, assert_refused, write
 
 GROUPED = GroupedQueryAttention(num_heads=8, num_kv_heads=2, head_dim=64)

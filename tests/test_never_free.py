@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import DoesNotFitError
-from roofline.quantization import DType
 from roofline.recommend import Recommendation, recommend
 from roofline.request import LocalRequest, Request
+from roofline.specs.formats import DType
 
 GGUF = (
     "q2_k", "q3_k_m", "q4_0", "q4_k_m", "q5_k_m", "q6_k", "iq4_xs", "q8_0", "bf16", "4.7bpw"

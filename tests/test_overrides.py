@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from roofline.base import resources
 from roofline.base.schema import Document, as_json
-from roofline.engine import load_engine
-from roofline.hardware import load_hardware
-from roofline.mixers import GroupedQueryAttention, LatentAttention
-from roofline.model import SHELF, DrafterSpec, ModelSpec, MoeMlp, load_model, load_network
-from roofline.overrides import changed, parse_override, spread_layers
+from roofline.specs.engine import load_engine
+from roofline.specs.gpu import load_hardware
+from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
+from roofline.specs.network import SHELF, DrafterSpec, ModelSpec, MoeMlp, load_model, load_network
+from roofline.specs.overrides import changed, parse_override, spread_layers
 from tests.support import DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
 
 LOADERS: dict[str, Callable[[str], Document]] = {

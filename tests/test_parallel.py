@@ -9,9 +9,9 @@ import pytest
 from roofline.base.resources import shelf
 from roofline.footprint import kv_bytes_per_token, parameters_total, weight_bytes
 from roofline.layers import check_parallel, local_heads
-from roofline.model import load_model
-from roofline.quantization import Component, DType
-from roofline.workload import Placement
+from roofline.specs.formats import Component, DType
+from roofline.specs.network import load_model
+from roofline.specs.placement import Placement
 from tests.physics import decode_ops, named, precision_of, refusal
 
 NGRAM = "--drafter ngram --acceptance 0.6"

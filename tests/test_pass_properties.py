@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.forward import decode
-from roofline.hardware import load_hardware
 from roofline.kernels import Kind, Op
 from roofline.loads.queueing import occupancy
-from roofline.model import load_model
-from roofline.overrides import changed, parse_override
 from roofline.recommend import recommend
 from roofline.request import Request
 from roofline.shapes import MoeShape
+from roofline.specs.gpu import load_hardware
+from roofline.specs.network import load_model
+from roofline.specs.overrides import changed, parse_override
+from roofline.specs.placement import Placement
 from roofline.timing import Machine, time_ops
-from roofline.workload import Placement
 from tests.law_strategies import ROUNDING, between, few, many
 from tests.physics import precision_of
 from tests.strategies import requests

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.quantization import Component, DType, Precision, bytes_per_element, resolve
+from roofline.specs.formats import Component, DType, Precision, bytes_per_element, resolve
 from tests.support import Cli, assert_refused
 
 A100 = ["fp64", "fp32", "tf32", "bf16", "fp16", "int8", "int4"]  # gpus.csv: no fp8

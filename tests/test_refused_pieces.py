@@ -14,11 +14,11 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import csv_text
 from roofline.base.yaml import load_yaml
-from roofline.engine import load_engine
 from roofline.engines.http import _at_most, _exchange, _parsed, _reason
-from roofline.hardware import HardwareProfile
-from roofline.overrides import _scalar
 from roofline.request import Request, check_numbers
+from roofline.specs.engine import load_engine
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.overrides import _scalar
 from roofline.sweeps.files import _files
 from tests.support import GPU, Cli, assert_refused, write
 

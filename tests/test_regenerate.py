@@ -9,7 +9,7 @@ import pytest
 
 from roofline.base.yaml import load_yaml
 from roofline.hf_config import regenerate
-from roofline.model import ModelSpec
+from roofline.specs.network import ModelSpec
 from tests.published import CONFIGS
 
 CATALOGUE = """\

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import shelf
-from roofline.calibrated import Block
 from roofline.calibration import families
-from roofline.hardware import SHELF, Overlay, load_hardware
+from roofline.specs.calibrated import Block
+from roofline.specs.gpu import SHELF, Overlay, load_hardware
 from roofline.validation.kernels import matching_block, sample_groups
 
 pytest.importorskip("pyarrow")

@@ -11,7 +11,7 @@ import pytest
 
 from roofline.base import resources
 from roofline.calibration.spec_rows import load_spec_rows
-from roofline.priors import priors
+from roofline.specs.priors import priors
 from roofline.validation.advice import RULES, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
 from roofline.validation.steps import compare_steps, runs, shown

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from roofline.base.resources import bundled_names
-from roofline.calibrated import GemmBlock
-from roofline.hardware import load_overlay
 from roofline.lawbook import CAPTURED, ENGINES
+from roofline.specs.calibrated import GemmBlock
+from roofline.specs.gpu import load_overlay
 from tests.physics import run
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import bundled_names
-from roofline.engine import load_engine
 from roofline.footprint import (
     attended_tokens,
     kv_bytes_per_token,
@@ -15,10 +14,11 @@ from roofline.footprint import (
 )
 from roofline.forward import prefill
 from roofline.kernels import Op
-from roofline.model import GroupedQueryAttention, LayerRun, ModelSpec, load_model
 from roofline.ops import windowed_pairs
-from roofline.quantization import DType
-from roofline.workload import Placement
+from roofline.specs.engine import load_engine
+from roofline.specs.formats import DType
+from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, load_model
+from roofline.specs.placement import Placement
 from tests.physics import decode_ops, named, precision_of, prefill_ops
 
 GIB = 2.0**30

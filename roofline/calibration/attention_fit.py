@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.fit import least_log_error, rounded, score
-from roofline.hardware import HardwareProfile
 from roofline.laws.attention import ROW_BANDS, AttentionLaw, attention_time
 from roofline.laws.base import Device
 from roofline.shapes import AttentionShape
+from roofline.specs.gpu import HardwareProfile
 from roofline.timing import Machine
 
 __all__ = ["BOUNDS", "KV_BYTES", "fit_law", "law_seconds", "textbook_seconds"]

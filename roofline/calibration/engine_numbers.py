@@ -12,7 +12,7 @@ from roofline.base.files import write_atomically
 from roofline.calibration.decode_rows import DecodeRow, Features, features, load_rows
 from roofline.calibration.engine_file import with_overhead
 from roofline.calibration.fit import least_log_error, rounded
-from roofline.model import load_model
+from roofline.specs.network import load_model
 
 __all__ = [
     "EngineNumbers",

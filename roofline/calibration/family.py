@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.tables import Columns, Table, latency, shape_keys
-from roofline.hardware import HardwareProfile
+from roofline.specs.gpu import HardwareProfile
 
 __all__ = ["Family", "Group", "Label", "Numbers", "all_rows"]
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.gemm_fit import fit_law
 from roofline.calibration.tables import Table, clean, latency, pick, read
-from roofline.hardware import HardwareProfile
 from roofline.laws.base import Device
 from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.ops import gemm_bytes, gemm_flops
-from roofline.quantization import DType, bytes_per_element, rate_name
 from roofline.shapes import GemmShape
+from roofline.specs.formats import DType, bytes_per_element, rate_name
+from roofline.specs.gpu import HardwareProfile
 from roofline.timing import Machine
 
 __all__ = [

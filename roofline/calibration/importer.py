@@ -22,7 +22,7 @@ from roofline.calibration import families
 from roofline.calibration.family import Family, Group
 from roofline.calibration.fit import rounded, score
 from roofline.calibration.tables import Table, find_tables, hold_out_mask
-from roofline.hardware import HardwareProfile, Overlay, load_hardware
+from roofline.specs.gpu import HardwareProfile, Overlay, load_hardware
 
 __all__ = ["Outcome", "fit_group", "import_tables", "write_overlays", "write_samples"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced, engine_of
 from roofline.calibration.spec_rows import SpecRow
-from roofline.engine import load_engine
+from roofline.specs.engine import load_engine
 
 __all__ = [
     "PULL",

@@ -17,16 +17,15 @@ from roofline.calibration.spec_rows import (
     target_of,
 )
 from roofline.drafters import Drafter, draft_passes, launches
-from roofline.engine import load_engine
 from roofline.forward import Op, decode
-from roofline.hardware import HardwareProfile
 from roofline.laws.vector import VectorKernels
-from roofline.model import ModelSpec
-from roofline.overhead import Overhead
-from roofline.priors import priors
+from roofline.specs.engine import Overhead, load_engine
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.network import ModelSpec
+from roofline.specs.placement import Grid, Routing
+from roofline.specs.priors import priors
 from roofline.step import Target, step_times
 from roofline.timing import Machine
-from roofline.workload import Grid, Routing
 
 __all__ = [
     "FEATURES",

@@ -11,12 +11,12 @@ from roofline import drafters
 from roofline.base import resources
 from roofline.calibration.decode_rows import stored_as
 from roofline.drafters import Drafter
-from roofline.hardware import SHELF as GPUS
-from roofline.hardware import HardwareProfile, load_hardware
-from roofline.model import ModelSpec, NetworkSpec, load_model
-from roofline.quantization import Component, DType, Precision, resolve
+from roofline.specs.formats import Component, DType, Precision, resolve
+from roofline.specs.gpu import SHELF as GPUS
+from roofline.specs.gpu import HardwareProfile, load_hardware
+from roofline.specs.network import ModelSpec, NetworkSpec, load_model
+from roofline.specs.placement import Grid, Placement, Routing
 from roofline.step import Target
-from roofline.workload import Grid, Placement, Routing
 
 __all__ = [
     "SpecRow",

@@ -17,8 +17,8 @@ from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, resident_share, rounded
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
-from roofline.hardware import HardwareProfile
 from roofline.laws.state import StateLaw, state_time
+from roofline.specs.gpu import HardwareProfile
 from roofline.timing import Machine
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]

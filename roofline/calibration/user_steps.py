@@ -16,12 +16,12 @@ from roofline.calibration.engine_file import with_overhead, without_eras
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_numbers import PULL
 from roofline.draft_passes import launches
-from roofline.engine import SHELF
 from roofline.prepare import Setup, prepare
 from roofline.request import Request
+from roofline.specs.engine import SHELF
+from roofline.specs.placement import Grid
 from roofline.step import step_times
 from roofline.timing import Machine
-from roofline.workload import Grid
 
 __all__ = ["Fitted", "MeasuredStep", "fit_steps", "read_steps"]
 

@@ -16,11 +16,11 @@ from roofline.kernels import Kind, Op
 from roofline.laws.attention import AttentionLaw
 from roofline.ops import VerifyAttention
 from roofline.prepare import Setup
-from roofline.quantization import rate_name
 from roofline.recommend import machine_for
 from roofline.request import DEEPEST
+from roofline.specs.formats import rate_name
+from roofline.specs.placement import Grid
 from roofline.timing import OpTime, time_ops
-from roofline.workload import Grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ from roofline.base.errors import InputError
 from roofline.figure import PALETTE, label_ticks
 from roofline.kernels import Kind, Part
 from roofline.prepare import Setup
-from roofline.quantization import rate_name
 from roofline.recommend import Costs
+from roofline.specs.formats import rate_name
 from roofline.timing import OVER_LINK, OpTime
 
 if TYPE_CHECKING:

@@ -109,8 +109,8 @@ def fit_steps(
     from roofline.base.files import write_atomically
     from roofline.calibration.user_steps import fit_steps as fit
     from roofline.calibration.user_steps import read_steps
-    from roofline.quantization import parse_dtype
     from roofline.request import Request
+    from roofline.specs.formats import parse_dtype
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":
         raise InputError(f"{model}: FILE comes first: roofline calibrate fit-steps {model} {file}")

@@ -35,8 +35,8 @@ def _is_model(text: str) -> bool:
 
 def drafters(incomplete: str) -> list[str]:
     """Return the words, heads and models that a drafter may be called and that begin so."""
-    from roofline.draft_heads import DERIVED
     from roofline.drafters import HOST_DRAFTERS
+    from roofline.specs.draft_heads import DERIVED
 
     words = _begun([*HOST_DRAFTERS, "mtp", *DERIVED], incomplete)
     return [*words, *specs(incomplete)]
@@ -49,7 +49,7 @@ def engines(incomplete: str) -> list[str]:
     if names and named not in names:
         return names
     from roofline.base.errors import InputError
-    from roofline.engine import load_engine
+    from roofline.specs.engine import load_engine
 
     try:
         eras = load_engine(named).eras
@@ -70,7 +70,7 @@ def hosts(incomplete: str) -> list[str]:
 
 def formats(incomplete: str) -> list[str]:
     """Return the formats of weights and caches that begin so."""
-    from roofline.quantization import DType
+    from roofline.specs.formats import DType
 
     return _begun(DType, incomplete)
 

@@ -10,7 +10,7 @@ from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
 
 if TYPE_CHECKING:
-    from roofline.hardware import HardwareProfile
+    from roofline.specs.gpu import HardwareProfile
 
 WIDTH = 13  # characters of a value in the table of differences
 
@@ -30,7 +30,7 @@ _OTHER = typer.Argument(help="The one to compare with it.", autocompletion=compl
 def list_(form: Annotated[str, FORMAT] = "table") -> None:
     """List the bundled accelerators."""
     from roofline.base.resources import bundled_names
-    from roofline.hardware import SHELF, load_hardware
+    from roofline.specs.gpu import SHELF, load_hardware
 
     profiles = [load_hardware(name) for name in bundled_names(SHELF)]
     emit_rows([_summary(profile) for profile in profiles], form)
@@ -42,7 +42,7 @@ def show(
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Show every figure of one accelerator, with its source."""
-    from roofline.hardware import load_hardware
+    from roofline.specs.gpu import load_hardware
 
     emit(_details(load_hardware(gpu)), form)
 
@@ -53,8 +53,8 @@ def check(
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Check that a profile can be used."""
-    from roofline.hardware import load_hardware
-    from roofline.priors import unknown_generation
+    from roofline.specs.gpu import load_hardware
+    from roofline.specs.priors import unknown_generation
 
     profile = load_hardware(gpu)
     if not profile.calibration and (warning := unknown_generation(profile.generation)):
@@ -72,8 +72,8 @@ def diff(
 
     The table cuts long values.
     """
-    from roofline.hardware import load_hardware
     from roofline.measure.diff import differences
+    from roofline.specs.gpu import load_hardware
 
     rows = differences(load_hardware(first), load_hardware(second))
     if not rows and form == "table":

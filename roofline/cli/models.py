@@ -13,7 +13,7 @@ from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bar
 
 if TYPE_CHECKING:
     from roofline.hf_config.importer import Imported
-    from roofline.model import NetworkSpec
+    from roofline.specs.network import NetworkSpec
 
 app = typer.Typer(
     help="List, show, check and import model and drafter specs.",
@@ -37,7 +37,7 @@ _TARGET = typer.Option(
 def list_(form: Annotated[str, FORMAT] = "table") -> None:
     """List the bundled models and drafters."""
     from roofline.base.resources import bundled_names
-    from roofline.model import SHELF, load_network
+    from roofline.specs.network import SHELF, load_network
 
     emit_rows([_summary(load_network(name)) for name in bundled_names(SHELF)], form)
 
@@ -45,8 +45,8 @@ def list_(form: Annotated[str, FORMAT] = "table") -> None:
 @app.command()
 def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") -> None:
     """Show one spec and what follows from it."""
-    from roofline.model import load_network
     from roofline.specfile import shown
+    from roofline.specs.network import load_network
 
     network = load_network(model)
     if form == "table":
@@ -96,8 +96,8 @@ def import_(
 
 def _imported(path: str, target: str | None) -> Imported:
     """Import a config, a drafter's with its target."""
-    from roofline.model import ModelSpec
     from roofline.sources import open_imported, open_model
+    from roofline.specs.network import ModelSpec
 
     base = open_model(target)[0] if target is not None else None
     imported = open_imported(path, base)

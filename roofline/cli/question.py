@@ -159,10 +159,10 @@ def question(
 ) -> Request:
     """Return the question that these options ask, at batch 1 and the default context."""
     from roofline.ops import StateHandling, VerifyAttention
-    from roofline.overrides import parse_override
     from roofline.prepare import Request
     from roofline.request import LocalRequest
-    from roofline.workload import SplitMode
+    from roofline.specs.overrides import parse_override
+    from roofline.specs.placement import SplitMode
 
     return Request(
         model=model,

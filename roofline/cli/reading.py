@@ -64,11 +64,11 @@ def live_question(
     patience = seconds("--timeout", timeout, least=0.01)
     given = given_by_flag(context)
     if "engine" in given:
-        from roofline.engine import load_engine
+        from roofline.specs.engine import load_engine
 
         load_engine(request.engine)  # a misspelt name need not wait for the reading
     if "gpu" in given:
-        from roofline.hardware import load_hardware
+        from roofline.specs.gpu import load_hardware
 
         load_hardware(request.gpu)
     serving = read_server(

@@ -118,7 +118,7 @@ _ENGINES = ["vllm", "sglang", "trtllm"]
 
 def _gpus() -> list[str]:
     from roofline.base.resources import bundled_names
-    from roofline.hardware import SHELF
+    from roofline.specs.gpu import SHELF
 
     return bundled_names(SHELF)
 

@@ -10,8 +10,8 @@ from roofline.base.errors import InputError
 from roofline.base.units import parse_size
 
 if TYPE_CHECKING:
-    from roofline.quantization import DType
-    from roofline.workload import Routing
+    from roofline.specs.formats import DType
+    from roofline.specs.placement import Routing
 
 __all__ = [
     "DOLLARS",
@@ -76,8 +76,8 @@ def routing(skew: float | None, correlation: float | None) -> Routing | None:
     """Return the routing asked for; what was not given keeps its stated default."""
     if skew is None and correlation is None:
         return None
-    from roofline.priors import priors
-    from roofline.workload import Routing
+    from roofline.specs.placement import Routing
+    from roofline.specs.priors import priors
 
     stated = priors().routing
     return Routing(
@@ -88,7 +88,7 @@ def routing(skew: float | None, correlation: float | None) -> Routing | None:
 
 def dtype(flag: str, text: str | None) -> DType | None:
     """Return the format called ``text``; None stays None."""
-    from roofline.quantization import parse_dtype
+    from roofline.specs.formats import parse_dtype
 
     return None if text is None else parse_dtype(text, flag)
 

@@ -19,10 +19,10 @@ from roofline.drafters import deepest
 from roofline.idle import check_idle
 from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
-from roofline.priors import priors
 from roofline.recommend import machine_for
+from roofline.specs.placement import Grid
+from roofline.specs.priors import priors
 from roofline.step import step_times
-from roofline.workload import Grid
 
 __all__ = ["Diagnosis", "Proposal", "diagnose"]
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from roofline.kernels import Part
 from roofline.memory import Memory
 from roofline.ops import VerifyAttention
-from roofline.priors import Spread
+from roofline.specs.placement import Grid
+from roofline.specs.priors import Spread
 from roofline.step import StepTimes
 from roofline.timing import OpTime
 from roofline.uncertainty import DRAWS, drawn_kernels
-from roofline.workload import Grid
 
 __all__ = ["ADDED", "Terms", "Where", "terms_of"]
 

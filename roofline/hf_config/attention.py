@@ -9,7 +9,7 @@ from roofline.base.errors import InputError
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 from roofline.hf_config.windows import layer_windows
-from roofline.mixers import Attention, GroupedQueryAttention, Indexer, LatentAttention
+from roofline.specs.mixers import Attention, GroupedQueryAttention, Indexer, LatentAttention
 
 __all__ = ["Heads", "grouped_layers", "latent_layers", "make_grouped", "read_heads"]
 

@@ -20,7 +20,7 @@ from roofline.hf_config.quant_config import shipped_formats
 from roofline.hf_config.source import Source, misfit
 from roofline.hf_config.vision import vision_parameters
 from roofline.hf_config.windows import check_layer_types
-from roofline.model import ModelSpec
+from roofline.specs.network import ModelSpec
 
 __all__ = ["NESTED", "Identity", "build_model", "unwrap"]
 

@@ -15,9 +15,9 @@ from roofline.hf_config.fields import Fields, Log
 from roofline.hf_config.layer import Layer, runs_of, zip_layers
 from roofline.hf_config.quant_config import shipped_formats
 from roofline.hf_config.source import Source, misfit
-from roofline.mixers import Attention, GroupedQueryAttention, LatentAttention
-from roofline.model import DenseMlp, DrafterKind, DrafterSpec, FeatureFusion, ModelSpec
-from roofline.quantization import DType
+from roofline.specs.formats import DType
+from roofline.specs.mixers import Attention, GroupedQueryAttention, LatentAttention
+from roofline.specs.network import DenseMlp, DrafterKind, DrafterSpec, FeatureFusion, ModelSpec
 
 __all__ = ["build_drafter", "drafter_kind"]
 

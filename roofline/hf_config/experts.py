@@ -5,7 +5,7 @@ from __future__ import annotations
 from roofline.base.errors import InputError
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
-from roofline.model import DenseMlp, Mlp, MoeMlp
+from roofline.specs.network import DenseMlp, Mlp, MoeMlp
 
 __all__ = ["expert_layers", "make_experts", "mlp_layers"]
 

@@ -15,8 +15,8 @@ from roofline.gguf import GgufHeader, read_gguf
 from roofline.hf_config.build import Identity, build_model
 from roofline.hf_config.fields import Log
 from roofline.hf_config.source import Source
-from roofline.model import ModelSpec
-from roofline.quantization import Component, DType, bytes_per_element
+from roofline.specs.formats import Component, DType, bytes_per_element
+from roofline.specs.network import ModelSpec
 
 __all__ = ["build_from_gguf", "config_of"]
 

@@ -10,7 +10,8 @@ from roofline.hf_config.experts import make_experts, mlp_layers
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 from roofline.hf_config.layer import Layer, zip_layers
-from roofline.mixers import (
+from roofline.specs.formats import DType
+from roofline.specs.mixers import (
     Attention,
     GatedDeltaNet,
     KimiDeltaAttention,
@@ -18,8 +19,7 @@ from roofline.mixers import (
     Mamba2,
     NoAttention,
 )
-from roofline.model import DenseMlp, Mlp, NoMlp
-from roofline.quantization import DType
+from roofline.specs.network import DenseMlp, Mlp, NoMlp
 
 __all__ = [
     "granite_hybrid",

@@ -14,7 +14,7 @@ from roofline.hf_config.drafter import build_drafter, drafter_kind
 from roofline.hf_config.fields import Default, Log
 from roofline.hf_config.from_gguf import build_from_gguf
 from roofline.hf_config.source import Source, read_source
-from roofline.model import ModelSpec, NetworkSpec
+from roofline.specs.network import ModelSpec, NetworkSpec
 
 __all__ = ["Imported", "identity_of", "import_path"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roofline.mixers import Attention
-from roofline.model import LayerRun, Mlp
+from roofline.specs.mixers import Attention
+from roofline.specs.network import LayerRun, Mlp
 
 __all__ = ["Layer", "runs_of", "zip_layers"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from roofline.hf_config.layer import Layer
-from roofline.mixers import (
+from roofline.specs.formats import Component
+from roofline.specs.mixers import (
     CompressedAttention,
     CrossAttention,
     GroupedQueryAttention,
     LatentAttention,
     NoAttention,
 )
-from roofline.model import DenseMlp, MoeMlp
-from roofline.quantization import Component
+from roofline.specs.network import DenseMlp, MoeMlp
 
 __all__ = ["Spelling", "layer_modules"]
 

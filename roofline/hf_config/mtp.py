@@ -5,7 +5,7 @@ from __future__ import annotations
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 from roofline.hf_config.layer import Layer, runs_of
-from roofline.model import LayerRun
+from roofline.specs.network import LayerRun
 
 __all__ = ["mtp_modules", "read_mtp"]
 

@@ -13,7 +13,7 @@ from roofline.hf_config.layer import Layer
 from roofline.hf_config.module_names import Spelling, layer_modules
 from roofline.hf_config.schemes import Scheme, read_scheme
 from roofline.hf_config.source import Source
-from roofline.quantization import Component, DType
+from roofline.specs.formats import Component, DType
 
 __all__ = ["Formats", "shipped_formats"]
 

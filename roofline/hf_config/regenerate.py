@@ -16,8 +16,8 @@ from roofline.base.schema import Document, Schema
 from roofline.base.yaml import dump_yaml
 from roofline.hf_config.build import Identity
 from roofline.hf_config.importer import import_path
-from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.specfile import spec_text
+from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 
 __all__ = ["Catalogue", "Entry", "regenerated", "write_specs"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from roofline.base.errors import InputError
 from roofline.hf_config.fields import Fields, shown
-from roofline.quantization import DType
+from roofline.specs.formats import DType
 
 __all__ = ["Scheme", "kv_format", "read_scheme"]
 

@@ -8,8 +8,8 @@ from roofline.hf_config.experts import make_experts, mlp_layers
 from roofline.hf_config.families import Family
 from roofline.hf_config.fields import Fields
 from roofline.hf_config.layer import Layer, zip_layers
-from roofline.mixers import Attention, CompressedAttention, CrossAttention, Indexer
-from roofline.model import DenseMlp, Mlp
+from roofline.specs.mixers import Attention, CompressedAttention, CrossAttention, Indexer
+from roofline.specs.network import DenseMlp, Mlp
 
 __all__ = ["deepseek_v4", "gemma4", "mimo_v2", "minimax_m3", "mllama"]
 

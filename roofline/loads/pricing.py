@@ -19,8 +19,8 @@ from roofline.prepare import Setup
 from roofline.recommend import machine_for
 from roofline.remedies import remedies
 from roofline.schedules.plan import idle_seconds, pass_rows
+from roofline.specs.placement import Grid
 from roofline.step import StepTimes, step_times
-from roofline.workload import Grid
 
 __all__ = ["Priced", "columns", "price"]
 

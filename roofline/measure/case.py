@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from roofline.forward import decode
 from roofline.kernels import Op
-from roofline.model import ModelSpec
-from roofline.quantization import resolve
-from roofline.workload import Placement
+from roofline.specs.formats import resolve
+from roofline.specs.network import ModelSpec
+from roofline.specs.placement import Placement
 
 __all__ = ["Case", "Menu", "case_of", "kernels"]
 

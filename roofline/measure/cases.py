@@ -12,10 +12,10 @@ from dataclasses import replace
 from roofline.kernels import Kind, Op
 from roofline.measure.case import Case, Menu, case_of, kernels
 from roofline.measure.expert_cases import expert_cases, expert_layer
-from roofline.model import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.ops import attention_bytes, gemm_bytes, gemm_flops
-from roofline.quantization import DType, bytes_per_element
 from roofline.shapes import GemmShape
+from roofline.specs.formats import DType, bytes_per_element
+from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 
 __all__ = ["in_format", "one_layer", "plan"]
 

@@ -16,8 +16,8 @@ from roofline.layers import (
     shared_linears,
 )
 from roofline.measure.backend import Backend
-from roofline.model import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
-from roofline.workload import Placement
+from roofline.specs.network import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
+from roofline.specs.placement import Placement
 
 __all__ = ["Decoder", "Layer", "Mlp", "Shape", "build"]
 

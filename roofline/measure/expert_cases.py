@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from roofline.kernels import Kind, Op
 from roofline.measure.case import Case, Menu, case_of, kernels
-from roofline.model import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
-from roofline.quantization import Component, DType
 from roofline.shapes import MoeShape
-from roofline.workload import Placement
+from roofline.specs.formats import Component, DType
+from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
+from roofline.specs.placement import Placement
 
 __all__ = ["expert_cases", "expert_layer"]
 

@@ -16,8 +16,8 @@ from roofline.laws.moe import MoeLaw, moe_time
 from roofline.measure.groups import Judged, better, evidence, fit_group, hold_out
 from roofline.measure.rows import Row
 from roofline.measure.stepped import IDENTIFIED
-from roofline.quantization import DType, bytes_per_element
 from roofline.shapes import MoeShape
+from roofline.specs.formats import DType, bytes_per_element
 
 __all__ = ["expert_shape", "fit_experts"]
 

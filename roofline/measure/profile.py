@@ -10,8 +10,8 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.yaml import load_yaml
-from roofline.hardware import SHELF, HardwareProfile, load_hardware
 from roofline.measure.fitted import Fitted
+from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 
 __all__ = ["datasheet_for", "profile_data"]
 

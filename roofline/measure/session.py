@@ -11,7 +11,6 @@ from roofline.base.errors import InputError
 from roofline.base.files import write_atomically
 from roofline.base.units import format_seconds
 from roofline.base.yaml import dump_yaml
-from roofline.hardware import HardwareProfile, load_hardware
 from roofline.measure.campaign import run
 from roofline.measure.cases import plan
 from roofline.measure.fitted import fit_rows
@@ -21,6 +20,7 @@ from roofline.measure.rows import RowFile, read_rows
 from roofline.measure.worker import WorkerDevice
 from roofline.report.columns import wrap
 from roofline.sources import open_model
+from roofline.specs.gpu import HardwareProfile, load_hardware
 
 __all__ = ["fit", "measure"]
 

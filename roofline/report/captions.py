@@ -5,9 +5,9 @@ from __future__ import annotations
 from roofline.figure import Caption
 from roofline.layers import used_components
 from roofline.prepare import Setup
-from roofline.quantization import Component
 from roofline.report.changes import set_line
 from roofline.report.columns import listed
+from roofline.specs.formats import Component
 
 __all__ = ["caption_for", "stored_as"]
 

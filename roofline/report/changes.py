@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from roofline.overrides import Change
+from roofline.specs.overrides import Change
 
 __all__ = ["set_data", "set_line"]
 

@@ -8,11 +8,11 @@ from typing import Any
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.compare import Entry
-from roofline.overrides import Change
 from roofline.paste import flag
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.formats import OutputFormat
+from roofline.specs.overrides import Change
 
 __all__ = ["render_compare"]
 

@@ -12,7 +12,10 @@ from roofline.footprint import (
 from roofline.kernels import Pass
 from roofline.layers import local_heads
 from roofline.mlp_ops import expert_rows
-from roofline.model import (
+from roofline.ops import attention_intensity, gemm_knee_rows, state_traffic
+from roofline.recommend import Point, Recommendation
+from roofline.specs.formats import Component, bytes_per_element, rate_name
+from roofline.specs.network import (
     Attention,
     CompressedAttention,
     CrossAttention,
@@ -23,9 +26,6 @@ from roofline.model import (
     NoAttention,
     StateMixer,
 )
-from roofline.ops import attention_intensity, gemm_knee_rows, state_traffic
-from roofline.quantization import Component, bytes_per_element, rate_name
-from roofline.recommend import Point, Recommendation
 
 __all__ = ["formulas"]
 

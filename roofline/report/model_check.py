@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from roofline.base.units import format_bytes
 from roofline.cache import kv_bytes_read
-from roofline.draft_heads import mtp_head
 from roofline.footprint import (
     kv_bytes_per_token,
     parameters_decode_read,
@@ -14,9 +13,10 @@ from roofline.footprint import (
     state_bytes_per_sequence,
     weight_bytes,
 )
-from roofline.model import DrafterSpec, ModelSpec, NetworkSpec
-from roofline.quantization import Precision
-from roofline.workload import Placement
+from roofline.specs.draft_heads import mtp_head
+from roofline.specs.formats import Precision
+from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.placement import Placement
 
 if TYPE_CHECKING:
     from roofline.hf_config.importer import Imported

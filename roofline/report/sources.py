@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from roofline.base.document_paths import GIVEN
-from roofline.hardware import HardwareProfile
 from roofline.kernels import Kind
 from roofline.lawbook import Chosen, weight_key
 from roofline.prepare import Setup
+from roofline.specs.gpu import HardwareProfile
 from roofline.step import StepTimes
 from roofline.timing import OpTime
 

@@ -98,7 +98,7 @@ def _prefill() -> list[list[str]]:
 
 
 def _eight_bits() -> dict[str, Any]:
-    from roofline.quantization import DType
+    from roofline.specs.formats import DType
 
     return {"weights": DType("fp8"), "kv": DType("fp8")}
 

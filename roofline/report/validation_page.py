@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from roofline.base.resources import bundled_names
-from roofline.hardware import SHELF
 from roofline.prepare import Request
 from roofline.recommend import recommend
 from roofline.report.columns import markdown_table
 from roofline.report.spec_cases import named_cases
 from roofline.report.spec_page import spec_parts
+from roofline.specs.gpu import SHELF
 from roofline.validation.kernels import compare_kernels
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.served import compare_decode

@@ -15,8 +15,8 @@ from roofline.paste import sharing
 from roofline.recommend import machine_for
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, written
+from roofline.specs.placement import Grid
 from roofline.step import step_times
-from roofline.workload import Grid
 
 __all__ = ["costs_per_token", "write"]
 

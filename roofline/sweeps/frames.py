@@ -13,7 +13,7 @@ from roofline.acceptance import Acceptance
 from roofline.advise import CONFIDENCES
 from roofline.kernels import Part
 from roofline.prepare import Setup
-from roofline.quantization import Component
+from roofline.specs.formats import Component
 from roofline.sweeps.plan import Block, Scalar, Unit
 
 __all__ = ["FITS", "REASONS", "Frame", "Values", "blank", "clear", "keys", "refused", "shared"]

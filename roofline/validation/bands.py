@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from roofline.calibration.spec_pricing import machine_of
 from roofline.calibration.spec_rows import SpecRow, drafter_of, grid_of, target_of
-from roofline.engine import load_engine
-from roofline.priors import Spread, priors
+from roofline.specs.engine import load_engine
+from roofline.specs.placement import Routing
+from roofline.specs.priors import Spread, priors
 from roofline.step import step_times
 from roofline.uncertainty import drawn_steps
 from roofline.validation.steps import Runs, runs
-from roofline.workload import Routing
 
 __all__ = ["GroupBand", "compare_bands", "unexplained"]
 

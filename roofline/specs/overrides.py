@@ -14,7 +14,7 @@ from roofline.base.document_paths import GIVEN, Place, find, options
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.schema import Document, as_json
 from roofline.base.units import format_quantity, parse_size
-from roofline.model import ModelSpec, NetworkSpec
+from roofline.specs.network import ModelSpec, NetworkSpec
 
 __all__ = ["Change", "Override", "changed", "parse_override", "spread_layers"]
 
@@ -105,8 +105,8 @@ def _rooted(first: str) -> str:
     >>> _rooted("hidden_size")
     "did you mean 'model.hidden_size'? "
     """
-    from roofline.engine import EngineProfile
-    from roofline.hardware import HardwareProfile
+    from roofline.specs.engine import EngineProfile
+    from roofline.specs.gpu import HardwareProfile
 
     documents: dict[str, type[Document]] = {
         "model": ModelSpec,

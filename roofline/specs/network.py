@@ -16,7 +16,8 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.schema import Document, Id, PositiveInt, Schema
 from roofline.base.yaml import load_yaml
-from roofline.mixers import (
+from roofline.specs.formats import Component, DType
+from roofline.specs.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
@@ -30,7 +31,6 @@ from roofline.mixers import (
     NoAttention,
     StateMixer,
 )
-from roofline.quantization import Component, DType
 
 __all__ = [
     "SHELF",

@@ -20,8 +20,8 @@ from roofline.base.schema import (
     Schema,
     Source,
 )
-from roofline.calibrated import Block
 from roofline.ops import VerifyAttention
+from roofline.specs.calibrated import Block
 
 __all__ = [
     "SHELF",

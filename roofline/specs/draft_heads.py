@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from roofline.base.errors import InputError
-from roofline.mixers import GroupedQueryAttention
-from roofline.model import (
+from roofline.specs.formats import DType
+from roofline.specs.mixers import GroupedQueryAttention
+from roofline.specs.network import (
     DenseMlp,
     DrafterKind,
     DrafterSpec,
@@ -12,7 +13,6 @@ from roofline.model import (
     LayerRun,
     ModelSpec,
 )
-from roofline.quantization import DType
 
 __all__ = ["DERIVED", "derive", "mtp_head"]
 
@@ -66,7 +66,7 @@ def mtp_head(target: ModelSpec) -> DrafterSpec:
 def derive(kind: DrafterKind, target: ModelSpec) -> DrafterSpec:
     """Return a head of this kind for a target that has none bundled, by ``RULE``.
 
-    >>> from roofline.model import load_model
+    >>> from roofline.specs.network import load_model
     >>> head = derive("eagle3", load_model("llama-3.1-8b"))
     >>> head.layers[0].mlp.intermediate_size, head.draft_vocab_size
     (14336, 32000)

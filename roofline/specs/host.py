@@ -17,7 +17,7 @@ from roofline.base.schema import (
     Schema,
     Source,
 )
-from roofline.hardware import HardwareProfile, Interconnect
+from roofline.specs.gpu import HardwareProfile, Interconnect
 
 __all__ = ["DEFAULT", "SHELF", "HostProfile", "linked", "load_host"]
 

@@ -1,0 +1,1 @@
+"""What exists, as YAML states it: accelerators, hosts, networks, engines, formats, placements."""
