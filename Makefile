@@ -87,7 +87,7 @@ bench: $(READY)       ## Cold-start and throughput figures (never part of the te
 	$(BIN)/python -m benchmarks.loads
 
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
-	$(BIN)/python -m roofline.hf_config.regenerate
+	$(BIN)/python -m roofline.importers.regenerate
 
 minimums: ## The core tests with the oldest dependencies allowed; docs/reference.md shows the newest
 	$(PYTHON) -m venv $(VENV)-minimums

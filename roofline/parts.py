@@ -8,8 +8,8 @@ from typing import TypeVar
 from roofline.base.errors import InputError
 from roofline.base.resources import alias_note
 from roofline.base.schema import Document
+from roofline.importers.open import open_model
 from roofline.request import Request, with_overhead
-from roofline.sources import open_model
 from roofline.specs.engine import EngineProfile, load_engine
 from roofline.specs.formats import DType
 from roofline.specs.gpu import HardwareProfile, load_hardware

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.footprint import parameters_total
-from roofline.hf_config.importer import Imported, import_path
+from roofline.importers.read import Imported, import_path
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from roofline.specs.network import DenseMlp, DrafterSpec, ModelSpec, MoeMlp, load_model
 from tests.support import ROOT

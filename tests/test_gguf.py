@@ -11,8 +11,8 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.footprint import parameters_total, weight_bytes
-from roofline.gguf import TENSOR_TYPES, read_gguf
-from roofline.hf_config.importer import Imported, import_path
+from roofline.importers.gguf import TENSOR_TYPES, read_gguf
+from roofline.importers.read import Imported, import_path
 from roofline.specs.formats import Component, DType, bytes_per_element
 from roofline.specs.network import ModelSpec, load_model
 from roofline.specs.placement import Placement

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.gguf import MOST_STRINGS, read_gguf
-from roofline.hf_config.importer import Imported, import_path
+from roofline.importers.gguf import MOST_STRINGS, read_gguf
+from roofline.importers.read import Imported, import_path
 from roofline.specs.formats import Component, DType
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from tests import gguf_file
@@ -136,7 +136,7 @@ def test_texts_in_several_lists_are_counted_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MOST_STRINGS > 1_000_000  # a vocabulary and its merges
-    monkeypatch.setattr("roofline.gguf.MOST_STRINGS", 15)
+    monkeypatch.setattr("roofline.importers.gguf.MOST_STRINGS", 15)
     file = tmp_path / "texts.gguf"
     file.write_bytes(gguf_file.header({"a": ["x"] * 10, "b": ["x"] * 10}, [("t", (32,), F32)]))
     with pytest.raises(InputError, match="more than 15 texts"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from roofline.hf_config.regenerate import write_specs
+from roofline.importers.regenerate import write_specs
 from tests.support import ROOT
 
 CATALOGUE = """

@@ -12,7 +12,7 @@ from roofline.base.errors import InputError
 from roofline.cache import kv_bytes_per_token, kv_bytes_read, kv_bytes_reserved, state_bytes
 from roofline.footprint import parameters_total, weight_bytes
 from roofline.forward import decode
-from roofline.hf_config.importer import import_path
+from roofline.importers.read import import_path
 from roofline.kernels import Part
 from roofline.specs.formats import Component, DType
 from roofline.specs.mixers import GatedDeltaNet, GroupedQueryAttention, NoAttention

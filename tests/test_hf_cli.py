@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from roofline.base.resources import aliases, bundled_names
-from roofline.hf_config.regenerate import Catalogue, regenerated
-from roofline.specfile import spec_text
+from roofline.importers.regenerate import Catalogue, regenerated
+from roofline.importers.specfile import spec_text
 from roofline.specs.network import SHELF, ModelSpec, load_model, load_network
 from tests.physics import refusal, run
 from tests.published import CONFIGS
@@ -160,8 +160,8 @@ def test_a_bundled_id_imports_none_of_it() -> None:
         capture_output=True, text=True, cwd=ROOT, check=True,
     )  # fmt: skip
     assert "roofline.specs.network" in done.stderr
-    assert "roofline.hf_config" not in done.stderr
-    assert "roofline.gguf" not in done.stderr
+    assert "roofline.importers" not in done.stderr
+    assert "roofline.importers.gguf" not in done.stderr
 
 
 @pytest.mark.parametrize(

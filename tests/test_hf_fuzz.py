@@ -15,8 +15,8 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.footprint import parameters_decode_read, parameters_total
-from roofline.hf_config.importer import Imported, import_path
-from roofline.specfile import spec_text
+from roofline.importers.read import Imported, import_path
+from roofline.importers.specfile import spec_text
 from roofline.specs.network import load_model
 from tests.published import CONFIGS, FILES, imported
 from tests.support import ROOT
@@ -152,7 +152,7 @@ _PROBE = """
 import re, sys, time
 from pathlib import Path
 from roofline.base.errors import InputError
-from roofline.hf_config.importer import import_path
+from roofline.importers.read import import_path
 start = time.perf_counter()
 try:
     import_path(Path(sys.argv[1]))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.hf_config.build import Identity
-from roofline.hf_config.drafter import build_drafter, drafter_kind
-from roofline.hf_config.importer import import_path
-from roofline.hf_config.source import read_source
+from roofline.importers.build import Identity
+from roofline.importers.drafter import build_drafter, drafter_kind
+from roofline.importers.read import import_path
+from roofline.importers.source import read_source
 from roofline.specs.mixers import Mamba2
 from roofline.specs.network import DrafterSpec, ModelSpec
 from tests.published import ABSENT, CONFIGS, changed, imported

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.yaml import load_yaml
-from roofline.hf_config import regenerate
+from roofline.importers import regenerate
 from roofline.specs.network import ModelSpec
 from tests.published import CONFIGS
 

@@ -38,9 +38,9 @@ def compare(
     from roofline.compare import compare as side_by_side
     from roofline.compare import parse_candidate
     from roofline.drafters import heads_for
+    from roofline.importers.open import open_model
     from roofline.report.compare import render_compare
     from roofline.report.formats import OutputFormat
-    from roofline.sources import open_model
 
     how = format_for(form, output, kinds=OutputFormat)
     target = open_model(request.model)[0]

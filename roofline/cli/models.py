@@ -12,7 +12,7 @@ from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 
 if TYPE_CHECKING:
-    from roofline.hf_config.importer import Imported
+    from roofline.importers.read import Imported
     from roofline.specs.network import NetworkSpec
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ def list_(form: Annotated[str, FORMAT] = "table") -> None:
 @app.command()
 def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") -> None:
     """Show one spec and what follows from it."""
-    from roofline.specfile import shown
+    from roofline.importers.specfile import shown
     from roofline.specs.network import load_network
 
     network = load_network(model)
@@ -66,8 +66,8 @@ def check(
 
     Says what was read, defaulted and ignored, and what the model counts.
     """
+    from roofline.importers.open import importable, open_network
     from roofline.report.model_check import check_data, check_text
-    from roofline.sources import importable, open_network
 
     if importable(model):
         imported = _imported(model, target)
@@ -87,7 +87,7 @@ def import_(
     ] = None,
 ) -> None:
     """Write the spec that a published config describes."""
-    from roofline.specfile import shown, spec_text
+    from roofline.importers.specfile import shown, spec_text
 
     imported = _imported(path, target)
     text = shown(imported.spec) if output is None else spec_text(imported.spec)
@@ -96,7 +96,7 @@ def import_(
 
 def _imported(path: str, target: str | None) -> Imported:
     """Import a config, a drafter's with its target."""
-    from roofline.sources import open_imported, open_model
+    from roofline.importers.open import open_imported, open_model
     from roofline.specs.network import ModelSpec
 
     base = open_model(target)[0] if target is not None else None

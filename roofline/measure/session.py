@@ -11,6 +11,7 @@ from roofline.base.errors import InputError
 from roofline.base.files import write_atomically
 from roofline.base.units import format_seconds
 from roofline.base.yaml import dump_yaml
+from roofline.importers.open import open_model
 from roofline.measure.campaign import run
 from roofline.measure.cases import plan
 from roofline.measure.fitted import fit_rows
@@ -19,7 +20,6 @@ from roofline.measure.residuals import parity_plot, residual_table
 from roofline.measure.rows import RowFile, read_rows
 from roofline.measure.worker import WorkerDevice
 from roofline.report.columns import wrap
-from roofline.sources import open_model
 from roofline.specs.gpu import HardwareProfile, load_hardware
 
 __all__ = ["fit", "measure"]

@@ -19,7 +19,7 @@ from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.specs.placement import Placement
 
 if TYPE_CHECKING:
-    from roofline.hf_config.importer import Imported
+    from roofline.importers.read import Imported
 
 __all__ = ["check_data", "check_text", "component_bytes"]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from roofline.hf_config.source import companions
+from roofline.importers.source import companions
 
 __all__ = ["changed_files", "hashes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from roofline.hf_config.fields import Log
+from roofline.importers.fields import Log
 
 __all__ = ["tower_parameters", "vision_parameters"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from roofline.hf_config.layer import Layer
+from roofline.importers.layers import Layer
 from roofline.specs.formats import Component
 from roofline.specs.mixers import (
     CompressedAttention,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roofline.base.errors import InputError
-from roofline.hf_config.families import Family
-from roofline.hf_config.fields import Fields
-from roofline.hf_config.windows import layer_windows
+from roofline.importers.families import Family
+from roofline.importers.fields import Fields
+from roofline.importers.windows import layer_windows
 from roofline.specs.mixers import Attention, GroupedQueryAttention, Indexer, LatentAttention
 
 __all__ = ["Heads", "grouped_layers", "latent_layers", "make_grouped", "read_heads"]

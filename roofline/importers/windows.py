@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roofline.hf_config.families import Family
-from roofline.hf_config.fields import Fields
+from roofline.importers.families import Family
+from roofline.importers.fields import Fields
 
 __all__ = ["check_layer_types", "layer_windows", "window_pattern"]
 

@@ -10,7 +10,7 @@ from roofline.base.errors import InputError
 from roofline.specs.network import SHELF, ModelSpec, NetworkSpec, load_model, load_network
 
 if TYPE_CHECKING:
-    from roofline.hf_config.importer import Imported
+    from roofline.importers.read import Imported
 
 __all__ = ["importable", "open_imported", "open_model", "open_network"]
 
@@ -33,7 +33,7 @@ def importable(reference: str) -> bool:
 
 def open_imported(reference: str, target: ModelSpec | None = None) -> Imported:
     """Import a config, a folder or a GGUF file."""
-    from roofline.hf_config.importer import import_path
+    from roofline.importers.read import import_path
 
     return import_path(Path(reference), target=target)
 

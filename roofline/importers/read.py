@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from roofline.base.errors import InputError
-from roofline.hf_config.build import NESTED, Identity, build_model
-from roofline.hf_config.drafter import build_drafter, drafter_kind
-from roofline.hf_config.fields import Default, Log
-from roofline.hf_config.from_gguf import build_from_gguf
-from roofline.hf_config.source import Source, read_source
+from roofline.importers.build import NESTED, Identity, build_model
+from roofline.importers.drafter import build_drafter, drafter_kind
+from roofline.importers.fields import Default, Log
+from roofline.importers.gguf_config import build_from_gguf
+from roofline.importers.source import Source, read_source
 from roofline.specs.network import ModelSpec, NetworkSpec
 
 __all__ = ["Imported", "identity_of", "import_path"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from roofline.base.errors import InputError
-from roofline.hf_config.fields import Fields, shown
+from roofline.importers.fields import Fields, shown
 from roofline.specs.formats import DType
 
 __all__ = ["Scheme", "kv_format", "read_scheme"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from roofline.base.errors import InputError
-from roofline.hf_config.families import Family
-from roofline.hf_config.fields import Fields
+from roofline.importers.families import Family
+from roofline.importers.fields import Fields
 from roofline.specs.network import DenseMlp, Mlp, MoeMlp
 
 __all__ = ["expert_layers", "make_experts", "mlp_layers"]

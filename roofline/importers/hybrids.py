@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from roofline.base.errors import InputError
-from roofline.hf_config.attention import latent_layers, make_grouped, read_heads
-from roofline.hf_config.experts import make_experts, mlp_layers
-from roofline.hf_config.families import Family
-from roofline.hf_config.fields import Fields
-from roofline.hf_config.layer import Layer, zip_layers
+from roofline.importers.attention import latent_layers, make_grouped, read_heads
+from roofline.importers.experts import make_experts, mlp_layers
+from roofline.importers.families import Family
+from roofline.importers.fields import Fields
+from roofline.importers.layers import Layer, zip_layers
 from roofline.specs.formats import DType
 from roofline.specs.mixers import (
     Attention,

@@ -9,17 +9,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.hf_config import hybrids, special
-from roofline.hf_config.attention import grouped_layers, latent_layers
-from roofline.hf_config.experts import mlp_layers
-from roofline.hf_config.families import FAMILIES, Family
-from roofline.hf_config.fields import Fields, Log, shown
-from roofline.hf_config.layer import Layer, runs_of, zip_layers
-from roofline.hf_config.mtp import read_mtp
-from roofline.hf_config.quant_config import shipped_formats
-from roofline.hf_config.source import Source, misfit
-from roofline.hf_config.vision import vision_parameters
-from roofline.hf_config.windows import check_layer_types
+from roofline.importers import hybrids, special
+from roofline.importers.attention import grouped_layers, latent_layers
+from roofline.importers.experts import mlp_layers
+from roofline.importers.families import FAMILIES, Family
+from roofline.importers.fields import Fields, Log, shown
+from roofline.importers.layers import Layer, runs_of, zip_layers
+from roofline.importers.mtp import read_mtp
+from roofline.importers.quantization import shipped_formats
+from roofline.importers.source import Source, misfit
+from roofline.importers.vision import vision_parameters
+from roofline.importers.windows import check_layer_types
 from roofline.specs.network import ModelSpec
 
 __all__ = ["NESTED", "Identity", "build_model", "unwrap"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from roofline.base.errors import InputError
-from roofline.hf_config.attention import Heads, make_grouped, read_heads
-from roofline.hf_config.experts import make_experts, mlp_layers
-from roofline.hf_config.families import Family
-from roofline.hf_config.fields import Fields
-from roofline.hf_config.layer import Layer, zip_layers
+from roofline.importers.attention import Heads, make_grouped, read_heads
+from roofline.importers.experts import make_experts, mlp_layers
+from roofline.importers.families import Family
+from roofline.importers.fields import Fields
+from roofline.importers.layers import Layer, zip_layers
 from roofline.specs.mixers import Attention, CompressedAttention, CrossAttention, Indexer
 from roofline.specs.network import DenseMlp, Mlp
 

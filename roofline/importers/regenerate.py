@@ -1,4 +1,4 @@
-"""``python -m roofline.hf_config.regenerate``: write ``model_specs/`` anew from published configs.
+"""``python -m roofline.importers.regenerate``: write ``model_specs/`` anew from published configs.
 
 ``model_configs/catalogue.yaml`` in a checkout says which config becomes which spec.
 """
@@ -14,9 +14,9 @@ from roofline.base.errors import RooflineError
 from roofline.base.files import write_atomically
 from roofline.base.schema import Document, Schema
 from roofline.base.yaml import dump_yaml
-from roofline.hf_config.build import Identity
-from roofline.hf_config.importer import import_path
-from roofline.specfile import spec_text
+from roofline.importers.build import Identity
+from roofline.importers.read import import_path
+from roofline.importers.specfile import spec_text
 from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 
 __all__ = ["Catalogue", "Entry", "regenerated", "write_specs"]

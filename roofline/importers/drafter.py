@@ -8,13 +8,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from roofline.base.errors import InputError
-from roofline.hf_config.attention import latent_layers, make_grouped, read_heads
-from roofline.hf_config.build import Identity
-from roofline.hf_config.families import Family
-from roofline.hf_config.fields import Fields, Log
-from roofline.hf_config.layer import Layer, runs_of, zip_layers
-from roofline.hf_config.quant_config import shipped_formats
-from roofline.hf_config.source import Source, misfit
+from roofline.importers.attention import latent_layers, make_grouped, read_heads
+from roofline.importers.build import Identity
+from roofline.importers.families import Family
+from roofline.importers.fields import Fields, Log
+from roofline.importers.layers import Layer, runs_of, zip_layers
+from roofline.importers.quantization import shipped_formats
+from roofline.importers.source import Source, misfit
 from roofline.specs.formats import DType
 from roofline.specs.mixers import Attention, GroupedQueryAttention, LatentAttention
 from roofline.specs.network import DenseMlp, DrafterKind, DrafterSpec, FeatureFusion, ModelSpec

@@ -11,10 +11,10 @@ from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
 from roofline.footprint import parameters_total
-from roofline.gguf import GgufHeader, read_gguf
-from roofline.hf_config.build import Identity, build_model
-from roofline.hf_config.fields import Log
-from roofline.hf_config.source import Source
+from roofline.importers.build import Identity, build_model
+from roofline.importers.fields import Log
+from roofline.importers.gguf import GgufHeader, read_gguf
+from roofline.importers.source import Source
 from roofline.specs.formats import Component, DType, bytes_per_element
 from roofline.specs.network import ModelSpec
 

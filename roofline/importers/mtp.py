@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from roofline.hf_config.families import Family
-from roofline.hf_config.fields import Fields
-from roofline.hf_config.layer import Layer, runs_of
+from roofline.importers.families import Family
+from roofline.importers.fields import Fields
+from roofline.importers.layers import Layer, runs_of
 from roofline.specs.network import LayerRun
 
 __all__ = ["mtp_modules", "read_mtp"]
