@@ -70,8 +70,8 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
     """Return the seconds of the kernels of one pass for each draft length [s]."""
     import numpy as np
 
-    from roofline.forward import decode
-    from roofline.ops import VerifyAttention
+    from roofline.kernels.formulas import VerifyAttention
+    from roofline.kernels.forward import decode
     from roofline.specs.formats import resolve
     from roofline.specs.placement import Placement
     from roofline.timing import Machine, by_part, time_ops

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from roofline.footprint import (
+from roofline.kernels.formulas import StateHandling
+from roofline.kernels.weights import (
     kv_bytes_per_token,
     kv_bytes_read,
     state_bytes_per_sequence,
 )
 from roofline.memory import Memory, activation_bytes, logits_bytes
-from roofline.ops import StateHandling
 from roofline.specs.formats import bytes_per_element
 
 __all__ = ["PerSequence", "Slots", "account", "per_sequence", "slots"]

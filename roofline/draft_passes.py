@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from roofline.forward import Op, decode, fusion, head_kernels, matrix
-from roofline.layers import Linear, medusa_linears
-from roofline.ops import Array
+from roofline.kernels.formulas import Array
+from roofline.kernels.forward import Op, decode, fusion, head_kernels, matrix
+from roofline.kernels.matrices import Linear, medusa_linears
 from roofline.specs.formats import Component, Precision
 from roofline.specs.network import DrafterSpec, NetworkSpec
 from roofline.specs.placement import Grid, Placement

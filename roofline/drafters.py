@@ -15,8 +15,8 @@ from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.yaml import load_yaml
 from roofline.draft_passes import launches, passes
-from roofline.forward import Op
 from roofline.importers.open import importable, open_network
+from roofline.kernels.forward import Op
 from roofline.specs.draft_heads import DERIVED, derive, mtp_head
 from roofline.specs.engine import VocabularyRule
 from roofline.specs.formats import Component, DType, Precision

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from roofline.advise import smallest_within_tie
 from roofline.base.errors import DoesNotFitError, InputError
-from roofline.cache import kv_bytes_per_token
 from roofline.cautions import limits
-from roofline.footprint import parameters_total
+from roofline.kernels.cache import kv_bytes_per_token
+from roofline.kernels.weights import parameters_total
 from roofline.launches import past_graphs
 from roofline.memory import memory_for
 from roofline.parts import Parts, open_parts

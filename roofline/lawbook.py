@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
-from roofline.kernels import Kind, Op
+from roofline.kernels.ops import AttentionShape, Kind, Op
 from roofline.laws.base import SimpleLaw
-from roofline.shapes import AttentionShape
 from roofline.specs.calibrated import (
     AttentionBlock,
     Block,

@@ -6,13 +6,13 @@ import math
 from dataclasses import replace
 
 from roofline.base.errors import InputError
+from roofline.kernels.split import cpu_expert_layers
 from roofline.request import Request
 from roofline.specs.engine import EngineProfile
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import DEFAULT, HostProfile, linked, load_host
 from roofline.specs.network import ModelSpec, NetworkSpec
 from roofline.specs.placement import Placement, Split, SplitMode
-from roofline.split import cpu_expert_layers
 from roofline.step import Target
 
 __all__ = ["assumed_host", "draft_placement", "machine_of", "split_of"]

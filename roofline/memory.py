@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import DoesNotFitError
 from roofline.base.units import format_bytes
-from roofline.cards import Card, cards_of, cpu_expert_bytes
 from roofline.drafters import Drafter
-from roofline.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
-from roofline.ops import Array, StateHandling
+from roofline.kernels.formulas import Array, StateHandling
+from roofline.kernels.split import Card, cards_of, cpu_expert_bytes
+from roofline.kernels.weights import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import Component, Precision, bytes_per_element
 from roofline.specs.gpu import HardwareProfile

@@ -10,10 +10,10 @@ from roofline.accepted import acceptance_for, is_known
 from roofline.base.errors import InputError
 from roofline.drafters import Drafter
 from roofline.idle import check_idle
-from roofline.layers import check_parallel, used_components
+from roofline.kernels.formulas import VerifyAttention
+from roofline.kernels.matrices import check_parallel, used_components
 from roofline.lengths import draft_lengths, unmeasured
 from roofline.local import assumed_host, draft_placement, machine_of, split_of
-from roofline.ops import VerifyAttention
 from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
 from roofline.request import Request, check_numbers, check_placement
 from roofline.specs.engine import EngineProfile

@@ -9,10 +9,9 @@ import numpy as np
 from roofline.advise import Confidence
 from roofline.base.units import format_bytes, format_size
 from roofline.beyond import BEYOND, beyond
-from roofline.kernels import Kind
-from roofline.ops import VerifyAttention
+from roofline.kernels.formulas import VerifyAttention
+from roofline.kernels.ops import Kind, MoeShape
 from roofline.recommend import Point, Recommendation
-from roofline.shapes import MoeShape
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode
 from roofline.timing import OVER_LINK, OpTime

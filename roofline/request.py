@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from roofline.acceptance import Acceptance
 from roofline.base.errors import InputError
 from roofline.cost import check_price
-from roofline.layers import check_parallel
-from roofline.ops import StateHandling, VerifyAttention
+from roofline.kernels.formulas import StateHandling, VerifyAttention
+from roofline.kernels.matrices import check_parallel
 from roofline.specs.engine import EngineProfile
 from roofline.specs.formats import DType
 from roofline.specs.gpu import HardwareProfile

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.kernels import Part
-from roofline.layers import local_heads
-from roofline.ops import gemm_knee_rows
+from roofline.kernels.formulas import gemm_knee_rows
+from roofline.kernels.matrices import local_heads
+from roofline.kernels.ops import Part
 from roofline.reasons import bound_shares, grid_position
 from roofline.recommend import Point, Recommendation
 from roofline.specs.formats import Component, bytes_per_element, rate_name

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.drafters import Drafter, draft_passes, launches
-from roofline.forward import decode
-from roofline.kernels import Op, Part
+from roofline.kernels.forward import decode
+from roofline.kernels.ops import Op, Part
 from roofline.launches import Launches, by_hand_seconds, covered, local_rows
 from roofline.specs.engine import Graphs, Overhead
 from roofline.specs.formats import Precision

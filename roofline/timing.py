@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from roofline.experts import distinct_values
-from roofline.kernels import Kind, Op
+from roofline.kernels.experts import distinct_values
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
 from roofline.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.laws.attention import AttentionLaw, attention_time
 from roofline.laws.base import Device, KernelTime, SimpleLaw, in_turn, simple_time
@@ -17,8 +18,6 @@ from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.laws.moe import MoeLaw, moe_time
 from roofline.laws.state import StateLaw, state_time
 from roofline.laws.vector import VectorKernels
-from roofline.ops import Array
-from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
 from roofline.specs.formats import rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import HostProfile

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import numpy as np
 
 from roofline.cli import main
-from roofline.forward import decode, prefill
-from roofline.kernels import Op
-from roofline.ops import Array
+from roofline.kernels.formulas import Array
+from roofline.kernels.forward import decode, prefill
+from roofline.kernels.ops import Op
 from roofline.specs.formats import DType, Precision, resolve
 from roofline.specs.network import NetworkSpec, load_model
 from roofline.specs.placement import Placement

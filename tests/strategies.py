@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from roofline.kernels.formulas import VerifyAttention
 from roofline.laws.base import SimpleLaw
-from roofline.ops import VerifyAttention
 from roofline.prepare import Request
 from roofline.specs.formats import DType
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roofline import ops
+from roofline.kernels import formulas
 from roofline.specs.network import load_model
 from tests import schedule_rules as rules
 from tests.support import ROOT, Cli
@@ -139,7 +139,7 @@ def test_tokens_of_cache_are_a_fixed_part_and_a_part_per_token(cli: Cli) -> None
 def test_attention_flops_of_a_model_with_64_heads() -> None:
     """InferenceX-app PR 849: 4 x 64 heads x 128 = 32,768 FLOP per token and layer, not twice it."""
     attention: Any = load_model("llama-3.1-70b").layers[0].attention
-    flops = ops.attention_flops(
+    flops = formulas.attention_flops(
         batch=1, rows=1, heads=attention.num_heads, head_dim=attention.head_dim, length=1000
     )
     assert flops == 32_768 * 1000

@@ -20,10 +20,10 @@ from roofline.calibration.routing import (
     profile,
 )
 from roofline.calibration.tables import Table, hold_out_mask
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import MoeShape
 from roofline.laws.base import Device
 from roofline.laws.moe import MoeLaw, moe_time
-from roofline.ops import Array
-from roofline.shapes import MoeShape
 from roofline.specs.gpu import load_hardware
 
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base import resources
-from roofline.cards import cards_of, layer_counts
+from roofline.kernels.split import cards_of, layer_counts
 from roofline.specs.formats import Component
 from roofline.specs.host import SHELF, load_host
 from roofline.specs.network import SHELF as MODELS

@@ -11,12 +11,11 @@ import json
 import numpy as np
 import pytest
 
-from roofline.footprint import weight_bytes
-from roofline.kernels import Kind
+from roofline.kernels.ops import CollectiveShape, Kind
+from roofline.kernels.weights import weight_bytes
 from roofline.memory import Memory, memory_for
 from roofline.prepare import prepare
 from roofline.request import Request
-from roofline.shapes import CollectiveShape
 from roofline.specs.formats import Component, bytes_per_element
 from roofline.specs.placement import Placement
 from tests.physics import decode_ops, named, refusal, run, scalar

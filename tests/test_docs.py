@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 import typer
 
-from roofline import ops
 from roofline.cli.app import app
 from roofline.cli.question import asks
-from roofline.forward import Kind, decode
+from roofline.kernels import formulas
+from roofline.kernels.forward import Kind, decode
 from roofline.specs.formats import resolve
 from roofline.specs.network import load_model
 from roofline.specs.placement import Placement
@@ -246,14 +246,14 @@ def test_attention_intensity_is_the_two_d_over_g_of_the_short_notation(
     # docs/intensity.md: D' = 1 + D rows, G' = KV heads per query head, one byte per KV element
     rows, kv_per_query_head = Fraction(1 + draft_length), Fraction(1, group_size)
     short = 2 * rows / kv_per_query_head
-    ours = ops.attention_intensity(group_size=group_size, draft_length=draft_length, kv=1)
+    ours = formulas.attention_intensity(group_size=group_size, draft_length=draft_length, kv=1)
     assert Fraction(float(ours)) == short
     assert short == 2 * group_size * (1 + draft_length)  # as the source article has it
     # and the same from the work itself: FLOPs of the kernel over the bytes of its cache
-    flops = ops.attention_flops(
+    flops = formulas.attention_flops(
         batch=3, rows=1 + draft_length, heads=2 * group_size, head_dim=128, length=1000
     )
-    cache = ops.attention_bytes(
+    cache = formulas.attention_bytes(
         batch=3, rows=1 + draft_length, heads=2 * group_size, kv_heads=2, head_dim=128,
         length=1000, kv=1, activation=0,
     )  # fmt: skip

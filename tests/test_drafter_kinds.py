@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roofline.drafters import Drafter, deepest, draft_passes, launches, load
-from roofline.footprint import parameters_total
+from roofline.kernels.weights import parameters_total
 from roofline.specs.draft_heads import derive
 from roofline.specs.formats import resolve
 from roofline.specs.network import DrafterSpec, load_drafter, load_model

@@ -9,10 +9,10 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.calibration.user_steps import fit_steps, read_steps
+from roofline.kernels.ops import GemmShape, MoeShape
 from roofline.laws.base import SimpleLaw
 from roofline.laws.vector import VectorKernels
 from roofline.request import Request
-from roofline.shapes import GemmShape, MoeShape
 from roofline.specs.engine import Graphs, load_engine
 from roofline.specs.gpu import load_hardware
 from roofline.timing import vector_time

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from roofline.drafters import Drafter
-from roofline.footprint import kv_bytes_per_token, kv_bytes_read
-from roofline.kernels import Kind
-from roofline.ops import VerifyAttention, latent_attention_bytes, latent_attention_flops
+from roofline.kernels.formulas import (
+    VerifyAttention,
+    latent_attention_bytes,
+    latent_attention_flops,
+)
+from roofline.kernels.ops import Kind
+from roofline.kernels.weights import kv_bytes_per_token, kv_bytes_read
 from roofline.reasons import bound
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType

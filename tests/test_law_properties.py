@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.experts import distinct_experts
+from roofline.kernels.experts import distinct_experts
+from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, MoeShape
 from roofline.laws.attention import AttentionLaw, attention_time
 from roofline.laws.base import Device, KernelTime, SimpleLaw, in_turn
 from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
@@ -21,7 +22,6 @@ from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.laws.moe import MoeLaw, moe_time
 from roofline.laws.state import StateLaw, state_time
 from roofline.laws.vector import VectorKernels
-from roofline.shapes import AttentionShape, CollectiveShape, GemmShape, MoeShape
 from roofline.specs.gpu import load_hardware
 from roofline.timing import vector_time
 from tests.law_strategies import (

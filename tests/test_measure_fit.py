@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import data_file
+from roofline.kernels.formulas import VerifyAttention
 from roofline.measure.campaign import run
 from roofline.measure.case import Case
 from roofline.measure.cases import plan
@@ -17,7 +18,6 @@ from roofline.measure.noise import cliffs, drifted, settle, sift
 from roofline.measure.profile import profile_data
 from roofline.measure.rows import Row, RowFile, read_rows
 from roofline.measure.stepped import Bench, fit_simple, predict
-from roofline.ops import VerifyAttention
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import load_model
 from tests.measuring import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.kernels import Kind
+from roofline.kernels.ops import Kind
 from roofline.laws.base import Device
 from roofline.measure import session
 from roofline.measure.campaign import run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roofline.drafters import Drafter, load
-from roofline.footprint import kv_bytes_reserved
+from roofline.kernels.weights import kv_bytes_reserved
 from roofline.memory import Memory, activation_bytes, logits_bytes, memory_for
 from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import DType

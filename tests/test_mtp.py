@@ -7,13 +7,13 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.drafters import Drafter, draft_passes, heads_for, load, mtp_head
-from roofline.footprint import (
+from roofline.kernels.ops import Op
+from roofline.kernels.weights import (
     kv_bytes_per_token,
     parameters_decode_read,
     parameters_total,
     weight_bytes,
 )
-from roofline.kernels import Op
 from roofline.specs.formats import DType
 from roofline.specs.network import ModelSpec, load_model, load_network
 from roofline.specs.placement import Grid, Placement

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from roofline.cache import index_tokens
-from roofline.projections import attention_linears, attention_split, attention_vectors, local_heads
+from roofline.kernels.cache import index_tokens
+from roofline.kernels.matrices import (
+    attention_linears,
+    attention_split,
+    attention_vectors,
+    local_heads,
+)
 from roofline.specs.mixers import (
     CompressedAttention,
     CrossAttention,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline import ops
+from roofline.kernels import formulas
 from tests.support import MODEL, Cli, write
 
 EXPLAIN = ("--explain", "--format", "json")
@@ -15,14 +15,14 @@ EXPLAIN = ("--explain", "--format", "json")
 
 def test_one_gemm() -> None:
     """2 x 1 x 4096 x 4096 FLOP; weights 4096 x 4096 x 2, in and out 4096 x 2 bytes each."""
-    assert ops.gemm_flops(m=1, n=4096, k=4096) == 33_554_432
-    moved = ops.gemm_bytes(m=1, n=4096, k=4096, weight=2, activation=2, output=2)
+    assert formulas.gemm_flops(m=1, n=4096, k=4096) == 33_554_432
+    moved = formulas.gemm_bytes(m=1, n=4096, k=4096, weight=2, activation=2, output=2)
     assert moved == 33_554_432 + 8_192 + 8_192
 
 
 def test_gemm_bytes_use_each_width() -> None:
     """N K b_w + M K b_a + M N b_o = 3 x 5 x 1 + 2 x 5 x 2 + 2 x 3 x 4 = 59, widths all apart."""
-    assert ops.gemm_bytes(m=2, n=3, k=5, weight=1, activation=2, output=4) == 59
+    assert formulas.gemm_bytes(m=2, n=3, k=5, weight=1, activation=2, output=4) == 59
 
 
 @pytest.mark.parametrize(
@@ -34,19 +34,21 @@ def test_gemm_bytes_use_each_width() -> None:
     ],
 )
 def test_gemm_knee(name: str, peak: float, bandwidth: float, expected: int) -> None:
-    assert round(ops.gemm_knee_rows(peak=peak, bandwidth=bandwidth, weight=2)) == expected, name
+    assert round(formulas.gemm_knee_rows(peak=peak, bandwidth=bandwidth, weight=2)) == expected, (
+        name
+    )
 
 
 def test_attention_by_hand() -> None:
     """B=2, q=4, A=8, H_kv=2, d=64, L=100, bf16 KV: small enough to count on paper."""
-    flops = ops.attention_flops(batch=2, rows=4, heads=8, head_dim=64, length=100)
+    flops = formulas.attention_flops(batch=2, rows=4, heads=8, head_dim=64, length=100)
     assert flops == 4 * 2 * 4 * 8 * 64 * 100
-    once = ops.attention_bytes(
+    once = formulas.attention_bytes(
         batch=2, rows=4, heads=8, kv_heads=2, head_dim=64, length=100, kv=2, activation=2
     )
     cache, queries = 2 * 2 * 2 * 64 * 100 * 2, 2 * 2 * 4 * 8 * 64 * 2
     assert once == cache + queries
-    fourfold = ops.attention_bytes(
+    fourfold = formulas.attention_bytes(
         batch=2,
         rows=4,
         heads=8,
@@ -72,7 +74,9 @@ def test_attention_by_hand() -> None:
     ],
 )
 def test_attention_intensity(group: int, draft: int, kv_bytes: int, expected: float) -> None:
-    assert ops.attention_intensity(group_size=group, draft_length=draft, kv=kv_bytes) == expected
+    assert (
+        formulas.attention_intensity(group_size=group, draft_length=draft, kv=kv_bytes) == expected
+    )
 
 
 @pytest.mark.parametrize("group", [1, 4, 8, 16])
@@ -81,24 +85,24 @@ def test_attention_intensity(group: int, draft: int, kv_bytes: int, expected: fl
 def test_identity_with_the_words_of_the_request(group: int, draft: int, batch: int) -> None:
     """design.md section 1: with D' = 1 + D and G' = 1 / G, both are the same thing."""
     d_prime, g_prime = 1 + draft, 1 / group
-    intensity = ops.attention_intensity(group_size=group, draft_length=draft, kv=1)
+    intensity = formulas.attention_intensity(group_size=group, draft_length=draft, kv=1)
     assert intensity == pytest.approx(2 * d_prime / g_prime)
-    flops = ops.gemm_flops(m=batch * d_prime, n=1, k=1)
+    flops = formulas.gemm_flops(m=batch * d_prime, n=1, k=1)
     assert flops == 2 * batch * (1 + draft)
 
 
 def test_collectives_by_hand() -> None:
     """Patarasu and Yuan 2009: 2 (n-1)/n S to reduce everywhere, (n-1)/n S to gather."""
-    assert ops.all_reduce_bytes(payload=800.0, ranks=8) == 1400
-    assert ops.all_gather_bytes(payload=800.0, ranks=8) == 700
-    assert ops.all_reduce_bytes(payload=800.0, ranks=1) == 0
+    assert formulas.all_reduce_bytes(payload=800.0, ranks=8) == 1400
+    assert formulas.all_gather_bytes(payload=800.0, ranks=8) == 700
+    assert formulas.all_reduce_bytes(payload=800.0, ranks=1) == 0
 
 
 def test_padding_and_causal_pairs() -> None:
     """Whole tiles above; a prompt of 4 tokens has 1 + 2 + 3 + 4 pairs."""
     rows = np.array([1, 128, 129, 256, 257])
-    assert ops.padded_rows(rows=rows, tile=128).tolist() == [128, 128, 256, 256, 384]  # type: ignore[union-attr]
-    assert ops.causal_pairs(tokens=4) == 10
+    assert formulas.padded_rows(rows=rows, tile=128).tolist() == [128, 128, 256, 256, 384]  # type: ignore[union-attr]
+    assert formulas.causal_pairs(tokens=4) == 10
 
 
 def test_llama_attention_flops_per_layer_and_row(cli: Cli) -> None:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from roofline.calibration.attention_fit import KV_BYTES, fit_law, law_seconds, textbook_seconds
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.tables import Columns, Table, clean, kinds, latency, pick, read
+from roofline.kernels.ops import AttentionShape
 from roofline.laws.attention import AttentionLaw
-from roofline.shapes import AttentionShape
 from roofline.specs.gpu import HardwareProfile
 
 __all__ = [

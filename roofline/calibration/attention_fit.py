@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibration.fit import least_log_error, rounded, score
+from roofline.kernels.ops import AttentionShape
 from roofline.laws.attention import ROW_BANDS, AttentionLaw, attention_time
 from roofline.laws.base import Device
-from roofline.shapes import AttentionShape
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing import Machine
 

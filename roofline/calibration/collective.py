@@ -18,8 +18,8 @@ from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
+from roofline.kernels.ops import CollectiveShape
 from roofline.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
-from roofline.shapes import CollectiveShape
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing import Machine
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from roofline.base import resources
 from roofline.drafters import Drafter
-from roofline.forward import decode
-from roofline.kernels import Kind, Op
+from roofline.kernels.forward import decode
+from roofline.kernels.ops import Kind, Op
 from roofline.lawbook import OVER_LINK
 from roofline.memory import memory_for
 from roofline.specs.engine import load_engine

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.gemm_fit import fit_law
 from roofline.calibration.tables import Table, clean, latency, pick, read
+from roofline.kernels.formulas import gemm_bytes, gemm_flops
+from roofline.kernels.ops import GemmShape
 from roofline.laws.base import Device
 from roofline.laws.gemm import GemmLaw, gemm_time
-from roofline.ops import gemm_bytes, gemm_flops
-from roofline.shapes import GemmShape
 from roofline.specs.formats import DType, bytes_per_element, rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing import Machine

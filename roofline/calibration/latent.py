@@ -19,8 +19,8 @@ from roofline.calibration.attention_fit import KV_BYTES, fit_law, law_seconds, t
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
 from roofline.calibration.tables import Table, kinds, pick, read
+from roofline.kernels.ops import AttentionShape
 from roofline.laws.attention import AttentionLaw
-from roofline.shapes import AttentionShape
 from roofline.specs.gpu import HardwareProfile
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]

@@ -17,7 +17,7 @@ from roofline.calibration.spec_rows import (
     target_of,
 )
 from roofline.drafters import Drafter, draft_passes, launches
-from roofline.forward import Op, decode
+from roofline.kernels.forward import Op, decode
 from roofline.laws.vector import VectorKernels
 from roofline.specs.engine import Overhead, load_engine
 from roofline.specs.gpu import HardwareProfile

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.figure import PALETTE, label_ticks
-from roofline.forward import decode
-from roofline.kernels import Kind, Op
+from roofline.kernels.formulas import VerifyAttention
+from roofline.kernels.forward import decode
+from roofline.kernels.ops import Kind, Op
 from roofline.laws.attention import AttentionLaw
-from roofline.ops import VerifyAttention
 from roofline.prepare import Setup
 from roofline.recommend import machine_for
 from roofline.request import DEEPEST

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from roofline.figure import PALETTE
-from roofline.kernels import Part
+from roofline.kernels.ops import Part
 from roofline.reasons import grid_position, value_at
 from roofline.recommend import Point, Recommendation
 from roofline.timing import by_part

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.figure import PALETTE, label_ticks
-from roofline.kernels import Kind, Part
+from roofline.kernels.ops import Kind, Part
 from roofline.prepare import Setup
 from roofline.recommend import Costs
 from roofline.specs.formats import rate_name

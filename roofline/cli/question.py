@@ -158,7 +158,7 @@ def question(
     ] = None,
 ) -> Request:
     """Return the question that these options ask, at batch 1 and the default context."""
-    from roofline.ops import StateHandling, VerifyAttention
+    from roofline.kernels.formulas import StateHandling, VerifyAttention
     from roofline.prepare import Request
     from roofline.request import LocalRequest
     from roofline.specs.overrides import parse_override

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.kernels import Part
+from roofline.kernels.formulas import VerifyAttention
+from roofline.kernels.ops import Part
 from roofline.memory import Memory
-from roofline.ops import VerifyAttention
 from roofline.specs.placement import Grid
 from roofline.specs.priors import Spread
 from roofline.step import StepTimes

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import ConfigDict
 
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import AttentionShape
 from roofline.laws.base import STRICT, Device, KernelTime, combine
-from roofline.ops import Array
-from roofline.shapes import AttentionShape
 
 __all__ = ["ROW_BANDS", "AttentionLaw", "attention_time"]
 

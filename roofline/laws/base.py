@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import ConfigDict
 
-from roofline.ops import Array
+from roofline.kernels.formulas import Array
 
 __all__ = [
     "STRICT",

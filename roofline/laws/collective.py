@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict
 
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import CollectiveShape
 from roofline.laws.base import STRICT, Device, KernelTime
-from roofline.ops import Array
-from roofline.shapes import CollectiveShape
 
 __all__ = ["CollectiveLaw", "Form", "Ranks", "collective_time", "exchange_time", "wire_factor"]
 

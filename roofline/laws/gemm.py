@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import GemmShape
 from roofline.laws.base import STRICT, Device, KernelTime, combine
-from roofline.ops import Array
-from roofline.shapes import GemmShape
 
 __all__ = ["ROW_EDGES", "GemmLaw", "TileSet", "gemm_time"]
 

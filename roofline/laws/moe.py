@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import MoeShape
 from roofline.laws.base import STRICT, Device, KernelTime, combine
-from roofline.ops import Array
-from roofline.shapes import MoeShape
 
 __all__ = ["ALIGNMENT", "STEP_HIGH", "STEP_LOW", "MoeLaw", "moe_time", "step_index"]
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import ConfigDict
 
+from roofline.kernels.formulas import Array
 from roofline.laws.base import STRICT, Device, KernelTime, combine
-from roofline.ops import Array
 
 __all__ = ["StateLaw", "state_time"]
 

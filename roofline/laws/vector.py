@@ -21,8 +21,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from roofline.ops import Array
-from roofline.shapes import GemmShape, MoeShape
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import GemmShape, MoeShape
 
 __all__ = ["VectorKernels"]
 

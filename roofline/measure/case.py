@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roofline.forward import decode
-from roofline.kernels import Op
+from roofline.kernels.forward import decode
+from roofline.kernels.ops import Op
 from roofline.specs.formats import resolve
 from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Placement

@@ -1,6 +1,6 @@
 """What is timed: one case for each kernel, shape and format, with the work the laws count for it.
 
-Cases are cut from the very list of kernels that prices a step (`roofline.forward`), so a law is
+Cases are cut from the very list of kernels that prices a step (`roofline.kernels.forward`), so a law is
 fitted on the FLOPs and bytes that it will be asked about.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from roofline.kernels import Kind, Op
+from roofline.kernels.formulas import attention_bytes, gemm_bytes, gemm_flops
+from roofline.kernels.ops import GemmShape, Kind, Op
 from roofline.measure.case import Case, Menu, case_of, kernels
 from roofline.measure.expert_cases import expert_cases, expert_layer
-from roofline.ops import attention_bytes, gemm_bytes, gemm_flops
-from roofline.shapes import GemmShape
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline.base.errors import InputError
-from roofline.layers import (
+from roofline.kernels.matrices import (
     Linear,
     attention_linears,
     expert_linears,

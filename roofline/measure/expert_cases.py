@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from roofline.kernels import Kind, Op
+from roofline.kernels.ops import Kind, MoeShape, Op
 from roofline.measure.case import Case, Menu, case_of, kernels
-from roofline.shapes import MoeShape
 from roofline.specs.formats import Component, DType
 from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.specs.placement import Placement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roofline.figure import Caption
-from roofline.layers import used_components
+from roofline.kernels.matrices import used_components
 from roofline.prepare import Setup
 from roofline.report.changes import set_line
 from roofline.report.columns import listed

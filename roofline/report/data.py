@@ -8,7 +8,7 @@ from typing import Any
 
 from roofline.cost import dollars_per_million
 from roofline.goals import Choice, Goal
-from roofline.kernels import Part
+from roofline.kernels.ops import Part
 from roofline.paste import flag, timed_flag
 from roofline.prepare import Setup
 from roofline.reasons import bound, grid_position, headline, reason, value_at

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from roofline.base.units import format_bytes
-from roofline.footprint import (
+from roofline.kernels.formulas import attention_intensity, gemm_knee_rows, state_traffic
+from roofline.kernels.matrices import local_heads
+from roofline.kernels.mlp import expert_rows
+from roofline.kernels.ops import Pass
+from roofline.kernels.weights import (
     attended_tokens,
     kv_bytes_per_token,
     kv_bytes_read,
     state_bytes,
 )
-from roofline.kernels import Pass
-from roofline.layers import local_heads
-from roofline.mlp_ops import expert_rows
-from roofline.ops import attention_intensity, gemm_knee_rows, state_traffic
 from roofline.recommend import Point, Recommendation
 from roofline.specs.formats import Component, bytes_per_element, rate_name
 from roofline.specs.network import (

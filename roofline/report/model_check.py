@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofline.base.units import format_bytes
-from roofline.cache import kv_bytes_read
-from roofline.footprint import (
+from roofline.kernels.cache import kv_bytes_read
+from roofline.kernels.weights import (
     kv_bytes_per_token,
     parameters_decode_read,
     parameters_total,

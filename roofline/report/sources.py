@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from roofline.base.document_paths import GIVEN
-from roofline.kernels import Kind
+from roofline.kernels.ops import Kind
 from roofline.lawbook import Chosen, weight_key
 from roofline.prepare import Setup
 from roofline.specs.gpu import HardwareProfile

@@ -11,7 +11,7 @@ import numpy as np
 
 from roofline.base import resources
 from roofline.calibration.spec_numbers import Predicted
-from roofline.ops import VerifyAttention
+from roofline.kernels.formulas import VerifyAttention
 from roofline.prepare import Request, prepare
 from roofline.recommend import Point, costs, recommend
 from roofline.report.columns import markdown_table

@@ -12,8 +12,8 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
+from roofline.kernels.formulas import Array
 from roofline.laws.vector import VectorKernels
-from roofline.ops import Array
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
 

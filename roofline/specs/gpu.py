@@ -20,7 +20,7 @@ from roofline.base.schema import (
     Schema,
     Source,
 )
-from roofline.ops import VerifyAttention
+from roofline.kernels.formulas import VerifyAttention
 from roofline.specs.calibrated import Block
 
 __all__ = [

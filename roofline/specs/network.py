@@ -1,7 +1,7 @@
 """Model and drafter specs: runs of equal layers, a head, and the dtype of each component.
 
-A spec says what a network *is*. What it costs is `roofline.forward`; how many parameters it has is
-`roofline.layers`. A new model is a YAML file; a new *kind* of attention or MLP is a class here and
+A spec says what a network *is*. What it costs is `roofline.kernels.forward`; how many parameters it has is
+`roofline.kernels.matrices`. A new model is a YAML file; a new *kind* of attention or MLP is a class here and
 one function in each of those two modules.
 """
 

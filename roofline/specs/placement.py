@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.ops import Array, StateHandling, VerifyAttention
+from roofline.kernels.formulas import Array, StateHandling, VerifyAttention
 
 __all__ = ["Grid", "Placement", "Routing", "Split", "SplitMode"]
 

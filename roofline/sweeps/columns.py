@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from roofline.kernels import Part
+from roofline.kernels.ops import Part
 
 __all__ = ["ASKED", "COLUMNS", "Column", "Kind", "columns_for", "columns_table"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
 from roofline.advise import CONFIDENCES
-from roofline.kernels import Part
+from roofline.kernels.ops import Part
 from roofline.prepare import Setup
 from roofline.specs.formats import Component
 from roofline.sweeps.plan import Block, Scalar, Unit

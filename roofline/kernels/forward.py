@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from roofline import ops
-from roofline.attention_ops import attention_block
-from roofline.kernels import Kind, Op, Part, Pass, communication, elementwise, gemm
-from roofline.layers import Linear, fusion_linear, head_linear
-from roofline.mlp_ops import mlp_block
-from roofline.ops import Array
+from roofline.kernels import formulas
+from roofline.kernels.attention import attention_block
+from roofline.kernels.formulas import Array
+from roofline.kernels.matrices import Linear, fusion_linear, head_linear
+from roofline.kernels.mlp import mlp_block
+from roofline.kernels.ops import Kind, Op, Part, Pass, communication, elementwise, gemm
+from roofline.kernels.split import spread
 from roofline.specs.formats import Component, Precision
 from roofline.specs.network import DrafterSpec, LayerRun, NetworkSpec
 from roofline.specs.placement import Placement
-from roofline.split import spread
 
 __all__ = ["Kind", "Op", "Part", "decode", "fusion", "head_kernels", "matrix", "prefill"]
 
@@ -164,7 +164,7 @@ def _head(state: Pass, head_rows: Array) -> list[Op]:
         gemm(state, linear, Part.LM_HEAD, tokens),
     ]
     if ranks > 1:
-        received = ops.all_gather_bytes(payload=logits, ranks=ranks)
+        received = formulas.all_gather_bytes(payload=logits, ranks=ranks)
         kernels.append(
             communication(
                 state, "logits_gather", sent=received, payload=logits, kind=Kind.ALL_GATHER

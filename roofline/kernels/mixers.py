@@ -5,12 +5,11 @@ Every function returns what lies between the norm before the mixer and the proje
 
 from __future__ import annotations
 
-from roofline import ops
-from roofline.cache import attended_tokens, index_tokens, indexer_of, kv_width, state_bytes
-from roofline.kernels import Kind, Op, Part, Pass, elementwise, gemm
-from roofline.ops import Array
-from roofline.projections import Linear, local_heads
-from roofline.shapes import AttentionShape
+from roofline.kernels import formulas
+from roofline.kernels.cache import attended_tokens, index_tokens, indexer_of, kv_width, state_bytes
+from roofline.kernels.formulas import Array
+from roofline.kernels.matrices import Linear, local_heads
+from roofline.kernels.ops import AttentionShape, Kind, Op, Part, Pass, elementwise, gemm
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.mixers import Attention, CompressedAttention, CrossAttention, StateMixer
 
@@ -25,7 +24,7 @@ def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]
     tp = state.placement.attention_tp
     held, convolution = state_bytes(mixer, tp=tp)
     rows = 1.0 if state.prefill else state.rows
-    moved = state.batch * ops.state_traffic(
+    moved = state.batch * formulas.state_traffic(
         state=held, rows=rows, handling=state.placement.state_handling
     )
     work = mixer.state_flops * (mixer.state_elements // tp)
@@ -119,7 +118,7 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
         part=Part.ATTENTION,
         compute=state.precision.base,
         storage=state.precision.kv,
-        flops=ops.latent_attention_flops(
+        flops=formulas.latent_attention_flops(
             batch=state.batch,
             rows=state.rows,
             heads=heads,
@@ -127,7 +126,7 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
             value_width=width,
             length=length / 2 if state.prefill else length,
         ),
-        bytes=ops.latent_attention_bytes(
+        bytes=formulas.latent_attention_bytes(
             batch=state.batch,
             rows=state.rows,
             heads=heads,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from roofline import ops
-from roofline.cache import attended_tokens
-from roofline.kernels import Kind, Op, Part, Pass, all_reduce, elementwise, gemm
-from roofline.mixer_ops import compressed, cross, pick_tokens, recurrent
-from roofline.ops import Array, VerifyAttention
-from roofline.projections import Linear, attention_linears, local_heads
-from roofline.shapes import AttentionShape
+from roofline.kernels import formulas
+from roofline.kernels.cache import attended_tokens
+from roofline.kernels.formulas import Array, VerifyAttention
+from roofline.kernels.matrices import Linear, attention_linears, local_heads
+from roofline.kernels.mixers import compressed, cross, pick_tokens, recurrent
+from roofline.kernels.ops import AttentionShape, Kind, Op, Part, Pass, all_reduce, elementwise, gemm
 from roofline.specs.formats import bytes_per_element
 from roofline.specs.mixers import (
     CompressedAttention,
@@ -67,7 +66,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
     group, rows, reads = heads // kv_heads, state.rows, _kv_reads(state)
     length = attended_tokens(attention, state.context)
     read = state.context if state.prefill else attended_tokens(attention, state.context, rows)
-    flops = ops.attention_flops(
+    flops = formulas.attention_flops(
         batch=state.batch,
         rows=_work_rows(state, group),
         heads=heads,
@@ -75,7 +74,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         length=_prompt_pairs(state, attention) / rows if state.prefill else length,
         v_head_dim=attention.value_dim,
     )
-    moved = ops.attention_bytes(
+    moved = formulas.attention_bytes(
         batch=state.batch,
         rows=rows,
         heads=heads,
@@ -115,10 +114,10 @@ def _prompt_pairs(state: Pass, attention: GroupedQueryAttention) -> Array:
     """Return the query-key pairs of one head over a whole prompt."""
     tokens, window = state.context, attention.window or attention.top_k
     if window is None:
-        return ops.causal_pairs(tokens=tokens)
+        return formulas.causal_pairs(tokens=tokens)
     if attention.window_kind == "chunked":
-        return ops.chunked_pairs(tokens=tokens, chunk=window)
-    return ops.windowed_pairs(tokens=tokens, window=window)
+        return formulas.chunked_pairs(tokens=tokens, chunk=window)
+    return formulas.windowed_pairs(tokens=tokens, window=window)
 
 
 def _work_rows(state: Pass, group: int) -> Array:
@@ -126,7 +125,7 @@ def _work_rows(state: Pass, group: int) -> Array:
     placement = state.placement
     if placement.verify_attention != VerifyAttention.TILE or state.prefill:
         return state.rows
-    return ops.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / group
+    return formulas.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / group
 
 
 def _kv_reads(state: Pass) -> Array:
@@ -179,9 +178,9 @@ def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int)
         part=Part.LINEAR,
         compute=base,
         storage=base,
-        flops=heads * ops.gemm_flops(m=state.tokens, n=rank, k=head_width),
+        flops=heads * formulas.gemm_flops(m=state.tokens, n=rank, k=head_width),
         bytes=heads
-        * ops.gemm_bytes(
+        * formulas.gemm_bytes(
             m=state.tokens,
             n=rank,
             k=head_width,
@@ -203,7 +202,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
         part=Part.ATTENTION,
         compute=state.precision.base,
         storage=state.precision.kv,
-        flops=ops.latent_attention_flops(
+        flops=formulas.latent_attention_flops(
             batch=state.batch,
             rows=_work_rows(state, heads),
             heads=heads,
@@ -211,7 +210,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
             value_width=attention.value_width,
             length=length,
         ),
-        bytes=ops.latent_attention_bytes(
+        bytes=formulas.latent_attention_bytes(
             batch=state.batch,
             rows=state.rows,
             heads=heads,
@@ -241,7 +240,7 @@ def _expanded_attention(state: Pass, attention: LatentAttention) -> Op:
     heads = attention.num_heads // state.placement.attention_tp
     key = attention.qk_nope_head_dim + attention.qk_rope_head_dim
     width = heads * (key + attention.v_head_dim)
-    pairs = state.batch * ops.causal_pairs(tokens=state.context)
+    pairs = state.batch * formulas.causal_pairs(tokens=state.context)
     return Op(
         name="attention",
         kind=Kind.ATTENTION,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from roofline import experts, ops
-from roofline.experts import ExpertRows
-from roofline.kernels import Kind, Op, Part, Pass, all_reduce, communication, elementwise, gemm
-from roofline.layers import (
+from roofline.kernels import experts, formulas
+from roofline.kernels.experts import ExpertRows
+from roofline.kernels.matrices import (
     Linear,
     beside_linears,
     expert_linears,
@@ -14,7 +13,17 @@ from roofline.layers import (
     router_linear,
     shared_linears,
 )
-from roofline.shapes import MoeShape
+from roofline.kernels.ops import (
+    Kind,
+    MoeShape,
+    Op,
+    Part,
+    Pass,
+    all_reduce,
+    communication,
+    elementwise,
+    gemm,
+)
 from roofline.specs.formats import Component, bytes_per_element
 from roofline.specs.network import DenseMlp, Mlp, MoeMlp, NoMlp
 
@@ -104,7 +113,7 @@ def _experts(state: Pass, mlp: MoeMlp) -> Op:
         part=Part.MOE,
         compute=compute,
         storage=state.precision.weights[Component.EXPERTS],
-        flops=sum(ops.gemm_flops(m=pairs, n=x.outputs, k=x.inputs) for x in linears),
+        flops=sum(formulas.gemm_flops(m=pairs, n=x.outputs, k=x.inputs) for x in linears),
         bytes=awake * sum(x.parameters for x in linears) * weight + pairs * per_pair,
         rows=pairs / awake,
         shape=MoeShape(
@@ -139,7 +148,7 @@ def _exchange(state: Pass, mlp: MoeMlp, name: str) -> list[Op]:
         return []
     each = (mlp.latent_size or state.network.hidden_size) * state.base_bytes
     payload = state.tokens * mlp.top_k * each
-    sent = ops.all_to_all_bytes(payload=payload / placement.tp, groups=placement.ep)
+    sent = formulas.all_to_all_bytes(payload=payload / placement.tp, groups=placement.ep)
     return [
         communication(
             state,
@@ -160,7 +169,7 @@ def _gather(state: Pass, mlp: MoeMlp, name: str) -> Op:
     return communication(
         state,
         name,
-        sent=ops.all_gather_bytes(payload=payload, ranks=groups),
+        sent=formulas.all_gather_bytes(payload=payload, ranks=groups),
         payload=payload,
         kind=Kind.ALL_GATHER if name == "dispatch" else Kind.REDUCE_SCATTER,
         ranks=groups,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.ops import Array
-from roofline.projections import local_heads
+from roofline.kernels.formulas import Array
+from roofline.kernels.matrices import local_heads
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.mixers import (
     Attention,

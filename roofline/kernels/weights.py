@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from roofline.cache import (
+from roofline.kernels.cache import (
     attended_tokens,
     kv_bytes_per_token,
     kv_bytes_read,
@@ -12,14 +12,14 @@ from roofline.cache import (
     state_bytes,
     state_bytes_per_sequence,
 )
-from roofline.layers import (
+from roofline.kernels.matrices import (
     Linear,
+    attention_vectors,
     fusion_linear,
     head_linear,
     layer_linears,
     medusa_linears,
 )
-from roofline.projections import attention_vectors
 from roofline.specs.formats import Component, Precision, bytes_per_element
 from roofline.specs.network import DrafterSpec, LayerRun, ModelSpec, MoeMlp, NetworkSpec
 from roofline.specs.placement import Placement

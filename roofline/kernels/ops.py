@@ -4,16 +4,88 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
 
-from roofline import ops
-from roofline.layers import Linear
-from roofline.ops import Array
-from roofline.shapes import CollectiveShape, GemmShape, Shape
+from roofline.kernels import formulas
+from roofline.kernels.formulas import Array
+from roofline.kernels.matrices import Linear
 from roofline.specs.formats import DType, Precision, bytes_per_element
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Placement
 
-__all__ = ["Kind", "Op", "Part", "Pass", "all_reduce", "communication", "elementwise", "gemm"]
+__all__ = [
+    "AttentionShape",
+    "CollectiveShape",
+    "GemmShape",
+    "Kind",
+    "MoeShape",
+    "Op",
+    "Part",
+    "Pass",
+    "Shape",
+    "all_reduce",
+    "communication",
+    "elementwise",
+    "gemm",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GemmShape:
+    """An M x K by K x N product; bytes per element of weights and activations [B]."""
+
+    m: Array
+    n: Array
+    k: Array
+    weight: float
+    activation: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionShape:
+    """Attention of ``rows`` = G q query rows over each of ``pairs`` = batch x KV heads caches."""
+
+    pairs: Array
+    rows: Array
+    length: Array  # tokens read, after a window
+    context: Array  # tokens cached
+    kv_width: int  # cached elements per token and KV head
+    mac_width: int  # multiply-adds per row and token
+    kv: float  # bytes per cached element [B]
+    group: int = 0  # query heads per KV head; 0: one query each, so as many as rows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MoeShape:
+    """One rank's routed experts; ``tokens`` are those of all ranks together.
+
+    Plain numbers for one model, arrays where many shapes are priced at once.
+    """
+
+    tokens: Array
+    top_k: Array
+    experts: Array
+    ranks: Array  # expert-parallel groups
+    hidden: Array
+    width: Array  # of this rank's shard of one expert
+    matrices: Array  # 3 gated, 2 plain
+    weight: Array  # bytes per weight, scales included [B]
+    distinct: Array  # experts with work on this rank
+    awake: Array  # experts with work on all ranks
+    rows: Array  # token-expert pairs computed here
+    hottest: Array  # rows of the busiest expert
+    padded: Array  # rows when every expert's are padded to 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollectiveShape:
+    """A collective of ``payload`` bytes, the whole tensor of one rank, among ``ranks``."""
+
+    payload: Array
+    ranks: int
+
+
+Shape: TypeAlias = GemmShape | AttentionShape | MoeShape | CollectiveShape
 
 
 class Kind(StrEnum):
@@ -114,8 +186,8 @@ def gemm(state: Pass, linear: Linear, part: Part, rows: Array) -> Op:
         part=part,
         compute=compute,
         storage=weight,
-        flops=ops.gemm_flops(m=rows, n=linear.outputs, k=linear.inputs),
-        bytes=ops.gemm_bytes(
+        flops=formulas.gemm_flops(m=rows, n=linear.outputs, k=linear.inputs),
+        bytes=formulas.gemm_bytes(
             m=rows,
             n=linear.outputs,
             k=linear.inputs,
@@ -180,5 +252,5 @@ def all_reduce(state: Pass, name: str) -> list[Op]:
     if ranks == 1:
         return []
     payload = state.tokens * state.network.hidden_size * state.base_bytes
-    sent = ops.all_reduce_bytes(payload=payload, ranks=ranks)
+    sent = formulas.all_reduce_bytes(payload=payload, ranks=ranks)
     return [communication(state, name, sent=sent, payload=payload)]
