@@ -74,7 +74,7 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
     from roofline.kernels.forward import decode
     from roofline.specs.formats import resolve
     from roofline.specs.placement import Placement
-    from roofline.timing import Machine, by_part, time_ops
+    from roofline.timing.machine import Machine, by_part, time_ops
 
     found = profile.verify_attention
     placement = Placement(

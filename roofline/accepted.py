@@ -7,11 +7,11 @@ from roofline.acceptance.defaults import choose, closest, default_for
 from roofline.acceptance.doubts import doubts
 from roofline.base.errors import UnknownAcceptanceError
 from roofline.base.resources import alias_note
-from roofline.drafters import Drafter
 from roofline.parts import Notes
 from roofline.request import Request
 from roofline.specs.network import SHELF, ModelSpec
-from roofline.step import Target
+from roofline.timing.drafters import Drafter
+from roofline.timing.step import Target
 
 __all__ = ["acceptance_for", "is_known", "names_of"]
 

@@ -10,8 +10,8 @@ from roofline.kernels.weights import (
     kv_bytes_read,
     state_bytes_per_sequence,
 )
-from roofline.memory import Memory, activation_bytes, logits_bytes
 from roofline.specs.formats import bytes_per_element
+from roofline.timing.memory import Memory, activation_bytes, logits_bytes
 
 __all__ = ["PerSequence", "Slots", "account", "per_sequence", "slots"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from roofline.prepare import Setup
 from roofline.specs.formats import bytes_per_element
 from roofline.specs.placement import Grid
-from roofline.step import StepTimes, step_times
-from roofline.timing import Machine, OpTime
+from roofline.timing.machine import Machine, OpTime
+from roofline.timing.step import StepTimes, step_times
 
 __all__ = ["limits", "slower_than_wide"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from roofline.account import Slots
 from roofline.advise import TIE, smallest_within_tie
 from roofline.base.errors import InputError
-from roofline.memory import Memory
 from roofline.prepare import Request, prepare
 from roofline.recommend import costs
+from roofline.timing.memory import Memory
 
 __all__ = ["EqualMemory", "equal_memory"]
 

@@ -14,14 +14,14 @@ from roofline.base.errors import DoesNotFitError, InputError
 from roofline.cautions import limits
 from roofline.kernels.cache import kv_bytes_per_token
 from roofline.kernels.weights import parameters_total
-from roofline.launches import past_graphs
-from roofline.memory import memory_for
 from roofline.parts import Parts, open_parts
 from roofline.prepare import Setup, prepare
 from roofline.recommend import costs
 from roofline.request import Request
 from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
+from roofline.timing.launches import past_graphs
+from roofline.timing.memory import memory_for
 
 __all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from roofline.base.errors import InputError
-from roofline.draft_passes import BLOCK_KINDS
 from roofline.request import Request
 from roofline.specs.network import DrafterSpec, NetworkSpec
+from roofline.timing.draft_passes import BLOCK_KINDS
 
 __all__ = ["check_idle"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline import drafters
 from roofline.acceptance import Acceptance
 from roofline.base.errors import InputError
-from roofline.drafters import Drafter
 from roofline.request import DEEPEST, Request
+from roofline.timing import drafters
+from roofline.timing.drafters import Drafter
 
 __all__ = ["draft_lengths", "unmeasured", "what_ends"]
 

@@ -14,7 +14,6 @@ from roofline.acceptance.curve import from_rates
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.contradictions import contradictions
-from roofline.drafters import HOST_DRAFTERS
 from roofline.engines.facts import Unread
 from roofline.engines.serving import Serving
 from roofline.engines.serving_names import serving_names
@@ -24,6 +23,7 @@ from roofline.schedules.written import Written
 from roofline.specs.engine import Era, load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import SHELF
+from roofline.timing.drafters import HOST_DRAFTERS
 
 __all__ = ["Change", "Gap", "Live", "change", "check_known", "question_from"]
 

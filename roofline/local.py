@@ -13,7 +13,7 @@ from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import DEFAULT, HostProfile, linked, load_host
 from roofline.specs.network import ModelSpec, NetworkSpec
 from roofline.specs.placement import Placement, Split, SplitMode
-from roofline.step import Target
+from roofline.timing.step import Target
 
 __all__ = ["assumed_host", "draft_placement", "machine_of", "split_of"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advise import Confidence
-from roofline.launches import advisable
+from roofline.timing.launches import advisable
 
 __all__ = ["LIKELY", "Point"]
 

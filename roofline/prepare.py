@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roofline import drafters
 from roofline.acceptance import Acceptance
 from roofline.accepted import acceptance_for, is_known
 from roofline.base.errors import InputError
-from roofline.drafters import Drafter
 from roofline.idle import check_idle
 from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.matrices import check_parallel, used_components
@@ -23,7 +21,9 @@ from roofline.specs.host import HostProfile
 from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.specs.placement import Placement, Routing, SplitMode
 from roofline.specs.priors import priors, unknown_generation
-from roofline.step import Target
+from roofline.timing import drafters
+from roofline.timing.drafters import Drafter
+from roofline.timing.step import Target
 
 __all__ = ["Request", "Setup", "prepare"]
 

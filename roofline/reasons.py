@@ -14,7 +14,7 @@ from roofline.kernels.ops import Kind, MoeShape
 from roofline.recommend import Point, Recommendation
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode
-from roofline.timing import OVER_LINK, OpTime
+from roofline.timing.machine import OVER_LINK, OpTime
 
 __all__ = [
     "HEADLINES",

@@ -14,17 +14,17 @@ from roofline.advise import CONFIDENCES, Decision, decide, near_best
 from roofline.base.errors import DoesNotFitError
 from roofline.cautions import limits, slower_than_wide
 from roofline.edges import edges
-from roofline.launches import advisable, past_graphs
-from roofline.memory import Memory, memory_for
 from roofline.point import Point
 from roofline.prepare import Request, Setup, prepare
 from roofline.remedies import remedies
 from roofline.sampling import drawn_tokens_per_step
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
-from roofline.step import StepTimes, step_times
-from roofline.timing import Machine
-from roofline.uncertainty import Drawn, grouped, speedup_range
+from roofline.timing.launches import advisable, past_graphs
+from roofline.timing.machine import Machine
+from roofline.timing.memory import Memory, memory_for
+from roofline.timing.step import StepTimes, step_times
+from roofline.timing.uncertainty import Drawn, grouped, speedup_range
 
 __all__ = [
     "Costs",

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.units import format_size
-from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, prepare
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import load_hardware
+from roofline.timing.memory import Memory, memory_for
 
 __all__ = ["longest_context", "memory_of", "remedies"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from roofline.laws.attention import AttentionLaw
-from roofline.laws.base import Device, SimpleLaw
-from roofline.laws.collective import CollectiveLaw, Form, Ranks
-from roofline.laws.gemm import TILES, GemmLaw
-from roofline.laws.moe import MoeLaw
-from roofline.laws.state import StateLaw
-from roofline.laws.vector import VectorKernels
+from roofline.timing.laws.attention import AttentionLaw
+from roofline.timing.laws.base import Device, SimpleLaw
+from roofline.timing.laws.collective import CollectiveLaw, Form, Ranks
+from roofline.timing.laws.gemm import TILES, GemmLaw
+from roofline.timing.laws.moe import MoeLaw
+from roofline.timing.laws.state import StateLaw
+from roofline.timing.laws.vector import VectorKernels
 
 many = settings(max_examples=150, deadline=None)
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

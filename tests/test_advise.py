@@ -9,7 +9,7 @@ from roofline.advise import CONFIDENCES, TIE, Confidence, confidence, smallest_w
 from roofline.prepare import Request, prepare
 from roofline.recommend import advise, costs
 from roofline.specs.priors import priors
-from roofline.uncertainty import drawn_steps
+from roofline.timing.uncertainty import drawn_steps
 from tests.support import Cli
 
 NAN = float("nan")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from roofline.kernels.ops import AttentionShape
-from roofline.laws.attention import AttentionLaw, attention_time
-from roofline.laws.base import Device
+from roofline.timing.laws.attention import AttentionLaw, attention_time
+from roofline.timing.laws.base import Device
 from tests.support import Cli
 
 DEVICE = Device(bandwidth=3e12, peak=1e15, units=132, l2=50e6, link=450e9)

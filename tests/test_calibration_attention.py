@@ -16,8 +16,8 @@ from roofline.calibration.attention_fit import BOUNDS
 from roofline.calibration.family import Group
 from roofline.calibration.fit import score
 from roofline.calibration.tables import hold_out_mask
-from roofline.laws.attention import AttentionLaw
 from roofline.specs.gpu import load_hardware
+from roofline.timing.laws.attention import AttentionLaw
 from tests.attention_tables import BATCHES, CONTEXTS, H200, Array, table_of, timed
 
 BF16 = {"dtype": "bf16", "kernel": "fa3", "head_dim": 128}

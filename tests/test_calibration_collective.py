@@ -11,8 +11,8 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.calibration.collective import fit, groups, seconds, textbook
 from roofline.calibration.tables import Table
-from roofline.laws.collective import CollectiveLaw, Ranks
 from roofline.specs.gpu import load_hardware
+from roofline.timing.laws.collective import CollectiveLaw, Ranks
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")

@@ -17,12 +17,12 @@ from roofline.calibration.fit import score
 from roofline.calibration.gemm_fit import BOUNDS, STEP
 from roofline.calibration.tables import FOLDERS, Table, hold_out_mask
 from roofline.kernels.ops import GemmShape
-from roofline.lawbook import ENGINES
-from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.specs.calibrated import GemmBlock
 from roofline.specs.formats import bytes_per_element, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
-from roofline.timing import Machine
+from roofline.timing.lawbook import ENGINES
+from roofline.timing.laws.gemm import GemmLaw, gemm_time
+from roofline.timing.machine import Machine
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

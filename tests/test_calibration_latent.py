@@ -11,8 +11,8 @@ import pytest
 
 from roofline.calibration import latent
 from roofline.calibration.fit import score
-from roofline.laws.attention import AttentionLaw
 from roofline.specs.gpu import load_hardware
+from roofline.timing.laws.attention import AttentionLaw
 from tests.attention_tables import BATCHES, CONTEXTS, H200, table_of, timed
 
 FP8 = {"dtype": "fp8", "kernel": "flash_mla"}

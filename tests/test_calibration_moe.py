@@ -22,9 +22,9 @@ from roofline.calibration.routing import (
 from roofline.calibration.tables import Table, hold_out_mask
 from roofline.kernels.formulas import Array
 from roofline.kernels.ops import MoeShape
-from roofline.laws.base import Device
-from roofline.laws.moe import MoeLaw, moe_time
 from roofline.specs.gpu import load_hardware
+from roofline.timing.laws.base import Device
+from roofline.timing.laws.moe import MoeLaw, moe_time
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")

@@ -11,8 +11,8 @@ import pytest
 
 from roofline.calibration.state import fit, groups, seconds, textbook
 from roofline.calibration.tables import Table, hold_out_mask
-from roofline.laws.state import StateLaw
 from roofline.specs.gpu import load_hardware
+from roofline.timing.laws.state import StateLaw
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")

@@ -13,11 +13,11 @@ import pytest
 
 from roofline.kernels.ops import CollectiveShape, Kind
 from roofline.kernels.weights import weight_bytes
-from roofline.memory import Memory, memory_for
 from roofline.prepare import prepare
 from roofline.request import Request
 from roofline.specs.formats import Component, bytes_per_element
 from roofline.specs.placement import Placement
+from roofline.timing.memory import Memory, memory_for
 from tests.physics import decode_ops, named, refusal, run, scalar
 
 NODE = "deepseek-v3 --gpu h200-sxm --tp 8 --ep 8 --drafter mtp --acceptance 0.8"

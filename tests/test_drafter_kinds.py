@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.drafters import Drafter, deepest, draft_passes, launches, load
 from roofline.kernels.weights import parameters_total
 from roofline.specs.draft_heads import derive
 from roofline.specs.formats import resolve
 from roofline.specs.network import DrafterSpec, load_drafter, load_model
 from roofline.specs.placement import Grid
+from roofline.timing.drafters import Drafter, deepest, draft_passes, launches, load
 from tests.support import Cli, assert_refused
 
 LLAMA = load_model("llama-3.1-8b")

@@ -10,12 +10,12 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.calibration.user_steps import fit_steps, read_steps
 from roofline.kernels.ops import GemmShape, MoeShape
-from roofline.laws.base import SimpleLaw
-from roofline.laws.vector import VectorKernels
 from roofline.request import Request
 from roofline.specs.engine import Graphs, load_engine
 from roofline.specs.gpu import load_hardware
-from roofline.timing import vector_time
+from roofline.timing.laws.base import SimpleLaw
+from roofline.timing.laws.vector import VectorKernels
+from roofline.timing.machine import vector_time
 from tests.support import ENGINE, Cli, write
 
 JSON = ("--format", "json")

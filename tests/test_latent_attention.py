@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from roofline.drafters import Drafter
 from roofline.kernels.formulas import (
     VerifyAttention,
     latent_attention_bytes,
@@ -18,8 +17,9 @@ from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import LatentAttention, load_model
 from roofline.specs.placement import Grid, Placement
-from roofline.step import Target, step_times
-from roofline.timing import Machine
+from roofline.timing.drafters import Drafter
+from roofline.timing.machine import Machine
+from roofline.timing.step import Target, step_times
 from tests.physics import decode_ops, named, precision_of, prefill_ops
 
 # Datasheet of the H200 SXM: dense bf16 peak [FLOP/s] and memory bandwidth [B/s].

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from roofline.kernels.experts import distinct_experts
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, MoeShape
-from roofline.laws.attention import AttentionLaw, attention_time
-from roofline.laws.base import Device, KernelTime, SimpleLaw, in_turn
-from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
-from roofline.laws.gemm import GemmLaw, gemm_time
-from roofline.laws.moe import MoeLaw, moe_time
-from roofline.laws.state import StateLaw, state_time
-from roofline.laws.vector import VectorKernels
 from roofline.specs.gpu import load_hardware
-from roofline.timing import vector_time
+from roofline.timing.laws.attention import AttentionLaw, attention_time
+from roofline.timing.laws.base import Device, KernelTime, SimpleLaw, in_turn
+from roofline.timing.laws.collective import CollectiveLaw, collective_time, exchange_time
+from roofline.timing.laws.gemm import GemmLaw, gemm_time
+from roofline.timing.laws.moe import MoeLaw, moe_time
+from roofline.timing.laws.state import StateLaw, state_time
+from roofline.timing.laws.vector import VectorKernels
+from roofline.timing.machine import vector_time
 from tests.law_strategies import (
     ROUNDING,
     attention_laws,

@@ -9,7 +9,6 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.kernels.ops import Kind
-from roofline.laws.base import Device
 from roofline.measure import session
 from roofline.measure.campaign import run
 from roofline.measure.case import Menu, kernels
@@ -22,6 +21,7 @@ from roofline.measure.profile import profile_data
 from roofline.measure.tiled import fit_all_reduce, fit_tiles
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
+from roofline.timing.laws.base import Device
 from tests.measuring import FakeDevice, short_campaign
 from tests.support import Cli, assert_refused
 

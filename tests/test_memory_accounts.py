@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.drafters import Drafter, load
 from roofline.kernels.weights import kv_bytes_reserved
-from roofline.memory import Memory, activation_bytes, logits_bytes, memory_for
 from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.specs.placement import Grid, Placement
-from roofline.step import Target
+from roofline.timing.drafters import Drafter, load
+from roofline.timing.memory import Memory, activation_bytes, logits_bytes, memory_for
+from roofline.timing.step import Target
 from tests.physics import precision_of, refusal, run
 
 

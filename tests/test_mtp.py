@@ -6,7 +6,6 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
-from roofline.drafters import Drafter, draft_passes, heads_for, load, mtp_head
 from roofline.kernels.ops import Op
 from roofline.kernels.weights import (
     kv_bytes_per_token,
@@ -17,6 +16,7 @@ from roofline.kernels.weights import (
 from roofline.specs.formats import DType
 from roofline.specs.network import ModelSpec, load_model, load_network
 from roofline.specs.placement import Grid, Placement
+from roofline.timing.drafters import Drafter, draft_passes, heads_for, load, mtp_head
 from tests.physics import named, precision_of, refusal, run, scalar
 
 

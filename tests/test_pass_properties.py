@@ -23,7 +23,7 @@ from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.specs.overrides import changed, parse_override
 from roofline.specs.placement import Placement
-from roofline.timing import Machine, time_ops
+from roofline.timing.machine import Machine, time_ops
 from tests.law_strategies import ROUNDING, between, few, many
 from tests.physics import precision_of
 from tests.strategies import requests

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from roofline.acceptance import from_curve, tokens_per_step
 from roofline.advise import smallest_within_tie
 from roofline.base.units import format_size, parse_quantity, parse_size
-from roofline.laws.base import SimpleLaw, simple_time
 from roofline.prepare import Request, prepare
 from roofline.recommend import Point, recommend
 from roofline.specs.placement import Grid
-from roofline.step import StepTimes, step_times
-from roofline.timing import Machine
+from roofline.timing.laws.base import SimpleLaw, simple_time
+from roofline.timing.machine import Machine
+from roofline.timing.step import StepTimes, step_times
 from tests.strategies import curves, laws, rates, requests, work
 
 few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])

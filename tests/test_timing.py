@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.laws.base import SimpleLaw, simple_time
+from roofline.timing.laws.base import SimpleLaw, simple_time
 from tests.support import GPU, Cli, write
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from roofline.base.resources import bundled_names
-from roofline.lawbook import CAPTURED, ENGINES
 from roofline.specs.calibrated import GemmBlock
 from roofline.specs.gpu import load_overlay
+from roofline.timing.lawbook import CAPTURED, ENGINES
 from tests.physics import run
 
 

@@ -20,8 +20,8 @@ from roofline.calibration.attention_fit import KV_BYTES, fit_law, law_seconds, t
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.tables import Columns, Table, clean, kinds, latency, pick, read
 from roofline.kernels.ops import AttentionShape
-from roofline.laws.attention import AttentionLaw
 from roofline.specs.gpu import HardwareProfile
+from roofline.timing.laws.attention import AttentionLaw
 
 __all__ = [
     "CACHES",

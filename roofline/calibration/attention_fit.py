@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from roofline.calibration.fit import least_log_error, rounded, score
 from roofline.kernels.ops import AttentionShape
-from roofline.laws.attention import ROW_BANDS, AttentionLaw, attention_time
-from roofline.laws.base import Device
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing import Machine
+from roofline.timing.laws.attention import ROW_BANDS, AttentionLaw, attention_time
+from roofline.timing.laws.base import Device
+from roofline.timing.machine import Machine
 
 __all__ = ["BOUNDS", "KV_BYTES", "fit_law", "law_seconds", "textbook_seconds"]
 

@@ -19,9 +19,9 @@ from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.kernels.ops import CollectiveShape
-from roofline.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing import Machine
+from roofline.timing.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
+from roofline.timing.machine import Machine
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

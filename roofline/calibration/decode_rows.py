@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base import resources
-from roofline.drafters import Drafter
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
-from roofline.lawbook import OVER_LINK
-from roofline.memory import memory_for
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import LAYER_LINEARS, Component, DType, Precision, rate_name, resolve
 from roofline.specs.gpu import HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec, NetworkSpec, load_model
 from roofline.specs.placement import Placement, Routing
-from roofline.step import Target
-from roofline.timing import Machine, time_ops
+from roofline.timing.drafters import Drafter
+from roofline.timing.lawbook import OVER_LINK
+from roofline.timing.machine import Machine, time_ops
+from roofline.timing.memory import memory_for
+from roofline.timing.step import Target
 
 __all__ = ["DecodeRow", "Features", "features", "load_rows", "stored_as", "textbook_seconds"]
 

@@ -19,11 +19,11 @@ from roofline.calibration.gemm_fit import fit_law
 from roofline.calibration.tables import Table, clean, latency, pick, read
 from roofline.kernels.formulas import gemm_bytes, gemm_flops
 from roofline.kernels.ops import GemmShape
-from roofline.laws.base import Device
-from roofline.laws.gemm import GemmLaw, gemm_time
 from roofline.specs.formats import DType, bytes_per_element, rate_name
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing import Machine
+from roofline.timing.laws.base import Device
+from roofline.timing.laws.gemm import GemmLaw, gemm_time
+from roofline.timing.machine import Machine
 
 __all__ = [
     "FORMATS",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from roofline.calibration.family import Numbers
 from roofline.calibration.fit import least_log_error, rounded, score
 from roofline.calibration.tables import shape_keys
-from roofline.laws.gemm import ROW_EDGES, GemmLaw, TileSet
+from roofline.timing.laws.gemm import ROW_EDGES, GemmLaw, TileSet
 
 __all__ = ["BOUNDS", "Bench", "fit_law", "fit_tiles", "free_constants", "spread"]
 

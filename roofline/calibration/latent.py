@@ -20,8 +20,8 @@ from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
 from roofline.calibration.tables import Table, kinds, pick, read
 from roofline.kernels.ops import AttentionShape
-from roofline.laws.attention import AttentionLaw
 from roofline.specs.gpu import HardwareProfile
+from roofline.timing.laws.attention import AttentionLaw
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

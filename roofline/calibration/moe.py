@@ -21,11 +21,11 @@ from roofline.calibration.fit import least_log_error, resident_share, rounded
 from roofline.calibration.routing import Profile, alpha_of, profile
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.kernels.ops import MoeShape
-from roofline.laws.base import Device
-from roofline.laws.moe import ALIGNMENT, STEP_HIGH, STEP_LOW, MoeLaw, moe_time, step_index
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing import Machine
+from roofline.timing.laws.base import Device
+from roofline.timing.laws.moe import ALIGNMENT, STEP_HIGH, STEP_LOW, MoeLaw, moe_time, step_index
+from roofline.timing.machine import Machine
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

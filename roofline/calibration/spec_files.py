@@ -11,7 +11,7 @@ from roofline.calibration.fit import rounded
 from roofline.calibration.spec_numbers import EraNumbers, fit_eras
 from roofline.calibration.spec_pricing import KINDS, WIDTHS, engine_of, price
 from roofline.calibration.spec_rows import load_spec_rows
-from roofline.draft_passes import BLOCK_KINDS
+from roofline.timing.draft_passes import BLOCK_KINDS
 
 __all__ = ["write_spec_numbers"]
 

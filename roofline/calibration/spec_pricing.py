@@ -16,16 +16,16 @@ from roofline.calibration.spec_rows import (
     grid_of,
     target_of,
 )
-from roofline.drafters import Drafter, draft_passes, launches
 from roofline.kernels.forward import Op, decode
-from roofline.laws.vector import VectorKernels
 from roofline.specs.engine import Overhead, load_engine
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import priors
-from roofline.step import Target, step_times
-from roofline.timing import Machine
+from roofline.timing.drafters import Drafter, draft_passes, launches
+from roofline.timing.laws.vector import VectorKernels
+from roofline.timing.machine import Machine
+from roofline.timing.step import Target, step_times
 
 __all__ = [
     "FEATURES",

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from roofline import drafters
 from roofline.base import resources
 from roofline.calibration.decode_rows import stored_as
-from roofline.drafters import Drafter
 from roofline.specs.formats import Component, DType, Precision, resolve
 from roofline.specs.gpu import SHELF as GPUS
 from roofline.specs.gpu import HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec, NetworkSpec, load_model
 from roofline.specs.placement import Grid, Placement, Routing
-from roofline.step import Target
+from roofline.timing import drafters
+from roofline.timing.drafters import Drafter
+from roofline.timing.step import Target
 
 __all__ = [
     "SpecRow",

@@ -17,9 +17,9 @@ from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
 from roofline.calibration.fit import least_log_error, resident_share, rounded
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
-from roofline.laws.state import StateLaw, state_time
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing import Machine
+from roofline.timing.laws.state import StateLaw, state_time
+from roofline.timing.machine import Machine
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

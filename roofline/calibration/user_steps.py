@@ -15,13 +15,13 @@ from roofline.base.files import read_at_most
 from roofline.calibration.engine_file import with_overhead, without_eras
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_numbers import PULL
-from roofline.draft_passes import launches
 from roofline.prepare import Setup, prepare
 from roofline.request import Request
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid
-from roofline.step import step_times
-from roofline.timing import Machine
+from roofline.timing.draft_passes import launches
+from roofline.timing.machine import Machine
+from roofline.timing.step import step_times
 
 __all__ = ["Fitted", "MeasuredStep", "fit_steps", "read_steps"]
 

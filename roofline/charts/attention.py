@@ -14,13 +14,13 @@ from roofline.figure import PALETTE, label_ticks
 from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
-from roofline.laws.attention import AttentionLaw
 from roofline.prepare import Setup
 from roofline.recommend import machine_for
 from roofline.request import DEEPEST
 from roofline.specs.formats import rate_name
 from roofline.specs.placement import Grid
-from roofline.timing import OpTime, time_ops
+from roofline.timing.laws.attention import AttentionLaw
+from roofline.timing.machine import OpTime, time_ops
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from roofline.figure import PALETTE
 from roofline.kernels.ops import Part
 from roofline.reasons import grid_position, value_at
 from roofline.recommend import Point, Recommendation
-from roofline.timing import by_part
+from roofline.timing.machine import by_part
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from roofline.kernels.ops import Kind, Part
 from roofline.prepare import Setup
 from roofline.recommend import Costs
 from roofline.specs.formats import rate_name
-from roofline.timing import OVER_LINK, OpTime
+from roofline.timing.machine import OVER_LINK, OpTime
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

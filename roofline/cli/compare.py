@@ -37,10 +37,10 @@ def compare(
     from roofline.accepted import names_of
     from roofline.compare import compare as side_by_side
     from roofline.compare import parse_candidate
-    from roofline.drafters import heads_for
     from roofline.importers.open import open_model
     from roofline.report.compare import render_compare
     from roofline.report.formats import OutputFormat
+    from roofline.timing.drafters import heads_for
 
     how = format_for(form, output, kinds=OutputFormat)
     target = open_model(request.model)[0]

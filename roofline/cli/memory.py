@@ -72,10 +72,10 @@ def _answer(
 ) -> MemoryAnswer:
     from roofline.account import slots
     from roofline.equal_memory import equal_memory
-    from roofline.memory import memory_for
     from roofline.prepare import prepare
     from roofline.remedies import remedies
     from roofline.report.memory import MemoryAnswer
+    from roofline.timing.memory import memory_for
 
     setup = prepare(request, needs_acceptance=False)
     held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)

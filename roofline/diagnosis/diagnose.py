@@ -15,14 +15,14 @@ from roofline.cautions import limits
 from roofline.diagnosis.explain import Explanation, Inside, Suspect, explain, inside, scaled
 from roofline.diagnosis.points import Point
 from roofline.diagnosis.terms import ADDED, Terms, Where, terms_of
-from roofline.drafters import deepest
 from roofline.idle import check_idle
-from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.recommend import machine_for
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
-from roofline.step import step_times
+from roofline.timing.drafters import deepest
+from roofline.timing.memory import Memory, memory_for
+from roofline.timing.step import step_times
 
 __all__ = ["Diagnosis", "Proposal", "diagnose"]
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.ops import Part
-from roofline.memory import Memory
 from roofline.specs.placement import Grid
 from roofline.specs.priors import Spread
-from roofline.step import StepTimes
-from roofline.timing import OpTime
-from roofline.uncertainty import DRAWS, drawn_kernels
+from roofline.timing.machine import OpTime
+from roofline.timing.memory import Memory
+from roofline.timing.step import StepTimes
+from roofline.timing.uncertainty import DRAWS, drawn_kernels
 
 __all__ = ["ADDED", "Terms", "Where", "terms_of"]
 

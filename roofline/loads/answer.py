@@ -15,13 +15,13 @@ from roofline.loads.policies import Columns, Policy, over_histogram, under_arriv
 from roofline.loads.pricing import Priced, price
 from roofline.loads.pricing import columns as columns_of
 from roofline.loads.queueing import Chunks, chunks
-from roofline.memory import Memory, memory_for
 from roofline.prepare import Request, Setup, prepare
 from roofline.schedules.bands import relative_speed, within
 from roofline.schedules.formats import Wording, write
 from roofline.schedules.plan import Plan, no_schedule
 from roofline.schedules.written import Written
-from roofline.step import StepTimes
+from roofline.timing.memory import Memory, memory_for
+from roofline.timing.step import StepTimes
 
 __all__ = ["LoadAnswer", "answer_load"]
 

@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import DoesNotFitError
 from roofline.goals import BATCHES
-from roofline.launches import advisable, covered
 from roofline.loads.backlog import riding
 from roofline.loads.load import Load
 from roofline.loads.policies import Columns
 from roofline.loads.queueing import Chunks, chunk_levels, interpolation
-from roofline.memory import Memory
 from roofline.prepare import Setup
 from roofline.recommend import machine_for
 from roofline.remedies import remedies
 from roofline.schedules.plan import idle_seconds, pass_rows
 from roofline.specs.placement import Grid
-from roofline.step import StepTimes, step_times
+from roofline.timing.launches import advisable, covered
+from roofline.timing.memory import Memory
+from roofline.timing.step import StepTimes, step_times
 
 __all__ = ["Priced", "columns", "price"]
 

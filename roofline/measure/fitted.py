@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from roofline.base.errors import InputError
-from roofline.laws.base import Device
 from roofline.measure.expert_fit import fit_experts
 from roofline.measure.groups import (
     Judged,
@@ -26,6 +25,7 @@ from roofline.measure.rows import Row
 from roofline.measure.tiled import fit_all_reduce, fit_split_attention, fit_tiles
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile
+from roofline.timing.laws.base import Device
 
 __all__ = ["Figures", "Fitted", "fit_rows", "measured_figures"]
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from roofline.calibration.fit import rounded, score
 from roofline.calibration.tables import held_out
-from roofline.laws.base import Device, SimpleLaw
 from roofline.measure.modes import Verdict, bench_as, tell_mode
 from roofline.measure.rows import Row
 from roofline.measure.stepped import Bench, fit_simple, predict
+from roofline.timing.laws.base import Device, SimpleLaw
 
 __all__ = [
     "Judged",

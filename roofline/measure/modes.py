@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from roofline.calibration.fit import score
 from roofline.kernels.formulas import VerifyAttention
-from roofline.laws.base import SimpleLaw
 from roofline.measure.rows import Row
 from roofline.measure.stepped import Bench, fit_simple, predict
+from roofline.timing.laws.base import SimpleLaw
 
 __all__ = ["Verdict", "bench_as", "tell_mode"]
 

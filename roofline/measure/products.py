@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from roofline.laws.base import Device, SimpleLaw
 from roofline.measure.groups import Judged, bench_of, fit_group, hold_out, judge
 from roofline.measure.rows import Row
 from roofline.measure.stepped import fit_constants, fit_simple, rounded_law
+from roofline.timing.laws.base import Device, SimpleLaw
 
 __all__ = ["fit_products"]
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.kernels.ops import AttentionShape, CollectiveShape
-from roofline.laws.attention import AttentionLaw, attention_time
-from roofline.laws.base import Device
-from roofline.laws.collective import CollectiveLaw, Ranks, collective_time
 from roofline.measure.groups import Judged, evidence, hold_out
 from roofline.measure.rows import Row
 from roofline.specs.gpu import HardwareProfile
+from roofline.timing.laws.attention import AttentionLaw, attention_time
+from roofline.timing.laws.base import Device
+from roofline.timing.laws.collective import CollectiveLaw, Ranks, collective_time
 
 __all__ = ["fit_all_reduce", "fit_split_attention", "fit_tiles"]
 

@@ -16,7 +16,7 @@ from roofline.recommend import Point, Recommendation
 from roofline.report.changes import set_data
 from roofline.report.sources import provenance
 from roofline.rules import rules
-from roofline.timing import OpTime
+from roofline.timing.machine import OpTime
 
 __all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
 

@@ -13,7 +13,7 @@ from roofline.recommend import Recommendation
 from roofline.report.columns import listed
 from roofline.report.data import benchmark_rows
 from roofline.rules import rules
-from roofline.uncertainty import DRAWS
+from roofline.timing.uncertainty import DRAWS
 
 __all__ = [
     "cost_line",

@@ -9,11 +9,11 @@ import numpy as np
 
 from roofline.base.document_paths import GIVEN
 from roofline.kernels.ops import Kind
-from roofline.lawbook import Chosen, weight_key
 from roofline.prepare import Setup
 from roofline.specs.gpu import HardwareProfile
-from roofline.step import StepTimes
-from roofline.timing import OpTime
+from roofline.timing.lawbook import Chosen, weight_key
+from roofline.timing.machine import OpTime
+from roofline.timing.step import StepTimes
 
 __all__ = ["law_sources", "provenance", "summary"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.drafters import Drafter
 from roofline.paste import sharing
 from roofline.recommend import machine_for
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, written
 from roofline.specs.placement import Grid
-from roofline.step import step_times
+from roofline.timing.drafters import Drafter
+from roofline.timing.step import step_times
 
 __all__ = ["costs_per_token", "write"]
 

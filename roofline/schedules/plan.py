@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.cautions import limits
-from roofline.launches import advisable, covered, local_rows, past_graphs
 from roofline.prepare import Request, Setup, prepare
 from roofline.recommend import Costs, costs, grid_of
 from roofline.schedules.bands import (
@@ -20,8 +19,9 @@ from roofline.schedules.bands import (
     relative_speed,
     within,
 )
-from roofline.step import StepTimes
-from roofline.timing import by_part
+from roofline.timing.launches import advisable, covered, local_rows, past_graphs
+from roofline.timing.machine import by_part
+from roofline.timing.step import StepTimes
 
 __all__ = [
     "Plan",

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofline.base.schema import Schema
-from roofline.laws.attention import AttentionLaw
-from roofline.laws.base import SimpleLaw
-from roofline.laws.collective import CollectiveLaw
-from roofline.laws.gemm import GemmLaw
-from roofline.laws.moe import MoeLaw
-from roofline.laws.state import StateLaw
+from roofline.timing.laws.attention import AttentionLaw
+from roofline.timing.laws.base import SimpleLaw
+from roofline.timing.laws.collective import CollectiveLaw
+from roofline.timing.laws.gemm import GemmLaw
+from roofline.timing.laws.moe import MoeLaw
+from roofline.timing.laws.state import StateLaw
 
 __all__ = [
     "AttentionBlock",

@@ -13,9 +13,9 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.kernels.formulas import Array
-from roofline.laws.vector import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
+from roofline.timing.laws.vector import VectorKernels
 
 __all__ = [
     "EngineProfile",

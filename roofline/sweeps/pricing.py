@@ -13,13 +13,11 @@ import numpy as np
 from roofline.advise import CONFIDENCES
 from roofline.base.errors import InputError
 from roofline.cautions import limits
-from roofline.launches import past_note
 from roofline.lengths import draft_lengths
 from roofline.prepare import Setup, prepare
 from roofline.recommend import Costs, advise, price
 from roofline.report.sources import provenance
 from roofline.request import Request
-from roofline.step import StepTimes
 from roofline.sweeps.frames import (
     FITS,
     REASONS,
@@ -32,6 +30,8 @@ from roofline.sweeps.frames import (
     shared,
 )
 from roofline.sweeps.plan import Unit
+from roofline.timing.launches import past_note
+from roofline.timing.step import StepTimes
 
 __all__ = ["Notes", "price_unit"]
 

@@ -14,8 +14,8 @@ from roofline.calibration.spec_rows import SpecRow, drafter_of, grid_of, target_
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Routing
 from roofline.specs.priors import Spread, priors
-from roofline.step import step_times
-from roofline.uncertainty import drawn_steps
+from roofline.timing.step import step_times
+from roofline.timing.uncertainty import drawn_steps
 from roofline.validation.steps import Runs, runs
 
 __all__ = ["GroupBand", "compare_bands", "unexplained"]

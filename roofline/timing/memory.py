@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import DoesNotFitError
 from roofline.base.units import format_bytes
-from roofline.drafters import Drafter
 from roofline.kernels.formulas import Array, StateHandling
 from roofline.kernels.split import Card, cards_of, cpu_expert_bytes
 from roofline.kernels.weights import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
@@ -21,7 +20,8 @@ from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import HostProfile
 from roofline.specs.network import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
 from roofline.specs.placement import Grid, Split, SplitMode
-from roofline.step import Target
+from roofline.timing.drafters import Drafter
+from roofline.timing.step import Target
 
 __all__ = ["Memory", "activation_bytes", "logits_bytes", "memory_for"]
 

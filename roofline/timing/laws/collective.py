@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from roofline.kernels.formulas import Array
 from roofline.kernels.ops import CollectiveShape
-from roofline.laws.base import STRICT, Device, KernelTime
+from roofline.timing.laws.base import STRICT, Device, KernelTime
 
 __all__ = ["CollectiveLaw", "Form", "Ranks", "collective_time", "exchange_time", "wire_factor"]
 

@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 
 from roofline.kernels.formulas import Array
 from roofline.kernels.ops import GemmShape
-from roofline.laws.base import STRICT, Device, KernelTime, combine
+from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
 
 __all__ = ["ROW_EDGES", "GemmLaw", "TileSet", "gemm_time"]
 

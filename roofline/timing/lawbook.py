@@ -8,7 +8,6 @@ from functools import cache, cached_property
 from typing import TypeVar
 
 from roofline.kernels.ops import AttentionShape, Kind, Op
-from roofline.laws.base import SimpleLaw
 from roofline.specs.calibrated import (
     AttentionBlock,
     Block,
@@ -23,6 +22,7 @@ from roofline.specs.calibrated import (
 from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.specs.priors import priors
+from roofline.timing.laws.base import SimpleLaw
 
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from roofline.kernels.formulas import Array
-from roofline.laws.base import STRICT, Device, KernelTime, combine
+from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
 
 __all__ = ["StateLaw", "state_time"]
 

@@ -10,18 +10,18 @@ import numpy as np
 from roofline.kernels.experts import distinct_values
 from roofline.kernels.formulas import Array
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
-from roofline.lawbook import OVER_LINK, Chosen, LawBook
-from roofline.laws.attention import AttentionLaw, attention_time
-from roofline.laws.base import Device, KernelTime, SimpleLaw, in_turn, simple_time
-from roofline.laws.collective import CollectiveLaw, collective_time, exchange_time
-from roofline.laws.gemm import GemmLaw, gemm_time
-from roofline.laws.moe import MoeLaw, moe_time
-from roofline.laws.state import StateLaw, state_time
-from roofline.laws.vector import VectorKernels
 from roofline.specs.formats import rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import HostProfile
 from roofline.specs.priors import priors
+from roofline.timing.lawbook import OVER_LINK, Chosen, LawBook
+from roofline.timing.laws.attention import AttentionLaw, attention_time
+from roofline.timing.laws.base import Device, KernelTime, SimpleLaw, in_turn, simple_time
+from roofline.timing.laws.collective import CollectiveLaw, collective_time, exchange_time
+from roofline.timing.laws.gemm import GemmLaw, gemm_time
+from roofline.timing.laws.moe import MoeLaw, moe_time
+from roofline.timing.laws.state import StateLaw, state_time
+from roofline.timing.laws.vector import VectorKernels
 
 #: Below this many rows to price, looking for equal ones costs more than it saves.
 FEW_ROWS = 64

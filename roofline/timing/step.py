@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.drafters import Drafter, draft_passes, launches
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Op, Part
-from roofline.launches import Launches, by_hand_seconds, covered, local_rows
 from roofline.specs.engine import Graphs, Overhead
 from roofline.specs.formats import Precision
 from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Grid, Placement
-from roofline.timing import Machine, OpTime, by_part, time_ops
+from roofline.timing.drafters import Drafter, draft_passes, launches
+from roofline.timing.launches import Launches, by_hand_seconds, covered, local_rows
+from roofline.timing.machine import Machine, OpTime, by_part, time_ops
 
 __all__ = ["StepTimes", "Target", "step_times"]
 

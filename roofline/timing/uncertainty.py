@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from roofline.specs.placement import Grid
 from roofline.specs.priors import Spread
-from roofline.step import StepTimes
-from roofline.timing import OpTime
+from roofline.timing.machine import OpTime
+from roofline.timing.step import StepTimes
 
 __all__ = [
     "DRAWS",

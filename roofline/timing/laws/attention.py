@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from roofline.kernels.formulas import Array
 from roofline.kernels.ops import AttentionShape
-from roofline.laws.base import STRICT, Device, KernelTime, combine
+from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
 
 __all__ = ["ROW_BANDS", "AttentionLaw", "attention_time"]
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 
 from roofline.kernels.formulas import Array
 from roofline.kernels.ops import MoeShape
-from roofline.laws.base import STRICT, Device, KernelTime, combine
+from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
 
 __all__ = ["ALIGNMENT", "STEP_HIGH", "STEP_LOW", "MoeLaw", "moe_time", "step_index"]
 

@@ -14,7 +14,6 @@ from functools import cache
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.yaml import load_yaml
-from roofline.draft_passes import launches, passes
 from roofline.importers.open import importable, open_network
 from roofline.kernels.forward import Op
 from roofline.specs.draft_heads import DERIVED, derive, mtp_head
@@ -29,6 +28,7 @@ from roofline.specs.network import (
     load_model,
 )
 from roofline.specs.placement import Grid, Placement
+from roofline.timing.draft_passes import launches, passes
 
 __all__ = [
     "HOST_DRAFTERS",
