@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import share_if_falling
+from roofline.acceptance.sampling import drawn_tokens_per_step
 from roofline.advise import CONFIDENCES, Decision, decide, near_best
 from roofline.base.errors import DoesNotFitError
 from roofline.cautions import limits, slower_than_wide
@@ -17,7 +18,6 @@ from roofline.edges import edges
 from roofline.point import Point
 from roofline.prepare import Request, Setup, prepare
 from roofline.remedies import remedies
-from roofline.sampling import drawn_tokens_per_step
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.launches import advisable, past_graphs

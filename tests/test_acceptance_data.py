@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from roofline.acceptance import SHELF, load_acceptance
-from roofline.acceptance.files import AcceptanceFile, load_file
-from roofline.acceptance.index import COLUMNS, INDEX, bundled, index_text
+from roofline.acceptance.files import COLUMNS, INDEX, AcceptanceFile, bundled, index_text, load_file
 from roofline.base import resources
 from tests.support import Cli, assert_refused
 

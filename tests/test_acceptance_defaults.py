@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.acceptance.curve import tokens_per_step
-from roofline.acceptance.defaults import Standing, choose, closest, default_for, rules
+from roofline.acceptance.defaults import Standing, choose, closest, default_for, filled, rules
 from roofline.acceptance.doubts import bare_name
-from roofline.acceptance.files import SHELF, load_acceptance
-from roofline.acceptance.fill import filled
-from roofline.acceptance.index import bundled, lengths_of
+from roofline.acceptance.files import SHELF, bundled, lengths_of, load_acceptance
 from roofline.base import resources
 from tests.support import Cli, assert_refused
 from tests.test_acceptance_models import GOLDEN

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofline.acceptance.doubts import same_model
-from roofline.acceptance.index import bundled
+from roofline.acceptance.files import bundled
 from tests.support import Cli
 
 VLLM = ["recommend", "llama-3.1-8b", "--drafter", "eagle3", "--format", "json"]

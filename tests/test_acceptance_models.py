@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.acceptance.compare import compare
 from roofline.acceptance.convert import Convention, convert, spread_of_mean
-from roofline.acceptance.index import bundled
-from roofline.acceptance.models import fit_all, fit_decay
+from roofline.acceptance.files import bundled
+from roofline.acceptance.models import compare, fit_all, fit_decay
 from tests.support import Cli, assert_refused
 
 #: The golden curves of InferenceX, the ones that reach from D = 1 to D = 8.

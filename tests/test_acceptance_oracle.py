@@ -27,7 +27,7 @@ from roofline.acceptance.convert import (
 )
 from roofline.acceptance.curve import from_rates, weighted
 from roofline.acceptance.models import decaying, fit_constant, geometric
-from roofline.sampling import rounds_covariance
+from roofline.acceptance.sampling import rounds_covariance
 
 Array = NDArray[np.float64]
 DIGITS = 50

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.acceptance.compare import compare
+from roofline.acceptance.models import compare
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import csv_text

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
+from roofline.acceptance.sampling import drawn_tokens_per_step, rounds_covariance, survival
 from roofline.advise import Confidence
 from roofline.recommend import Point
 from roofline.report.sentences import likely_line
-from roofline.sampling import drawn_tokens_per_step, rounds_covariance, survival
 from tests.schedule_rules import vllm_config
 from tests.support import Cli, assert_refused
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, model_validator
@@ -21,13 +24,19 @@ from roofline.base.errors import InputError, did_you_mean
 from roofline.base.schema import Document, PositiveInt, Schema
 
 __all__ = [
-    "SHELF",
     "AcceptanceFile",
+    "COLUMNS",
+    "INDEX",
+    "SHELF",
+    "bundled",
     "check_curve",
+    "index_text",
+    "lengths_of",
     "load_acceptance",
     "load_file",
     "part_name",
     "split_part",
+    "summary",
 ]
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -230,3 +239,80 @@ def load_acceptance(reference: str, *, kv: str | None = None) -> Acceptance:
     if not where.endswith((".yaml", ".yml")):
         name = name.removesuffix(".yaml")
     return content.acceptance(name, part=part, kv=kv)
+
+
+INDEX = "index.csv"
+COLUMNS = (
+    "id", "target", "drafter", "datasets", "draft_lengths", "contexts", "temperature", "license",
+    "source",
+)  # fmt: skip
+
+
+def bundled() -> list[dict[str, str]]:
+    """Return one row per bundled file, from the index alone."""
+    return [dict(row) for row in _rows()]
+
+
+@cache
+def _rows() -> tuple[dict[str, str], ...]:
+    """Return the index, read once in a process."""
+    text = (resources.shelf(SHELF) / INDEX).read_text("utf-8")
+    return tuple(csv.DictReader(io.StringIO(text)))
+
+
+def lengths_of(row: dict[str, str]) -> list[int]:
+    """Return the draft lengths that a row of the index states.
+
+    >>> lengths_of({"draft_lengths": "1-3 7"})
+    [1, 2, 3, 7]
+    """
+    ends = [run.partition("-") for run in row["draft_lengths"].split()]
+    return [d for first, _, last in ends for d in range(int(first), int(last or first) + 1)]
+
+
+def index_text() -> str:
+    """Return the index made from the files themselves."""
+    names = resources.bundled_names(SHELF)
+    rows = [{"id": name} | summary(load_file(name)[1]) for name in names]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def summary(file: AcceptanceFile) -> dict[str, Any]:
+    """Return what the list says about one file."""
+    curves = [curve.read(label="", source="") for curve in file.all_curves()]
+    lengths = {d for curve in curves for d in curve.table if d > 0}
+    return {
+        "target": file.target,
+        "drafter": file.drafter,
+        "datasets": _joined(file.parts()),
+        "draft_lengths": _ranges(sorted(lengths)),
+        "contexts": _joined(str(c.context) for c in file.all_curves() if c.context),
+        "temperature": _joined(
+            f"{c.temperature:g}" for c in file.all_curves() if c.temperature is not None
+        ),
+        "license": file.license,
+        "source": file.source,
+    }
+
+
+def _joined(words: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(words))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return sorted numbers with runs joined.
+
+    >>> _ranges([1, 2, 3, 7])
+    '1-3 7'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return " ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)

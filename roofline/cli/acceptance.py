@@ -37,7 +37,7 @@ def list_(
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """List the bundled curves."""
-    from roofline.acceptance.index import bundled
+    from roofline.acceptance.files import bundled
 
     rows: list[dict[str, Any]] = [
         row for row in bundled() if match is None or match.lower() in " ".join(row.values()).lower()
@@ -67,7 +67,7 @@ def show(
     With --models, how well simple models follow them.
     """
     if models:
-        from roofline.acceptance.compare import compare
+        from roofline.acceptance.models import compare
 
         emit_rows([row for name in curve for row in compare(name)], form)
         return
