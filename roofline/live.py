@@ -14,9 +14,8 @@ from roofline.acceptance.curve import from_rates
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.contradictions import contradictions
-from roofline.engines.facts import Unread
-from roofline.engines.serving import Serving
-from roofline.engines.serving_names import serving_names
+from roofline.engines.facts import Unread, serving_names
+from roofline.engines.server import Serving
 from roofline.request import MAX_DRAFT_LENGTH, Request
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written

@@ -39,6 +39,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         waits.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr("roofline.engines.serving.time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr("roofline.engines.look.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("roofline.engines.server.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("roofline.engines.metrics.time", SimpleNamespace(monotonic=lambda: now[0]))
     return waits

@@ -97,7 +97,7 @@ PLACES = ("/metrics", "/prometheus/metrics", "/version", "/v1/models", "/server_
 
 def _server(path: Path) -> object:
     from roofline.engines import http
-    from roofline.engines.serving import read_server
+    from roofline.engines.server import read_server
     from roofline.live import question_from
     from roofline.request import Request
 

@@ -57,7 +57,7 @@ def live_question(
     contexts: tuple[int, ...] | None,
 ) -> Live:
     """Read the server at ``url``; what it says fills the options that were not given."""
-    from roofline.engines.serving import read_server
+    from roofline.engines.server import read_server
     from roofline.live import check_known, question_from
 
     wait = seconds("--interval", interval, least=0)

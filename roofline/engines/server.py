@@ -11,21 +11,30 @@ from typing import Any, TypeVar
 from roofline.acceptance.files import split_part
 from roofline.base.errors import InputError
 from roofline.engines import trtllm
-from roofline.engines.client import Client
 from roofline.engines.facts import (
     DEEPEST,
     Document,
     Fact,
     Read,
+    ServerNames,
     Unread,
     configured,
+    serving_names,
     texts,
 )
-from roofline.engines.load import batch_of, context_of, of_model, rate_of, waiting_of
-from roofline.engines.look import Look, documents, look
+from roofline.engines.http import Client
+from roofline.engines.metrics import (
+    Look,
+    batch_of,
+    context_of,
+    documents,
+    look,
+    of_model,
+    rate_of,
+    waiting_of,
+)
 from roofline.engines.page import Page, Sample, since
 from roofline.engines.reading import Reading
-from roofline.engines.serving_names import ServerNames, serving_names
 from roofline.engines.sources import of_json, of_page
 
 __all__ = ["Serving", "read_server"]
