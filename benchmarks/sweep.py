@@ -25,7 +25,7 @@ from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
-from roofline.prepare import Request
+from roofline.advice.prepare import Request
 from roofline.sweeps.encoding import SweepFormat, check_format
 from roofline.sweeps.frames import Frame
 from roofline.sweeps.plan import Plan

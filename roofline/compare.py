@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofline.account import Slots, slots
+from roofline.advice.prepare import Request
+from roofline.advice.recommend import Point, Recommendation, recommend
 from roofline.base.errors import InputError, UnknownAcceptanceError
-from roofline.prepare import Request
-from roofline.recommend import Point, Recommendation, recommend
 
 __all__ = ["Candidate", "Entry", "compare", "parse_candidate"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from roofline.acceptance.doubts import same_model
+from roofline.advice.request import Request
 from roofline.base import resources
 from roofline.engines.server import Serving
-from roofline.request import Request
 from roofline.specs.engine import SHELF as ENGINES
 from roofline.specs.network import SHELF, DrafterSpec, load_network
 

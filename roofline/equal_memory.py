@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofline.account import Slots
-from roofline.advise import TIE, smallest_within_tie
+from roofline.advice.decide import TIE, smallest_within_tie
+from roofline.advice.prepare import Request, prepare
+from roofline.advice.recommend import costs
 from roofline.base.errors import InputError
-from roofline.prepare import Request, prepare
-from roofline.recommend import costs
 from roofline.timing.memory import Memory
 
 __all__ = ["EqualMemory", "equal_memory"]

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import smallest_within_tie
+from roofline.advice.cautions import limits
+from roofline.advice.decide import smallest_within_tie
+from roofline.advice.parts import Parts, open_parts
+from roofline.advice.prepare import Setup, prepare
+from roofline.advice.recommend import costs
+from roofline.advice.request import Request
 from roofline.base.errors import DoesNotFitError, InputError
-from roofline.cautions import limits
 from roofline.kernels.cache import kv_bytes_per_token
 from roofline.kernels.weights import parameters_total
-from roofline.parts import Parts, open_parts
-from roofline.prepare import Setup, prepare
-from roofline.recommend import costs
-from roofline.request import Request
 from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
 from roofline.timing.launches import past_graphs

@@ -9,9 +9,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import TIE
+from roofline.advice.decide import TIE
+from roofline.advice.recommend import Point
 from roofline.base.errors import InputError
-from roofline.recommend import Point
 
 __all__ = ["BATCHES", "Choice", "Goal", "Needed", "Objective", "choose", "needed_tokens", "require"]
 

@@ -11,12 +11,12 @@ import numpy as np
 from roofline.acceptance import Acceptance
 from roofline.acceptance.convert import iid_rate
 from roofline.acceptance.curve import from_rates
+from roofline.advice.request import MAX_DRAFT_LENGTH, Request
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.contradictions import contradictions
 from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
-from roofline.request import MAX_DRAFT_LENGTH, Request
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written
 from roofline.specs.engine import Era, load_engine

@@ -18,9 +18,9 @@ LARGEST = 16_000  # bytes of an input: longer ones only take longer to mutate
 
 def _answered(**question: Any) -> object:
     """Ask about what a file describes: that it was read says nothing of what comes after."""
-    from roofline.recommend import recommend
+    from roofline.advice.recommend import recommend
+    from roofline.advice.request import Request
     from roofline.report.formats import OutputFormat, render
-    from roofline.request import Request
 
     asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
     answer = recommend(Request(**(asked | question), contexts=(512,), max_draft_length=3))
@@ -96,10 +96,10 @@ PLACES = ("/metrics", "/prometheus/metrics", "/version", "/v1/models", "/server_
 
 
 def _server(path: Path) -> object:
+    from roofline.advice.request import Request
     from roofline.engines import http
     from roofline.engines.server import read_server
     from roofline.live import question_from
-    from roofline.request import Request
 
     found = path.read_bytes().split(BETWEEN)
 
@@ -116,7 +116,7 @@ def _server(path: Path) -> object:
 
 
 def _host(path: Path) -> object:
-    from roofline.request import LocalRequest
+    from roofline.advice.request import LocalRequest
 
     local = LocalRequest(gpus=2, host=str(path), cpu_experts="2")
     return _answered(model="qwen3-30b-a3b", gpu="rtx-5090", engine="llamacpp", local=local)

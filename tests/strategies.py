@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from roofline.advice.prepare import Request
 from roofline.kernels.formulas import VerifyAttention
-from roofline.prepare import Request
 from roofline.specs.formats import DType
 from roofline.timing.laws.base import SimpleLaw
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.advise import CONFIDENCES, TIE, Confidence, confidence, smallest_within_tie, speedups
-from roofline.prepare import Request, prepare
-from roofline.recommend import advise, costs
+from roofline.advice.decide import (
+    CONFIDENCES,
+    TIE,
+    Confidence,
+    confidence,
+    smallest_within_tie,
+    speedups,
+)
+from roofline.advice.prepare import Request, prepare
+from roofline.advice.recommend import advise, costs
 from roofline.specs.priors import priors
 from roofline.timing.uncertainty import drawn_steps
 from tests.support import Cli

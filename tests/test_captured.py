@@ -13,8 +13,8 @@ import json
 import numpy as np
 import pytest
 
-from roofline.recommend import Point, recommend
-from roofline.request import Request
+from roofline.advice.recommend import Point, recommend
+from roofline.advice.request import Request
 from roofline.specs.formats import DType
 from tests.html_browser import Open, browser, report, settle, text
 from tests.support import Cli

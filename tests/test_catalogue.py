@@ -6,10 +6,10 @@ from inspect import signature
 
 import pytest
 
+from roofline.advice.prepare import Request
 from roofline.base.resources import bundled_names
 from roofline.base.units import parse_quantity
 from roofline.cli.recommend import recommend as recommend_command
-from roofline.prepare import Request
 from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 from tests.physics import run
 

@@ -8,6 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from roofline.advice.prepare import Request, prepare
+from roofline.advice.recommend import costs, recommend
 from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.charts.breakdown import breakdown_rows, draw_breakdown
 from roofline.charts.frontier import draw_frontier, frontier_rows
@@ -15,8 +17,6 @@ from roofline.charts.heatmap import draw_heatmap, heatmap_rows
 from roofline.charts.rooflines import draw_roofline, roofline_rows
 from roofline.charts.speedup import draw_speedup, speedup_rows
 from roofline.figure import Caption, caption, styled
-from roofline.prepare import Request, prepare
-from roofline.recommend import costs, recommend
 from tests.charting import DEEP, H200
 
 

@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from roofline.advice.prepare import Request, prepare
+from roofline.advice.recommend import costs, recommend
 from roofline.base.errors import InputError
 from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.charts.breakdown import breakdown_rows, draw_breakdown
@@ -22,8 +24,6 @@ from roofline.charts.heatmap import draw_heatmap, heatmap_rows
 from roofline.charts.parity import draw_parity, parity_rows
 from roofline.charts.rooflines import draw_roofline, roofline_rows
 from roofline.charts.speedup import draw_speedup, speedup_rows
-from roofline.prepare import Request, prepare
-from roofline.recommend import costs, recommend
 from roofline.validation.score import Compared
 from tests.charting import H200, said
 from tests.support import Cli, assert_refused

@@ -11,10 +11,10 @@ import json
 import numpy as np
 import pytest
 
+from roofline.advice.prepare import prepare
+from roofline.advice.request import Request
 from roofline.kernels.ops import CollectiveShape, Kind
 from roofline.kernels.weights import weight_bytes
-from roofline.prepare import prepare
-from roofline.request import Request
 from roofline.specs.formats import Component, bytes_per_element
 from roofline.specs.placement import Placement
 from roofline.timing.memory import Memory, memory_for

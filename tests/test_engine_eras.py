@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from roofline.advice.request import Request
 from roofline.base.errors import InputError
 from roofline.calibration.user_steps import fit_steps, read_steps
 from roofline.kernels.ops import GemmShape, MoeShape
-from roofline.request import Request
 from roofline.specs.engine import Graphs, load_engine
 from roofline.specs.gpu import load_hardware
 from roofline.timing.laws.base import SimpleLaw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from roofline.advice.why import bound
 from roofline.kernels.formulas import (
     VerifyAttention,
     latent_attention_bytes,
@@ -11,7 +12,6 @@ from roofline.kernels.formulas import (
 )
 from roofline.kernels.ops import Kind
 from roofline.kernels.weights import kv_bytes_per_token, kv_bytes_read
-from roofline.reasons import bound
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.advice.recommend import recommend
+from roofline.advice.request import Request
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, MoeShape, Op
 from roofline.loads.queueing import occupancy
-from roofline.recommend import recommend
-from roofline.request import Request
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.specs.overrides import changed, parse_override

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roofline.acceptance import from_curve, tokens_per_step
-from roofline.advise import smallest_within_tie
+from roofline.advice.decide import smallest_within_tie
+from roofline.advice.prepare import Request, prepare
+from roofline.advice.recommend import Point, recommend
 from roofline.base.units import format_size, parse_quantity, parse_size
-from roofline.prepare import Request, prepare
-from roofline.recommend import Point, recommend
 from roofline.specs.placement import Grid
 from roofline.timing.laws.base import SimpleLaw, simple_time
 from roofline.timing.machine import Machine

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from roofline.acceptance.models import compare
+from roofline.advice.request import Request, check_numbers
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import csv_text
 from roofline.base.yaml import load_yaml
 from roofline.engines.http import _at_most, _exchange, _parsed, _reason
-from roofline.request import Request, check_numbers
 from roofline.specs.engine import load_engine
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.overrides import _scalar

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from roofline.acceptance.sampling import drawn_tokens_per_step, rounds_covariance, survival
-from roofline.advise import Confidence
-from roofline.recommend import Point
+from roofline.advice.decide import Confidence
+from roofline.advice.recommend import Point
 from roofline.report.sentences import likely_line
 from tests.schedule_rules import vllm_config
 from tests.support import Cli, assert_refused

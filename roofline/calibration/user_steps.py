@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.prepare import Setup, prepare
+from roofline.advice.request import Request
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import read_at_most
 from roofline.calibration.engine_file import with_overhead, without_eras
 from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_numbers import PULL
-from roofline.prepare import Setup, prepare
-from roofline.request import Request
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid
 from roofline.timing.draft_passes import launches

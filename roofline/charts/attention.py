@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.prepare import Setup
+from roofline.advice.recommend import machine_for
+from roofline.advice.request import DEEPEST
 from roofline.base.errors import InputError
 from roofline.figure import PALETTE, label_ticks
 from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
-from roofline.prepare import Setup
-from roofline.recommend import machine_for
-from roofline.request import DEEPEST
 from roofline.specs.formats import rate_name
 from roofline.specs.placement import Grid
 from roofline.timing.laws.attention import AttentionLaw

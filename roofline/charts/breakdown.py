@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.why import grid_position, value_at
 from roofline.figure import PALETTE
 from roofline.kernels.ops import Part
-from roofline.reasons import grid_position, value_at
-from roofline.recommend import Point, Recommendation
 from roofline.timing.machine import by_part
 
 if TYPE_CHECKING:

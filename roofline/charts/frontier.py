@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError
 from roofline.figure import PALETTE, label_ticks
-from roofline.recommend import Recommendation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.recommend import Recommendation
 from roofline.base.units import format_size
-from roofline.recommend import Recommendation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.prepare import Setup
+from roofline.advice.recommend import Costs
 from roofline.base.errors import InputError
 from roofline.figure import PALETTE, label_ticks
 from roofline.kernels.ops import Kind, Part
-from roofline.prepare import Setup
-from roofline.recommend import Costs
 from roofline.specs.formats import rate_name
 from roofline.timing.machine import OVER_LINK, OpTime
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError
 from roofline.base.units import format_size
 from roofline.figure import MARKERS, PALETTE
-from roofline.recommend import Recommendation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -106,10 +106,10 @@ def fit_steps(
     """Fit an engine's numbers to a few measured steps of your own."""
     import numpy as np
 
+    from roofline.advice.request import Request
     from roofline.base.files import write_atomically
     from roofline.calibration.user_steps import fit_steps as fit
     from roofline.calibration.user_steps import read_steps
-    from roofline.request import Request
     from roofline.specs.formats import parse_dtype
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":

@@ -14,7 +14,7 @@ from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["compare"]
 
@@ -34,7 +34,7 @@ def compare(
 ) -> None:
     """Compare drafters for MODEL, each at its own best draft length."""
     from roofline.acceptance.defaults import choose
-    from roofline.accepted import names_of
+    from roofline.advice.accepted import names_of
     from roofline.compare import compare as side_by_side
     from roofline.compare import parse_candidate
     from roofline.importers.open import open_model

@@ -13,7 +13,7 @@ from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["diagnose"]
 

@@ -14,7 +14,7 @@ from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import one_size, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["explore"]
 

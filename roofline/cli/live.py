@@ -16,7 +16,7 @@ from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
 from roofline.cli.values import one_size
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["live"]
 

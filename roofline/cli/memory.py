@@ -15,7 +15,7 @@ from roofline.cli.reading import given_by_flag
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
     from roofline.report.memory import MemoryAnswer
 
 __all__ = ["memory"]
@@ -71,9 +71,9 @@ def _answer(
     request: Request, context: int, batch: int | None, draft_length: int | None
 ) -> MemoryAnswer:
     from roofline.account import slots
+    from roofline.advice.prepare import prepare
+    from roofline.advice.remedies import remedies
     from roofline.equal_memory import equal_memory
-    from roofline.prepare import prepare
-    from roofline.remedies import remedies
     from roofline.report.memory import MemoryAnswer
     from roofline.timing.memory import memory_for
 

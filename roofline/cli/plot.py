@@ -29,8 +29,8 @@ from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
-    from roofline.recommend import Recommendation
+    from roofline.advice.prepare import Request
+    from roofline.advice.recommend import Recommendation
 
 app = typer.Typer(
     help="Draw charts of an answer: PNG, SVG or PDF, and CSV.",
@@ -59,8 +59,8 @@ def speedup(
 
     A line for each batch; the band is what the model's error leaves of it.
     """
+    from roofline.advice.recommend import recommend
     from roofline.charts.speedup import draw_speedup, speedup_rows
-    from roofline.recommend import recommend
 
     contexts = sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
@@ -90,8 +90,8 @@ def heatmap(
 
     The line is where speculation stops paying.
     """
+    from roofline.advice.recommend import recommend
     from roofline.charts.heatmap import draw_heatmap, heatmap_rows
-    from roofline.recommend import recommend
 
     contexts = doublings(request) if context is None else sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
@@ -118,8 +118,8 @@ def breakdown(
 
     The time per token stands beside it.
     """
+    from roofline.advice.recommend import recommend
     from roofline.charts.breakdown import breakdown_rows, draw_breakdown
-    from roofline.recommend import recommend
 
     asked = at_one(request, batch, context)
     answer = recommend(asked)
@@ -147,9 +147,9 @@ def frontier(
     context: Context = "4k",
 ) -> None:
     """Draw throughput against interactivity, plain and advised."""
+    from roofline.advice.recommend import recommend
     from roofline.charts.frontier import draw_frontier, frontier_rows
     from roofline.goals import BATCHES
-    from roofline.recommend import recommend
 
     contexts = one("--context", context)
     batches = BATCHES if batch is None else _batches(batch)
@@ -185,7 +185,7 @@ def _left_out(answer: Recommendation) -> str:
 
 def _of_what_fits(answer: Recommendation) -> Recommendation:
     """Return the answer for the contexts that fit at all: others have nothing to warn about."""
-    from roofline.recommend import recommend
+    from roofline.advice.recommend import recommend
 
     fit = tuple(sorted({point.context for point in answer.points}))
     if set(answer.setup.request.contexts) == set(fit):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["attention", "parity", "roofline_chart"]
 
@@ -45,10 +45,10 @@ def roofline_chart(
 
     Roofs are those of the datasheet and of the fitted laws.
     """
-    from roofline.cautions import limits
+    from roofline.advice.cautions import limits
+    from roofline.advice.prepare import prepare
+    from roofline.advice.recommend import costs
     from roofline.charts.rooflines import draw_roofline, roofline_rows
-    from roofline.prepare import prepare
-    from roofline.recommend import costs
 
     asked = at_one(request, batch, context)
     setup = prepare(asked, needs_acceptance=False)
@@ -78,9 +78,9 @@ def attention(
 
     Rows are those of a verify pass that share one KV head's cache.
     """
+    from roofline.advice.prepare import prepare
+    from roofline.advice.recommend import costs
     from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
-    from roofline.prepare import prepare
-    from roofline.recommend import costs
 
     asked = replace(at_one(request, batch, context), drafter="none")
     setup = prepare(asked, needs_acceptance=False)

@@ -21,9 +21,9 @@ from roofline.cli.values import one_size
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from roofline.advice.prepare import Request, Setup
+    from roofline.advice.recommend import Recommendation
     from roofline.figure import Caption
-    from roofline.prepare import Request, Setup
-    from roofline.recommend import Recommendation
 
 __all__ = [
     "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "at_one", "charts",
@@ -127,7 +127,7 @@ def asked(arguments: Sequence[str], left_out: Sequence[str] = _WHERE) -> list[st
     >>> asked(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--batch", "8"])
     ['plot', 'speedup', 'qwen3-8b', '--batch', '8']
     """
-    from roofline.request import without_queries
+    from roofline.advice.request import without_queries
 
     kept: list[str] = []
     skip = False
@@ -220,7 +220,7 @@ def at_one(request: Request, batch: str, context: str) -> Request:
 
 def doublings(request: Request) -> tuple[int, ...]:
     """Return 512, 1k, ... up to 128k or the longest context that target and drafter handle."""
-    from roofline.prepare import prepare
+    from roofline.advice.prepare import prepare
 
     setup = prepare(replace(request, contexts=(1,)), needs_acceptance=False)
     limits = [setup.target.model.max_context]

@@ -17,7 +17,7 @@ from roofline.cli.values import MILLISECONDS, dtype, numbers, routing
 if TYPE_CHECKING:
     from enum import StrEnum
 
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "question", "signed"]
 
@@ -158,9 +158,9 @@ def question(
     ] = None,
 ) -> Request:
     """Return the question that these options ask, at batch 1 and the default context."""
+    from roofline.advice.prepare import Request
+    from roofline.advice.request import LocalRequest
     from roofline.kernels.formulas import StateHandling, VerifyAttention
-    from roofline.prepare import Request
-    from roofline.request import LocalRequest
     from roofline.specs.overrides import parse_override
     from roofline.specs.placement import SplitMode
 

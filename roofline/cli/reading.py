@@ -10,8 +10,8 @@ from roofline.base.errors import InputError
 from roofline.cli.values import SECONDS, amount
 
 if TYPE_CHECKING:
+    from roofline.advice.prepare import Request
     from roofline.live import Live
-    from roofline.prepare import Request
 
 __all__ = ["INTERVAL", "TIMEOUT", "given_by_flag", "live_question", "seconds"]
 

@@ -17,9 +17,9 @@ from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
 from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes, sizes_or_range
 
 if TYPE_CHECKING:
+    from roofline.advice.prepare import Request
     from roofline.goals import Goal
     from roofline.live import Live
-    from roofline.prepare import Request
 
 __all__ = ["recommend"]
 
@@ -78,7 +78,7 @@ def recommend(
     options: typer.Context,
 ) -> None:
     """Say which draft length to run, what it buys, and why."""
-    from roofline.recommend import recommend as answer_for
+    from roofline.advice.recommend import recommend as answer_for
     from roofline.report import OutputFormat, render
 
     how = format_for(form, output, kinds=OutputFormat)

@@ -15,7 +15,7 @@ from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["report"]
 
@@ -49,11 +49,11 @@ def report(
 
     Its grid of batch, context and D, the schedule, and all sources are in it too.
     """
+    from roofline.advice.why import caveat, headline
     from roofline.base.files import write_atomically
     from roofline.explore import BATCHES
     from roofline.html_report.findings import find
     from roofline.html_report.page import render_page
-    from roofline.reasons import caveat, headline
     from roofline.report.columns import wrap
 
     if output is None or output.suffix.lower() not in _SUFFIXES:

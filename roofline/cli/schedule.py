@@ -14,7 +14,7 @@ from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.prepare import Request
+    from roofline.advice.prepare import Request
 
 __all__ = ["schedule"]
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from roofline.advice.request import Request, check_numbers
 from roofline.base.errors import InputError
 from roofline.cli.axes import option_flags, option_types
 from roofline.cli.question import question
-from roofline.request import Request, check_numbers
 from roofline.sweeps.axes import numbers, once
 from roofline.sweeps.columns import ASKED, Column, Kind
 from roofline.sweeps.plan import Plan, Scalar

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import from_rates
+from roofline.advice.cautions import limits
+from roofline.advice.idle import check_idle
+from roofline.advice.prepare import Request, Setup, prepare
+from roofline.advice.recommend import machine_for
 from roofline.base.errors import InputError
 from roofline.base.units import counted
-from roofline.cautions import limits
 from roofline.diagnosis.explain import Explanation, Inside, Suspect, explain, inside, scaled
 from roofline.diagnosis.points import Point
 from roofline.diagnosis.terms import ADDED, Terms, Where, terms_of
-from roofline.idle import check_idle
-from roofline.prepare import Request, Setup, prepare
-from roofline.recommend import machine_for
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest

@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import fit_constant
-from roofline.advise import TIE
+from roofline.advice.beyond import BEYOND, captured_steps
+from roofline.advice.decide import TIE
+from roofline.advice.paste import flag
+from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.request import without_queries
+from roofline.advice.why import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
 from roofline.base.units import format_size
-from roofline.beyond import BEYOND, captured_steps
 from roofline.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
 from roofline.charts.rooflines import GROUPS
 from roofline.html_report.findings import Findings
-from roofline.paste import flag
-from roofline.reasons import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
-from roofline.recommend import Point, Recommendation
-from roofline.request import without_queries
 
 __all__ = ["LIVE", "page_data"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofline.acceptance import from_curve
+from roofline.advice.prepare import Request
+from roofline.advice.recommend import Recommendation, costs, recommend, recommend_for
+from roofline.advice.request import DEEPEST
 from roofline.base.errors import InputError, RooflineError
 from roofline.charts.rooflines import RooflineRow, roofline_rows
-from roofline.prepare import Request
-from roofline.recommend import Recommendation, costs, recommend, recommend_for
-from roofline.request import DEEPEST
 from roofline.schedules.formats import Wording, write
 from roofline.schedules.plan import Plan, no_schedule, plan_of
 from roofline.schedules.written import NoScheduleError, Written

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from roofline import __version__
+from roofline.advice.provenance import law_sources
+from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
 from roofline.html_report.data import LIVE, page_data
 from roofline.html_report.findings import Findings
-from roofline.recommend import Recommendation
 from roofline.report.captions import stored_as
 from roofline.report.data import as_data
 from roofline.report.formats import layout_words
 from roofline.report.schedule import COLUMNS as BAND_COLUMNS
 from roofline.report.schedule import band_cells, schedule_headline, schedule_losses
 from roofline.report.sentences import likely_line
-from roofline.report.sources import law_sources
 
 __all__ = ["render_page", "safe_json"]
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import TIE, smallest_within_tie
+from roofline.advice.cautions import limits
+from roofline.advice.decide import TIE, smallest_within_tie
+from roofline.advice.prepare import Request, Setup, prepare
 from roofline.base.errors import InputError
-from roofline.cautions import limits
 from roofline.loads.load import Load
 from roofline.loads.policies import Columns, Policy, over_histogram, under_arrivals
 from roofline.loads.pricing import Priced, price
 from roofline.loads.pricing import columns as columns_of
 from roofline.loads.queueing import Chunks, chunks
-from roofline.prepare import Request, Setup, prepare
 from roofline.schedules.bands import relative_speed, within
 from roofline.schedules.formats import Wording, write
 from roofline.schedules.plan import Plan, no_schedule

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.prepare import Setup
+from roofline.advice.recommend import machine_for
+from roofline.advice.remedies import remedies
 from roofline.base.errors import DoesNotFitError
 from roofline.goals import BATCHES
 from roofline.loads.backlog import riding
 from roofline.loads.load import Load
 from roofline.loads.policies import Columns
 from roofline.loads.queueing import Chunks, chunk_levels, interpolation
-from roofline.prepare import Setup
-from roofline.recommend import machine_for
-from roofline.remedies import remedies
 from roofline.schedules.plan import idle_seconds, pass_rows
 from roofline.specs.placement import Grid
 from roofline.timing.launches import advisable, covered

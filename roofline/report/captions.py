@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from roofline.advice.prepare import Setup
 from roofline.figure import Caption
 from roofline.kernels.matrices import used_components
-from roofline.prepare import Setup
 from roofline.report.changes import set_line
 from roofline.report.columns import listed
 from roofline.specs.formats import Component

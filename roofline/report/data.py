@@ -6,16 +6,16 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from roofline.cost import dollars_per_million
+from roofline.advice.cost import dollars_per_million
+from roofline.advice.paste import flag, timed_flag
+from roofline.advice.prepare import Setup
+from roofline.advice.provenance import provenance
+from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.rules import rules
+from roofline.advice.why import bound, grid_position, headline, reason, value_at
 from roofline.goals import Choice, Goal
 from roofline.kernels.ops import Part
-from roofline.paste import flag, timed_flag
-from roofline.prepare import Setup
-from roofline.reasons import bound, grid_position, headline, reason, value_at
-from roofline.recommend import Point, Recommendation
 from roofline.report.changes import set_data
-from roofline.report.sources import provenance
-from roofline.rules import rules
 from roofline.timing.machine import OpTime
 
 __all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]

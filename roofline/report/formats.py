@@ -6,13 +6,14 @@ import json
 from enum import StrEnum
 from typing import Any, assert_never
 
+from roofline.advice.paste import pasted
+from roofline.advice.prepare import Setup
+from roofline.advice.provenance import summary
+from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
 from roofline.goals import Choice, Goal
-from roofline.paste import pasted
-from roofline.prepare import Setup
-from roofline.reasons import caveat, headline, reason
-from roofline.recommend import Point, Recommendation
 from roofline.report.captions import stored_as
 from roofline.report.changes import set_line
 from roofline.report.columns import markdown_table, text_table, wrap
@@ -26,7 +27,6 @@ from roofline.report.sentences import (
     rule_lines,
     timing_lines,
 )
-from roofline.report.sources import summary
 
 __all__ = ["OutputFormat", "layout_words", "render", "setting"]
 

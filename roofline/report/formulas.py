@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roofline.advice.recommend import Point, Recommendation
 from roofline.base.units import format_bytes
 from roofline.kernels.formulas import attention_intensity, gemm_knee_rows, state_traffic
 from roofline.kernels.matrices import local_heads
@@ -13,7 +14,6 @@ from roofline.kernels.weights import (
     kv_bytes_read,
     state_bytes,
 )
-from roofline.recommend import Point, Recommendation
 from roofline.specs.formats import Component, bytes_per_element, rate_name
 from roofline.specs.network import (
     Attention,

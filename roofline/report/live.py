@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from roofline.advice.paste import flag
 from roofline.base.units import format_size
 from roofline.engines.facts import Read, Unread
 from roofline.live import Change, Live
-from roofline.paste import flag
 from roofline.report.columns import wrap
 from roofline.report.forms import TableOrJson
 from roofline.report.schedule import as_data, schedule_blocks

@@ -6,17 +6,17 @@ import json
 import math
 from typing import Any
 
+from roofline.advice.cost import dollars_per_million
+from roofline.advice.paste import flag, pasted
+from roofline.advice.provenance import provenance, summary
 from roofline.base.files import csv_text
-from roofline.cost import dollars_per_million
 from roofline.loads.answer import LoadAnswer
 from roofline.loads.policies import Policy
-from roofline.paste import flag, pasted
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import inputs_data
 from roofline.report.formats import OutputFormat, setting
 from roofline.report.load_sentences import headline, overloaded, past, reading, scheduled, where
 from roofline.report.sentences import dollars
-from roofline.report.sources import provenance, summary
 
 __all__ = ["render_load"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofline.advise import TIE
+from roofline.advice.decide import TIE
 from roofline.base.units import format_pace, format_size
 from roofline.loads.answer import LoadAnswer
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.advice.point import LIKELY, Point
+from roofline.advice.prepare import Setup
+from roofline.advice.recommend import Recommendation
+from roofline.advice.rules import rules
 from roofline.base.units import format_size
 from roofline.goals import Choice, Goal, Objective
-from roofline.point import LIKELY, Point
-from roofline.prepare import Setup
-from roofline.recommend import Recommendation
 from roofline.report.columns import listed
 from roofline.report.data import benchmark_rows
-from roofline.rules import rules
 from roofline.timing.uncertainty import DRAWS
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from roofline.advice.prepare import Request, prepare
+from roofline.advice.recommend import Point, costs, recommend
 from roofline.base import resources
 from roofline.calibration.spec_numbers import Predicted
 from roofline.kernels.formulas import VerifyAttention
-from roofline.prepare import Request, prepare
-from roofline.recommend import Point, costs, recommend
 from roofline.report.columns import markdown_table
 from roofline.validation.steps import Runs, in_sample, runs
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from roofline.advice.prepare import Request
+from roofline.advice.recommend import recommend
 from roofline.base.resources import bundled_names
-from roofline.prepare import Request
-from roofline.recommend import recommend
 from roofline.report.columns import markdown_table
 from roofline.report.spec_cases import named_cases
 from roofline.report.spec_page import spec_parts

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.paste import sharing
-from roofline.recommend import machine_for
+from roofline.advice.paste import sharing
+from roofline.advice.recommend import machine_for
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, written
 from roofline.specs.placement import Grid

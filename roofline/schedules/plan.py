@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.cautions import limits
+from roofline.advice.prepare import Request, Setup, prepare
+from roofline.advice.recommend import Costs, costs, grid_of
 from roofline.base.errors import DoesNotFitError, InputError
-from roofline.cautions import limits
-from roofline.prepare import Request, Setup, prepare
-from roofline.recommend import Costs, costs, grid_of
 from roofline.schedules.bands import (
     Band,
     coverage,

@@ -18,8 +18,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.paste import flag, inside
 from roofline.base.errors import InputError
-from roofline.paste import flag, inside
 from roofline.schedules.bands import Band, relative_speed, within
 from roofline.schedules.plan import Plan, table_value
 from roofline.schedules.written import NoScheduleError, Written, written

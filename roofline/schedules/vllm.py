@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 
-from roofline.paste import flag, inside
+from roofline.advice.paste import flag, inside
 from roofline.schedules.bands import Band, coverage
 from roofline.schedules.plan import Plan
 from roofline.schedules.written import Written, written

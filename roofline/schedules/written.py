@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import TIE
+from roofline.advice.decide import TIE
 from roofline.base.errors import InputError
 from roofline.schedules.bands import Band
 from roofline.schedules.plan import Plan, plain_value, table_value

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
-from roofline.advise import CONFIDENCES
+from roofline.advice.decide import CONFIDENCES
+from roofline.advice.prepare import Setup
 from roofline.kernels.ops import Part
-from roofline.prepare import Setup
 from roofline.specs.formats import Component
 from roofline.sweeps.plan import Block, Scalar, Unit
 

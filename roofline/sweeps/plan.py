@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofline.request import Request
+from roofline.advice.request import Request
 from roofline.sweeps.columns import Column
 
 __all__ = ["Block", "Plan", "Scalar", "Task", "Unit"]

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from roofline.advise import CONFIDENCES
+from roofline.advice.cautions import limits
+from roofline.advice.decide import CONFIDENCES
+from roofline.advice.lengths import draft_lengths
+from roofline.advice.prepare import Setup, prepare
+from roofline.advice.provenance import provenance
+from roofline.advice.recommend import Costs, advise, price
+from roofline.advice.request import Request
 from roofline.base.errors import InputError
-from roofline.cautions import limits
-from roofline.lengths import draft_lengths
-from roofline.prepare import Setup, prepare
-from roofline.recommend import Costs, advise, price
-from roofline.report.sources import provenance
-from roofline.request import Request
 from roofline.sweeps.frames import (
     FITS,
     REASONS,

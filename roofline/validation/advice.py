@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import smallest_within_tie
+from roofline.advice.decide import smallest_within_tie
 from roofline.calibration.spec_rows import SpecRow
 from roofline.validation.steps import Runs, runs
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from roofline.advice.request import Request
 from roofline.base.errors import InputError
-from roofline.request import Request
 from roofline.specs.network import DrafterSpec, NetworkSpec
 from roofline.timing.draft_passes import BLOCK_KINDS
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from roofline.advice.request import Request, with_overhead
 from roofline.base.errors import InputError
 from roofline.base.resources import alias_note
 from roofline.base.schema import Document
 from roofline.importers.open import open_model
-from roofline.request import Request, with_overhead
 from roofline.specs.engine import EngineProfile, load_engine
 from roofline.specs.formats import DType
 from roofline.specs.gpu import HardwareProfile, load_hardware

@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roofline.acceptance import Acceptance
-from roofline.accepted import acceptance_for, is_known
+from roofline.advice.accepted import acceptance_for, is_known
+from roofline.advice.idle import check_idle
+from roofline.advice.lengths import draft_lengths, unmeasured
+from roofline.advice.local import assumed_host, draft_placement, machine_of, split_of
+from roofline.advice.parts import (
+    Notes,
+    Parts,
+    changed_part,
+    engine_of,
+    model_of,
+    open_parts,
+    overrides_of,
+)
+from roofline.advice.request import Request, check_numbers, check_placement
 from roofline.base.errors import InputError
-from roofline.idle import check_idle
 from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.matrices import check_parallel, used_components
-from roofline.lengths import draft_lengths, unmeasured
-from roofline.local import assumed_host, draft_placement, machine_of, split_of
-from roofline.parts import Notes, Parts, changed_part, engine_of, model_of, open_parts, overrides_of
-from roofline.request import Request, check_numbers, check_placement
 from roofline.specs.engine import EngineProfile
 from roofline.specs.formats import DType, Precision, few_bits, resolve
 from roofline.specs.gpu import HardwareProfile, VerifyMode

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.why import bound_shares, grid_position
 from roofline.kernels.formulas import gemm_knee_rows
 from roofline.kernels.matrices import local_heads
 from roofline.kernels.ops import Part
-from roofline.reasons import bound_shares, grid_position
-from roofline.recommend import Point, Recommendation
 from roofline.specs.formats import Component, bytes_per_element, rate_name
 from roofline.specs.network import MoeMlp, NoAttention, StateMixer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofline.prepare import Setup
+from roofline.advice.prepare import Setup
 
 __all__ = ["flag", "inside", "layout", "pasted", "sharing", "timed_flag"]
 

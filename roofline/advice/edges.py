@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roofline.lengths import what_ends
-from roofline.point import Point
-from roofline.prepare import Setup
+from roofline.advice.lengths import what_ends
+from roofline.advice.point import Point
+from roofline.advice.prepare import Setup
 
 __all__ = ["edges"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import TIE, smallest_within_tie
-from roofline.recommend import Point, Recommendation
+from roofline.advice.decide import TIE, smallest_within_tie
+from roofline.advice.recommend import Point, Recommendation
 
 __all__ = ["BEYOND", "Beyond", "beyond", "captured_steps"]
 

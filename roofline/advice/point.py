@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advise import Confidence
+from roofline.advice.decide import Confidence
 from roofline.timing.launches import advisable
 
 __all__ = ["LIKELY", "Point"]

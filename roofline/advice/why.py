@@ -6,12 +6,12 @@ from typing import cast
 
 import numpy as np
 
-from roofline.advise import Confidence
+from roofline.advice.beyond import BEYOND, beyond
+from roofline.advice.decide import Confidence
+from roofline.advice.recommend import Point, Recommendation
 from roofline.base.units import format_bytes, format_size
-from roofline.beyond import BEYOND, beyond
 from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.ops import Kind, MoeShape
-from roofline.recommend import Point, Recommendation
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode
 from roofline.timing.machine import OVER_LINK, OpTime

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from roofline.advice.prepare import Request, prepare
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.units import format_size
-from roofline.prepare import Request, prepare
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import load_hardware

@@ -5,10 +5,10 @@ from __future__ import annotations
 from roofline.acceptance import Acceptance
 from roofline.acceptance.defaults import choose, closest, default_for
 from roofline.acceptance.doubts import doubts
+from roofline.advice.parts import Notes
+from roofline.advice.request import Request
 from roofline.base.errors import UnknownAcceptanceError
 from roofline.base.resources import alias_note
-from roofline.parts import Notes
-from roofline.request import Request
 from roofline.specs.network import SHELF, ModelSpec
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from roofline.advice.prepare import Setup
 from roofline.base.document_paths import GIVEN
 from roofline.kernels.ops import Kind
-from roofline.prepare import Setup
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.lawbook import Chosen, weight_key
 from roofline.timing.machine import OpTime

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from roofline.prepare import Setup
+from roofline.advice.prepare import Setup
 from roofline.specs.formats import bytes_per_element
 from roofline.specs.placement import Grid
 from roofline.timing.machine import Machine, OpTime

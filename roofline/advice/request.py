@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from roofline.acceptance import Acceptance
+from roofline.advice.cost import check_price
 from roofline.base.errors import InputError
-from roofline.cost import check_price
 from roofline.kernels.formulas import StateHandling, VerifyAttention
 from roofline.kernels.matrices import check_parallel
 from roofline.specs.engine import EngineProfile

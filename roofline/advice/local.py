@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from roofline.advice.request import Request
 from roofline.base.errors import InputError
 from roofline.kernels.split import cpu_expert_layers
-from roofline.request import Request
 from roofline.specs.engine import EngineProfile
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import DEFAULT, HostProfile, linked, load_host

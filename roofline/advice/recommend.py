@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import share_if_falling
 from roofline.acceptance.sampling import drawn_tokens_per_step
-from roofline.advise import CONFIDENCES, Decision, decide, near_best
+from roofline.advice.cautions import limits, slower_than_wide
+from roofline.advice.decide import CONFIDENCES, Decision, decide, near_best
+from roofline.advice.edges import edges
+from roofline.advice.point import Point
+from roofline.advice.prepare import Request, Setup, prepare
+from roofline.advice.remedies import remedies
 from roofline.base.errors import DoesNotFitError
-from roofline.cautions import limits, slower_than_wide
-from roofline.edges import edges
-from roofline.point import Point
-from roofline.prepare import Request, Setup, prepare
-from roofline.remedies import remedies
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.launches import advisable, past_graphs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from roofline.acceptance import Acceptance
+from roofline.advice.request import DEEPEST, Request
 from roofline.base.errors import InputError
-from roofline.request import DEEPEST, Request
 from roofline.timing import drafters
 from roofline.timing.drafters import Drafter
 
