@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from roofline import goals
+from roofline.questions import goals
 from roofline.report.columns import markdown_table
 from tests.serving import Engine, replicated
 

@@ -26,12 +26,12 @@ from typing import Any
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
 from roofline.advice.prepare import Request
-from roofline.sweeps.encoding import SweepFormat, check_format
-from roofline.sweeps.frames import Frame
-from roofline.sweeps.plan import Plan
-from roofline.sweeps.pricing import Notes, price_unit
-from roofline.sweeps.run import local, to_file
-from roofline.sweeps.store import Store
+from roofline.questions.sweep.encoding import SweepFormat, check_format
+from roofline.questions.sweep.frames import Frame
+from roofline.questions.sweep.plan import Plan
+from roofline.questions.sweep.pricing import Notes, price_unit
+from roofline.questions.sweep.run import local, to_file
+from roofline.questions.sweep.store import Store
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "dense GQA: Llama-3.1-8B, EAGLE-3": {"model": "llama-3.1-8b"},

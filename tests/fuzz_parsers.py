@@ -99,7 +99,7 @@ def _server(path: Path) -> object:
     from roofline.advice.request import Request
     from roofline.engines import http
     from roofline.engines.server import read_server
-    from roofline.live import question_from
+    from roofline.questions.live import question_from
 
     found = path.read_bytes().split(BETWEEN)
 
@@ -123,7 +123,7 @@ def _host(path: Path) -> object:
 
 
 def _points(path: Path) -> object:
-    from roofline.diagnosis.points import read_points
+    from roofline.questions.diagnose.points import read_points
 
     text = path.read_bytes().decode("utf-8", "replace")
     return read_points(text.split("\n"), batch=1, context=512, tokens_per_step={3: 2.4})

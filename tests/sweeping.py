@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from roofline.sweeps.columns import COLUMNS
+from roofline.questions.sweep.columns import COLUMNS
 
 ASKED = ("sweep", "llama-3.1-8b", "--acceptance", "0.7", "--max-draft-length", "3")
 GRID = (*ASKED, "--batch", "1..40", "--context", "1k..8k*2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.diagnosis.explain import Suspect, distance, explain, inside
+from roofline.questions.diagnose.explain import Suspect, distance, explain, inside
 
 
 def test_distance_is_that_of_gauss() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from roofline.loads.backlog import riding
-from roofline.loads.policies import Columns, Policy, over_histogram, under_arrivals
-from roofline.loads.queueing import Chunks, chunks, occupancy
+from roofline.questions.load.backlog import riding
+from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
+from roofline.questions.load.queueing import Chunks, chunks, occupancy
 from tests.serving import Engine, replicated
 
 #: What the model leaves out: that the last step of a request may emit less, a step in the hundred

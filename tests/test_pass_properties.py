@@ -18,7 +18,7 @@ from roofline.advice.recommend import recommend
 from roofline.advice.request import Request
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, MoeShape, Op
-from roofline.loads.queueing import occupancy
+from roofline.questions.load.queueing import occupancy
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.specs.overrides import changed, parse_override

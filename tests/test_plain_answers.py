@@ -9,7 +9,7 @@ import pytest
 
 from roofline.advice.request import Request
 from roofline.base.errors import InputError
-from roofline.explore import explore
+from roofline.questions.explore import explore
 from tests.support import ENGINE, GPU, MODEL, Cli, assert_refused, write
 
 #: Nearly nothing is accepted: one draft in a hundred.

@@ -16,10 +16,10 @@ from roofline.base.errors import InputError
 from roofline.base.files import csv_text
 from roofline.base.yaml import load_yaml
 from roofline.engines.http import _at_most, _exchange, _parsed, _reason
+from roofline.questions.sweep.files import _files
 from roofline.specs.engine import load_engine
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.overrides import _scalar
-from roofline.sweeps.files import _files
 from tests.support import GPU, Cli, assert_refused, write
 
 LLAMACPP = ("recommend", "qwen3-8b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--gpus", "2")

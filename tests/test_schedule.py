@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.schedules.bands import coverage, longest_runs
+from roofline.questions.schedule.bands import coverage, longest_runs
 from roofline.specs.engine import load_engine
 from tests import schedule_rules as rules
 from tests.scheduling import BATCHES, COUNT, HEAVY, MODEL, MOE, recommended, text

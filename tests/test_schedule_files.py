@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.schedules.bands import Band
-from roofline.schedules.sglang import cells, slots
-from roofline.schedules.trtllm import Reading, expressible, keys, read
-from roofline.schedules.vllm import rows
+from roofline.questions.schedule.bands import Band
+from roofline.questions.schedule.sglang import cells, slots
+from roofline.questions.schedule.trtllm import Reading, expressible, keys, read
+from roofline.questions.schedule.vllm import rows
 from tests import schedule_rules as rules
 from tests.scheduling import BATCHES, CAPTURED, COUNT, HEAVY, MODEL, drafted, recommended, text
 from tests.support import Cli

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from roofline.sweeps import plan as planning
-from roofline.sweeps import pricing
-from roofline.sweeps.columns import columns_table
+from roofline.questions.sweep import plan as planning
+from roofline.questions.sweep import pricing
+from roofline.questions.sweep.columns import columns_table
 from tests.support import ACCEPTANCE, Cli, write
 from tests.sweeping import rows
 

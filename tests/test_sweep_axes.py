@@ -13,9 +13,9 @@ import pytest
 
 from roofline.base.errors import InputError, RooflineError
 from roofline.cli.sweep import SHOWN
-from roofline.sweeps import run as sweep_run
-from roofline.sweeps.axes import LONGEST_AXIS, numbers
-from roofline.sweeps.encoding import SweepFormat, check_format
+from roofline.questions.sweep import run as sweep_run
+from roofline.questions.sweep.axes import LONGEST_AXIS, numbers
+from roofline.questions.sweep.encoding import SweepFormat, check_format
 from tests.support import Cli, assert_refused, write
 
 ASK = ("sweep", "llama-3.1-8b", "--format", "jsonl")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.sweeps import plan as planning
+from roofline.questions.sweep import plan as planning
 from tests.support import Cli, assert_refused, write
 from tests.sweeping import rows
 

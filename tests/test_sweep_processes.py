@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from roofline.sweeps import plan as planning
-from roofline.sweeps.store import Store
+from roofline.questions.sweep import plan as planning
+from roofline.questions.sweep.store import Store
 from tests.support import ROOT, Cli, assert_refused
 from tests.sweeping import ASKED, GRID
 
@@ -47,9 +47,7 @@ def test_two_sweeps_do_not_write_one_file(
 
 def started(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """Start a sweep as a process of its own, its grid cut small."""
-    small = (
-        "import roofline.sweeps.plan as p; p.PART_POINTS = 80; import roofline.cli as c; c.main()"
-    )
+    small = "import roofline.questions.sweep.plan as p; p.PART_POINTS = 80; import roofline.cli as c; c.main()"
     return subprocess.Popen(
         [sys.executable, "-c", small, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, cwd=ROOT, **options,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from roofline.sweeps import plan as planning
-from roofline.sweeps import run as running
+from roofline.questions.sweep import plan as planning
+from roofline.questions.sweep import run as running
 from tests.support import ACCEPTANCE, DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
 from tests.sweeping import ASKED, GRID, POINTS
 

@@ -35,9 +35,9 @@ def compare(
     """Compare drafters for MODEL, each at its own best draft length."""
     from roofline.acceptance.defaults import choose
     from roofline.advice.accepted import names_of
-    from roofline.compare import compare as side_by_side
-    from roofline.compare import parse_candidate
     from roofline.importers.open import open_model
+    from roofline.questions.compare import compare as side_by_side
+    from roofline.questions.compare import parse_candidate
     from roofline.report.compare import render_compare
     from roofline.report.formats import OutputFormat
     from roofline.timing.drafters import heads_for

@@ -54,8 +54,8 @@ def diagnose(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Say which term of the prediction a measurement contradicts."""
-    from roofline.diagnosis.diagnose import diagnose as find
-    from roofline.diagnosis.points import read_points
+    from roofline.questions.diagnose.diagnose import diagnose as find
+    from roofline.questions.diagnose.points import read_points
     from roofline.report.diagnose import render_diagnosis
     from roofline.report.forms import TableOrJson
 

@@ -48,8 +48,8 @@ def explore(
 
     Best D, speedup, the batch at which it falls, and KV bytes, for every combination of --vary.
     """
-    from roofline.explore import BATCHES, parse_axis
-    from roofline.explore import explore as vary_over
+    from roofline.questions.explore import BATCHES, parse_axis
+    from roofline.questions.explore import explore as vary_over
     from roofline.report.explore import render_explore
     from roofline.report.formats import OutputFormat
 

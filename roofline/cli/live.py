@@ -61,12 +61,12 @@ def live(
 
     The server is vLLM, SGLang or TensorRT-LLM.
     """
-    from roofline.live import change
+    from roofline.questions.live import change
+    from roofline.questions.schedule.formats import Wording, write
+    from roofline.questions.schedule.plan import plan
+    from roofline.questions.schedule.written import NoScheduleError, pays, unwritten
     from roofline.report.forms import TableOrJson
     from roofline.report.live import render_live
-    from roofline.schedules.formats import Wording, write
-    from roofline.schedules.plan import plan
-    from roofline.schedules.written import NoScheduleError, pays, unwritten
 
     how = format_for(form, output, kinds=TableOrJson)
     if not 1 <= largest_batch <= 4096:

@@ -11,7 +11,7 @@ from roofline.base.errors import InputError
 from roofline.cli.values import PER_SECOND, amount, shares, sizes
 
 if TYPE_CHECKING:
-    from roofline.loads.load import Load
+    from roofline.questions.load.load import Load
 
 __all__ = ["load_of"]
 
@@ -39,7 +39,7 @@ def load_of(
             if value is not None:
                 raise InputError(f"{flag}: describes a load; give --rps or --batches-histogram")
         return None
-    from roofline.loads.load import MAX_BATCH, Load
+    from roofline.questions.load.load import MAX_BATCH, Load
 
     if max_batch is not None and rps is None:
         raise InputError("--max-batch: a histogram has its own largest batch")

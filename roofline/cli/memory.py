@@ -70,10 +70,9 @@ def memory(
 def _answer(
     request: Request, context: int, batch: int | None, draft_length: int | None
 ) -> MemoryAnswer:
-    from roofline.account import slots
     from roofline.advice.prepare import prepare
     from roofline.advice.remedies import remedies
-    from roofline.equal_memory import equal_memory
+    from roofline.questions.memory import equal_memory, slots
     from roofline.report.memory import MemoryAnswer
     from roofline.timing.memory import memory_for
 

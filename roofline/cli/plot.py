@@ -149,7 +149,7 @@ def frontier(
     """Draw throughput against interactivity, plain and advised."""
     from roofline.advice.recommend import recommend
     from roofline.charts.frontier import draw_frontier, frontier_rows
-    from roofline.goals import BATCHES
+    from roofline.questions.goals import BATCHES
 
     contexts = one("--context", context)
     batches = BATCHES if batch is None else _batches(batch)

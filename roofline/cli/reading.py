@@ -11,7 +11,7 @@ from roofline.cli.values import SECONDS, amount
 
 if TYPE_CHECKING:
     from roofline.advice.prepare import Request
-    from roofline.live import Live
+    from roofline.questions.live import Live
 
 __all__ = ["INTERVAL", "TIMEOUT", "given_by_flag", "live_question", "seconds"]
 
@@ -58,7 +58,7 @@ def live_question(
 ) -> Live:
     """Read the server at ``url``; what it says fills the options that were not given."""
     from roofline.engines.server import read_server
-    from roofline.live import check_known, question_from
+    from roofline.questions.live import check_known, question_from
 
     wait = seconds("--interval", interval, least=0)
     patience = seconds("--timeout", timeout, least=0.01)

@@ -18,8 +18,8 @@ from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes
 
 if TYPE_CHECKING:
     from roofline.advice.prepare import Request
-    from roofline.goals import Goal
-    from roofline.live import Live
+    from roofline.questions.goals import Goal
+    from roofline.questions.live import Live
 
 __all__ = ["recommend"]
 
@@ -123,7 +123,7 @@ def recommend(
     else:
         asked = replace(asked, batches=batches or (1,), contexts=contexts or (4096,))
     if load is not None:
-        from roofline.loads.answer import answer_load
+        from roofline.questions.load.answer import answer_load
         from roofline.report.load import render_load
 
         found = answer_load(asked, load)
@@ -134,7 +134,7 @@ def recommend(
     if goal is None:
         emit_text(render(answer, how, explain=explain), output, [*said, *answer.warnings])
         return
-    from roofline.goals import require
+    from roofline.questions.goals import require
 
     choices = require(answer.points, goal)
     chosen = replace(answer, points=tuple(choice.point for choice in choices))
@@ -159,7 +159,7 @@ def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
         return sizes_or_range("--batch", batch) if ".." in batch else sizes("--batch", batch)
     if goal is None:
         return None
-    from roofline.goals import BATCHES
+    from roofline.questions.goals import BATCHES
 
     return BATCHES
 
@@ -179,7 +179,7 @@ def _said(live: Live) -> list[str]:
 
 
 def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:
-    from roofline.goals import Goal, Objective
+    from roofline.questions.goals import Goal, Objective
 
     if tpot is None and rate is None and objective is None:
         return None

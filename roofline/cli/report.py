@@ -51,9 +51,9 @@ def report(
     """
     from roofline.advice.why import caveat, headline
     from roofline.base.files import write_atomically
-    from roofline.explore import BATCHES
     from roofline.html_report.findings import find
     from roofline.html_report.page import render_page
+    from roofline.questions.explore import BATCHES
     from roofline.report.columns import wrap
 
     if output is None or output.suffix.lower() not in _SUFFIXES:

@@ -59,9 +59,15 @@ def schedule(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Write the best draft length by batch, in an engine's words."""
+    from roofline.questions.schedule.formats import (
+        ENGINES,
+        ScheduleFormat,
+        Wording,
+        engine_for,
+        write,
+    )
+    from roofline.questions.schedule.plan import plan
     from roofline.report.schedule import render_schedule
-    from roofline.schedules.formats import ENGINES, ScheduleFormat, Wording, engine_for, write
-    from roofline.schedules.plan import plan
 
     how = format_for(form, output, kinds=ScheduleFormat)
     engine = engine_for(how, request.engine)

@@ -16,9 +16,9 @@ from roofline.cli.axes import axes
 from roofline.cli.question import OUTPUT, choice
 
 if TYPE_CHECKING:
-    from roofline.sweeps.encoding import SweepFormat
-    from roofline.sweeps.plan import Plan
-    from roofline.sweeps.run import Workers
+    from roofline.questions.sweep.encoding import SweepFormat
+    from roofline.questions.sweep.plan import Plan
+    from roofline.questions.sweep.run import Workers
 
 __all__ = ["sweep"]
 
@@ -61,7 +61,7 @@ def sweep(
     Every option takes several values: comma lists (whole numbers also ranges), or the option again.
     """
     from roofline.cli.sweep_grid import plan_for
-    from roofline.sweeps.encoding import check_format
+    from roofline.questions.sweep.encoding import check_format
 
     how = _format(form, output)
     if not 1 <= jobs <= 1024:
@@ -89,9 +89,9 @@ def _run(
 ) -> list[str]:  # fmt: skip
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
-    from roofline.sweeps.files import hashes
-    from roofline.sweeps.run import to_file, to_stream
-    from roofline.sweeps.store import Store
+    from roofline.questions.sweep.files import hashes
+    from roofline.questions.sweep.run import to_file, to_stream
+    from roofline.questions.sweep.store import Store
 
     if output is None:
         sys.stdout.flush()
@@ -112,7 +112,7 @@ def _run(
 
 
 def _format(form: str | None, output: Path | None) -> SweepFormat:
-    from roofline.sweeps.encoding import SweepFormat
+    from roofline.questions.sweep.encoding import SweepFormat
 
     if output is not None and output.is_dir() and not output.is_symlink():
         raise InputError(f"-o {output}: is a folder; give the name of a file")
@@ -129,7 +129,7 @@ def _format(form: str | None, output: Path | None) -> SweepFormat:
 
 
 def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:
-    from roofline.sweeps.encoding import BYTES_PER_ROW, SECONDS_PER_ROW
+    from roofline.questions.sweep.encoding import BYTES_PER_ROW, SECONDS_PER_ROW
 
     points = plan.points
     if points <= MANY:
@@ -145,7 +145,7 @@ def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:
 
 @contextmanager
 def _workers(jobs: int, dask: str | None) -> Iterator[Workers]:
-    from roofline.sweeps.run import local, workers_of_cluster
+    from roofline.questions.sweep.run import local, workers_of_cluster
 
     with local(jobs) if dask is None else workers_of_cluster(dask) as workers:
         yield workers

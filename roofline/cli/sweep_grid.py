@@ -14,9 +14,9 @@ from roofline.advice.request import Request, check_numbers
 from roofline.base.errors import InputError
 from roofline.cli.axes import option_flags, option_types
 from roofline.cli.question import question
-from roofline.sweeps.axes import numbers, once
-from roofline.sweeps.columns import ASKED, Column, Kind
-from roofline.sweeps.plan import Plan, Scalar
+from roofline.questions.sweep.axes import numbers, once
+from roofline.questions.sweep.columns import ASKED, Column, Kind
+from roofline.questions.sweep.plan import Plan, Scalar
 
 __all__ = ["plan_for"]
 
@@ -40,7 +40,7 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
     """
     from_file: dict[str, Any] = {}
     if grid is not None:
-        from roofline.sweeps.grid_file import read_grid
+        from roofline.questions.sweep.grid_file import read_grid
 
         from_file = read_grid(grid, tuple(_KEYS))
         if from_file.get("cases") == ():

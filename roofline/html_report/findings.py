@@ -13,9 +13,9 @@ from roofline.advice.recommend import Recommendation, costs, recommend, recommen
 from roofline.advice.request import DEEPEST
 from roofline.base.errors import InputError, RooflineError
 from roofline.charts.rooflines import RooflineRow, roofline_rows
-from roofline.schedules.formats import Wording, write
-from roofline.schedules.plan import Plan, no_schedule, plan_of
-from roofline.schedules.written import NoScheduleError, Written
+from roofline.questions.schedule.formats import Wording, write
+from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
+from roofline.questions.schedule.written import NoScheduleError, Written
 
 __all__ = ["Findings", "find"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from roofline.advice.paste import flag
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
-from roofline.compare import Entry
+from roofline.questions.compare import Entry
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.formats import OutputFormat

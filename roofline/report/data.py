@@ -13,8 +13,8 @@ from roofline.advice.provenance import provenance
 from roofline.advice.recommend import Point, Recommendation
 from roofline.advice.rules import rules
 from roofline.advice.why import bound, grid_position, headline, reason, value_at
-from roofline.goals import Choice, Goal
 from roofline.kernels.ops import Part
+from roofline.questions.goals import Choice, Goal
 from roofline.report.changes import set_data
 from roofline.timing.machine import OpTime
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from roofline.base.units import format_size
-from roofline.diagnosis.diagnose import Diagnosis, Proposal
-from roofline.diagnosis.explain import Explanation
-from roofline.diagnosis.terms import ADDED
+from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
+from roofline.questions.diagnose.explain import Explanation
+from roofline.questions.diagnose.terms import ADDED
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import listed, text_table, wrap
 from roofline.report.forms import TableOrJson

@@ -10,7 +10,7 @@ from typing import Any
 from roofline.advice.prepare import Setup
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
-from roofline.explore import Exploration, Variant
+from roofline.questions.explore import Exploration, Variant
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import inputs_data

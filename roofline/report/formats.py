@@ -13,7 +13,7 @@ from roofline.advice.recommend import Point, Recommendation
 from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
-from roofline.goals import Choice, Goal
+from roofline.questions.goals import Choice, Goal
 from roofline.report.captions import stored_as
 from roofline.report.changes import set_line
 from roofline.report.columns import markdown_table, text_table, wrap

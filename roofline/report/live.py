@@ -8,12 +8,12 @@ from typing import Any
 from roofline.advice.paste import flag
 from roofline.base.units import format_size
 from roofline.engines.facts import Read, Unread
-from roofline.live import Change, Live
+from roofline.questions.live import Change, Live
+from roofline.questions.schedule.plan import Plan
+from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.report.columns import wrap
 from roofline.report.forms import TableOrJson
 from roofline.report.schedule import as_data, schedule_blocks
-from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written, best_fixed, gain, pays
 
 __all__ = ["render_live"]
 

@@ -10,8 +10,8 @@ from roofline.advice.cost import dollars_per_million
 from roofline.advice.paste import flag, pasted
 from roofline.advice.provenance import provenance, summary
 from roofline.base.files import csv_text
-from roofline.loads.answer import LoadAnswer
-from roofline.loads.policies import Policy
+from roofline.questions.load.answer import LoadAnswer
+from roofline.questions.load.policies import Policy
 from roofline.report.columns import markdown_table, text_table, wrap
 from roofline.report.data import inputs_data
 from roofline.report.formats import OutputFormat, setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roofline.advice.decide import TIE
 from roofline.base.units import format_pace, format_size
-from roofline.loads.answer import LoadAnswer
+from roofline.questions.load.answer import LoadAnswer
 
 __all__ = ["headline", "overloaded", "past", "reading", "scheduled", "where"]
 

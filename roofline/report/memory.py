@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from roofline.account import PerSequence, Slots, account, per_sequence
 from roofline.advice.prepare import Setup
 from roofline.base.units import counted, format_bytes, format_size
-from roofline.equal_memory import EqualMemory
+from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
 from roofline.report.forms import TableOrJson

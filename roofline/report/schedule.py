@@ -9,12 +9,12 @@ import numpy as np
 
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
+from roofline.questions.schedule.bands import Band
+from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
+from roofline.questions.schedule.plan import Plan
+from roofline.questions.schedule.written import Written, best_fixed, gain
 from roofline.report.changes import set_data, set_line
 from roofline.report.columns import text_table, wrap
-from roofline.schedules.bands import Band
-from roofline.schedules.formats import ENGINES, ScheduleFormat
-from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written, best_fixed, gain
 
 __all__ = [
     "COLUMNS",

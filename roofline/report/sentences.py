@@ -10,7 +10,7 @@ from roofline.advice.prepare import Setup
 from roofline.advice.recommend import Recommendation
 from roofline.advice.rules import rules
 from roofline.base.units import format_size
-from roofline.goals import Choice, Goal, Objective
+from roofline.questions.goals import Choice, Goal, Objective
 from roofline.report.columns import listed
 from roofline.report.data import benchmark_rows
 from roofline.timing.uncertainty import DRAWS

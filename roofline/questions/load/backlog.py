@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.loads.queueing import Chunks
+from roofline.questions.load.queueing import Chunks
 
 __all__ = ["Riding", "backlog", "longest_backlog", "riding", "transitions"]
 

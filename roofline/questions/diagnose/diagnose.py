@@ -15,9 +15,16 @@ from roofline.advice.prepare import Request, Setup, prepare
 from roofline.advice.recommend import machine_for
 from roofline.base.errors import InputError
 from roofline.base.units import counted
-from roofline.diagnosis.explain import Explanation, Inside, Suspect, explain, inside, scaled
-from roofline.diagnosis.points import Point
-from roofline.diagnosis.terms import ADDED, Terms, Where, terms_of
+from roofline.questions.diagnose.explain import (
+    Explanation,
+    Inside,
+    Suspect,
+    explain,
+    inside,
+    scaled,
+)
+from roofline.questions.diagnose.points import Point
+from roofline.questions.diagnose.terms import ADDED, Terms, Where, terms_of
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from roofline.advice.paste import flag, inside
 from roofline.base.errors import InputError
-from roofline.schedules.bands import Band, relative_speed, within
-from roofline.schedules.plan import Plan, table_value
-from roofline.schedules.written import NoScheduleError, Written, written
+from roofline.questions.schedule.bands import Band, relative_speed, within
+from roofline.questions.schedule.plan import Plan, table_value
+from roofline.questions.schedule.written import NoScheduleError, Written, written
 
 __all__ = ["Reading", "expressible", "read", "reading", "write"]
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from roofline.base.errors import DoesNotFitError, InputError, RooflineError
 from roofline.base.resources import how_to_install
-from roofline.sweeps.columns import Column, columns_for
-from roofline.sweeps.encoding import SweepFormat, encode, heading, join
-from roofline.sweeps.plan import Plan, Task
-from roofline.sweeps.pricing import Notes, price_unit
-from roofline.sweeps.store import Entry, Store
+from roofline.questions.sweep.columns import Column, columns_for
+from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
+from roofline.questions.sweep.plan import Plan, Task
+from roofline.questions.sweep.pricing import Notes, price_unit
+from roofline.questions.sweep.store import Entry, Store
 
 __all__ = [
     "StoppedError",

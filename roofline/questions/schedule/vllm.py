@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 
 from roofline.advice.paste import flag, inside
-from roofline.schedules.bands import Band, coverage
-from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written, written
+from roofline.questions.schedule.bands import Band, coverage
+from roofline.questions.schedule.plan import Plan
+from roofline.questions.schedule.written import Written, written
 
 __all__ = ["rows", "rows_with_contexts", "write"]
 

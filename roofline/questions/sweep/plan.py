@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roofline.advice.request import Request
-from roofline.sweeps.columns import Column
+from roofline.questions.sweep.columns import Column
 
 __all__ = ["Block", "Plan", "Scalar", "Task", "Unit"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.loads.queueing import burst, occupancy, quantile
+from roofline.questions.load.queueing import burst, occupancy, quantile
 
 __all__ = ["Columns", "Policy", "capacity", "over_histogram", "under_arrivals"]
 

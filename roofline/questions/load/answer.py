@@ -11,15 +11,15 @@ from roofline.advice.cautions import limits
 from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.prepare import Request, Setup, prepare
 from roofline.base.errors import InputError
-from roofline.loads.load import Load
-from roofline.loads.policies import Columns, Policy, over_histogram, under_arrivals
-from roofline.loads.pricing import Priced, price
-from roofline.loads.pricing import columns as columns_of
-from roofline.loads.queueing import Chunks, chunks
-from roofline.schedules.bands import relative_speed, within
-from roofline.schedules.formats import Wording, write
-from roofline.schedules.plan import Plan, no_schedule
-from roofline.schedules.written import Written
+from roofline.questions.load.load import Load
+from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
+from roofline.questions.load.pricing import Priced, price
+from roofline.questions.load.pricing import columns as columns_of
+from roofline.questions.load.queueing import Chunks, chunks
+from roofline.questions.schedule.bands import relative_speed, within
+from roofline.questions.schedule.formats import Wording, write
+from roofline.questions.schedule.plan import Plan, no_schedule
+from roofline.questions.schedule.written import Written
 from roofline.timing.memory import Memory, memory_for
 from roofline.timing.step import StepTimes
 

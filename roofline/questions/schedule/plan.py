@@ -11,7 +11,7 @@ from roofline.advice.cautions import limits
 from roofline.advice.prepare import Request, Setup, prepare
 from roofline.advice.recommend import Costs, costs, grid_of
 from roofline.base.errors import DoesNotFitError, InputError
-from roofline.schedules.bands import (
+from roofline.questions.schedule.bands import (
     Band,
     coverage,
     longest_runs,

@@ -18,8 +18,8 @@ import numpy as np
 from roofline.base.errors import InputError
 from roofline.base.files import cell as cell_of
 from roofline.base.resources import how_to_install
-from roofline.sweeps.columns import Column, Kind
-from roofline.sweeps.frames import Frame, Values
+from roofline.questions.sweep.columns import Column, Kind
+from roofline.questions.sweep.frames import Frame, Values
 
 __all__ = [
     "BYTES_PER_ROW",

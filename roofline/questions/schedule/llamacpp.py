@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from roofline.advice.paste import sharing
 from roofline.advice.recommend import machine_for
-from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written, written
+from roofline.questions.schedule.plan import Plan
+from roofline.questions.schedule.written import Written, written
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import step_times

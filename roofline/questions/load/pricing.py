@@ -11,12 +11,12 @@ from roofline.advice.prepare import Setup
 from roofline.advice.recommend import machine_for
 from roofline.advice.remedies import remedies
 from roofline.base.errors import DoesNotFitError
-from roofline.goals import BATCHES
-from roofline.loads.backlog import riding
-from roofline.loads.load import Load
-from roofline.loads.policies import Columns
-from roofline.loads.queueing import Chunks, chunk_levels, interpolation
-from roofline.schedules.plan import idle_seconds, pass_rows
+from roofline.questions.goals import BATCHES
+from roofline.questions.load.backlog import riding
+from roofline.questions.load.load import Load
+from roofline.questions.load.policies import Columns
+from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
+from roofline.questions.schedule.plan import idle_seconds, pass_rows
 from roofline.specs.placement import Grid
 from roofline.timing.launches import advisable, covered
 from roofline.timing.memory import Memory

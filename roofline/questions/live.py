@@ -11,20 +11,68 @@ import numpy as np
 from roofline.acceptance import Acceptance
 from roofline.acceptance.convert import iid_rate
 from roofline.acceptance.curve import from_rates
+from roofline.acceptance.doubts import same_model
 from roofline.advice.request import MAX_DRAFT_LENGTH, Request
 from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.contradictions import contradictions
 from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
-from roofline.schedules.plan import Plan
-from roofline.schedules.written import Written
+from roofline.questions.schedule.plan import Plan
+from roofline.questions.schedule.written import Written
+from roofline.specs.engine import SHELF as ENGINES
 from roofline.specs.engine import Era, load_engine
 from roofline.specs.formats import DType
-from roofline.specs.network import SHELF
+from roofline.specs.network import SHELF, DrafterSpec, load_network
 from roofline.timing.drafters import HOST_DRAFTERS
 
-__all__ = ["Change", "Gap", "Live", "change", "check_known", "question_from"]
+__all__ = ["Change", "Gap", "Live", "change", "check_known", "contradictions", "question_from"]
+
+
+def contradictions(
+    serving: Serving,
+    asked: Request,
+    *,
+    given: AbstractSet[str],
+    model: str | None,
+    drafter: str | None,
+) -> list[str]:
+    """Return a warning for each flag that names another model, drafter or engine than it runs.
+
+    ``model`` and ``drafter`` are the server's own, None where they are not known here. A path is
+    taken for what runs there, since that is what it is given for.
+    """
+    said = []
+    model = None if model is None else resources.known(model, SHELF)
+    other = resources.known(asked.model, SHELF) if "model" in given else None
+    if other is not None and model is not None and not same_model(other, model):
+        said.append(("model", model, other, "acceptance and load"))
+    if "drafter" in given and asked.drafter is not None and drafter is not None:
+        own, wanted = _kinds(drafter, model), _kinds(asked.drafter, other or model)
+        if wanted and "none" not in wanted and not own & wanted:
+            said.append(("drafter", drafter, asked.drafter, "acceptance"))
+    engine = asked.engine.partition("@")[0]
+    if "engine" in given and resources.known(engine, ENGINES) and engine != serving.engine:
+        said.append(("engine", serving.engine, asked.engine, "load"))
+    return [
+        f"{flag} {wanted}: the server runs {runs}; its {what} may not be that of {wanted}"
+        for flag, runs, wanted, what in said
+    ]
+
+
+def _kinds(name: str, model: str | None) -> set[str]:
+    """Return the words that a drafter goes by: its kind and its id; nothing for a path.
+
+    >>> sorted(_kinds("eagle3", "llama-3.1-8b")), _kinds("here/config.json", None)
+    (['eagle3', 'llama-3.1-8b-eagle3'], set())
+    """
+    known = resources.known(name, SHELF)
+    if known is None:
+        return set() if "/" in name or "." in name else {name, f"{model}-{name}"}
+    network = load_network(known)
+    kind = network.kind if isinstance(network, DrafterSpec) else "model"
+    own = isinstance(network, DrafterSpec) and known == f"{model}-{kind}"
+    return {known, kind} if own else {known}
+
 
 CONTEXT = 4096
 

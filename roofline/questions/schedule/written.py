@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE
 from roofline.base.errors import InputError
-from roofline.schedules.bands import Band
-from roofline.schedules.plan import Plan, plain_value, table_value
+from roofline.questions.schedule.bands import Band
+from roofline.questions.schedule.plan import Plan, plain_value, table_value
 
 __all__ = [
     "NoScheduleError",

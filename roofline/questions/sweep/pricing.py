@@ -18,7 +18,7 @@ from roofline.advice.provenance import provenance
 from roofline.advice.recommend import Costs, advise, price
 from roofline.advice.request import Request
 from roofline.base.errors import InputError
-from roofline.sweeps.frames import (
+from roofline.questions.sweep.frames import (
     FITS,
     REASONS,
     Frame,
@@ -29,7 +29,7 @@ from roofline.sweeps.frames import (
     refused,
     shared,
 )
-from roofline.sweeps.plan import Unit
+from roofline.questions.sweep.plan import Unit
 from roofline.timing.launches import past_note
 from roofline.timing.step import StepTimes
 

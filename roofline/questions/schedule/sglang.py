@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.schedules.bands import Band
-from roofline.schedules.plan import Plan
-from roofline.schedules.written import NoScheduleError, Written, written
+from roofline.questions.schedule.bands import Band
+from roofline.questions.schedule.plan import Plan
+from roofline.questions.schedule.written import NoScheduleError, Written, written
 
 __all__ = ["CAPTURED", "cells", "flags", "slots", "write"]
 

@@ -13,8 +13,8 @@ from roofline.acceptance import Acceptance
 from roofline.advice.decide import CONFIDENCES
 from roofline.advice.prepare import Setup
 from roofline.kernels.ops import Part
+from roofline.questions.sweep.plan import Block, Scalar, Unit
 from roofline.specs.formats import Component
-from roofline.sweeps.plan import Block, Scalar, Unit
 
 __all__ = ["FITS", "REASONS", "Frame", "Values", "blank", "clear", "keys", "refused", "shared"]
 

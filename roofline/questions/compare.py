@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from roofline.account import Slots, slots
 from roofline.advice.prepare import Request
 from roofline.advice.recommend import Point, Recommendation, recommend
 from roofline.base.errors import InputError, UnknownAcceptanceError
+from roofline.questions.memory import Slots, slots
 
 __all__ = ["Candidate", "Entry", "compare", "parse_candidate"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from roofline.base.errors import InputError
-from roofline.schedules import llamacpp, sglang, trtllm, vllm
-from roofline.schedules.plan import Plan
-from roofline.schedules.written import NoScheduleError, Written
+from roofline.questions.schedule import llamacpp, sglang, trtllm, vllm
+from roofline.questions.schedule.plan import Plan
+from roofline.questions.schedule.written import NoScheduleError, Written
 
 __all__ = ["ENGINES", "ScheduleFormat", "Wording", "engine_for", "write"]
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roofline.base.errors import InputError
 from roofline.base.files import check_output
-from roofline.sweeps.files import changed_files
+from roofline.questions.sweep.files import changed_files
 
 __all__ = ["Entry", "Store"]
 

@@ -1,0 +1,1 @@
+"""What else one can ask: schedules, comparisons, memory, goals, loads, live servers, sweeps."""
