@@ -93,7 +93,7 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
 
 def measurements(decoder: Any, batch: int, context: int, repeats: int) -> list[list[float]]:
     """Return the seconds of several steps for each draft length, taken in turn [s]."""
-    from roofline.measure.decoder import Shape
+    from roofline.calibrate.measure.decoder import Shape
 
     shapes = [Shape(batch=batch, rows=1 + draft, context=context) for draft in DRAFTS]
     caches = decoder.caches(shapes[0])
@@ -114,7 +114,7 @@ def measurements(decoder: Any, batch: int, context: int, repeats: int) -> list[l
 
 def lines(options: argparse.Namespace, profile: Any, decoder: Any) -> Iterator[Line]:
     """Yield one line for each batch, context and draft length."""
-    from roofline.measure.noise import settle
+    from roofline.calibrate.measure.noise import settle
 
     for batch in map(int, options.batch.split(",")):
         for context in map(int, options.context.split(",")):
@@ -181,9 +181,9 @@ def main() -> None:
                 [sys.executable, *sys.argv], env=os.environ | dict.fromkeys(names, str(threads))
             )
         )
-    from roofline.measure.cases import in_format
-    from roofline.measure.decoder import build
-    from roofline.measure.local import open_backend
+    from roofline.calibrate.measure.cases import in_format
+    from roofline.calibrate.measure.decoder import build
+    from roofline.calibrate.measure.local import open_backend
     from roofline.specs.network import load_model
 
     library = options.library or block.engine

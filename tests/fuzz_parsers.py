@@ -130,13 +130,13 @@ def _points(path: Path) -> object:
 
 
 def _steps(path: Path) -> object:
-    from roofline.calibration.user_steps import read_steps
+    from roofline.calibrate.steps import read_steps
 
     return read_steps(path)
 
 
 def _rows(path: Path) -> object:
-    from roofline.measure.rows import read_rows
+    from roofline.calibrate.measure.rows import read_rows
 
     return read_rows(path)
 

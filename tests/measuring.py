@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from roofline.measure.campaign import run
-from roofline.measure.case import Case, Menu
-from roofline.measure.cases import plan
-from roofline.measure.device import CaseError, Samples
-from roofline.measure.rows import Row, RowFile
+from roofline.calibrate.measure.campaign import run
+from roofline.calibrate.measure.case import Case, Menu
+from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.device import CaseError, Samples
+from roofline.calibrate.measure.rows import Row, RowFile
 from roofline.specs.network import ModelSpec
 
 #: The planted machine: 100 GB/s, 10 TFLOP/s.

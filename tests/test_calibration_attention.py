@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.calibrate.fit.core import score
 from roofline.calibration import attention
 from roofline.calibration.attention_fit import BOUNDS
 from roofline.calibration.family import Group
-from roofline.calibration.fit import score
 from roofline.calibration.tables import hold_out_mask
 from roofline.specs.gpu import load_hardware
 from roofline.timing.laws.attention import AttentionLaw

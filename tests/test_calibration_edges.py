@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.calibrate.fit.core import resident_share, score
 from roofline.calibration import gemm, latent, moe, state
 from roofline.calibration.engine_file import with_overhead
-from roofline.calibration.fit import resident_share, score
 from roofline.calibration.tables import Table, data_folder, find_tables
 from roofline.specs.gpu import load_hardware
 from tests.support import Cli

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
+from roofline.calibrate.fit.core import score
 from roofline.calibration import gemm
 from roofline.calibration.family import Group
-from roofline.calibration.fit import score
 from roofline.calibration.gemm_fit import BOUNDS, STEP
 from roofline.calibration.tables import FOLDERS, Table, hold_out_mask
 from roofline.kernels.ops import GemmShape

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from roofline.calibrate.fit.core import score
 from roofline.calibration import latent
-from roofline.calibration.fit import score
 from roofline.specs.gpu import load_hardware
 from roofline.timing.laws.attention import AttentionLaw
 from tests.attention_tables import BATCHES, CONTEXTS, H200, table_of, timed

@@ -9,7 +9,7 @@ import pytest
 
 from roofline.advice.request import Request
 from roofline.base.errors import InputError
-from roofline.calibration.user_steps import fit_steps, read_steps
+from roofline.calibrate.steps import fit_steps, read_steps
 from roofline.kernels.ops import GemmShape, MoeShape
 from roofline.specs.engine import Graphs, load_engine
 from roofline.specs.gpu import load_hardware

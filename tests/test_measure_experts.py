@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from roofline.base.yaml import dump_yaml
-from roofline.measure.case import Case, Menu
-from roofline.measure.cases import in_format, plan
-from roofline.measure.decoder import Shape, build
-from roofline.measure.fitted import Fitted, fit_rows
-from roofline.measure.groups import Judged
-from roofline.measure.local import LocalDevice, open_backend
-from roofline.measure.prepared import prepare
-from roofline.measure.profile import datasheet_for, profile_data
-from roofline.measure.reference import draw_experts
+from roofline.calibrate.fit.fitted import Fitted, fit_rows
+from roofline.calibrate.fit.groups import Judged
+from roofline.calibrate.measure.case import Case, Menu
+from roofline.calibrate.measure.cases import in_format, plan
+from roofline.calibrate.measure.decoder import Shape, build
+from roofline.calibrate.measure.local import LocalDevice, open_backend
+from roofline.calibrate.measure.prepared import prepare
+from roofline.calibrate.measure.reference import draw_experts
+from roofline.calibrate.profile import datasheet_for, profile_data
 from roofline.specs.network import ModelSpec, load_model
 from tests.measuring import FakeDevice, FakeGpu, of_case, short_campaign
 from tests.support import Cli
@@ -145,7 +145,7 @@ def test_cases_of_experts_are_checked_against_fp64(library: str, spec: Path) -> 
 def test_rows_that_come_back_in_another_order_are_wrong(
     monkeypatch: pytest.MonkeyPatch, spec: Path
 ) -> None:
-    from roofline.measure.device import CaseError
+    from roofline.calibrate.measure.device import CaseError
 
     use = open_backend("cpu", "numpy", 1)
     cases = plan(load_model(str(spec)), use.menu())

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import data_file
+from roofline.calibrate.fit.fitted import Fitted, fit_rows
+from roofline.calibrate.fit.stepped import Bench, fit_simple, predict
+from roofline.calibrate.measure.campaign import run
+from roofline.calibrate.measure.case import Case
+from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.noise import cliffs, drifted, settle, sift
+from roofline.calibrate.measure.rows import Row, RowFile, read_rows
+from roofline.calibrate.profile import profile_data
 from roofline.kernels.formulas import VerifyAttention
-from roofline.measure.campaign import run
-from roofline.measure.case import Case
-from roofline.measure.cases import plan
-from roofline.measure.fitted import Fitted, fit_rows
-from roofline.measure.noise import cliffs, drifted, settle, sift
-from roofline.measure.profile import profile_data
-from roofline.measure.rows import Row, RowFile, read_rows
-from roofline.measure.stepped import Bench, fit_simple, predict
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import load_model
 from tests.measuring import (

@@ -12,16 +12,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from roofline.measure.backend import Backend
-from roofline.measure.case import Case
-from roofline.measure.cases import in_format, plan
-from roofline.measure.decoder import Shape, build
-from roofline.measure.device import CaseError
-from roofline.measure.local import LocalDevice, open_backend
-from roofline.measure.prepared import prepare
-from roofline.measure.reference import reference_attention
-from roofline.measure.torch_backend import TorchBackend
-from roofline.measure.worker import serve
+from roofline.calibrate.measure.backend import Backend
+from roofline.calibrate.measure.case import Case
+from roofline.calibrate.measure.cases import in_format, plan
+from roofline.calibrate.measure.decoder import Shape, build
+from roofline.calibrate.measure.device import CaseError
+from roofline.calibrate.measure.local import LocalDevice, open_backend
+from roofline.calibrate.measure.prepared import prepare
+from roofline.calibrate.measure.reference import reference_attention
+from roofline.calibrate.measure.torch_backend import TorchBackend
+from roofline.calibrate.measure.worker import serve
 from roofline.specs.network import ModelSpec
 from tests.support import MODEL
 
@@ -166,7 +166,10 @@ def test_what_a_device_cannot_do_has_a_status(monkeypatch: pytest.MonkeyPatch) -
         (RuntimeError("CUDA error: an illegal memory access"), "crashed"),
         (MemoryError("9 TiB"), "oom"),
         # bugs of our own: not a kind of failure
-        (ImportError("cannot import name 'x'", name="roofline.measure.torch_experts"), None),
+        (
+            ImportError("cannot import name 'x'", name="roofline.calibrate.measure.torch_experts"),
+            None,
+        ),
         (KeyError("heads"), None),
     ],
 )

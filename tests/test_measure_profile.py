@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from roofline.base.yaml import dump_yaml
-from roofline.measure.campaign import run
-from roofline.measure.case import Case, Menu
-from roofline.measure.cases import plan
-from roofline.measure.diff import differences
-from roofline.measure.fitted import fit_rows
-from roofline.measure.profile import datasheet_for, profile_data
-from roofline.measure.rows import RowFile
-from roofline.measure.torch_timing import CALLS, time_on_device
+from roofline.calibrate.diff import differences
+from roofline.calibrate.fit.fitted import fit_rows
+from roofline.calibrate.measure.campaign import run
+from roofline.calibrate.measure.case import Case, Menu
+from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.rows import RowFile
+from roofline.calibrate.measure.torch_timing import CALLS, time_on_device
+from roofline.calibrate.profile import datasheet_for, profile_data
 from roofline.specs.gpu import HardwareProfile, load_hardware
 from roofline.specs.network import load_model
 from tests.measuring import FakeDevice, FakeGpu
@@ -61,7 +61,7 @@ def test_a_gpu_keeps_its_datasheet_and_gets_measured_laws(tmp_path: Path) -> Non
     menu = Menu(base="bf16", products=("bf16",), caches=("bf16",), attention=("packed",), ranks=4)
     device = FakeGpu(law=fast, menu_=menu)
     path = planted_run(device, tmp_path)
-    from roofline.measure.rows import read_rows
+    from roofline.calibrate.measure.rows import read_rows
 
     facts, rows = read_rows(path)
     datasheet = datasheet_for(facts)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.measure.campaign import run
-from roofline.measure.case import Case
-from roofline.measure.cases import plan
-from roofline.measure.device import CaseError, Samples
-from roofline.measure.rows import COLUMNS, RowFile, read_rows
-from roofline.measure.worker import WorkerDevice
+from roofline.calibrate.measure.campaign import run
+from roofline.calibrate.measure.case import Case
+from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.device import CaseError, Samples
+from roofline.calibrate.measure.rows import COLUMNS, RowFile, read_rows
+from roofline.calibrate.measure.worker import WorkerDevice
 from roofline.specs.network import load_model
 from tests.measuring import FakeDevice
 from tests.support import ROOT, Cli, assert_refused

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.calibrate.fit.fitted import measured_figures
+from roofline.calibrate.fit.groups import fastest, fit_group
+from roofline.calibrate.fit.tiled import fit_all_reduce, fit_tiles
+from roofline.calibrate.measure import session
+from roofline.calibrate.measure.campaign import run
+from roofline.calibrate.measure.case import Menu, kernels
+from roofline.calibrate.measure.cases import in_format, plan
+from roofline.calibrate.measure.device import CaseError
+from roofline.calibrate.measure.local import LocalDevice
+from roofline.calibrate.profile import profile_data
 from roofline.kernels.ops import Kind
-from roofline.measure import session
-from roofline.measure.campaign import run
-from roofline.measure.case import Menu, kernels
-from roofline.measure.cases import in_format, plan
-from roofline.measure.device import CaseError
-from roofline.measure.fitted import measured_figures
-from roofline.measure.groups import fastest, fit_group
-from roofline.measure.local import LocalDevice
-from roofline.measure.profile import profile_data
-from roofline.measure.tiled import fit_all_reduce, fit_tiles
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.timing.laws.base import Device

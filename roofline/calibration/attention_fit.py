@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.fit import least_log_error, rounded, score
+from roofline.calibrate.fit.core import least_log_error, rounded, score
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.attention import ROW_BANDS, AttentionLaw, attention_time

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
+from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
-from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.gpu import HardwareProfile

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.files import write_atomically
+from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibration.decode_rows import DecodeRow, Features, features, load_rows
 from roofline.calibration.engine_file import with_overhead
-from roofline.calibration.fit import least_log_error, rounded
 from roofline.specs.network import load_model
 
 __all__ = [

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibrate.fit.core import least_log_error, rounded, score
 from roofline.calibration.family import Numbers
-from roofline.calibration.fit import least_log_error, rounded, score
 from roofline.calibration.tables import shape_keys
 from roofline.timing.laws.gemm import ROW_EDGES, GemmLaw, TileSet
 

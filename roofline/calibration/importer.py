@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from roofline.base.errors import InputError
 from roofline.base.files import write_atomically, write_bytes_atomically
 from roofline.base.yaml import dump_yaml
+from roofline.calibrate.fit.core import rounded, score
 from roofline.calibration import families
 from roofline.calibration.family import Family, Group
-from roofline.calibration.fit import rounded, score
 from roofline.calibration.tables import Table, find_tables, hold_out_mask
 from roofline.specs.gpu import HardwareProfile, Overlay, load_hardware
 

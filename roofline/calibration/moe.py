@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibrate.fit.core import least_log_error, resident_share, rounded
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
-from roofline.calibration.fit import least_log_error, resident_share, rounded
 from roofline.calibration.routing import Profile, alpha_of, profile
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.kernels.ops import MoeShape

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from roofline.base.files import write_atomically
+from roofline.calibrate.fit.core import rounded
 from roofline.calibration.engine_file import with_overhead, without_eras
-from roofline.calibration.fit import rounded
 from roofline.calibration.spec_numbers import EraNumbers, fit_eras
 from roofline.calibration.spec_pricing import KINDS, WIDTHS, engine_of, price
 from roofline.calibration.spec_rows import load_spec_rows

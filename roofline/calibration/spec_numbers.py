@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.fit import least_log_error, rounded
+from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced, engine_of
 from roofline.calibration.spec_rows import SpecRow
 from roofline.specs.engine import load_engine

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibrate.fit.core import least_log_error, resident_share, rounded
 from roofline.calibration.family import Group, Label, Numbers
 from roofline.calibration.family import all_rows as scored
-from roofline.calibration.fit import least_log_error, resident_share, rounded
 from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.state import StateLaw, state_time

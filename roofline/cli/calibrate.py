@@ -108,8 +108,8 @@ def fit_steps(
 
     from roofline.advice.request import Request
     from roofline.base.files import write_atomically
-    from roofline.calibration.user_steps import fit_steps as fit
-    from roofline.calibration.user_steps import read_steps
+    from roofline.calibrate.steps import fit_steps as fit
+    from roofline.calibrate.steps import read_steps
     from roofline.specs.formats import parse_dtype
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":
@@ -150,7 +150,7 @@ def measure(
     ] = False,
 ) -> None:
     """Time the kernels of a model on this machine."""
-    from roofline.measure.session import measure as run
+    from roofline.calibrate.session import measure as run
 
     wanted = library or ("numpy" if device == "cpu" else "torch")
     _one_of("--device", device, ["cpu", "cuda"])
@@ -183,7 +183,7 @@ def fit(
 
     Writes the machine's profile.
     """
-    from roofline.measure.session import fit as run_fit
+    from roofline.calibrate.session import fit as run_fit
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"-o {output}: expected a name ending in .yaml")

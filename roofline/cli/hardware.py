@@ -72,7 +72,7 @@ def diff(
 
     The table cuts long values.
     """
-    from roofline.measure.diff import differences
+    from roofline.calibrate.diff import differences
     from roofline.specs.gpu import load_hardware
 
     rows = differences(load_hardware(first), load_hardware(second))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from roofline.measure.device import CaseError
+from roofline.calibrate.measure.device import CaseError
 
 __all__ = ["expert_kernels", "run_experts"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from roofline.measure.case import Case, Menu
+from roofline.calibrate.measure.case import Case, Menu
 
 __all__ = ["CaseError", "Device", "Samples"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.files import check_output, read_at_most
-from roofline.measure.case import Case
+from roofline.calibrate.measure.case import Case
 from roofline.specs.formats import DType
 
 __all__ = ["Row", "RowFile", "read_rows", "row_of"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from roofline.measure.groups import Judged, bench_of, fit_group, hold_out, judge
-from roofline.measure.rows import Row
-from roofline.measure.stepped import fit_constants, fit_simple, rounded_law
+from roofline.calibrate.fit.groups import Judged, bench_of, fit_group, hold_out, judge
+from roofline.calibrate.fit.stepped import fit_constants, fit_simple, rounded_law
+from roofline.calibrate.measure.rows import Row
 from roofline.timing.laws.base import Device, SimpleLaw
 
 __all__ = ["fit_products"]

@@ -10,7 +10,7 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.yaml import load_yaml
-from roofline.measure.fitted import Fitted
+from roofline.calibrate.fit.fitted import Fitted
 from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 
 __all__ = ["datasheet_for", "profile_data"]

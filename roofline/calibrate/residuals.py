@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.units import format_seconds
-from roofline.calibration.fit import score
+from roofline.calibrate.fit.core import score
+from roofline.calibrate.fit.groups import Judged
 from roofline.figure import PALETTE, Caption, label_ticks, write_chart
-from roofline.measure.groups import Judged
 from roofline.report.columns import text_table, wrap
 
 if TYPE_CHECKING:

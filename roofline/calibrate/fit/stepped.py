@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.fit import Score, least_log_error, rounded, score
+from roofline.calibrate.fit.core import Score, least_log_error, rounded, score
 from roofline.timing.laws.base import SimpleLaw, simple_time
 
 __all__ = ["IDENTIFIED", "Bench", "fit_constants", "fit_simple", "predict", "rounded_law"]

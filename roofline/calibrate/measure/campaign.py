@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from roofline.measure.case import Case
-from roofline.measure.device import CaseError, Device
-from roofline.measure.noise import settle
-from roofline.measure.rows import Row, RowFile, row_of
+from roofline.calibrate.measure.case import Case
+from roofline.calibrate.measure.device import CaseError, Device
+from roofline.calibrate.measure.noise import settle
+from roofline.calibrate.measure.rows import Row, RowFile, row_of
 
 __all__ = ["Ended", "run"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.fit import least_log_error, rounded
+from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.calibrate.fit.groups import Judged, evidence, hold_out
+from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import AttentionShape, CollectiveShape
-from roofline.measure.groups import Judged, evidence, hold_out
-from roofline.measure.rows import Row
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.attention import AttentionLaw, attention_time
 from roofline.timing.laws.base import Device

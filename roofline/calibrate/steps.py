@@ -14,8 +14,8 @@ from roofline.advice.request import Request
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import read_at_most
+from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibration.engine_file import with_overhead, without_eras
-from roofline.calibration.fit import least_log_error, rounded
 from roofline.calibration.spec_numbers import PULL
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid

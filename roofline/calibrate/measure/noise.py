@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.measure.rows import Row
+from roofline.calibrate.measure.rows import Row
 
 __all__ = ["Settled", "Sifted", "cliffs", "drifted", "settle", "sift"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from roofline.measure.device import CaseError
+from roofline.calibrate.measure.device import CaseError
 
 __all__ = ["available", "run_attention"]
 

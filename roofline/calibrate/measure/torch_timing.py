@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from roofline.measure.backend import Timed
+from roofline.calibrate.measure.backend import Timed
 
 __all__ = ["nvidia", "time_on_device"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.measure.backend import Backend
-from roofline.measure.case import Case
-from roofline.measure.device import CaseError
-from roofline.measure.reference import (
+from roofline.calibrate.measure.backend import Backend
+from roofline.calibrate.measure.case import Case
+from roofline.calibrate.measure.device import CaseError
+from roofline.calibrate.measure.reference import (
     deviation,
     draw_experts,
     reference_attention,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.measure.case import Menu
+from roofline.calibrate.measure.case import Menu
 
 __all__ = ["TOLERANCE", "Backend", "Timed"]
 

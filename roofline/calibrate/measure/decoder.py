@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline.base.errors import InputError
+from roofline.calibrate.measure.backend import Backend
 from roofline.kernels.matrices import (
     Linear,
     attention_linears,
@@ -15,7 +16,6 @@ from roofline.kernels.matrices import (
     router_linear,
     shared_linears,
 )
-from roofline.measure.backend import Backend
 from roofline.specs.network import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.specs.placement import Placement
 

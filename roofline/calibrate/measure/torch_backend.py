@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.resources import how_to_install
-from roofline.measure.backend import Timed
-from roofline.measure.case import Menu
-from roofline.measure.device import CaseError
-from roofline.measure.numpy_backend import cache_bytes, cpu_facts, time_calls
-from roofline.measure.torch_attention import available, run_attention
-from roofline.measure.torch_experts import expert_kernels, run_experts
-from roofline.measure.torch_timing import nvidia, time_on_device
+from roofline.calibrate.measure.backend import Timed
+from roofline.calibrate.measure.case import Menu
+from roofline.calibrate.measure.device import CaseError
+from roofline.calibrate.measure.numpy_backend import cache_bytes, cpu_facts, time_calls
+from roofline.calibrate.measure.torch_attention import available, run_attention
+from roofline.calibrate.measure.torch_experts import expert_kernels, run_experts
+from roofline.calibrate.measure.torch_timing import nvidia, time_on_device
 
 __all__ = ["TorchBackend"]
 
@@ -276,7 +276,7 @@ class TorchBackend:
     def state(self) -> str:
         """Return the GPU's clocks, temperature and power, empty where nothing tells them."""
         if not self._gpu:
-            from roofline.measure.numpy_backend import NumpyBackend
+            from roofline.calibrate.measure.numpy_backend import NumpyBackend
 
             return NumpyBackend(threads=self._threads).state()
         return nvidia("clocks.sm,clocks.mem,temperature.gpu,power.draw")

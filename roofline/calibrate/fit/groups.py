@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.fit import rounded, score
+from roofline.calibrate.fit.core import rounded, score
+from roofline.calibrate.fit.modes import Verdict, bench_as, tell_mode
+from roofline.calibrate.fit.stepped import Bench, fit_simple, predict
+from roofline.calibrate.measure.rows import Row
 from roofline.calibration.tables import held_out
-from roofline.measure.modes import Verdict, bench_as, tell_mode
-from roofline.measure.rows import Row
-from roofline.measure.stepped import Bench, fit_simple, predict
 from roofline.timing.laws.base import Device, SimpleLaw
 
 __all__ = [

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.fit import least_log_error, rounded
+from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.calibrate.fit.groups import Judged, better, evidence, fit_group, hold_out
+from roofline.calibrate.fit.stepped import IDENTIFIED
+from roofline.calibrate.measure.rows import Row
 from roofline.kernels.experts import expert_rows
 from roofline.kernels.ops import MoeShape
-from roofline.measure.groups import Judged, better, evidence, fit_group, hold_out
-from roofline.measure.rows import Row
-from roofline.measure.stepped import IDENTIFIED
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.timing.laws.base import Device
 from roofline.timing.laws.moe import MoeLaw, moe_time

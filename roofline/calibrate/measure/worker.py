@@ -9,8 +9,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from roofline.base.errors import InputError
-from roofline.measure.case import Case, Menu
-from roofline.measure.device import CaseError, Samples
+from roofline.calibrate.measure.case import Case, Menu
+from roofline.calibrate.measure.device import CaseError, Samples
 
 __all__ = ["WorkerDevice"]
 
@@ -21,7 +21,7 @@ THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"
 
 def serve(pipe: Connection, device: str, library: str, threads: int) -> None:
     """Answer one request after the other until the other end closes."""
-    from roofline.measure.local import LocalDevice, open_backend
+    from roofline.calibrate.measure.local import LocalDevice, open_backend
 
     try:
         local: Any = LocalDevice(open_backend(device, library, threads))

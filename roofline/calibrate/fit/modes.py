@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.fit import score
+from roofline.calibrate.fit.core import score
+from roofline.calibrate.fit.stepped import Bench, fit_simple, predict
+from roofline.calibrate.measure.rows import Row
 from roofline.kernels.formulas import VerifyAttention
-from roofline.measure.rows import Row
-from roofline.measure.stepped import Bench, fit_simple, predict
 from roofline.timing.laws.base import SimpleLaw
 
 __all__ = ["Verdict", "bench_as", "tell_mode"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from roofline.base.errors import InputError
-from roofline.measure.expert_fit import fit_experts
-from roofline.measure.groups import (
+from roofline.calibrate.fit.experts import fit_experts
+from roofline.calibrate.fit.groups import (
     Judged,
     attention_verdicts,
     better,
@@ -18,11 +18,11 @@ from roofline.measure.groups import (
     fit_attention,
     fit_group,
 )
-from roofline.measure.modes import Verdict
-from roofline.measure.noise import Sifted, cliffs, sift
-from roofline.measure.products import fit_products
-from roofline.measure.rows import Row
-from roofline.measure.tiled import fit_all_reduce, fit_split_attention, fit_tiles
+from roofline.calibrate.fit.modes import Verdict
+from roofline.calibrate.fit.products import fit_products
+from roofline.calibrate.fit.tiled import fit_all_reduce, fit_split_attention, fit_tiles
+from roofline.calibrate.measure.noise import Sifted, cliffs, sift
+from roofline.calibrate.measure.rows import Row
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.base import Device

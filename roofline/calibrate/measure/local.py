@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from roofline.measure.backend import TOLERANCE, Backend
-from roofline.measure.case import Case, Menu
-from roofline.measure.device import CaseError, Samples
-from roofline.measure.prepared import Prepared, prepare
+from roofline.calibrate.measure.backend import TOLERANCE, Backend
+from roofline.calibrate.measure.case import Case, Menu
+from roofline.calibrate.measure.device import CaseError, Samples
+from roofline.calibrate.measure.prepared import Prepared, prepare
 
 __all__ = ["LocalDevice", "open_backend"]
 
@@ -20,10 +20,10 @@ PROBE = Case(
 def open_backend(device: str, library: str, threads: int) -> Backend:
     """Return the library for a device; ``unsupported`` names what is missing."""
     if library == "numpy":
-        from roofline.measure.numpy_backend import NumpyBackend
+        from roofline.calibrate.measure.numpy_backend import NumpyBackend
 
         return NumpyBackend(threads=threads)
-    from roofline.measure.torch_backend import TorchBackend
+    from roofline.calibrate.measure.torch_backend import TorchBackend
 
     return TorchBackend(device=device, threads=threads)
 

@@ -11,14 +11,14 @@ from roofline.base.errors import InputError
 from roofline.base.files import write_atomically
 from roofline.base.units import format_seconds
 from roofline.base.yaml import dump_yaml
+from roofline.calibrate.fit.fitted import fit_rows
+from roofline.calibrate.measure.campaign import run
+from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.rows import RowFile, read_rows
+from roofline.calibrate.measure.worker import WorkerDevice
+from roofline.calibrate.profile import datasheet_for, profile_data
+from roofline.calibrate.residuals import parity_plot, residual_table
 from roofline.importers.open import open_model
-from roofline.measure.campaign import run
-from roofline.measure.cases import plan
-from roofline.measure.fitted import fit_rows
-from roofline.measure.profile import datasheet_for, profile_data
-from roofline.measure.residuals import parity_plot, residual_table
-from roofline.measure.rows import RowFile, read_rows
-from roofline.measure.worker import WorkerDevice
 from roofline.report.columns import wrap
 from roofline.specs.gpu import HardwareProfile, load_hardware
 

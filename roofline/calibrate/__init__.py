@@ -1,0 +1,1 @@
+"""This machine's kernels and steps: measured, and the laws fitted to them."""
