@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.yaml import load_yaml
-from roofline.calibration.importer import Outcome, write_samples
+from roofline.validation.tables.importer import Outcome, write_samples
 from tests.support import Cli, assert_refused
 
 parquet = pytest.importorskip("pyarrow.parquet")

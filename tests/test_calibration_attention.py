@@ -12,12 +12,12 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import score
-from roofline.calibration import attention
-from roofline.calibration.attention_fit import BOUNDS
-from roofline.calibration.family import Group
-from roofline.calibration.tables import hold_out_mask
 from roofline.specs.gpu import load_hardware
 from roofline.timing.laws.attention import AttentionLaw
+from roofline.validation.tables import attention
+from roofline.validation.tables.attention_fit import BOUNDS
+from roofline.validation.tables.family import Group
+from roofline.validation.tables.tables import hold_out_mask
 from tests.attention_tables import BATCHES, CONTEXTS, H200, Array, table_of, timed
 
 BF16 = {"dtype": "bf16", "kernel": "fa3", "head_dim": 128}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.calibration.collective import fit, groups, seconds, textbook
-from roofline.calibration.tables import Table
 from roofline.specs.gpu import load_hardware
 from roofline.timing.laws.collective import CollectiveLaw, Ranks
+from roofline.validation.tables.collective import fit, groups, seconds, textbook
+from roofline.validation.tables.tables import Table
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")

@@ -11,10 +11,10 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import resident_share, score
-from roofline.calibration import gemm, latent, moe, state
-from roofline.calibration.engine_file import with_overhead
-from roofline.calibration.tables import Table, data_folder, find_tables
 from roofline.specs.gpu import load_hardware
+from roofline.validation.engine_file import with_overhead
+from roofline.validation.tables import gemm, latent, moe, state
+from roofline.validation.tables.tables import Table, data_folder, find_tables
 from tests.support import Cli
 
 HBM, GDDR = load_hardware("h200-sxm"), load_hardware("l40s")
@@ -124,7 +124,7 @@ def test_engines_are_written_one_line_each(cli: Cli, monkeypatch: pytest.MonkeyP
         seen.append(folder)
         return ["one", "two"]
 
-    monkeypatch.setattr("roofline.calibration.engine_numbers.write_engines", lines)
-    monkeypatch.setattr("roofline.calibration.spec_files.write_spec_numbers", lines)
+    monkeypatch.setattr("roofline.validation.engine_numbers.write_engines", lines)
+    monkeypatch.setattr("roofline.validation.tables.spec_files.write_spec_numbers", lines)
     assert cli("calibrate", "engines", "-o", "somewhere").out == "one\ntwo\none\ntwo\n"
     assert seen == [Path("somewhere")] * 2

@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import score
-from roofline.calibration import gemm
-from roofline.calibration.family import Group
-from roofline.calibration.gemm_fit import BOUNDS, STEP
-from roofline.calibration.tables import FOLDERS, Table, hold_out_mask
 from roofline.kernels.ops import GemmShape
 from roofline.specs.calibrated import GemmBlock
 from roofline.specs.formats import bytes_per_element, rate_name
@@ -23,6 +19,10 @@ from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.timing.lawbook import ENGINES
 from roofline.timing.laws.gemm import GemmLaw, gemm_time
 from roofline.timing.machine import Machine
+from roofline.validation.tables import gemm
+from roofline.validation.tables.family import Group
+from roofline.validation.tables.gemm_fit import BOUNDS, STEP
+from roofline.validation.tables.tables import FOLDERS, Table, hold_out_mask
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from roofline.calibrate.fit.core import score
-from roofline.calibration import latent
 from roofline.specs.gpu import load_hardware
 from roofline.timing.laws.attention import AttentionLaw
+from roofline.validation.tables import latent
 from tests.attention_tables import BATCHES, CONTEXTS, H200, table_of, timed
 
 FP8 = {"dtype": "fp8", "kernel": "flash_mla"}

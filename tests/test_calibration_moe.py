@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.calibration.family import Group
-from roofline.calibration.moe import fit, groups, seconds, textbook
-from roofline.calibration.routing import (
+from roofline.kernels.formulas import Array
+from roofline.kernels.ops import MoeShape
+from roofline.specs.gpu import load_hardware
+from roofline.timing.laws.base import Device
+from roofline.timing.laws.moe import MoeLaw, moe_time
+from roofline.validation.tables.family import Group
+from roofline.validation.tables.moe import fit, groups, seconds, textbook
+from roofline.validation.tables.routing import (
     balanced_picks,
     group_limited_loads,
     picks_from_loads,
     power_law_loads,
     profile,
 )
-from roofline.calibration.tables import Table, hold_out_mask
-from roofline.kernels.formulas import Array
-from roofline.kernels.ops import MoeShape
-from roofline.specs.gpu import load_hardware
-from roofline.timing.laws.base import Device
-from roofline.timing.laws.moe import MoeLaw, moe_time
+from roofline.validation.tables.tables import Table, hold_out_mask
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.calibration.state import fit, groups, seconds, textbook
-from roofline.calibration.tables import Table, hold_out_mask
 from roofline.specs.gpu import load_hardware
 from roofline.timing.laws.state import StateLaw
+from roofline.validation.tables.state import fit, groups, seconds, textbook
+from roofline.validation.tables.tables import Table, hold_out_mask
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")

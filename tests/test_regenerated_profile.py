@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import shelf
-from roofline.calibration import families
 from roofline.specs.calibrated import Block
 from roofline.specs.gpu import SHELF, Overlay, load_hardware
 from roofline.validation.kernels import matching_block, sample_groups
+from roofline.validation.tables import families
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("scipy")
@@ -34,8 +34,8 @@ def _installed() -> bool:
 
 @pytest.mark.skipif(not _installed(), reason="needs the tables extra")
 def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
-    from roofline.calibration.importer import import_tables, write_overlays
-    from roofline.calibration.tables import data_folder
+    from roofline.validation.tables.importer import import_tables, write_overlays
+    from roofline.validation.tables.tables import data_folder
 
     outcome = import_tables(data_folder(), gpu=GPU, engines=[ENGINE], date="2026-01-01", jobs=2)
     written = write_overlays(outcome, tmp_path)

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from roofline.base import resources
-from roofline.calibration.decode_rows import load_rows
-from roofline.calibration.engine_numbers import write_engines
-from roofline.calibration.spec_files import write_spec_numbers
 from roofline.report import validation_page
+from roofline.validation.decode_rows import load_rows
+from roofline.validation.engine_numbers import write_engines
 from roofline.validation.score import Compared, pool, worst
+from roofline.validation.tables.spec_files import write_spec_numbers
 from tests.support import ROOT, Cli, assert_refused
 
 pytest.importorskip("scipy")

@@ -15,13 +15,13 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import read_at_most
 from roofline.calibrate.fit.core import least_log_error, rounded
-from roofline.calibration.engine_file import with_overhead, without_eras
-from roofline.calibration.spec_numbers import PULL
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid
 from roofline.timing.draft_passes import launches
 from roofline.timing.machine import Machine
 from roofline.timing.step import step_times
+from roofline.validation.engine_file import with_overhead, without_eras
+from roofline.validation.spec_numbers import PULL
 
 __all__ = ["Fitted", "MeasuredStep", "fit_steps", "read_steps"]
 

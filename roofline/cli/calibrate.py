@@ -40,8 +40,8 @@ def import_(
 
     Writes the overlays of the profiles.
     """
-    from roofline.calibration.importer import import_tables, write_overlays, write_samples
-    from roofline.calibration.tables import FOLDERS, data_folder
+    from roofline.validation.tables.importer import import_tables, write_overlays, write_samples
+    from roofline.validation.tables.tables import FOLDERS, data_folder
 
     gpus = _chosen("--gpu", gpu, list(FOLDERS))
     engines = _chosen("--engine", engine, ["vllm", "sglang", "trtllm"])
@@ -73,8 +73,8 @@ def engines(
     They are decode and speculative runs that others published.
     """
     from roofline.base.resources import shelf
-    from roofline.calibration.engine_numbers import write_engines
-    from roofline.calibration.spec_files import write_spec_numbers
+    from roofline.validation.engine_numbers import write_engines
+    from roofline.validation.tables.spec_files import write_spec_numbers
 
     folder = output or Path(str(shelf("engines")))
     for line in (*write_engines(folder), *write_spec_numbers(folder)):

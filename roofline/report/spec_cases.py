@@ -12,9 +12,9 @@ import numpy as np
 from roofline.advice.prepare import Request, prepare
 from roofline.advice.recommend import Point, costs, recommend
 from roofline.base import resources
-from roofline.calibration.spec_numbers import Predicted
 from roofline.kernels.formulas import VerifyAttention
 from roofline.report.columns import markdown_table
+from roofline.validation.spec_numbers import Predicted
 from roofline.validation.steps import Runs, in_sample, runs
 
 __all__ = ["named_cases", "verify_curve"]

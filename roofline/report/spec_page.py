@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from roofline.calibration.spec_rows import SpecRow
 from roofline.report.columns import markdown_table
 from roofline.validation.advice import RULES, Choice, Sign, regret_rows, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
 from roofline.validation.score import ScoreRow, pool
+from roofline.validation.spec_rows import SpecRow
 from roofline.validation.steps import POOLS, Runs, compare_steps, in_sample, runs
 
 __all__ = ["spec_parts"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
-from roofline.calibration.spec_rows import SpecRow
+from roofline.validation.spec_rows import SpecRow
 from roofline.validation.steps import Runs, runs
 
 __all__ = [

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.calibration import families
 from roofline.specs.calibrated import Block
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.validation.score import Compared
+from roofline.validation.tables import families
 
 __all__ = ["SampleGroup", "compare_kernels", "matching_block", "sample_groups"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from roofline.calibration.decode_rows import DecodeRow, load_rows
-from roofline.calibration.engine_numbers import leave_one_gpu_out
+from roofline.validation.decode_rows import DecodeRow, load_rows
+from roofline.validation.engine_numbers import leave_one_gpu_out
 from roofline.validation.score import Compared
 
 __all__ = ["compare_decode"]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.spec_numbers import Predicted, in_sample_steps, two_folds
-from roofline.calibration.spec_pricing import Priced, price
-from roofline.calibration.spec_rows import SpecRow, is_dense, load_spec_rows
 from roofline.validation.score import Compared
+from roofline.validation.spec_numbers import Predicted, in_sample_steps, two_folds
+from roofline.validation.spec_pricing import Priced, price
+from roofline.validation.spec_rows import SpecRow, is_dense, load_spec_rows
 
 __all__ = ["POOLS", "Runs", "compare_steps", "in_sample", "runs", "shown"]
 

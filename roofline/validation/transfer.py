@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from roofline.calibration import families
 from roofline.specs.gpu import load_hardware, load_overlay
 from roofline.validation.kernels import SampleGroup, matching_block, sample_groups
 from roofline.validation.score import Compared
+from roofline.validation.tables import families
 
 __all__ = ["compare_transfer"]
 

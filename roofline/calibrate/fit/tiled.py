@@ -38,7 +38,7 @@ def fit_tiles(
     rows: Sequence[Row], gpu: HardwareProfile, device: Device, source: Mapping[str, str]
 ) -> Judged | None:
     """Return the tile law of a product format; None of an unknown one, or of too few rows."""
-    from roofline.calibration import gemm
+    from roofline.validation.tables import gemm
 
     label = {"dtype": rows[0].dtype}
     known = {form.label for form in gemm.FORMATS.values()}

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, resident_share, rounded
-from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.family import all_rows as scored
-from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.state import StateLaw, state_time
 from roofline.timing.machine import Machine
+from roofline.validation.tables.family import Group, Label, Numbers
+from roofline.validation.tables.family import all_rows as scored
+from roofline.validation.tables.tables import Columns, Table, clean, latency, pick, read
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

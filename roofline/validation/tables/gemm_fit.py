@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, rounded, score
-from roofline.calibration.family import Numbers
-from roofline.calibration.tables import shape_keys
 from roofline.timing.laws.gemm import ROW_EDGES, GemmLaw, TileSet
+from roofline.validation.tables.family import Numbers
+from roofline.validation.tables.tables import shape_keys
 
 __all__ = ["BOUNDS", "Bench", "fit_law", "fit_tiles", "free_constants", "spread"]
 

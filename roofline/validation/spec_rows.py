@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from roofline.base import resources
-from roofline.calibration.decode_rows import stored_as
 from roofline.specs.formats import Component, DType, Precision, resolve
 from roofline.specs.gpu import SHELF as GPUS
 from roofline.specs.gpu import HardwareProfile, load_hardware
@@ -17,6 +16,7 @@ from roofline.specs.placement import Grid, Placement, Routing
 from roofline.timing import drafters
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
+from roofline.validation.decode_rows import stored_as
 
 __all__ = [
     "SpecRow",

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from roofline.base.files import write_atomically
 from roofline.calibrate.fit.core import least_log_error, rounded
-from roofline.calibration.decode_rows import DecodeRow, Features, features, load_rows
-from roofline.calibration.engine_file import with_overhead
 from roofline.specs.network import load_model
+from roofline.validation.decode_rows import DecodeRow, Features, features, load_rows
+from roofline.validation.engine_file import with_overhead
 
 __all__ = [
     "EngineNumbers",

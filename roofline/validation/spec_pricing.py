@@ -8,14 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.decode_rows import textbook_seconds
-from roofline.calibration.spec_rows import (
-    SpecRow,
-    drafter_of,
-    gpu_of,
-    grid_of,
-    target_of,
-)
 from roofline.kernels.forward import Op, decode
 from roofline.specs.engine import Overhead, load_engine
 from roofline.specs.gpu import HardwareProfile
@@ -26,6 +18,14 @@ from roofline.timing.drafters import Drafter, draft_passes, launches
 from roofline.timing.laws.vector import VectorKernels
 from roofline.timing.machine import Machine
 from roofline.timing.step import Target, step_times
+from roofline.validation.decode_rows import textbook_seconds
+from roofline.validation.spec_rows import (
+    SpecRow,
+    drafter_of,
+    gpu_of,
+    grid_of,
+    target_of,
+)
 
 __all__ = [
     "FEATURES",

@@ -14,9 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.gemm_fit import fit_law
-from roofline.calibration.tables import Table, clean, latency, pick, read
 from roofline.kernels.formulas import gemm_bytes, gemm_flops
 from roofline.kernels.ops import GemmShape
 from roofline.specs.formats import DType, bytes_per_element, rate_name
@@ -24,6 +21,9 @@ from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.base import Device
 from roofline.timing.laws.gemm import GemmLaw, gemm_time
 from roofline.timing.machine import Machine
+from roofline.validation.tables.family import Group, Label, Numbers
+from roofline.validation.tables.gemm_fit import fit_law
+from roofline.validation.tables.tables import Table, clean, latency, pick, read
 
 __all__ = [
     "FORMATS",

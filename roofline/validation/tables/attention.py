@@ -16,12 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.attention_fit import KV_BYTES, fit_law, law_seconds, textbook_seconds
-from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.tables import Columns, Table, clean, kinds, latency, pick, read
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.attention import AttentionLaw
+from roofline.validation.tables.attention_fit import (
+    KV_BYTES,
+    fit_law,
+    law_seconds,
+    textbook_seconds,
+)
+from roofline.validation.tables.family import Group, Label, Numbers
+from roofline.validation.tables.tables import Columns, Table, clean, kinds, latency, pick, read
 
 __all__ = [
     "CACHES",

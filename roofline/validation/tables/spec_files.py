@@ -7,11 +7,11 @@ from pathlib import Path
 
 from roofline.base.files import write_atomically
 from roofline.calibrate.fit.core import rounded
-from roofline.calibration.engine_file import with_overhead, without_eras
-from roofline.calibration.spec_numbers import EraNumbers, fit_eras
-from roofline.calibration.spec_pricing import KINDS, WIDTHS, engine_of, price
-from roofline.calibration.spec_rows import load_spec_rows
 from roofline.timing.draft_passes import BLOCK_KINDS
+from roofline.validation.engine_file import with_overhead, without_eras
+from roofline.validation.spec_numbers import EraNumbers, fit_eras
+from roofline.validation.spec_pricing import KINDS, WIDTHS, engine_of, price
+from roofline.validation.spec_rows import load_spec_rows
 
 __all__ = ["write_spec_numbers"]
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from roofline.calibration.family import Family
+    from roofline.validation.tables.family import Family
 
 __all__ = ["families"]
 
@@ -16,5 +16,5 @@ __all__ = ["families"]
 def families() -> dict[str, Family]:
     """Return every family of kernels that has tables, by kind; they load on the first call."""
     names = ("gemm", "attention", "latent", "moe", "collective", "state")
-    modules = [import_module(f"roofline.calibration.{name}") for name in names]
+    modules = [import_module(f"roofline.validation.tables.{name}") for name in names]
     return {module.KIND: cast("Family", module) for module in modules}

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import least_log_error, rounded
-from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.family import all_rows as scored
-from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
 from roofline.timing.machine import Machine
+from roofline.validation.tables.family import Group, Label, Numbers
+from roofline.validation.tables.family import all_rows as scored
+from roofline.validation.tables.tables import Columns, Table, clean, latency, pick, read
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

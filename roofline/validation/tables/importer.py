@@ -19,10 +19,10 @@ from roofline.base.errors import InputError
 from roofline.base.files import write_atomically, write_bytes_atomically
 from roofline.base.yaml import dump_yaml
 from roofline.calibrate.fit.core import rounded, score
-from roofline.calibration import families
-from roofline.calibration.family import Family, Group
-from roofline.calibration.tables import Table, find_tables, hold_out_mask
 from roofline.specs.gpu import HardwareProfile, Overlay, load_hardware
+from roofline.validation.tables import families
+from roofline.validation.tables.family import Family, Group
+from roofline.validation.tables.tables import Table, find_tables, hold_out_mask
 
 __all__ = ["Outcome", "fit_group", "import_tables", "write_overlays", "write_samples"]
 

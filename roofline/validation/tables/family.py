@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.tables import Columns, Table, latency, shape_keys
 from roofline.specs.gpu import HardwareProfile
+from roofline.validation.tables.tables import Columns, Table, latency, shape_keys
 
 __all__ = ["Family", "Group", "Label", "Numbers", "all_rows"]
 

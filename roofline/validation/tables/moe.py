@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, resident_share, rounded
-from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.family import all_rows as scored
-from roofline.calibration.routing import Profile, alpha_of, profile
-from roofline.calibration.tables import Columns, Table, clean, latency, pick, read
 from roofline.kernels.ops import MoeShape
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.base import Device
 from roofline.timing.laws.moe import ALIGNMENT, STEP_HIGH, STEP_LOW, MoeLaw, moe_time, step_index
 from roofline.timing.machine import Machine
+from roofline.validation.tables.family import Group, Label, Numbers
+from roofline.validation.tables.family import all_rows as scored
+from roofline.validation.tables.routing import Profile, alpha_of, profile
+from roofline.validation.tables.tables import Columns, Table, clean, latency, pick, read
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

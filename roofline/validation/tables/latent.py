@@ -14,14 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibration.attention import CACHES, at_least_one, clean_possible
-from roofline.calibration.attention_fit import KV_BYTES, fit_law, law_seconds, textbook_seconds
-from roofline.calibration.family import Group, Label, Numbers
-from roofline.calibration.family import all_rows as scored
-from roofline.calibration.tables import Table, kinds, pick, read
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.laws.attention import AttentionLaw
+from roofline.validation.tables.attention import CACHES, at_least_one, clean_possible
+from roofline.validation.tables.attention_fit import (
+    KV_BYTES,
+    fit_law,
+    law_seconds,
+    textbook_seconds,
+)
+from roofline.validation.tables.family import Group, Label, Numbers
+from roofline.validation.tables.family import all_rows as scored
+from roofline.validation.tables.tables import Table, kinds, pick, read
 
 __all__ = ["KIND", "TABLES", "fit", "groups", "scored", "seconds", "textbook"]
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, rounded
-from roofline.calibration.spec_pricing import FEATURES, KINDS, Priced, engine_of
-from roofline.calibration.spec_rows import SpecRow
 from roofline.specs.engine import load_engine
+from roofline.validation.spec_pricing import FEATURES, KINDS, Priced, engine_of
+from roofline.validation.spec_rows import SpecRow
 
 __all__ = [
     "PULL",
