@@ -72,7 +72,7 @@ calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rew
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
 	$(BIN)/roofline calibrate import
 	$(BIN)/roofline calibrate engines
-	$(BIN)/python -m roofline.report.validation_page > docs/validation.md
+	$(BIN)/python -m roofline.render.validation_page > docs/validation.md
 
 docs: $(READY)        ## Refresh the outputs that the pages show
 	$(BIN)/python -m tests.test_docs

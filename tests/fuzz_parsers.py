@@ -20,7 +20,7 @@ def _answered(**question: Any) -> object:
     """Ask about what a file describes: that it was read says nothing of what comes after."""
     from roofline.advice.recommend import recommend
     from roofline.advice.request import Request
-    from roofline.report.formats import OutputFormat, render
+    from roofline.render.formats import OutputFormat, render
 
     asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
     answer = recommend(Request(**(asked | question), contexts=(512,), max_draft_length=3))

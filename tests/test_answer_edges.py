@@ -10,7 +10,7 @@ import pytest
 from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.files import load_acceptance
-from roofline.report.sentences import likely_line
+from roofline.render.sentences import likely_line
 from tests.support import Cli
 from tests.test_acceptance_models import GOLDEN
 from tests.test_sampling import odds_of

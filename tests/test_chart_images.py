@@ -12,10 +12,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
-from roofline.charts.breakdown import BreakdownRow, draw_breakdown
-from roofline.charts.heatmap import HeatmapRow, draw_heatmap
-from roofline.charts.speedup import SpeedupRow, draw_speedup
-from roofline.figure import Caption, caption, save, styled
+from roofline.render.charts.breakdown import BreakdownRow, draw_breakdown
+from roofline.render.charts.figure import Caption, caption, save, styled
+from roofline.render.charts.heatmap import HeatmapRow, draw_heatmap
+from roofline.render.charts.speedup import SpeedupRow, draw_speedup
 from tests.support import ROOT
 
 BASELINES = ROOT / "tests" / "data" / "charts"

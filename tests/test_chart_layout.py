@@ -10,13 +10,13 @@ from matplotlib.text import Text
 
 from roofline.advice.prepare import Request, prepare
 from roofline.advice.recommend import costs, recommend
-from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
-from roofline.charts.breakdown import breakdown_rows, draw_breakdown
-from roofline.charts.frontier import draw_frontier, frontier_rows
-from roofline.charts.heatmap import draw_heatmap, heatmap_rows
-from roofline.charts.rooflines import draw_roofline, roofline_rows
-from roofline.charts.speedup import draw_speedup, speedup_rows
-from roofline.figure import Caption, caption, styled
+from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
+from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
+from roofline.render.charts.figure import Caption, caption, styled
+from roofline.render.charts.frontier import draw_frontier, frontier_rows
+from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
+from roofline.render.charts.rooflines import draw_roofline, roofline_rows
+from roofline.render.charts.speedup import draw_speedup, speedup_rows
 from tests.charting import DEEP, H200
 
 

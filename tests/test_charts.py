@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from roofline.advice.prepare import Request, prepare
 from roofline.advice.recommend import costs, recommend
 from roofline.base.errors import InputError
-from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
-from roofline.charts.breakdown import breakdown_rows, draw_breakdown
-from roofline.charts.frontier import draw_frontier, frontier_rows, undominated
-from roofline.charts.heatmap import draw_heatmap, heatmap_rows
-from roofline.charts.parity import draw_parity, parity_rows
-from roofline.charts.rooflines import draw_roofline, roofline_rows
-from roofline.charts.speedup import draw_speedup, speedup_rows
+from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
+from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
+from roofline.render.charts.frontier import draw_frontier, frontier_rows, undominated
+from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
+from roofline.render.charts.parity import draw_parity, parity_rows
+from roofline.render.charts.rooflines import draw_roofline, roofline_rows
+from roofline.render.charts.speedup import draw_speedup, speedup_rows
 from roofline.validation.score import Compared
 from tests.charting import H200, said
 from tests.support import Cli, assert_refused
@@ -257,7 +257,7 @@ def test_charts_of_one_point_say_so() -> None:
 
 
 def test_the_palette_is_okabe_and_itos() -> None:
-    from roofline.figure import MARKERS, PALETTE
+    from roofline.render.charts.figure import MARKERS, PALETTE
 
     # Okabe and Ito 2008, "Color Universal Design": 0,114,178 is blue, 213,94,0 vermilion, ...
     published = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from roofline.charts.explore import MOST_LINES
-from roofline.charts.heatmap import MOST_COLUMNS, HeatmapRow, draw_heatmap
 from roofline.cli.plotting import asked
+from roofline.render.charts.explore import MOST_LINES
+from roofline.render.charts.heatmap import MOST_COLUMNS, HeatmapRow, draw_heatmap
 from tests.support import Cli, assert_refused
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from roofline.advice.prepare import Request
 from roofline.advice.recommend import recommend
-from roofline.charts.explore import draw_exploration, lines_of
-from roofline.figure import new_panels
 from roofline.questions.explore import Exploration, Variant, explore, parse_axis, since
+from roofline.render.charts.explore import draw_exploration, lines_of
+from roofline.render.charts.figure import new_panels
 from roofline.specs.overrides import parse_override
 from tests.support import Cli, assert_refused
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from roofline.html_report import page as page_module
+from roofline.render.page import page as page_module
 from tests.html_page import Page, read_page
 from tests.servers import send, server
 from tests.support import ACCEPTANCE, DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write

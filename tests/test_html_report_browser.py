@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from roofline.html_report.page import COLUMNS
+from roofline.render.page.page import COLUMNS
 from tests.support import Cli
 
 if TYPE_CHECKING:

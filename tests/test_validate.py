@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from roofline.base import resources
-from roofline.report import validation_page
+from roofline.render import validation_page
 from roofline.validation.decode_rows import load_rows
 from roofline.validation.engine_numbers import write_engines
 from roofline.validation.score import Compared, pool, worst

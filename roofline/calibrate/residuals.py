@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from roofline.base.units import format_seconds
 from roofline.calibrate.fit.core import score
 from roofline.calibrate.fit.groups import Judged
-from roofline.figure import PALETTE, Caption, label_ticks, write_chart
-from roofline.report.columns import text_table, wrap
+from roofline.render.charts.figure import PALETTE, Caption, label_ticks, write_chart
+from roofline.render.columns import text_table, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

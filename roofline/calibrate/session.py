@@ -19,7 +19,7 @@ from roofline.calibrate.measure.worker import WorkerDevice
 from roofline.calibrate.profile import datasheet_for, profile_data
 from roofline.calibrate.residuals import parity_plot, residual_table
 from roofline.importers.open import open_model
-from roofline.report.columns import wrap
+from roofline.render.columns import wrap
 from roofline.specs.gpu import HardwareProfile, load_hardware
 
 __all__ = ["fit", "measure"]

@@ -38,8 +38,8 @@ def compare(
     from roofline.importers.open import open_model
     from roofline.questions.compare import compare as side_by_side
     from roofline.questions.compare import parse_candidate
-    from roofline.report.compare import render_compare
-    from roofline.report.formats import OutputFormat
+    from roofline.render.compare import render_compare
+    from roofline.render.formats import OutputFormat
     from roofline.timing.drafters import heads_for
 
     how = format_for(form, output, kinds=OutputFormat)

@@ -56,8 +56,8 @@ def diagnose(
     """Say which term of the prediction a measurement contradicts."""
     from roofline.questions.diagnose.diagnose import diagnose as find
     from roofline.questions.diagnose.points import read_points
-    from roofline.report.diagnose import render_diagnosis
-    from roofline.report.forms import TableOrJson
+    from roofline.render.diagnose import render_diagnosis
+    from roofline.render.forms import TableOrJson
 
     how = format_for(form, output, kinds=TableOrJson)
     deviation = amount("--noise", noise, PERCENT, "percent, such as 3")

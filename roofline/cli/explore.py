@@ -50,8 +50,8 @@ def explore(
     """
     from roofline.questions.explore import BATCHES, parse_axis
     from roofline.questions.explore import explore as vary_over
-    from roofline.report.explore import render_explore
-    from roofline.report.formats import OutputFormat
+    from roofline.render.explore import render_explore
+    from roofline.render.formats import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
     if explain and how in (OutputFormat.CSV, OutputFormat.JSON):
@@ -65,8 +65,8 @@ def explore(
         batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
     )
     if plot is not None:
-        from roofline.charts.explore import write_exploration
         from roofline.cli.plotting import source_line
+        from roofline.render.charts.explore import write_exploration
 
         write_exploration(found, plot, source=source_line())
         typer.echo(f"wrote {plot}", err=True)

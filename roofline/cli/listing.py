@@ -42,7 +42,7 @@ def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
     if _is_json(form):
         typer.echo(json.dumps(list(rows), indent=2))
         return
-    from roofline.report.columns import fitted_table
+    from roofline.render.columns import fitted_table
 
     headers = [_two_lines(name) for name in rows[0]]
     cells = [[_cell(value) for value in row.values()] for row in rows]

@@ -65,8 +65,8 @@ def live(
     from roofline.questions.schedule.formats import Wording, write
     from roofline.questions.schedule.plan import plan
     from roofline.questions.schedule.written import NoScheduleError, pays, unwritten
-    from roofline.report.forms import TableOrJson
-    from roofline.report.live import render_live
+    from roofline.render.forms import TableOrJson
+    from roofline.render.live import render_live
 
     how = format_for(form, output, kinds=TableOrJson)
     if not 1 <= largest_batch <= 4096:

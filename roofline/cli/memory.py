@@ -16,7 +16,7 @@ from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
     from roofline.advice.prepare import Request
-    from roofline.report.memory import MemoryAnswer
+    from roofline.render.memory import MemoryAnswer
 
 __all__ = ["memory"]
 
@@ -42,8 +42,8 @@ def memory(
 
     Weights, cache and reserve of each GPU; how many sequences fit, without and with drafts.
     """
-    from roofline.report.forms import TableOrJson
-    from roofline.report.memory import render_memory
+    from roofline.render.forms import TableOrJson
+    from roofline.render.memory import render_memory
 
     how = format_for(form, output, kinds=TableOrJson)
     if batch is not None and not 1 <= batch <= 2**40:
@@ -73,7 +73,7 @@ def _answer(
     from roofline.advice.prepare import prepare
     from roofline.advice.remedies import remedies
     from roofline.questions.memory import equal_memory, slots
-    from roofline.report.memory import MemoryAnswer
+    from roofline.render.memory import MemoryAnswer
     from roofline.timing.memory import memory_for
 
     setup = prepare(request, needs_acceptance=False)

@@ -67,7 +67,7 @@ def check(
     Says what was read, defaulted and ignored, and what the model counts.
     """
     from roofline.importers.open import importable, open_network
-    from roofline.report.model_check import check_data, check_text
+    from roofline.render.model import check_data, check_text
 
     if importable(model):
         imported = _imported(model, target)

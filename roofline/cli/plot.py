@@ -60,7 +60,7 @@ def speedup(
     A line for each batch; the band is what the model's error leaves of it.
     """
     from roofline.advice.recommend import recommend
-    from roofline.charts.speedup import draw_speedup, speedup_rows
+    from roofline.render.charts.speedup import draw_speedup, speedup_rows
 
     contexts = sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
@@ -91,7 +91,7 @@ def heatmap(
     The line is where speculation stops paying.
     """
     from roofline.advice.recommend import recommend
-    from roofline.charts.heatmap import draw_heatmap, heatmap_rows
+    from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
 
     contexts = doublings(request) if context is None else sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
@@ -119,7 +119,7 @@ def breakdown(
     The time per token stands beside it.
     """
     from roofline.advice.recommend import recommend
-    from roofline.charts.breakdown import breakdown_rows, draw_breakdown
+    from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
 
     asked = at_one(request, batch, context)
     answer = recommend(asked)
@@ -148,8 +148,8 @@ def frontier(
 ) -> None:
     """Draw throughput against interactivity, plain and advised."""
     from roofline.advice.recommend import recommend
-    from roofline.charts.frontier import draw_frontier, frontier_rows
     from roofline.questions.goals import BATCHES
+    from roofline.render.charts.frontier import draw_frontier, frontier_rows
 
     contexts = one("--context", context)
     batches = BATCHES if batch is None else _batches(batch)
@@ -165,7 +165,7 @@ def frontier(
 
 def _left_out(answer: Recommendation) -> str:
     """Say which of the points asked for have no line, since they do not fit in memory."""
-    from roofline.report.columns import listed
+    from roofline.render.columns import listed
 
     request, drawn = answer.setup.request, {(p.batch, p.context) for p in answer.points}
     missing = {

@@ -48,7 +48,7 @@ def roofline_chart(
     from roofline.advice.cautions import limits
     from roofline.advice.prepare import prepare
     from roofline.advice.recommend import costs
-    from roofline.charts.rooflines import draw_roofline, roofline_rows
+    from roofline.render.charts.rooflines import draw_roofline, roofline_rows
 
     asked = at_one(request, batch, context)
     setup = prepare(asked, needs_acceptance=False)
@@ -80,7 +80,11 @@ def attention(
     """
     from roofline.advice.prepare import prepare
     from roofline.advice.recommend import costs
-    from roofline.charts.attention import attention_rows, draw_attention_time, draw_attention_use
+    from roofline.render.charts.attention import (
+        attention_rows,
+        draw_attention_time,
+        draw_attention_use,
+    )
 
     asked = replace(at_one(request, batch, context), drafter="none")
     setup = prepare(asked, needs_acceptance=False)
@@ -118,8 +122,8 @@ def parity(
 
     The measurements ship with the package.
     """
-    from roofline.charts.parity import draw_parity, parity_rows, parity_words
     from roofline.cli.validate import compared
+    from roofline.render.charts.parity import draw_parity, parity_rows, parity_words
     from roofline.validation.kernels import compare_kernels
     from roofline.validation.served import compare_decode
 

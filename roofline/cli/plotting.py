@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from roofline.advice.prepare import Request, Setup
     from roofline.advice.recommend import Recommendation
-    from roofline.figure import Caption
+    from roofline.render.charts.figure import Caption
 
 __all__ = [
     "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "at_one", "charts",
@@ -60,7 +60,7 @@ def _target(
     size: Annotated[str | None, typer.Option(help="Inches: 7x5.  [by chart]")] = None,
 ) -> Target:
     """Return where these options send a chart; wrong ones are refused before it is computed."""
-    from roofline.figure import check_target
+    from roofline.render.charts.figure import check_target
 
     if output is None and data is None:
         raise InputError("-o: give FILE.png, .svg or .pdf for the chart, or --data FILE.csv")
@@ -158,7 +158,7 @@ def draw(
     """
     written = []
     if target.image is not None:
-        from roofline.figure import write_chart
+        from roofline.render.charts.figure import write_chart
 
         write_chart(target.image, words, paint, size=target.size, panels=panels, dots=target.dots)
         written.append(target.image)
@@ -189,7 +189,7 @@ def show(
 
     ``unsaid`` are the names left out; ``drafts`` says whether the caption tells of acceptance.
     """
-    from roofline.report.captions import caption_for
+    from roofline.render.captions import caption_for
 
     words = caption_for(setup, title, where=where, drafts=drafts, source=source_line())
     same = {name: value for name, value in _named(setup).items() if name not in unsaid}

@@ -79,7 +79,7 @@ def recommend(
 ) -> None:
     """Say which draft length to run, what it buys, and why."""
     from roofline.advice.recommend import recommend as answer_for
-    from roofline.report import OutputFormat, render
+    from roofline.render import OutputFormat, render
 
     how = format_for(form, output, kinds=OutputFormat)
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
@@ -124,7 +124,7 @@ def recommend(
         asked = replace(asked, batches=batches or (1,), contexts=contexts or (4096,))
     if load is not None:
         from roofline.questions.load.answer import answer_load
-        from roofline.report.load import render_load
+        from roofline.render.load import render_load
 
         found = answer_load(asked, load)
         said += [*found.warnings, *(found.notes if found.schedule_pays else ())]

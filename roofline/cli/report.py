@@ -51,10 +51,10 @@ def report(
     """
     from roofline.advice.why import caveat, headline
     from roofline.base.files import write_atomically
-    from roofline.html_report.findings import find
-    from roofline.html_report.page import render_page
     from roofline.questions.explore import BATCHES
-    from roofline.report.columns import wrap
+    from roofline.render.columns import wrap
+    from roofline.render.page.findings import find
+    from roofline.render.page.page import render_page
 
     if output is None or output.suffix.lower() not in _SUFFIXES:
         given = "give FILE.html for the report" if output is None else "expected a name in .html"

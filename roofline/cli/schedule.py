@@ -67,7 +67,7 @@ def schedule(
         write,
     )
     from roofline.questions.schedule.plan import plan
-    from roofline.report.schedule import render_schedule
+    from roofline.render.schedule import render_schedule
 
     how = format_for(form, output, kinds=ScheduleFormat)
     engine = engine_for(how, request.engine)

@@ -94,7 +94,7 @@ def _run(
     parts = compared(compare, gpu, engine)
     rows, bad = pool(parts), worst(parts, WORST)
     if plot is not None:
-        from roofline.charts.parity import write_parity
+        from roofline.render.charts.parity import write_parity
 
         write_parity(parts, plot, what=what, source=source_line())
     emit_text(_render(rows, bad, form), output)
@@ -134,7 +134,7 @@ def _render(rows: list[ScoreRow], bad: list[dict[str, Any]], form: str) -> str:
     if form == "json":
         data = {"schema": SCHEMA, "rows": [row.as_data() for row in rows], "worst": bad}
         return json.dumps(data, indent=2) + "\n"
-    from roofline.report.columns import captioned_table, markdown_table
+    from roofline.render.columns import captioned_table, markdown_table
 
     above = any(row.kind == "attention" for row in rows)
     headers = [*_HEADERS, *_ABOVE] if above else [*_HEADERS]
@@ -157,7 +157,7 @@ def _render(rows: list[ScoreRow], bad: list[dict[str, Any]], form: str) -> str:
 
 def _by_gpu(rows: list[ScoreRow], headers: list[str]) -> str:
     """Return one table for each accelerator, under its name."""
-    from roofline.report.columns import text_table
+    from roofline.render.columns import text_table
 
     at, tables = headers.index("gpu"), []
     for gpu in dict.fromkeys(row.gpu for row in rows):

@@ -44,7 +44,7 @@ def steps(
     _check_format(form)
     parts = _of_group(list(compare_steps()), group)
     if plot is not None:
-        from roofline.charts.parity import write_parity
+        from roofline.render.charts.parity import write_parity
 
         alone = [p for p in parts if p.kind == "step" and not p.group.startswith("all")]
         write_parity(alone, plot, what="steps of published runs", source=source_line())
@@ -79,7 +79,7 @@ def advice(
     found = _of_group(sweeps(), group)
     told = [sign for sign in signs() if not group or sign.group in group]
     if plot is not None:
-        from roofline.charts.regret import write_regrets
+        from roofline.render.charts.regret import write_regrets
 
         write_regrets(found, plot, source=source_line())
     regrets, right = regret_rows(found), sign_rows(told)
@@ -116,7 +116,7 @@ def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
 
 
 def _table(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
-    from roofline.report.columns import markdown_table, text_table
+    from roofline.render.columns import markdown_table, text_table
 
     if form == "markdown":
         return markdown_table(headers, cells)
@@ -125,7 +125,7 @@ def _table(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
 
 def _sweeps(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
     """Return the sweeps, in text each under its whole name."""
-    from roofline.report.columns import captioned_table, markdown_table
+    from roofline.render.columns import captioned_table, markdown_table
 
     if form == "markdown":
         return markdown_table(("sweep", *headers), cells)
@@ -154,6 +154,6 @@ def _reasons(aside: list[dict[str, Any]]) -> str:
     for row in aside:
         counts[row["left_out"]] = counts.get(row["left_out"], 0) + 1
     told = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-    from roofline.report.columns import wrap
+    from roofline.render.columns import wrap
 
     return wrap(f"Shown in --format json, never scored: {told}." if told else "Nothing left out.")

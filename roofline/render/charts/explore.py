@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.base.units import format_size
-from roofline.figure import PALETTE, Caption, caption, new_panels, save, styled
 from roofline.questions.explore import Exploration, Variant
+from roofline.render.charts.figure import PALETTE, Caption, caption, new_panels, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

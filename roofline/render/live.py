@@ -11,9 +11,9 @@ from roofline.engines.facts import Read, Unread
 from roofline.questions.live import Change, Live
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays
-from roofline.report.columns import wrap
-from roofline.report.forms import TableOrJson
-from roofline.report.schedule import as_data, schedule_blocks
+from roofline.render.columns import wrap
+from roofline.render.forms import TableOrJson
+from roofline.render.schedule import as_data, schedule_blocks
 
 __all__ = ["render_live"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError
-from roofline.figure import PALETTE, label_ticks
+from roofline.render.charts.figure import PALETTE, label_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

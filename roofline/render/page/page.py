@@ -19,14 +19,14 @@ from roofline.base.errors import InputError
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
-from roofline.html_report.data import LIVE, page_data
-from roofline.html_report.findings import Findings
-from roofline.report.captions import stored_as
-from roofline.report.data import as_data
-from roofline.report.formats import layout_words
-from roofline.report.schedule import COLUMNS as BAND_COLUMNS
-from roofline.report.schedule import band_cells, schedule_headline, schedule_losses
-from roofline.report.sentences import likely_line
+from roofline.render.captions import stored_as
+from roofline.render.data import as_data
+from roofline.render.formats import layout_words
+from roofline.render.page.data import LIVE, page_data
+from roofline.render.page.findings import Findings
+from roofline.render.schedule import COLUMNS as BAND_COLUMNS
+from roofline.render.schedule import band_cells, schedule_headline, schedule_losses
+from roofline.render.sentences import likely_line
 
 __all__ = ["render_page", "safe_json"]
 
@@ -50,7 +50,7 @@ TILES = (
     ("tokens/s of all users", "{tokens_per_s:.0f}", "{plain_tokens_per_s:.0f} without drafts"),
 )
 SCRIPTS = ("model.js", "charts.js", "page.js")
-_ASSETS = files("roofline.html_report") / "assets"
+_ASSETS = files("roofline.render.page") / "assets"
 _SMALL = 0.01  # laws below this share of the verify pass are not shown
 
 

@@ -1,4 +1,4 @@
-"""``python -m roofline.report.validation_page``: write docs/validation.md from measurements."""
+"""``python -m roofline.render.validation_page``: write docs/validation.md from measurements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from roofline.advice.prepare import Request
 from roofline.advice.recommend import recommend
 from roofline.base.resources import bundled_names
-from roofline.report.columns import markdown_table
-from roofline.report.spec_cases import named_cases
-from roofline.report.spec_page import spec_parts
+from roofline.render.columns import markdown_table
+from roofline.render.spec_cases import named_cases
+from roofline.render.spec_page import spec_parts
 from roofline.specs.gpu import SHELF
 from roofline.validation.kernels import compare_kernels
 from roofline.validation.score import Compared, ScoreRow, pool, worst
@@ -31,7 +31,7 @@ def main() -> None:
     kernels = list(compare_kernels(gpus=gpus, engines=ENGINES))
     served = list(compare_decode(gpus=gpus, engines=ENGINES))
     moved = list(compare_transfer(gpus=gpus, engines=ENGINES))
-    template = Path(str(files("roofline.report") / "validation_page.md")).read_text("utf-8")
+    template = Path(str(files("roofline.render") / "validation_page.md")).read_text("utf-8")
     parts = {
         "kernels": _table(pool(kernels)),
         "kernels_worst": _worst(kernels),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from roofline.report.columns import markdown_table
+from roofline.render.columns import markdown_table
 from roofline.validation.advice import RULES, Choice, Sign, regret_rows, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
 from roofline.validation.score import ScoreRow, pool

@@ -11,8 +11,8 @@ from roofline.advice.recommend import Recommendation
 from roofline.advice.rules import rules
 from roofline.base.units import format_size
 from roofline.questions.goals import Choice, Goal, Objective
-from roofline.report.columns import listed
-from roofline.report.data import benchmark_rows
+from roofline.render.columns import listed
+from roofline.render.data import benchmark_rows
 from roofline.timing.uncertainty import DRAWS
 
 __all__ = [

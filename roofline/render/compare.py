@@ -9,9 +9,9 @@ from roofline.advice.paste import flag
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.compare import Entry
-from roofline.report.changes import set_data, set_line
-from roofline.report.columns import markdown_table, text_table, wrap
-from roofline.report.formats import OutputFormat
+from roofline.render.changes import set_data, set_line
+from roofline.render.columns import markdown_table, text_table, wrap
+from roofline.render.formats import OutputFormat
 from roofline.specs.overrides import Change
 
 __all__ = ["render_compare"]

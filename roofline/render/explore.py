@@ -11,10 +11,10 @@ from roofline.advice.prepare import Setup
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
-from roofline.report.changes import set_data, set_line
-from roofline.report.columns import markdown_table, text_table, wrap
-from roofline.report.data import inputs_data
-from roofline.report.formats import OutputFormat
+from roofline.render.changes import set_data, set_line
+from roofline.render.columns import markdown_table, text_table, wrap
+from roofline.render.data import inputs_data
+from roofline.render.formats import OutputFormat
 
 __all__ = ["render_explore"]
 

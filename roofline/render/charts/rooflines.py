@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from roofline.advice.prepare import Setup
 from roofline.advice.recommend import Costs
 from roofline.base.errors import InputError
-from roofline.figure import PALETTE, label_ticks
 from roofline.kernels.ops import Kind, Part
+from roofline.render.charts.figure import PALETTE, label_ticks
 from roofline.specs.formats import rate_name
 from roofline.timing.machine import OVER_LINK, OpTime
 

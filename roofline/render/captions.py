@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from roofline.advice.prepare import Setup
-from roofline.figure import Caption
 from roofline.kernels.matrices import used_components
-from roofline.report.changes import set_line
-from roofline.report.columns import listed
+from roofline.render.changes import set_line
+from roofline.render.charts.figure import Caption
+from roofline.render.columns import listed
 from roofline.specs.formats import Component
 
 __all__ = ["caption_for", "stored_as"]

@@ -10,7 +10,7 @@ import numpy as np
 from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError
 from roofline.base.units import format_size
-from roofline.figure import MARKERS, PALETTE
+from roofline.render.charts.figure import MARKERS, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

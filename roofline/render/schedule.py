@@ -13,8 +13,8 @@ from roofline.questions.schedule.bands import Band
 from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain
-from roofline.report.changes import set_data, set_line
-from roofline.report.columns import text_table, wrap
+from roofline.render.changes import set_data, set_line
+from roofline.render.columns import text_table, wrap
 
 __all__ = [
     "COLUMNS",

@@ -9,8 +9,8 @@ import numpy as np
 
 from roofline.advice.recommend import Point, Recommendation
 from roofline.advice.why import grid_position, value_at
-from roofline.figure import PALETTE
 from roofline.kernels.ops import Part
+from roofline.render.charts.figure import PALETTE
 from roofline.timing.machine import by_part
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofline.figure import PALETTE, Caption, write_chart
+from roofline.render.charts.figure import PALETTE, Caption, write_chart
 from roofline.validation.advice import RULES, Choice
 
 if TYPE_CHECKING:

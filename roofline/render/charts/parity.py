@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from roofline.figure import MARKERS, PALETTE, Caption, label_ticks, write_chart
+from roofline.render.charts.figure import MARKERS, PALETTE, Caption, label_ticks, write_chart
 from roofline.validation.score import Compared
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from roofline.advice.provenance import provenance, summary
 from roofline.base.files import csv_text
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
-from roofline.report.columns import markdown_table, text_table, wrap
-from roofline.report.data import inputs_data
-from roofline.report.formats import OutputFormat, setting
-from roofline.report.load_sentences import headline, overloaded, past, reading, scheduled, where
-from roofline.report.sentences import dollars
+from roofline.render.columns import markdown_table, text_table, wrap
+from roofline.render.data import inputs_data
+from roofline.render.formats import OutputFormat, setting
+from roofline.render.load_sentences import headline, overloaded, past, reading, scheduled, where
+from roofline.render.sentences import dollars
 
 __all__ = ["render_load"]
 

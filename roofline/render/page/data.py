@@ -16,9 +16,9 @@ from roofline.advice.recommend import Point, Recommendation
 from roofline.advice.request import without_queries
 from roofline.advice.why import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
 from roofline.base.units import format_size
-from roofline.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
-from roofline.charts.rooflines import GROUPS
-from roofline.html_report.findings import Findings
+from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
+from roofline.render.charts.rooflines import GROUPS
+from roofline.render.page.findings import Findings
 
 __all__ = ["LIVE", "page_data"]
 

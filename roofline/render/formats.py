@@ -14,12 +14,12 @@ from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
 from roofline.questions.goals import Choice, Goal
-from roofline.report.captions import stored_as
-from roofline.report.changes import set_line
-from roofline.report.columns import markdown_table, text_table, wrap
-from roofline.report.data import as_data, explain_rows, goal_data
-from roofline.report.formulas import formulas
-from roofline.report.sentences import (
+from roofline.render.captions import stored_as
+from roofline.render.changes import set_line
+from roofline.render.columns import markdown_table, text_table, wrap
+from roofline.render.data import as_data, explain_rows, goal_data
+from roofline.render.formulas import formulas
+from roofline.render.sentences import (
     cost_line,
     goal_lines,
     likely_line,

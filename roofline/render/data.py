@@ -15,7 +15,7 @@ from roofline.advice.rules import rules
 from roofline.advice.why import bound, grid_position, headline, reason, value_at
 from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
-from roofline.report.changes import set_data
+from roofline.render.changes import set_data
 from roofline.timing.machine import OpTime
 
 __all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]

@@ -9,9 +9,9 @@ from roofline.base.units import format_size
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED
-from roofline.report.changes import set_data, set_line
-from roofline.report.columns import listed, text_table, wrap
-from roofline.report.forms import TableOrJson
+from roofline.render.changes import set_data, set_line
+from roofline.render.columns import listed, text_table, wrap
+from roofline.render.forms import TableOrJson
 
 __all__ = ["render_diagnosis"]
 

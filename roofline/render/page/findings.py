@@ -12,10 +12,10 @@ from roofline.advice.prepare import Request
 from roofline.advice.recommend import Recommendation, costs, recommend, recommend_for
 from roofline.advice.request import DEEPEST
 from roofline.base.errors import InputError, RooflineError
-from roofline.charts.rooflines import RooflineRow, roofline_rows
 from roofline.questions.schedule.formats import Wording, write
 from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
 from roofline.questions.schedule.written import NoScheduleError, Written
+from roofline.render.charts.rooflines import RooflineRow, roofline_rows
 
 __all__ = ["Findings", "find"]
 

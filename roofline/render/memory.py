@@ -9,9 +9,9 @@ from typing import Any
 from roofline.advice.prepare import Setup
 from roofline.base.units import counted, format_bytes, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
-from roofline.report.changes import set_data, set_line
-from roofline.report.columns import text_table, wrap
-from roofline.report.forms import TableOrJson
+from roofline.render.changes import set_data, set_line
+from roofline.render.columns import text_table, wrap
+from roofline.render.forms import TableOrJson
 from roofline.timing.memory import Memory
 
 __all__ = ["MemoryAnswer", "render_memory"]
