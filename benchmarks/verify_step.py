@@ -70,10 +70,9 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
     """Return the seconds of the kernels of one pass for each draft length [s]."""
     import numpy as np
 
-    from roofline.kernels.formulas import VerifyAttention
     from roofline.kernels.forward import decode
     from roofline.specs.formats import resolve
-    from roofline.specs.placement import Placement
+    from roofline.specs.placement import Placement, VerifyAttention
     from roofline.timing.machine import Machine, by_part, time_ops
 
     found = profile.verify_attention

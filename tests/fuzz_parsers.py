@@ -130,7 +130,7 @@ def _points(path: Path) -> object:
 
 
 def _steps(path: Path) -> object:
-    from roofline.calibrate.steps import read_steps
+    from roofline.questions.measured import read_steps
 
     return read_steps(path)
 

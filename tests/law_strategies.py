@@ -5,13 +5,19 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from roofline.timing.laws.attention import AttentionLaw
-from roofline.timing.laws.base import Device, SimpleLaw
-from roofline.timing.laws.collective import CollectiveLaw, Form, Ranks
-from roofline.timing.laws.gemm import TILES, GemmLaw
-from roofline.timing.laws.moe import MoeLaw
-from roofline.timing.laws.state import StateLaw
-from roofline.timing.laws.vector import VectorKernels
+from roofline.specs.laws import (
+    AttentionLaw,
+    CollectiveLaw,
+    Form,
+    GemmLaw,
+    MoeLaw,
+    Ranks,
+    SimpleLaw,
+    StateLaw,
+    VectorKernels,
+)
+from roofline.timing.laws.base import Device
+from roofline.timing.laws.gemm import TILES
 
 many = settings(max_examples=150, deadline=None)
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

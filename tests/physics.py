@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import numpy as np
 
+from roofline.base.units import Array
 from roofline.cli import main
-from roofline.kernels.formulas import Array
 from roofline.kernels.forward import decode, prefill
 from roofline.kernels.ops import Op
 from roofline.specs.formats import DType, Precision, resolve

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from roofline.advice.prepare import Request
-from roofline.kernels.formulas import VerifyAttention
 from roofline.specs.formats import DType
-from roofline.timing.laws.base import SimpleLaw
+from roofline.specs.laws import SimpleLaw
+from roofline.specs.placement import VerifyAttention
 
 #: Work of one kernel: from nothing to a prefill of a large model [FLOP or B].
 work = st.floats(min_value=0, max_value=1e15)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from roofline.kernels.ops import AttentionShape
-from roofline.timing.laws.attention import AttentionLaw, attention_time
+from roofline.specs.laws import AttentionLaw
+from roofline.timing.laws.attention import attention_time
 from roofline.timing.laws.base import Device
 from tests.support import Cli
 

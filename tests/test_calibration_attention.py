@@ -13,7 +13,7 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import score
 from roofline.specs.gpu import load_hardware
-from roofline.timing.laws.attention import AttentionLaw
+from roofline.specs.laws import AttentionLaw
 from roofline.validation.tables import attention
 from roofline.validation.tables.attention_fit import BOUNDS
 from roofline.validation.tables.family import Group

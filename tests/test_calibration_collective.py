@@ -10,7 +10,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.specs.gpu import load_hardware
-from roofline.timing.laws.collective import CollectiveLaw, Ranks
+from roofline.specs.laws import CollectiveLaw, Ranks
 from roofline.validation.tables.collective import fit, groups, seconds, textbook
 from roofline.validation.tables.tables import Table
 

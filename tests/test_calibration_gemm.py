@@ -16,8 +16,9 @@ from roofline.kernels.ops import GemmShape
 from roofline.specs.calibrated import GemmBlock
 from roofline.specs.formats import bytes_per_element, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
+from roofline.specs.laws import GemmLaw
 from roofline.timing.lawbook import ENGINES
-from roofline.timing.laws.gemm import GemmLaw, gemm_time
+from roofline.timing.laws.gemm import gemm_time
 from roofline.timing.machine import Machine
 from roofline.validation.tables import gemm
 from roofline.validation.tables.family import Group

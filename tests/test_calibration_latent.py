@@ -11,7 +11,7 @@ import pytest
 
 from roofline.calibrate.fit.core import score
 from roofline.specs.gpu import load_hardware
-from roofline.timing.laws.attention import AttentionLaw
+from roofline.specs.laws import AttentionLaw
 from roofline.validation.tables import latent
 from tests.attention_tables import BATCHES, CONTEXTS, H200, table_of, timed
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 from roofline.kernels.ops import MoeShape
 from roofline.specs.gpu import load_hardware
+from roofline.specs.laws import MoeLaw
 from roofline.timing.laws.base import Device
-from roofline.timing.laws.moe import MoeLaw, moe_time
+from roofline.timing.laws.moe import moe_time
 from roofline.validation.tables.family import Group
 from roofline.validation.tables.moe import fit, groups, seconds, textbook
 from roofline.validation.tables.routing import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from roofline.specs.gpu import load_hardware
-from roofline.timing.laws.state import StateLaw
+from roofline.specs.laws import StateLaw
 from roofline.validation.tables.state import fit, groups, seconds, textbook
 from roofline.validation.tables.tables import Table, hold_out_mask
 

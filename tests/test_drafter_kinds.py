@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from roofline.importers.open_drafter import open_drafter
 from roofline.kernels.weights import parameters_total
 from roofline.specs.draft_heads import derive
 from roofline.specs.formats import resolve
 from roofline.specs.network import DrafterSpec, load_drafter, load_model
 from roofline.specs.placement import Grid
-from roofline.timing.drafters import Drafter, deepest, draft_passes, launches, load
+from roofline.timing.drafters import Drafter, deepest, draft_passes, launches
 from tests.support import Cli, assert_refused
 
 LLAMA = load_model("llama-3.1-8b")
@@ -118,7 +119,7 @@ def test_passes_that_the_engine_launches(kind: str, passes: int) -> None:
 def test_mtp_follows_its_target() -> None:
     """Dense in Qwen3.5-9B, a mixture in DeepSeek-V3; both use the target's head."""
     for name, kind in (("qwen3.5-9b", "dense"), ("deepseek-v3", "moe")):
-        _, head = load("mtp", load_model(name))
+        _, head = open_drafter("mtp", load_model(name))
         assert isinstance(head, DrafterSpec)
         assert head.layers[0].mlp.kind == kind
         assert head.shares_head

@@ -9,12 +9,13 @@ import pytest
 
 from roofline.advice.request import Request
 from roofline.base.errors import InputError
-from roofline.calibrate.steps import fit_steps, read_steps
+from roofline.calibrate.steps import fit_steps
 from roofline.kernels.ops import GemmShape, MoeShape
+from roofline.questions.measured import read_steps
 from roofline.specs.engine import Graphs, load_engine
 from roofline.specs.gpu import load_hardware
-from roofline.timing.laws.base import SimpleLaw
-from roofline.timing.laws.vector import VectorKernels
+from roofline.specs.laws import SimpleLaw, VectorKernels
+from roofline.timing.laws.vector import by_pairs, row_work
 from roofline.timing.machine import vector_time
 from tests.support import ENGINE, Cli, write
 
@@ -86,7 +87,7 @@ def test_llamacpp_rows_up_to_eight_and_beyond() -> None:
     tiles of 3.5 rows are more.
     """
     kernels = VectorKernels(narrow=5.0, byte=2.0)
-    work = np.asarray(kernels.row_work(np.arange(1.0, 34.0)))
+    work = np.asarray(row_work(np.arange(1.0, 34.0), kernels))
     assert np.diff(work)[:7].tolist() == [1.0] * 7
     assert work[8:32].tolist() == [8.0] * 24
     assert work[32] == 10.5
@@ -112,7 +113,7 @@ def test_llamacpp_experts_compute_every_pair() -> None:
         tokens=2.0, top_k=2, experts=8, ranks=1, hidden=100, width=10, matrices=3, weight=0.6,
         distinct=3.5, awake=3.5, rows=4.0, hottest=2.0, padded=64.0,
     )  # fmt: skip
-    flops, moved = VectorKernels(narrow=5.0, byte=2.0).by_pairs(shape)
+    flops, moved = by_pairs(shape, VectorKernels(narrow=5.0, byte=2.0))
     assert (float(flops), float(moved)) == pytest.approx((60e3, 4 * 3000 * 0.6))
 
 

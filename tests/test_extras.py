@@ -21,7 +21,7 @@ STATED = [
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the package lie outside any checkout."""
-    monkeypatch.setattr(extras, "files", lambda _: tmp_path / "site-packages" / "roofline")
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path / "site-packages" / "roofline")
     monkeypatch.setattr(metadata, "requires", lambda _: STATED)
 
 

@@ -1,197 +1,75 @@
-"""Imports point one way (design.md section 2); cost and acceptance do not know each other."""
+"""Imports point one way, and none runs in a circle (CONTRIBUTING.md, "Where things are")."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.support import ROOT
 
-PACKAGE = ROOT / "roofline"
-#: Each module or subpackage may import only what stands on an earlier line.
-ORDER = [
-    "errors",
-    "units",
-    "extras",
-    "output",
-    "csvtext",
-    "figure",
-    "reading",
-    "yamlio",
-    "schema",
-    "resources",
-    "ops",
-    "experts",
-    "shapes",
-    "cost",
-    "laws",
-    "quantization",
-    "calibrated",
-    "hardware",
-    "host",
-    "state_mixers",
-    "mixers",
-    "model",
-    "vocabulary",
-    "workload",
-    "projections",
-    "layers",
-    "places",
-    "cache",
-    "footprint",
-    "gguf",
-    "specfile",
-    "hf_config",
-    "sources",
-    "kernels",
-    "mixer_ops",
-    "attention_ops",
-    "mlp_ops",
-    "split",
-    "cards",
-    "forward",
-    "priors",
-    "lawbook",
-    "timing",
-    "overhead",
-    "overhead",
-    "engine",
-    "overrides",
-    "draft_heads",
-    "draft_passes",
-    "drafters",
-    "acceptance",
-    "engines",
-    "launches",
-    "step",
-    "memory",
-    "uncertainty",
-    "sampling",
-    "advise",
-    "request",
-    "parts",
-    "local",
-    "idle",
-    "lengths",
-    "accepted",
-    "prepare",
-    "point",
-    "edges",
-    "remedies",
-    "account",
-    "cautions",
-    "recommend",
-    "equal_memory",
-    "compare",
-    "paste",
-    "beyond",
-    "reasons",
-    "goals",
-    "explore",
-    "rules",
-    "schedules",
-    "loads",
-    "contradictions",
-    "live",
-    "calibration",
-    "diagnosis",
-    "validation",
-    "charts",
-    "report",
-    "measure",
-    "html_report",
-    "sweeps",
-    "cli",
-]
-RANK = {name: rank for rank, name in enumerate(ORDER)}
+#: What each package stands on; it may import that, and whatever that stands on.
+CONTRACT = {
+    "base": "",
+    "specs": "base",
+    "kernels": "specs",
+    "importers": "kernels",
+    "timing": "kernels",
+    "acceptance": "specs",
+    "engines": "acceptance",
+    "advice": "importers timing engines",
+    "questions": "advice",
+    "calibrate": "questions",
+    "validation": "calibrate",
+    "render": "validation",
+    "cli": "render",
+}
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "roofline").rglob("*.py"))
+}
 
 
-def _modules() -> dict[str, Path]:
-    """Return every module by its dotted name below the package."""
-    found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        name = ".".join(part for part in parts if part != "__init__")
-        if name not in ("", "__main__"):
-            found[name] = path
-    return found
-
-
-MODULES = _modules()
-
-
-def _imports(name: str) -> Iterator[str]:
+def imports(name: str) -> Iterator[str]:
     """Yield the modules of the package that ``name`` imports anywhere, late imports included."""
-    for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            wanted = [(alias.name, "") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+    for node in ast.walk(ast.parse(FILES[name].read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}: relative import in line {node.lineno}"
-            wanted = [(node.module or "", alias.name) for alias in node.names]
-        else:
-            continue
-        for module, member in wanted:
-            if module.split(".")[0] != "roofline":
-                continue
-            base = module.removeprefix("roofline").lstrip(".")
-            inner = f"{base}.{member}".strip(".")
-            target = inner if inner in MODULES else base
-            if target:
-                yield target
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in FILES else str(node.module)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
-def test_every_module_has_a_place() -> None:
-    present = {name.split(".")[0] for name in MODULES}
-    assert present <= set(ORDER), (
-        f"give {sorted(present - set(ORDER))} a line in ORDER, after all that it imports"
-    )
+IMPORTS = {name: {t for t in imports(name) if t in FILES and t != name} for name in FILES}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_point_backwards(name: str) -> None:
-    own = name.split(".", maxsplit=1)[0]
-    for target in _imports(name):
-        other = target.split(".")[0]
-        if other != own:
-            assert RANK[other] < RANK[own], f"{name} must not import {target}"
+def test_the_root_holds_packages_only() -> None:
+    found = {path.name for path in (ROOT / "roofline").iterdir()} - {"__pycache__"}
+    assert found == {"__init__.py", "__main__.py", "py.typed", "data", *CONTRACT}
+
+
+def below(package: str) -> set[str]:
+    """Return what a package may import: itself, and all that it stands on."""
+    return {package}.union(*(below(other) for other in CONTRACT[package].split()))
+
+
+def test_imports_point_one_way() -> None:
+    packages = {name: name.split(".")[1] for name in FILES if name.count(".") and "__" not in name}
+    wrong = [
+        f"{name} imports {target}"
+        for name, package in packages.items()
+        for target in IMPORTS[name]
+        if target in packages and packages[target] not in below(package)
+    ]
+    assert not wrong
 
 
 def test_there_are_no_cycles() -> None:
-    """Inside subpackages as well: take away what imports nothing left, until nothing is left."""
-    left = {name: {t for t in _imports(name) if t != name} for name in MODULES}
+    """Take away what imports nothing that is left, until nothing is left."""
+    left = dict(IMPORTS)
     while left:
         free = [name for name, targets in left.items() if not targets & left.keys()]
         assert free, f"a cycle among {sorted(left)}"
         for name in free:
             del left[name]
-
-
-def _reach(name: str) -> set[str]:
-    seen: set[str] = set()
-    stack = [name]
-    while stack:
-        for target in _imports(stack.pop()):
-            if target not in seen:
-                seen.add(target)
-                stack.append(target)
-    return seen
-
-
-COST = [
-    "ops", "hardware", "model", "layers", "forward", "timing", "engine", "drafters", "step",
-    "memory",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", COST)
-def test_cost_knows_nothing_of_acceptance(name: str) -> None:
-    assert _reach(name).isdisjoint({"acceptance", "advise"})
-
-
-def test_acceptance_knows_nothing_of_cost() -> None:
-    names = [name for name in MODULES if name.split(".")[0] in ("acceptance", "engines")]
-    for name in names:
-        assert _reach(name).isdisjoint(COST)

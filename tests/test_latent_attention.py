@@ -5,18 +5,14 @@ from __future__ import annotations
 import pytest
 
 from roofline.advice.why import bound
-from roofline.kernels.formulas import (
-    VerifyAttention,
-    latent_attention_bytes,
-    latent_attention_flops,
-)
+from roofline.kernels.formulas import latent_attention_bytes, latent_attention_flops
 from roofline.kernels.ops import Kind
 from roofline.kernels.weights import kv_bytes_per_token, kv_bytes_read
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import LatentAttention, load_model
-from roofline.specs.placement import Grid, Placement
+from roofline.specs.placement import Grid, Placement, VerifyAttention
 from roofline.timing.drafters import Drafter
 from roofline.timing.machine import Machine
 from roofline.timing.step import Target, step_times

@@ -17,9 +17,9 @@ from roofline.calibrate.measure.cases import plan
 from roofline.calibrate.measure.noise import cliffs, drifted, settle, sift
 from roofline.calibrate.measure.rows import Row, RowFile, read_rows
 from roofline.calibrate.profile import profile_data
-from roofline.kernels.formulas import VerifyAttention
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import load_model
+from roofline.specs.placement import VerifyAttention
 from tests.measuring import (
     BANDWIDTH,
     COMPUTE_EFF,

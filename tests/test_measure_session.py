@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.calibrate import session
 from roofline.calibrate.fit.fitted import measured_figures
 from roofline.calibrate.fit.groups import fastest, fit_group
 from roofline.calibrate.fit.tiled import fit_all_reduce, fit_tiles
-from roofline.calibrate.measure import session
 from roofline.calibrate.measure.campaign import run
 from roofline.calibrate.measure.case import Menu, kernels
 from roofline.calibrate.measure.cases import in_format, plan

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from roofline.importers.open_drafter import open_drafter
 from roofline.kernels.weights import kv_bytes_reserved
 from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.specs.placement import Grid, Placement
-from roofline.timing.drafters import Drafter, load
+from roofline.timing.drafters import Drafter
 from roofline.timing.memory import Memory, activation_bytes, logits_bytes, memory_for
 from roofline.timing.step import Target
 from tests.physics import precision_of, refusal, run
@@ -39,7 +40,7 @@ def account(
     how: MemoryRules | None = None,
 ) -> Memory:
     spec, place = load_model(model), placement or Placement()
-    kind, network = load(drafter, spec)
+    kind, network = open_drafter(drafter, spec)
     return memory_for(
         Target(model=spec, precision=precision_of(spec), placement=place),
         Drafter(

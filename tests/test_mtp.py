@@ -6,6 +6,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
+from roofline.importers.open_drafter import heads_for, open_drafter
 from roofline.kernels.ops import Op
 from roofline.kernels.weights import (
     kv_bytes_per_token,
@@ -13,10 +14,11 @@ from roofline.kernels.weights import (
     parameters_total,
     weight_bytes,
 )
+from roofline.specs.draft_heads import mtp_head
 from roofline.specs.formats import DType
 from roofline.specs.network import ModelSpec, load_model, load_network
 from roofline.specs.placement import Grid, Placement
-from roofline.timing.drafters import Drafter, draft_passes, heads_for, load, mtp_head
+from roofline.timing.drafters import Drafter, draft_passes
 from tests.physics import named, precision_of, refusal, run, scalar
 
 
@@ -79,7 +81,7 @@ def test_every_pass_projects_embedding_and_hidden_state() -> None:
 
 
 def test_an_eagle3_head_projects_once_per_verified_token() -> None:
-    _, network = load("eagle3", load_model("llama-3.1-8b"))
+    _, network = open_drafter("eagle3", load_model("llama-3.1-8b"))
     assert network is not None
     drafter = Drafter(
         kind="eagle3", name=network.id, network=network, precision=precision_of(network)
@@ -105,7 +107,7 @@ def test_logits_are_made_for_one_row_of_each_pass() -> None:
 
 
 def test_loading_by_kind() -> None:
-    kind, network = load("mtp", load_model("deepseek-v3"))
+    kind, network = open_drafter("mtp", load_model("deepseek-v3"))
     assert kind == "mtp"
     assert network == mtp_head(load_model("deepseek-v3"))
     assert "mtp" not in heads_for("deepseek-v3")  # no file of its own: it is the target's
@@ -121,7 +123,7 @@ WITHOUT_MTP = [
 @pytest.mark.parametrize("model", WITHOUT_MTP)
 def test_refused_without_an_mtp_layer(model: str) -> None:
     with pytest.raises(InputError, match=f"{model} was not published with"):
-        load("mtp", load_model(model))
+        open_drafter("mtp", load_model(model))
 
 
 def test_refused_in_one_line() -> None:

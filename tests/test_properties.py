@@ -14,8 +14,9 @@ from roofline.advice.decide import smallest_within_tie
 from roofline.advice.prepare import Request, prepare
 from roofline.advice.recommend import Point, recommend
 from roofline.base.units import format_size, parse_quantity, parse_size
+from roofline.specs.laws import SimpleLaw
 from roofline.specs.placement import Grid
-from roofline.timing.laws.base import SimpleLaw, simple_time
+from roofline.timing.laws.base import simple_time
 from roofline.timing.machine import Machine
 from roofline.timing.step import StepTimes, step_times
 from tests.strategies import curves, laws, rates, requests, work

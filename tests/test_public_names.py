@@ -49,9 +49,3 @@ def test_only_what_is_offered_is_imported(name: str) -> None:
             assert not wanted.startswith("_") or wanted == "__version__", (module, wanted)
         else:
             assert wanted in known, f"{module} does not offer {wanted}"
-
-
-def test_modules_are_short() -> None:
-    """A module has one reason to change, and 300 lines at most."""
-    lines = {name_of(path): path.read_text("utf-8").count("\n") for path in FILES}
-    assert {name: count for name, count in lines.items() if count > 300} == {}

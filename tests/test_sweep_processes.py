@@ -47,7 +47,10 @@ def test_two_sweeps_do_not_write_one_file(
 
 def started(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """Start a sweep as a process of its own, its grid cut small."""
-    small = "import roofline.questions.sweep.plan as p; p.PART_POINTS = 80; import roofline.cli as c; c.main()"
+    small = (
+        "import roofline.questions.sweep.plan as p; p.PART_POINTS = 80; "
+        "import roofline.cli as c; c.main()"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", small, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, cwd=ROOT, **options,

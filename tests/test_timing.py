@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.timing.laws.base import SimpleLaw, simple_time
+from roofline.specs.laws import SimpleLaw
+from roofline.timing.laws.base import simple_time
 from tests.support import GPU, Cli, write
 
 

@@ -24,10 +24,10 @@ from roofline.base.errors import InputError, did_you_mean
 from roofline.base.schema import Document, PositiveInt, Schema
 
 __all__ = [
-    "AcceptanceFile",
     "COLUMNS",
     "INDEX",
     "SHELF",
+    "AcceptanceFile",
     "bundled",
     "check_curve",
     "index_text",

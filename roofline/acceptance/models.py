@@ -14,8 +14,8 @@ from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.files import load_acceptance
 
 __all__ = [
-    "Fit",
     "MODELS",
+    "Fit",
     "compare",
     "fit_all",
     "fit_constant",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.timing.uncertainty import DRAWS, normal_draws
+from roofline.base.draws import DRAWS, normal_draws
 
 __all__ = ["drawn_tokens_per_step", "rounds_covariance", "survival"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roofline.base.errors import InputError
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 
 __all__ = ["check_price", "dollars_per_million"]
 

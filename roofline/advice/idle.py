@@ -5,7 +5,7 @@ from __future__ import annotations
 from roofline.advice.request import Request
 from roofline.base.errors import InputError
 from roofline.specs.network import DrafterSpec, NetworkSpec
-from roofline.timing.draft_passes import BLOCK_KINDS
+from roofline.timing.drafters import BLOCK_KINDS
 
 __all__ = ["check_idle"]
 

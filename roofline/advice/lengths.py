@@ -7,8 +7,7 @@ import numpy as np
 from roofline.acceptance import Acceptance
 from roofline.advice.request import DEEPEST, Request
 from roofline.base.errors import InputError
-from roofline.timing import drafters
-from roofline.timing.drafters import Drafter
+from roofline.timing.drafters import Drafter, deepest
 
 __all__ = ["draft_lengths", "unmeasured", "what_ends"]
 
@@ -49,7 +48,7 @@ def _limits(request: Request, drafter: Drafter) -> list[tuple[int, str]]:
     width = request.verify_width
     if width is not None:
         found.append((width - 1, f"--verify-width {width} has no row for another draft"))
-    own = drafters.deepest(drafter.network, drafter.block)
+    own = deepest(drafter.network, drafter.block)
     if own is not None:
         drafted = f"{drafter.name} drafts no more at once"
         given = drafter.block is not None

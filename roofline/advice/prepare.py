@@ -20,17 +20,16 @@ from roofline.advice.parts import (
 )
 from roofline.advice.request import Request, check_numbers, check_placement
 from roofline.base.errors import InputError
-from roofline.kernels.formulas import VerifyAttention
+from roofline.importers.open_drafter import heads_for, open_drafter
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.specs.engine import EngineProfile
 from roofline.specs.formats import DType, Precision, few_bits, resolve
 from roofline.specs.gpu import HardwareProfile, VerifyMode
 from roofline.specs.host import HostProfile
 from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
-from roofline.specs.placement import Placement, Routing, SplitMode
+from roofline.specs.placement import Placement, Routing, SplitMode, VerifyAttention
 from roofline.specs.priors import priors, unknown_generation
-from roofline.timing import drafters
-from roofline.timing.drafters import Drafter
+from roofline.timing.drafters import Drafter, shares_formats
 from roofline.timing.step import Target
 
 __all__ = ["Request", "Setup", "prepare"]
@@ -167,7 +166,7 @@ def _drafter(
     request: Request, target: Target, gpu: HardwareProfile, engine: EngineProfile, notes: Notes
 ) -> Drafter:
     own = overrides_of(request, "drafter")
-    kind, network = drafters.load(
+    kind, network = open_drafter(
         _bundled_head(target.model, notes) if request.drafter is None else request.drafter,
         target.model,
         adapt=lambda network: changed_part(network, "drafter", request, notes),
@@ -182,7 +181,7 @@ def _drafter(
         notes.assumed.append(f"{kind} head for {target.model.id}, {network.source}")
     differs = engine.vocabulary.warning(network, target.model, engine=engine.name)
     notes.warnings += [differs] if differs else []
-    network = drafters.shares_formats(network, target.precision.weights)
+    network = shares_formats(network, target.precision.weights)
     placement = draft_placement(request, target, network)
     check_parallel(network, placement, "--draft-tp")
     base = target.precision.base
@@ -210,7 +209,7 @@ def _drafter(
 def _bundled_head(model: ModelSpec, notes: Notes) -> str:
     """Return the kind of the target's bundled head, and say that it is assumed."""
     kind = "eagle3"
-    if kind not in drafters.heads_for(model.id):
+    if kind not in heads_for(model.id):
         raise InputError(
             f"no drafter is bundled for {model.id}: give --drafter (none, ngram, eagle3 for a head "
             "of the usual shape, a model id, or a path) and --acceptance"

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from roofline.acceptance import Acceptance
 from roofline.advice.cost import check_price
 from roofline.base.errors import InputError
-from roofline.kernels.formulas import StateHandling, VerifyAttention
 from roofline.kernels.matrices import check_parallel
 from roofline.specs.engine import EngineProfile
 from roofline.specs.formats import DType
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import ModelSpec
 from roofline.specs.overrides import Override
-from roofline.specs.placement import Placement, Routing, SplitMode
+from roofline.specs.placement import Placement, Routing, SplitMode, StateHandling, VerifyAttention
 
 __all__ = [
     "DEEPEST",

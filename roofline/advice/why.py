@@ -10,10 +10,9 @@ from roofline.advice.beyond import BEYOND, beyond
 from roofline.advice.decide import Confidence
 from roofline.advice.recommend import Point, Recommendation
 from roofline.base.units import format_bytes, format_size
-from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.ops import Kind, MoeShape
 from roofline.specs.network import DrafterSpec
-from roofline.specs.placement import SplitMode
+from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""This machine's kernels and steps: measured, and the laws fitted to them."""
+"""Kernels and steps of the machine at hand: timed, and the laws fitted to them."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,35 +10,21 @@ from numpy.typing import NDArray
 from roofline.advice.prepare import Setup, prepare
 from roofline.advice.request import Request
 from roofline.base import resources
-from roofline.base.errors import InputError
-from roofline.base.files import read_at_most
 from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.questions.measured import MeasuredStep
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid
-from roofline.timing.draft_passes import launches
+from roofline.timing.drafters import launches
 from roofline.timing.machine import Machine
 from roofline.timing.step import step_times
 from roofline.validation.engine_file import with_overhead, without_eras
 from roofline.validation.spec_numbers import PULL
 
-__all__ = ["Fitted", "MeasuredStep", "fit_steps", "read_steps"]
+__all__ = ["Fitted", "fit_steps"]
 
 Array = NDArray[np.float64]
-MAX_BYTES = 10_000_000
-LARGEST = 2**40  # batch or context, as in a question
-COLUMNS = ("batch", "context", "draft_length", "step_ms")
 NAMES = ("per_step", "per_spec_round", "per_draft_pass", "per_spec_sequence")
 STEP_ERROR = 0.03  # deviation of the logarithm of a user's own measurement
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredStep:
-    """One decode or verify step, draft passes included [s]."""
-
-    batch: int
-    context: int
-    draft_length: int
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,38 +35,6 @@ class Fitted:
     before: Array
     after: Array
     text: str
-
-
-def read_steps(path: Path) -> list[MeasuredStep]:
-    """Read the file; say which line is wrong and why."""
-    try:
-        text = read_at_most(path, MAX_BYTES, "a CSV of steps").decode("utf-8")
-        lines = list(csv.DictReader(text.splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path.name}: cannot be read ({error})") from None
-    missing = [name for name in COLUMNS if not lines or name not in lines[0]]
-    if missing:
-        raise InputError(
-            f"{path.name}: expected the columns {','.join(COLUMNS)} and at least a row"
-        )
-    return [_step(line, number, path.name) for number, line in enumerate(lines, start=2)]
-
-
-def _step(line: dict[str, str], number: int, name: str) -> MeasuredStep:
-    try:
-        batch, context, length = (int(line[column] or "") for column in COLUMNS[:3])
-        seconds = float(line["step_ms"] or "") / 1e3
-    except ValueError:
-        raise InputError(
-            f"{name}: line {number}: expected three whole numbers and a time"
-        ) from None
-    known = 1 <= batch <= LARGEST and 1 <= context <= LARGEST and 0 <= length <= 64
-    if not known or not 1e-6 <= seconds < 100:
-        raise InputError(
-            f"{name}: line {number}: expected batch and context of at least 1, a draft length of 0 "
-            "to 64 and a step of 0.001 to 100,000 ms"
-        )
-    return MeasuredStep(batch=batch, context=context, draft_length=length, seconds=seconds)
 
 
 def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:

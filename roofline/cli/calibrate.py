@@ -109,7 +109,7 @@ def fit_steps(
     from roofline.advice.request import Request
     from roofline.base.files import write_atomically
     from roofline.calibrate.steps import fit_steps as fit
-    from roofline.calibrate.steps import read_steps
+    from roofline.questions.measured import read_steps
     from roofline.specs.formats import parse_dtype
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":

@@ -36,11 +36,11 @@ def compare(
     from roofline.acceptance.defaults import choose
     from roofline.advice.accepted import names_of
     from roofline.importers.open import open_model
+    from roofline.importers.open_drafter import heads_for
     from roofline.questions.compare import compare as side_by_side
     from roofline.questions.compare import parse_candidate
     from roofline.render.compare import render_compare
     from roofline.render.formats import OutputFormat
-    from roofline.timing.drafters import heads_for
 
     how = format_for(form, output, kinds=OutputFormat)
     target = open_model(request.model)[0]

@@ -160,9 +160,8 @@ def question(
     """Return the question that these options ask, at batch 1 and the default context."""
     from roofline.advice.prepare import Request
     from roofline.advice.request import LocalRequest
-    from roofline.kernels.formulas import StateHandling, VerifyAttention
     from roofline.specs.overrides import parse_override
-    from roofline.specs.placement import SplitMode
+    from roofline.specs.placement import SplitMode, StateHandling, VerifyAttention
 
     return Request(
         model=model,

@@ -16,10 +16,10 @@ from roofline.engines.http import at_path
 from roofline.engines.page import Page, clean
 
 __all__ = [
-    "Capacity",
     "DEEPEST",
-    "Document",
+    "Capacity",
     "Fact",
+    "FetchedJson",
     "Finished",
     "JsonPage",
     "Names",
@@ -162,7 +162,7 @@ Fact = Read | Unread
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
+class FetchedJson:
     """A JSON page as the server gave it, or why it did not."""
 
     names: JsonPage
@@ -172,21 +172,23 @@ class Document:
 
 
 def configured(
-    names: ServerNames, page: Page | None, documents: Sequence[Document]
+    names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> Mapping[str, Fact]:
     """Return what the server says of its configuration, each from the first place that has it."""
     return {fact: _first(fact, names, page, documents) for fact in CONFIGURED}
 
 
 def texts(
-    fact: str, names: ServerNames, page: Page | None, documents: Sequence[Document]
+    fact: str, names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> list[str]:
     """Return every text that any place gives for a fact."""
     found = (_checked(fact, raw, source) for raw, source in _places(fact, names, page, documents))
     return [str(item.value) for item in found if isinstance(item, Read)]
 
 
-def _first(fact: str, names: ServerNames, page: Page | None, documents: Sequence[Document]) -> Fact:
+def _first(
+    fact: str, names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
+) -> Fact:
     refused: Fact | None = None
     for raw, source in _places(fact, names, page, documents):
         found = _checked(fact, raw, source)
@@ -202,7 +204,7 @@ def _first(fact: str, names: ServerNames, page: Page | None, documents: Sequence
 
 
 def _places(
-    fact: str, names: ServerNames, page: Page | None, documents: Sequence[Document]
+    fact: str, names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> list[tuple[Any, str]]:
     """Return what is written in each place that may have the fact, with the place."""
     found: list[tuple[Any, str]] = []

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from roofline.base.errors import InputError
-from roofline.engines import http
 
 __all__ = ["Client", "StatusError", "at_path", "fetch", "shown"]
 
@@ -257,7 +256,7 @@ class Client:
         self._timeout = timeout
         self.base = base_of(url)
         try:
-            self.where = http.shown(urlsplit(self.base))
+            self.where = shown(urlsplit(self.base))
         except ValueError:
             self.where = "the address"
 
@@ -270,7 +269,7 @@ class Client:
             )
         start = time.monotonic()
         try:
-            return http.fetch(self.base + path, timeout=self._left)
+            return fetch(self.base + path, timeout=self._left)
         finally:
             self._left -= time.monotonic() - start
 

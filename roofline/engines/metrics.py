@@ -10,7 +10,7 @@ from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
 from roofline.engines import http
-from roofline.engines.facts import Document, Names, Read, ServerNames, Unread, serving_names
+from roofline.engines.facts import FetchedJson, Names, Read, ServerNames, Unread, serving_names
 from roofline.engines.http import Client
 from roofline.engines.page import Page, Sample, checked, clean, is_page, parse_lines
 
@@ -275,18 +275,18 @@ def _without_metrics(client: Client, refusal: InputError | None) -> Look:
     )
 
 
-def documents(client: Client, names: ServerNames) -> Sequence[Document]:
+def documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
     """Return the pages that describe the server, or why they could not be read."""
     return [_document(client, page) for page in names.documents]
 
 
-def _document(client: Client, page: Any) -> Document:
+def _document(client: Client, page: Any) -> FetchedJson:
     refusal = ""
     for path in page.paths:
         bare = path.partition("?")[0]
         try:
-            return Document(names=page, path=bare, data=client.get_json(path))
+            return FetchedJson(names=page, path=bare, data=client.get_json(path))
         except InputError as error:
             refusal = refusal or str(error).removeprefix(client.where)
     hint = f" (needs {page.optional})" if page.optional else ""
-    return Document(names=page, path=page.paths[0], refusal=refusal + hint)
+    return FetchedJson(names=page, path=page.paths[0], refusal=refusal + hint)

@@ -13,8 +13,8 @@ from roofline.base.errors import InputError
 from roofline.engines import trtllm
 from roofline.engines.facts import (
     DEEPEST,
-    Document,
     Fact,
+    FetchedJson,
     Read,
     ServerNames,
     Unread,
@@ -73,7 +73,7 @@ class _Seen:
     looks: Sequence[Look]
     pages: Sequence[Page]
     counted: Page | None  # counters between the reads, or since the start
-    documents: Sequence[Document]
+    documents: Sequence[FetchedJson]
     served: str | None
     seconds: float | None
 
@@ -120,7 +120,7 @@ def _read(
     model: str | None,
     *,
     names: ServerNames,
-    told: Sequence[Document],
+    told: Sequence[FetchedJson],
     where: str,
     interval: float | None,
 ) -> Serving:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from roofline.base.units import Array
 from roofline.kernels import formulas
 from roofline.kernels.cache import attended_tokens
-from roofline.kernels.formulas import Array, VerifyAttention
 from roofline.kernels.matrices import Linear, attention_linears, local_heads
 from roofline.kernels.mixers import compressed, cross, pick_tokens, recurrent
 from roofline.kernels.ops import AttentionShape, Kind, Op, Part, Pass, all_reduce, elementwise, gemm
@@ -17,6 +17,7 @@ from roofline.specs.mixers import (
     NoAttention,
 )
 from roofline.specs.network import LayerRun
+from roofline.specs.placement import VerifyAttention
 
 __all__ = ["attention_block"]
 

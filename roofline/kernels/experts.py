@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 
 __all__ = [
     "ROW_TILE",

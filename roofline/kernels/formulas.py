@@ -11,16 +11,12 @@ H_kv KV heads, G = A / H_kv; d head size; L tokens attended to; b bytes per elem
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
+
+from roofline.base.units import Array
+from roofline.specs.placement import StateHandling
 
 __all__ = [
-    "Array",
-    "StateHandling",
-    "VerifyAttention",
     "all_gather_bytes",
     "all_reduce_bytes",
     "all_to_all_bytes",
@@ -38,23 +34,6 @@ __all__ = [
     "state_traffic",
     "windowed_pairs",
 ]
-
-Array: TypeAlias = float | NDArray[np.float64]
-
-
-class VerifyAttention(StrEnum):
-    """How a verify pass reads the KV cache for its q rows per sequence."""
-
-    KV_ONCE = "kv_once"  # once for all rows
-    TILE = "tile"  # once, but arithmetic comes in whole tiles of query rows
-    KV_PER_QUERY = "kv_per_query"  # once for every row: the draft tokens share nothing
-
-
-class StateHandling(StrEnum):
-    """What a verify pass does so that rejected rows can be undone in a recurrent state."""
-
-    SNAPSHOTS = "snapshots"  # read the state once, write one copy after each row
-    REPLAY = "replay"  # read and write it once, and replay the accepted rows' inputs
 
 
 def state_traffic(*, state: Array, rows: Array, handling: StateHandling) -> Array:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from roofline.base.units import Array
 from roofline.kernels import formulas
 from roofline.kernels.attention import attention_block
-from roofline.kernels.formulas import Array
 from roofline.kernels.matrices import Linear, fusion_linear, head_linear
 from roofline.kernels.mlp import mlp_block
 from roofline.kernels.ops import Kind, Op, Part, Pass, communication, elementwise, gemm

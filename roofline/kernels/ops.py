@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from roofline.base.units import Array
 from roofline.kernels import formulas
-from roofline.kernels.formulas import Array
 from roofline.kernels.matrices import Linear
 from roofline.specs.formats import DType, Precision, bytes_per_element
 from roofline.specs.network import NetworkSpec

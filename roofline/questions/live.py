@@ -19,11 +19,11 @@ from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written
+from roofline.specs.draft_heads import HOST_DRAFTERS
 from roofline.specs.engine import SHELF as ENGINES
 from roofline.specs.engine import Era, load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import SHELF, DrafterSpec, load_network
-from roofline.timing.drafters import HOST_DRAFTERS
 
 __all__ = ["Change", "Gap", "Live", "change", "check_known", "contradictions", "question_from"]
 

@@ -10,13 +10,13 @@ from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.prepare import Request, prepare
 from roofline.advice.recommend import costs
 from roofline.base.errors import InputError
-from roofline.kernels.formulas import StateHandling
 from roofline.kernels.weights import (
     kv_bytes_per_token,
     kv_bytes_read,
     state_bytes_per_sequence,
 )
 from roofline.specs.formats import bytes_per_element
+from roofline.specs.placement import StateHandling
 from roofline.timing.memory import Memory, activation_bytes, logits_bytes
 
 __all__ = [

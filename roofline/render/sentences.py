@@ -9,11 +9,11 @@ from roofline.advice.point import LIKELY, Point
 from roofline.advice.prepare import Setup
 from roofline.advice.recommend import Recommendation
 from roofline.advice.rules import rules
+from roofline.base.draws import DRAWS
 from roofline.base.units import format_size
 from roofline.questions.goals import Choice, Goal, Objective
 from roofline.render.columns import listed
 from roofline.render.data import benchmark_rows
-from roofline.timing.uncertainty import DRAWS
 
 __all__ = [
     "cost_line",

@@ -12,8 +12,8 @@ import numpy as np
 from roofline.advice.prepare import Request, prepare
 from roofline.advice.recommend import Point, costs, recommend
 from roofline.base import resources
-from roofline.kernels.formulas import VerifyAttention
 from roofline.render.columns import markdown_table
+from roofline.specs.placement import VerifyAttention
 from roofline.validation.spec_numbers import Predicted
 from roofline.validation.steps import Runs, in_sample, runs
 

@@ -7,12 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofline.base.schema import Schema
-from roofline.timing.laws.attention import AttentionLaw
-from roofline.timing.laws.base import SimpleLaw
-from roofline.timing.laws.collective import CollectiveLaw
-from roofline.timing.laws.gemm import GemmLaw
-from roofline.timing.laws.moe import MoeLaw
-from roofline.timing.laws.state import StateLaw
+from roofline.specs.laws import AttentionLaw, CollectiveLaw, GemmLaw, MoeLaw, SimpleLaw, StateLaw
 
 __all__ = [
     "AttentionBlock",

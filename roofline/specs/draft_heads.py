@@ -14,7 +14,7 @@ from roofline.specs.network import (
     ModelSpec,
 )
 
-__all__ = ["DERIVED", "derive", "mtp_head"]
+__all__ = ["DERIVED", "HEAD_KINDS", "HOST_DRAFTERS", "derive", "mtp_head"]
 
 #: Kinds of head that can be derived, with their layers and what the last published ones tap.
 DERIVED: dict[DrafterKind, tuple[int, int]] = {
@@ -126,3 +126,9 @@ def _layers(kind: DrafterKind, count: int, target: ModelSpec) -> tuple[LayerRun,
             mlp=DenseMlp(intermediate_size=max(dense) if only_dense else 4 * hidden),
         ),
     )
+
+
+HOST_DRAFTERS = ("none", "ngram", "suffix")
+
+
+HEAD_KINDS = tuple(DERIVED)

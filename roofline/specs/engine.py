@@ -12,12 +12,13 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
+from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
-from roofline.timing.laws.vector import VectorKernels
 
 __all__ = [
+    "SHELF",
     "EngineProfile",
     "Era",
     "Graphs",
@@ -26,7 +27,6 @@ __all__ = [
     "LocalFlags",
     "MemoryRules",
     "Overhead",
-    "SHELF",
     "VocabularyRule",
     "load_engine",
 ]

@@ -20,8 +20,8 @@ from roofline.base.schema import (
     Schema,
     Source,
 )
-from roofline.kernels.formulas import VerifyAttention
 from roofline.specs.calibrated import Block
+from roofline.specs.placement import VerifyAttention
 
 __all__ = [
     "SHELF",

@@ -1,8 +1,8 @@
 """Model and drafter specs: runs of equal layers, a head, and the dtype of each component.
 
-A spec says what a network *is*. What it costs is `roofline.kernels.forward`; how many parameters it has is
-`roofline.kernels.matrices`. A new model is a YAML file; a new *kind* of attention or MLP is a class here and
-one function in each of those two modules.
+A spec says what a network *is*. What it costs is `roofline.kernels.forward`; how many parameters
+it has is `roofline.kernels.matrices`. A new model is a YAML file; a new *kind* of attention or MLP
+is a class here and one function in each of those two modules.
 """
 
 from __future__ import annotations

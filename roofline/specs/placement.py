@@ -9,9 +9,24 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.kernels.formulas import Array, StateHandling, VerifyAttention
+from roofline.base.units import Array
 
-__all__ = ["Grid", "Placement", "Routing", "Split", "SplitMode"]
+__all__ = ["Grid", "Placement", "Routing", "Split", "SplitMode", "StateHandling", "VerifyAttention"]
+
+
+class VerifyAttention(StrEnum):
+    """How a verify pass reads the KV cache for its q rows per sequence."""
+
+    KV_ONCE = "kv_once"  # once for all rows
+    TILE = "tile"  # once, but arithmetic comes in whole tiles of query rows
+    KV_PER_QUERY = "kv_per_query"  # once for every row: the draft tokens share nothing
+
+
+class StateHandling(StrEnum):
+    """What a verify pass does so that rejected rows can be undone in a recurrent state."""
+
+    SNAPSHOTS = "snapshots"  # read the state once, write one copy after each row
+    REPLAY = "replay"  # read and write it once, and replay the accepted rows' inputs
 
 
 class SplitMode(StrEnum):

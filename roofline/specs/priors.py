@@ -10,7 +10,7 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.errors import did_you_mean
 from roofline.base.schema import Document, Duration, Schema
-from roofline.timing.laws.base import SimpleLaw
+from roofline.specs.laws import SimpleLaw
 
 __all__ = ["Priors", "Spread", "priors", "unknown_generation"]
 

@@ -1,49 +1,162 @@
-"""What drafting costs: the passes a drafter makes before each verify pass, and the bytes it holds.
+"""What drafting costs: the passes that a drafter makes before each verify pass, kind by kind.
 
 A drafter is one of: none; n-gram or suffix (a lookup on the host); a head on the target's hidden
-states (EAGLE-1 and -3, MTP, Medusa, block drafters); a separate model. Which tokens are accepted is
-no business of this module.
+states (EAGLE-1 and -3, MTP, Medusa, block drafters); a separate model. A chain (a separate model,
+EAGLE-1 and -3, MTP) makes D passes one after the other: the first over the rows of the last verify
+pass, each further one over one row per sequence (``topk`` in a tree). A block drafter (DFlash,
+DSpark, Domino, P-EAGLE) makes one pass over a block that is fixed when it is deployed; DSpark and
+Domino then run a small head once for each token. Medusa's heads all read the target's last hidden
+state. Each pass of logits is charged. Which tokens are accepted is no business of this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from roofline.base import resources
-from roofline.base.errors import InputError, did_you_mean
-from roofline.base.yaml import load_yaml
-from roofline.importers.open import importable, open_network
-from roofline.kernels.forward import Op
-from roofline.specs.draft_heads import DERIVED, derive, mtp_head
-from roofline.specs.engine import VocabularyRule
+import numpy as np
+
+from roofline.base.units import Array
+from roofline.kernels.forward import Op, decode, fusion, head_kernels, matrix
+from roofline.kernels.matrices import Linear, medusa_linears
 from roofline.specs.formats import Component, DType, Precision
 from roofline.specs.network import (
-    SHELF,
     DrafterSpec,
     ModelSpec,
     NetworkSpec,
-    load_drafter,
-    load_model,
 )
 from roofline.specs.placement import Grid, Placement
-from roofline.timing.draft_passes import launches, passes
 
 __all__ = [
-    "HOST_DRAFTERS",
+    "BLOCK_KINDS",
     "Drafter",
+    "block_rows",
     "deepest",
     "draft_passes",
-    "heads_for",
     "launches",
-    "load",
-    "mtp_head",
+    "passes",
     "shares_formats",
 ]
 
-HOST_DRAFTERS = ("none", "ngram", "suffix")
-HEAD_KINDS = tuple(DERIVED)
+#: Kinds whose draft comes from one pass over a block.
+BLOCK_KINDS = ("dflash", "dspark", "domino", "peagle")
+ONE_ROW = np.ones((1, 1, 1))
+
+
+def launches(kind: str, draft_length: Array) -> Array:
+    """Return how many passes the engine launches for a draft: D of a chain, 1 of a block.
+
+    >>> float(launches("eagle3", 3.0)), float(launches("dflash", 15.0)), float(launches("ngram", 8))
+    (3.0, 1.0, 0.0)
+    """
+    drafting = np.asarray(draft_length) > 0
+    if kind in ("none", "ngram", "suffix"):
+        return np.asarray(0.0 * drafting)
+    if kind in (*BLOCK_KINDS, "medusa"):
+        return np.asarray(1.0 * drafting)
+    return np.asarray(draft_length, dtype=np.float64)
+
+
+def block_rows(network: DrafterSpec, block: int | None, grid: Grid) -> Array:
+    """Return the rows of a block drafter's pass: its block, or D where it has none of its own."""
+    own = block or network.block_size
+    return np.maximum(float(own or 1), grid.draft_length)
+
+
+def passes(
+    network: NetworkSpec,
+    precision: Precision,
+    placement: Placement,
+    grid: Grid,
+    *,
+    topk: int = 1,
+    block: int | None = None,
+    first_rows: float | None = None,
+) -> tuple[list[Op], list[Op]]:
+    """Return the kernels of the first draft pass, and of each of the D - 1 further ones.
+
+    ``first_rows`` per sequence are run by engines that do not pad the first pass to 1 + D.
+    """
+    kind = network.kind if isinstance(network, DrafterSpec) else "model"
+    if isinstance(network, DrafterSpec) and kind == "medusa":
+        return _medusa(network, precision, placement, grid)
+    if isinstance(network, DrafterSpec) and kind in BLOCK_KINDS:
+        return _block(network, precision, placement, grid, block)
+    batch = placement.local(grid.batch)
+    verified = 1 + grid.draft_length if first_rows is None else first_rows + 0 * grid.draft_length
+    first = decode(
+        network,
+        precision,
+        placement,
+        batch=grid.batch,
+        context=grid.context,
+        rows=verified,
+        head_rows=1.0,
+    )
+    further = decode(
+        network,
+        precision,
+        placement,
+        batch=grid.batch,
+        context=grid.context,
+        rows=topk * ONE_ROW,
+    )
+    if isinstance(network, DrafterSpec):
+        tokens = batch * verified
+        first.insert(0, fusion(network, precision, placement, tokens=tokens))
+        if network.fusion.every_pass:
+            further.insert(0, fusion(network, precision, placement, tokens=topk * batch))
+    return first, further
+
+
+def _block(
+    network: DrafterSpec,
+    precision: Precision,
+    placement: Placement,
+    grid: Grid,
+    block: int | None,
+) -> tuple[list[Op], list[Op]]:
+    """Return the pass over the block, and one step of the head that goes token by token.
+
+    The tapped states of the 1 + D rows just verified are projected as well.
+    """
+    rows = block_rows(network, block, grid)
+    first = decode(network, precision, placement, batch=grid.batch, context=grid.context, rows=rows)
+    batch = placement.local(grid.batch)
+    tokens = batch * (1 + grid.draft_length)
+    first.insert(0, fusion(network, precision, placement, tokens=tokens))
+    if not network.side_parameters:
+        return first, []
+    side = _side_step(network, precision, placement, batch)
+    return [*first, *side], side
+
+
+def _side_step(
+    network: DrafterSpec, precision: Precision, placement: Placement, batch: Array
+) -> list[Op]:
+    """Return one token of a Markov or recurrent head: half its numbers are its output matrix."""
+    vocabulary = network.draft_vocab_size
+    linear = Linear(
+        name="side_head",
+        component=Component.HEAD,
+        inputs=max(network.side_parameters // (2 * vocabulary), 1),
+        outputs=-(-vocabulary // placement.attention_tp),
+    )
+    step = [matrix(network, precision, placement, linear, tokens=batch)]
+    return step + head_kernels(network, precision, placement, tokens=batch, product=False)
+
+
+def _medusa(
+    network: DrafterSpec, precision: Precision, placement: Placement, grid: Grid
+) -> tuple[list[Op], list[Op]]:
+    """Return one of Medusa's heads twice: the first, and each further one beside it."""
+    batch = placement.local(grid.batch)
+    blocks = [
+        matrix(network, precision, placement, linear, tokens=batch)
+        for linear in medusa_linears(network)
+    ]
+    head = blocks + head_kernels(network, precision, placement, tokens=batch)
+    return [replace(op) for op in head], head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,102 +183,12 @@ class Drafter:
         return "stateful_model" if self.kind == "model" and stateful else self.kind
 
 
-def heads_for(target: str) -> list[str]:
-    """Return the kinds of drafter that have a bundled spec for the target with this id.
-
-    >>> heads_for("llama-3.1-8b")
-    ['eagle3']
-    """
-    start, names = f"{target}-", resources.bundled_names(SHELF)
-    kinds = (name.removeprefix(start) for name in names if name.startswith(start))
-    return [kind for kind in kinds if kind in HEAD_KINDS]
-
-
-def load(
-    reference: str,
-    target: ModelSpec,
-    adapt: Callable[[NetworkSpec], NetworkSpec] | None = None,
-    vocabulary: VocabularyRule | None = None,
-) -> tuple[str, NetworkSpec | None]:
-    """Return (kind, network) of the drafter called ``reference``, checked against its target.
-
-    ``reference`` is ``none``, ``ngram``, ``suffix``, ``mtp`` (the target's own layer), a kind of
-    head (the bundled one for the target, else one derived by a stated rule), the id of a bundled
-    drafter or model, or a path to a YAML file. ``adapt`` changes the network before the check;
-    ``vocabulary`` is what the engine takes, equal sizes if it is not given.
-    """
-    kind, network = _open(reference, target)
-    if network is None:
-        return kind, None
-    network = network if adapt is None else adapt(network)
-    _check_pair(network, target, vocabulary or VocabularyRule())
-    return kind, network
-
-
-def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
-    if reference in HOST_DRAFTERS:
-        return reference, None
-    if reference == "mtp":
-        return reference, mtp_head(target)
-    if importable(reference):
-        found = open_network(reference, target)
-        return str(getattr(found, "kind", "model")), found
-    names, heads = resources.bundled_names(SHELF), heads_for(target.id)
-    wanted = f"{target.id}-{reference}" if reference in heads else reference
-    if reference in HEAD_KINDS and reference not in heads:
-        return reference, derive(reference, target)
-    if resources.known(wanted, SHELF) is None and not wanted.endswith((".yaml", ".yml")):
-        known = [*HOST_DRAFTERS, "mtp", *names, *HEAD_KINDS]
-        raise InputError(
-            f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
-        )
-    bundled = resources.known(wanted, SHELF)
-    return _bundled(bundled) if bundled else _load(wanted)
-
-
-@cache
-def _bundled(name: str) -> tuple[str, NetworkSpec]:
-    """Return a bundled drafter, loaded once in a process."""
-    return _load(name)
-
-
-def _load(reference: str) -> tuple[str, NetworkSpec]:
-    kind = load_yaml(resources.find(reference, SHELF, "drafter")).get("kind", "model")
-    whole = kind == "model"
-    return str(kind), load_model(reference, "drafter") if whole else load_drafter(reference)
-
-
 def shares_formats(network: NetworkSpec, weights: Mapping[Component, DType]) -> NetworkSpec:
     """Return a head that uses its target's vocabulary projection in the format it is stored in."""
     if not isinstance(network, DrafterSpec) or not network.shares_head:
         return network
     own = {**network.dtypes, Component.HEAD: weights[Component.HEAD]}
     return network.model_copy(update={"dtypes": own})
-
-
-def _check_pair(drafter: NetworkSpec, target: ModelSpec, vocabulary: VocabularyRule) -> None:
-    """Refuse a drafter that does not speak the target's vocabulary or read its hidden states."""
-    whole = isinstance(drafter, ModelSpec)
-    rule = vocabulary if whole else VocabularyRule()
-    if not rule.allows(drafter.vocab_size, target.vocab_size):
-        raise InputError(
-            f"drafter {drafter.id}: vocabulary of {drafter.vocab_size} tokens, but {target.id} has "
-            f"{target.vocab_size}; a drafter must share its target's vocabulary"
-        )
-    if not isinstance(drafter, DrafterSpec):
-        return
-    expected = drafter.fusion.target_hidden_size
-    if expected != target.hidden_size:
-        raise InputError(
-            f"drafter {drafter.id}: reads hidden states of {expected}, but {target.id} has "
-            f"{target.hidden_size}; it was made for {drafter.target}"
-        )
-    beyond = [layer for layer in drafter.fusion.layer_ids if layer >= target.num_layers]
-    if beyond:
-        raise InputError(
-            f"drafter {drafter.id}: reads layer {beyond[0]}, but {target.id} has "
-            f"{target.num_layers} layers; it was made for {drafter.target}"
-        )
 
 
 def draft_passes(drafter: Drafter, grid: Grid) -> tuple[list[Op], list[Op]]:

@@ -21,8 +21,8 @@ from roofline.specs.calibrated import (
 )
 from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
+from roofline.specs.laws import SimpleLaw
 from roofline.specs.priors import priors
-from roofline.timing.laws.base import SimpleLaw
 
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
 

@@ -7,21 +7,30 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from roofline.base.units import Array
 from roofline.kernels.experts import distinct_values
-from roofline.kernels.formulas import Array
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
 from roofline.specs.formats import rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import HostProfile
+from roofline.specs.laws import (
+    AttentionLaw,
+    CollectiveLaw,
+    GemmLaw,
+    MoeLaw,
+    SimpleLaw,
+    StateLaw,
+    VectorKernels,
+)
 from roofline.specs.priors import priors
 from roofline.timing.lawbook import OVER_LINK, Chosen, LawBook
-from roofline.timing.laws.attention import AttentionLaw, attention_time
-from roofline.timing.laws.base import Device, KernelTime, SimpleLaw, in_turn, simple_time
-from roofline.timing.laws.collective import CollectiveLaw, collective_time, exchange_time
-from roofline.timing.laws.gemm import GemmLaw, gemm_time
-from roofline.timing.laws.moe import MoeLaw, moe_time
-from roofline.timing.laws.state import StateLaw, state_time
-from roofline.timing.laws.vector import VectorKernels
+from roofline.timing.laws.attention import attention_time
+from roofline.timing.laws.base import Device, KernelTime, in_turn, simple_time
+from roofline.timing.laws.collective import collective_time, exchange_time
+from roofline.timing.laws.gemm import gemm_time
+from roofline.timing.laws.moe import moe_time
+from roofline.timing.laws.state import state_time
+from roofline.timing.laws.vector import by_pairs, by_tiles, product_flops
 
 #: Below this many rows to price, looking for equal ones costs more than it saves.
 FEW_ROWS = 64
@@ -134,8 +143,8 @@ def vector_time(
         )
 
     if isinstance(shape, GemmShape):
-        return time(vector.flops(shape), moved)
-    pairs, tiles = time(*vector.by_pairs(shape)), time(*vector.by_tiles(shape))
+        return time(product_flops(shape, vector), moved)
+    pairs, tiles = time(*by_pairs(shape, vector)), time(*by_tiles(shape, vector))
     few = (np.asarray(shape.tokens) <= vector.limit) | (pairs.total > tiles.total)
     return KernelTime(
         floor=law.floor,

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import DoesNotFitError
-from roofline.base.units import format_bytes
-from roofline.kernels.formulas import Array, StateHandling
+from roofline.base.units import Array, format_bytes
 from roofline.kernels.split import Card, cards_of, cpu_expert_bytes
 from roofline.kernels.weights import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.specs.engine import MemoryRules
@@ -19,7 +18,7 @@ from roofline.specs.formats import Component, Precision, bytes_per_element
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import HostProfile
 from roofline.specs.network import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
-from roofline.specs.placement import Grid, Split, SplitMode
+from roofline.specs.placement import Grid, Split, SplitMode, StateHandling
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
 

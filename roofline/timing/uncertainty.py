@@ -13,57 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.draws import DRAWS, normal_draws
 from roofline.specs.placement import Grid
 from roofline.specs.priors import Spread
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
-__all__ = [
-    "DRAWS",
-    "Drawn",
-    "drawn_kernels",
-    "drawn_steps",
-    "grouped",
-    "normal_draws",
-    "speedup_range",
-]
+__all__ = ["Drawn", "drawn_kernels", "drawn_steps", "grouped", "speedup_range"]
 
-DRAWS = 64
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
 #: Points whose draws are held at a time: 64 draws of them stay in a core's cache.
 TILE = 512
 #: Positions of the 10th and 90th percentile among sorted draws.
 LOW, HIGH = (round(share * (DRAWS - 1)) for share in (0.1, 0.9))
 Draws = NDArray[np.float64]
-
-
-@cache
-def normal_draws(stream: int) -> Draws:
-    """Return DRAWS standard normal numbers, the same ones every time.
-
-    Stream j takes the fractional parts of the multiples of sqrt(p_j), p_j the j-th prime: an
-    evenly spread (Kronecker) sequence, so few draws are enough and no random seed is involved.
-    """
-    uniform = (0.5 + np.sqrt(_prime(stream)) * np.arange(1, DRAWS + 1)) % 1
-    inverse = NormalDist().inv_cdf
-    drawn = [inverse(min(max(u, 1e-6), 1 - 1e-6)) for u in uniform]
-    return np.array(drawn)
-
-
-@cache
-def _prime(index: int) -> int:
-    candidate, found = 1, -1
-    while found < index:
-        candidate += 1
-        if all(candidate % d for d in range(2, int(candidate**0.5) + 1)):
-            found += 1
-    return candidate
 
 
 class _Streams:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from roofline.kernels.forward import Op, decode
 from roofline.specs.engine import Overhead, load_engine
 from roofline.specs.gpu import HardwareProfile
+from roofline.specs.laws import VectorKernels
 from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import priors
 from roofline.timing.drafters import Drafter, draft_passes, launches
-from roofline.timing.laws.vector import VectorKernels
 from roofline.timing.machine import Machine
 from roofline.timing.step import Target, step_times
 from roofline.validation.decode_rows import textbook_seconds

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from roofline.base import resources
+from roofline.importers.open_drafter import open_drafter
 from roofline.specs.formats import Component, DType, Precision, resolve
 from roofline.specs.gpu import SHELF as GPUS
 from roofline.specs.gpu import HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec, NetworkSpec, load_model
 from roofline.specs.placement import Grid, Placement, Routing
-from roofline.timing import drafters
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
 from roofline.validation.decode_rows import stored_as
@@ -227,7 +227,7 @@ def drafter_of(row: SpecRow, target: Target) -> Drafter:
     if row.kind == "model":
         kind, network = "model", _model(row.drafter)
     else:
-        kind, network = drafters.load(row.drafter or row.kind, target.model)
+        kind, network = open_drafter(row.drafter or row.kind, target.model)
     if network is None:
         return Drafter(kind=kind, name=kind)
     own = row.draft_weights

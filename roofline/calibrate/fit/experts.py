@@ -16,8 +16,9 @@ from roofline.calibrate.measure.rows import Row
 from roofline.kernels.experts import expert_rows
 from roofline.kernels.ops import MoeShape
 from roofline.specs.formats import DType, bytes_per_element
+from roofline.specs.laws import MoeLaw
 from roofline.timing.laws.base import Device
-from roofline.timing.laws.moe import MoeLaw, moe_time
+from roofline.timing.laws.moe import moe_time
 
 __all__ = ["expert_shape", "fit_experts"]
 

@@ -13,7 +13,8 @@ from roofline.calibrate.fit.core import rounded, score
 from roofline.calibrate.fit.modes import Verdict, bench_as, tell_mode
 from roofline.calibrate.fit.stepped import Bench, fit_simple, predict
 from roofline.calibrate.measure.rows import Row
-from roofline.timing.laws.base import Device, SimpleLaw
+from roofline.specs.laws import SimpleLaw
+from roofline.timing.laws.base import Device
 from roofline.validation.tables.tables import held_out
 
 __all__ = [

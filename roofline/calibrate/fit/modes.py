@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from roofline.calibrate.fit.core import score
 from roofline.calibrate.fit.stepped import Bench, fit_simple, predict
 from roofline.calibrate.measure.rows import Row
-from roofline.kernels.formulas import VerifyAttention
-from roofline.timing.laws.base import SimpleLaw
+from roofline.specs.laws import SimpleLaw
+from roofline.specs.placement import VerifyAttention
 
 __all__ = ["Verdict", "bench_as", "tell_mode"]
 

@@ -10,7 +10,8 @@ import numpy as np
 from roofline.calibrate.fit.groups import Judged, bench_of, fit_group, hold_out, judge
 from roofline.calibrate.fit.stepped import fit_constants, fit_simple, rounded_law
 from roofline.calibrate.measure.rows import Row
-from roofline.timing.laws.base import Device, SimpleLaw
+from roofline.specs.laws import SimpleLaw
+from roofline.timing.laws.base import Device
 
 __all__ = ["fit_products"]
 

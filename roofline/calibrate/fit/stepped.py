@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import Score, least_log_error, rounded, score
-from roofline.timing.laws.base import SimpleLaw, simple_time
+from roofline.specs.laws import SimpleLaw
+from roofline.timing.laws.base import simple_time
 
 __all__ = ["IDENTIFIED", "Bench", "fit_constants", "fit_simple", "predict", "rounded_law"]
 

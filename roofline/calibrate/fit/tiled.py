@@ -14,9 +14,10 @@ from roofline.calibrate.fit.groups import Judged, evidence, hold_out
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import AttentionShape, CollectiveShape
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing.laws.attention import AttentionLaw, attention_time
+from roofline.specs.laws import AttentionLaw, CollectiveLaw, Ranks
+from roofline.timing.laws.attention import attention_time
 from roofline.timing.laws.base import Device
-from roofline.timing.laws.collective import CollectiveLaw, Ranks, collective_time
+from roofline.timing.laws.collective import collective_time
 
 __all__ = ["fit_all_reduce", "fit_split_attention", "fit_tiles"]
 

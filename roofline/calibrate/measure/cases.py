@@ -1,7 +1,7 @@
 """What is timed: one case for each kernel, shape and format, with the work the laws count for it.
 
-Cases are cut from the very list of kernels that prices a step (`roofline.kernels.forward`), so a law is
-fitted on the FLOPs and bytes that it will be asked about.
+Cases are cut from the very list of kernels that prices a step (`roofline.kernels.forward`), so a
+law is fitted on the FLOPs and bytes that it will be asked about.
 """
 
 from __future__ import annotations

@@ -79,7 +79,6 @@ def _padded(
     return np.asarray(np.matmul(inner, down.swapaxes(1, 2))[place, slot])
 
 
-Array = NDArray[np.float32]
 TILE = 32  # query rows that the kernel called "tile" pads to
 POOL_BYTES = 2**28
 FEWEST = 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from roofline.base.errors import InputError
 from roofline.base.units import parse_quantity, parse_size
-from roofline.calibrate.steps import read_steps
+from roofline.questions.measured import read_steps
 
 __all__ = ["Point", "read_points"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.kernels.formulas import VerifyAttention
+from roofline.base.draws import DRAWS
 from roofline.kernels.ops import Part
-from roofline.specs.placement import Grid
+from roofline.specs.placement import Grid, VerifyAttention
 from roofline.specs.priors import Spread
 from roofline.timing.machine import OpTime
 from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes
-from roofline.timing.uncertainty import DRAWS, drawn_kernels
+from roofline.timing.uncertainty import drawn_kernels
 
 __all__ = ["ADDED", "Terms", "Where", "terms_of"]
 

@@ -13,13 +13,12 @@ from roofline.advice.prepare import Setup
 from roofline.advice.recommend import machine_for
 from roofline.advice.request import DEEPEST
 from roofline.base.errors import InputError
-from roofline.kernels.formulas import VerifyAttention
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
 from roofline.render.charts.figure import PALETTE, label_ticks
 from roofline.specs.formats import rate_name
-from roofline.specs.placement import Grid
-from roofline.timing.laws.attention import AttentionLaw
+from roofline.specs.laws import AttentionLaw
+from roofline.specs.placement import Grid, VerifyAttention
 from roofline.timing.machine import OpTime, time_ops
 
 if TYPE_CHECKING:

@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
-from pydantic import ConfigDict
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 from roofline.kernels.ops import AttentionShape
-from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
+from roofline.specs.laws import AttentionLaw
+from roofline.timing.laws.base import Device, KernelTime, combine
 
-__all__ = ["ROW_BANDS", "AttentionLaw", "attention_time"]
+__all__ = ["ROW_BANDS", "attention_time"]
 
 MIN_SPAN = 128.0  # tokens: a split never takes fewer than one tile of keys
 L2_SHARE = 0.6  # of the datasheet L2 that a cache can occupy (seen on H100, H200, B200)
 SHARP = 8.0  # sharpness of the L2 edge and of the change from memory- to compute-bound
 #: Upper ends of the bands of query rows that have a cost factor; the last known one stays.
 ROW_BANDS = (8, 16, 32, 64, 128)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionLaw:
-    """Constants of one kernel on one GPU, at one cache format and head size."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    floor: float  # launch, scheduling and tail [s]
-    mem_eff: float = 0.9  # share of the bandwidth reached
-    compute_eff: float = 0.6  # share of the peak; q = 1 tables do not identify it
-    p: float = 2.0  # overlap of loads with the serial work
-    cta_s: float = 2e-6  # fixed work of one thread block [s]
-    token_s: float = 5e-9  # of one thread block for each token of its split [s]
-    max_splits: float = 16.0  # most splits of one sequence
-    split_s: float = 0.0  # combining the splits of a long sequence [s]
-    row_s: float = 0.0  # for each query row of each KV head [s]
-    l2_gain: float = 1.0  # L2 over memory bandwidth
-    window_s: float = 0.0  # extra latency where a window cuts the cache [s]
-    window_pad: float = 0.0  # and extra tokens visited
-    convert_s: float = 0.0  # a separate pass over the cache, for each token and KV head [s]
-    row_tile: int = 64  # query rows of one thread block
-    fp8_math: bool = False  # an fp8 cache is multiplied in fp8
-    row_costs: tuple[float, ...] = (1.0,)  # factor by band of rows
 
 
 def attention_time(

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
-from pydantic import ConfigDict
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
+from roofline.specs.laws import SimpleLaw
 
-__all__ = [
-    "STRICT",
-    "Device",
-    "KernelTime",
-    "SimpleLaw",
-    "combine",
-    "in_turn",
-    "simple_time",
-    "staircase",
-]
-
-#: Constants come from data files: unknown names are errors.
-STRICT = ConfigDict(extra="forbid")
+__all__ = ["Device", "KernelTime", "combine", "in_turn", "simple_time", "staircase"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,26 +63,6 @@ def combine(first: Array, second: Array, power: Array) -> Array:
 TINIEST = 1e-300  # [s]
 #: Powers that are squared for: several times quicker than a power.
 _SQUARINGS = {2.0: 1, 4.0: 2, 8.0: 3}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimpleLaw:
-    """Five numbers with a physical meaning, for kernels that nobody has tabulated.
-
-    A law measured on one machine may add ``steps``: (rows, factor) pairs, the staircase c(M), and
-    a size of a product up to which a library takes it by another path, at one factor.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    floor: float  # launch and tail [s]
-    mem_eff: float  # share of the datasheet bandwidth reached
-    compute_eff: float = 1.0  # share of the datasheet peak reached
-    serial: float = 0.0  # latency per 64 of the reduction dimension [s]
-    overlap: float = 4.0  # exponent p: 1 no overlap, infinity the textbook roofline
-    steps: tuple[tuple[float, float], ...] = ()  # c at measured rows, straight in log M between
-    small: float = 0.0  # products up to this size have no staircase [FLOP]
-    small_factor: float = 1.0  # but this c
 
 
 def staircase(rows: Array, steps: tuple[tuple[float, float], ...]) -> Array:

@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
 import numpy as np
-from pydantic import ConfigDict
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 from roofline.kernels.ops import CollectiveShape
-from roofline.timing.laws.base import STRICT, Device, KernelTime
+from roofline.specs.laws import CollectiveLaw, Form
+from roofline.timing.laws.base import Device, KernelTime
 
-__all__ = ["CollectiveLaw", "Form", "Ranks", "collective_time", "exchange_time", "wire_factor"]
-
-Form = Literal["one_shot", "two_shot", "bulk"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ranks:
-    """Constants among a fixed number of GPUs.
-
-    ``start``: seconds before the first byte counts (launch and barriers) of each algorithm [s].
-    ``share``: part of one GPU's link bandwidth it reaches; above 1 where the switch reduces.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    start: dict[Form, float]
-    share: dict[Form, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectiveLaw:
-    """Constants of one all-reduce library on one machine, by number of GPUs."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    ranks: dict[int, Ranks]
-
-    def among(self, count: int) -> Ranks:
-        """Return the constants for ``count`` GPUs, those of the nearest known count otherwise."""
-        nearest = min(self.ranks, key=lambda known: (abs(np.log(known / count)), known))
-        return self.ranks[nearest]
+__all__ = ["collective_time", "exchange_time", "wire_factor"]
 
 
 def wire_factor(form: Form, ranks: int) -> float:

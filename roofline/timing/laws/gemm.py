@@ -7,29 +7,24 @@ takes the one that ends first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 from roofline.kernels.ops import GemmShape
-from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
+from roofline.specs.laws import ROW_EDGES, GemmLaw, TileSet
+from roofline.timing.laws.base import Device, KernelTime, combine
 
-__all__ = ["ROW_EDGES", "GemmLaw", "TileSet", "gemm_time"]
+__all__ = ["gemm_time"]
 
-#: Upper ends of the bands of M that the staircase has a factor for; it is 1 above the last.
-ROW_EDGES = (16, 32, 64, 128, 256, 512)
 SHORT = 16  # rows of the shortest tile
 K_STEP = 64  # reduction elements of one step of a tile's loop
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 _WIDTHS = tuple(range(16, 257, 16))
 
-TileSet = Literal["split", "wide", "any", "fine", "pair", "static"]
 #: The tiles (rows, columns) that a family of libraries offers. Only "split" may slice K (cuBLAS).
 TILES: dict[TileSet, tuple[tuple[int, int], ...]] = {
     "split": ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 256)),
@@ -39,29 +34,6 @@ TILES: dict[TileSet, tuple[tuple[int, int], ...]] = {
     "pair": ((128, 256),),
     "static": tuple((height, width) for height in (64, 128, 256) for width in (64, 128, 256)),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class GemmLaw:
-    """Constants of one GEMM library on one GPU at one dtype."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    tiles: TileSet = "split"
-    floor: float = 3e-6  # launch and tail [s]
-    act: float = 0.3  # a pass over the activations (quantisation), in units of 2 M K / BW
-    latency: float = 8e-8  # one K step of a tile that waits for its loads [s]
-    compute_eff: float = 0.8  # share of the peak that the tensor cores reach inside a tile
-    edge: float = 4e-7  # prologue and epilogue of a 128 x 128 tile [s]
-    split: float = 3e-6  # fixed cost of a split reduction [s]
-    traffic: float = 1.0  # its traffic, in units of 4 M N per slice
-    mem_eff: float = 0.85  # share of the bandwidth that the weight stream reaches
-    r: float = 2.0  # overlap of loop and stream: 1 none, large the longer of the two
-    q: float = 0.5  # how hard waves round up: 1 leaves SMs idle in the last one
-    pad: float = 0.1  # extra cost of a tile's empty rows
-    l2_fit: float = 0.0  # weights below this stay in L2 between repeats of a benchmark; 0 none [B]
-    l2_gain: float = 1.0  # and how much faster they are read
-    c: tuple[float, ...] = (1.0,) * len(ROW_EDGES)  # staircase of the loop, by band of M
 
 
 @cache

@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 from roofline.kernels.ops import MoeShape
-from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
+from roofline.specs.laws import MoeLaw
+from roofline.timing.laws.base import Device, KernelTime, combine
 
-__all__ = ["ALIGNMENT", "STEP_HIGH", "STEP_LOW", "MoeLaw", "moe_time", "step_index"]
+__all__ = ["ALIGNMENT", "STEP_HIGH", "STEP_LOW", "moe_time", "step_index"]
 
 ALIGNMENT = 16  # kernels load wide only where a shard's width is a multiple of this
 STEP_LOW, STEP_HIGH = -5, 10  # the staircase covers 2^-5 ... 2^10 rows
 WIDTH_EDGE = 512.5  # shards up to this width have a staircase of their own
 ACTIVATION = 2.0  # bytes of a value between the products [B]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MoeLaw:
-    """Constants of one kernel family on one GPU at one dtype."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    floor: float = 1.5e-5  # launches of the layer's kernels and their tails [s]
-    serial: float = 1e-7  # one K step of 64 of both products [s]
-    mem_eff: float = 0.9  # share of the bandwidth on weights
-    compute_eff: float = 0.6  # share of the peak on padded rows
-    p: float = 1.2  # overlap of weight stream and arithmetic: 1 none
-    per_active: float = 3e-8  # each expert with rows anywhere [s]
-    per_local: float = 3e-8  # each expert with rows on this GPU [s]
-    row_passes: float = 1.0  # trips of the rows computed here through memory
-    all_passes: float = 1.0  # trips of all T k rows (permute and combine)
-    hottest_weight: float = 0.5  # how far the busiest expert is not hidden by the others
-    min_width: float = 64.0  # narrowest expert tile
-    misaligned: float = 1.0  # slow-down of shards whose width is not a multiple of 16
-    l2_saving: float = 0.0  # time saved on weights that a benchmark loop leaves in L2
-    steps: tuple[tuple[float, ...], ...] = ()  # staircase by (width band, round(log2 m))
-    steps_axis: Literal["rows", "tokens"] = "rows"  # m is T k / E, or T per local expert
 
 
 def moe_time(

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
-from pydantic import ConfigDict
 
-from roofline.kernels.formulas import Array
-from roofline.timing.laws.base import STRICT, Device, KernelTime, combine
+from roofline.base.units import Array
+from roofline.specs.laws import StateLaw
+from roofline.timing.laws.base import Device, KernelTime, combine
 
-__all__ = ["StateLaw", "state_time"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StateLaw:
-    """Constants of one linear-attention or SSM kernel on one GPU."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    floor: float = 4e-6  # launch and tail [s]
-    mem_eff: float = 0.8  # share of the bandwidth reached
-    r: float = 1.5  # how far the floor hides under the transfer; 1 not at all
-    l2_saving: float = 0.0  # time saved on state that a benchmark loop leaves in L2
+__all__ = ["state_time"]
 
 
 def state_time(*, moved: Array, device: Device, law: StateLaw, resident: Array = 0.0) -> KernelTime:

@@ -16,92 +16,70 @@ for.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
-from roofline.kernels.formulas import Array
+from roofline.base.units import Array
 from roofline.kernels.ops import GemmShape, MoeShape
+from roofline.specs.laws import VectorKernels
 
-__all__ = ["VectorKernels"]
-
-Cost = Annotated[float, Field(ge=0, le=100)]
+__all__ = ["by_pairs", "by_tiles", "product_flops", "row_work"]
 
 
-class VectorKernels(BaseModel):
-    """FLOP that a row costs for each weight, by how wide the weight is stored."""
+def row_work(rows: Array, kernels: VectorKernels) -> Array:
+    """Return how many rows' work M rows cost: M up to the limit, whole tiles beyond it.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    Never less than those of the limit beyond it.
 
-    narrow: Cost  # under 7 bits: unpacked from blocks with scales of scales (Q2_K to Q6_K)
-    byte: Cost  # 7 to 10 bits: one scale for a block (Q8_0)
-    wide: Cost = 1.0  # 16 bits: a multiply-add, half of it under the loads
-    limit: Annotated[int, Field(ge=1, le=512)] = 8  # rows
-    tile: Annotated[int, Field(ge=1, le=512)] = 16  # rows of one tile beyond the limit
-    tile_rows: Annotated[float, Field(ge=0, le=64)] = 3.5  # what a tile costs, in rows
-    #: Exponent with which the rows' arithmetic and the weights' stream combine.
-    overlap: Annotated[float, Field(ge=1, le=8)] = 2.0
+    >>> row_work(np.array([1.0, 8.0, 9.0, 33.0]), VectorKernels(narrow=7.0, byte=3.0))
+    array([ 1. ,  8. ,  8. , 10.5])
+    """
+    m = np.asarray(rows, dtype=np.float64)
+    tiles = np.ceil(m / kernels.tile) * kernels.tile_rows
+    return np.where(m <= kernels.limit, m, np.maximum(tiles, kernels.limit))
 
-    def cost(self, weight: float) -> float:
-        """Return the FLOP per weight and row for weights of ``weight`` bytes.
 
-        >>> VectorKernels(narrow=7.0, byte=3.0).cost(0.6)
-        7.0
-        """
-        bits = 8 * weight
-        return self.narrow if bits < 7 else self.byte if bits < 10 else self.wide
+def product_flops(shape: GemmShape, kernels: VectorKernels) -> Array:
+    """Return the arithmetic of a product on ordinary cores, c N K for each row's work [FLOP].
 
-    def row_work(self, rows: Array) -> Array:
-        """Return how many rows' work M rows cost: M up to the limit, whole tiles beyond it.
+    >>> shape = GemmShape(m=3.0, n=1000, k=1000, weight=0.6, activation=2.0)
+    >>> float(product_flops(shape, VectorKernels(narrow=7.0, byte=3.0))) / 1e6
+    21.0
+    """
+    work = row_work(shape.m, kernels) * shape.n * shape.k
+    return np.asarray(work * kernels.cost(float(shape.weight)))
 
-        Never less than those of the limit beyond it.
 
-        >>> kernels = VectorKernels(narrow=7.0, byte=3.0)
-        >>> kernels.row_work(np.array([1.0, 8.0, 9.0, 33.0]))
-        array([ 1. ,  8. ,  8. , 10.5])
-        """
-        m = np.asarray(rows, dtype=np.float64)
-        tiles = np.ceil(m / self.tile) * self.tile_rows
-        return np.where(m <= self.limit, m, np.maximum(tiles, self.limit))
+def by_pairs(shape: MoeShape, kernels: VectorKernels) -> tuple[Array, Array]:
+    """Return the arithmetic [FLOP] and weights [B] of routed experts up to the limit.
 
-    def flops(self, shape: GemmShape) -> Array:
-        """Return the arithmetic of a product on ordinary cores, c N K for each row's work [FLOP].
+    A kernel takes one token and one expert at a time, so two tokens of one expert read it
+    twice. More tokens than the limit count as that many.
 
-        >>> shape = GemmShape(m=3.0, n=1000, k=1000, weight=0.6, activation=2.0)
-        >>> float(VectorKernels(narrow=7.0, byte=3.0).flops(shape)) / 1e6
-        21.0
-        """
-        work = self.row_work(shape.m) * shape.n * shape.k
-        return np.asarray(work * self.cost(float(shape.weight)))
+    >>> flops, moved = by_pairs(two_tokens(), VectorKernels(narrow=7.0, byte=3.0))
+    >>> float(flops) / 1e6, float(moved) / 1e6  # 16 pairs x 3 M weights x 7 FLOP, 0.5 B
+    (336.0, 24.0)
+    """
+    pairs = shape.rows * np.minimum(1.0, kernels.limit / np.asarray(shape.tokens))
+    return _experts(shape, kernels, read=pairs, rows=pairs)
 
-    def by_pairs(self, shape: MoeShape) -> tuple[Array, Array]:
-        """Return the arithmetic [FLOP] and weights [B] of routed experts up to the limit.
 
-        A kernel takes one token and one expert at a time, so two tokens of one expert read it
-        twice. More tokens than the limit count as that many.
+def by_tiles(shape: MoeShape, kernels: VectorKernels) -> tuple[Array, Array]:
+    """Return the same beyond the limit: every awake expert is read once and starts a tile.
 
-        >>> flops, moved = VectorKernels(narrow=7.0, byte=3.0).by_pairs(two_tokens())
-        >>> float(flops) / 1e6, float(moved) / 1e6  # 16 pairs x 3 M weights x 7 FLOP, 0.5 B
-        (336.0, 24.0)
-        """
-        pairs = shape.rows * np.minimum(1.0, self.limit / np.asarray(shape.tokens))
-        return self._experts(shape, read=pairs, rows=pairs)
+    >>> flops, moved = by_tiles(two_tokens(), VectorKernels(narrow=7.0, byte=3.0))
+    >>> float(flops) / 1e6, float(moved) / 1e6  # 15.5 experts x 3.5 rows
+    (1139.25, 23.25)
+    """
+    awake = np.minimum(shape.distinct, shape.rows)
+    return _experts(shape, kernels, read=awake, rows=awake * kernels.tile_rows)
 
-    def by_tiles(self, shape: MoeShape) -> tuple[Array, Array]:
-        """Return the same beyond the limit: every awake expert is read once and starts a tile.
 
-        >>> flops, moved = VectorKernels(narrow=7.0, byte=3.0).by_tiles(two_tokens())
-        >>> float(flops) / 1e6, float(moved) / 1e6  # 15.5 experts x 3.5 rows
-        (1139.25, 23.25)
-        """
-        awake = np.minimum(shape.distinct, shape.rows)
-        return self._experts(shape, read=awake, rows=awake * self.tile_rows)
-
-    def _experts(self, shape: MoeShape, *, read: Array, rows: Array) -> tuple[Array, Array]:
-        size = shape.matrices * shape.hidden * shape.width
-        flops = np.asarray(rows * size * self.cost(float(shape.weight)))
-        return flops, np.asarray(read * size * shape.weight)
+def _experts(
+    shape: MoeShape, kernels: VectorKernels, *, read: Array, rows: Array
+) -> tuple[Array, Array]:
+    size = shape.matrices * shape.hidden * shape.width
+    flops = np.asarray(rows * size * kernels.cost(float(shape.weight)))
+    return flops, np.asarray(read * size * shape.weight)
 
 
 def two_tokens() -> MoeShape:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing.laws.attention import AttentionLaw
+from roofline.specs.laws import AttentionLaw
 from roofline.validation.tables.attention_fit import (
     KV_BYTES,
     fit_law,

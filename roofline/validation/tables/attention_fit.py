@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from roofline.calibrate.fit.core import least_log_error, rounded, score
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing.laws.attention import ROW_BANDS, AttentionLaw, attention_time
+from roofline.specs.laws import AttentionLaw
+from roofline.timing.laws.attention import ROW_BANDS, attention_time
 from roofline.timing.laws.base import Device
 from roofline.timing.machine import Machine
 

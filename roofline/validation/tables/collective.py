@@ -17,7 +17,8 @@ from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing.laws.collective import CollectiveLaw, Form, Ranks, collective_time, wire_factor
+from roofline.specs.laws import CollectiveLaw, Form, Ranks
+from roofline.timing.laws.collective import collective_time, wire_factor
 from roofline.timing.machine import Machine
 from roofline.validation.tables.family import Group, Label, Numbers
 from roofline.validation.tables.family import all_rows as scored

@@ -18,8 +18,9 @@ from roofline.kernels.formulas import gemm_bytes, gemm_flops
 from roofline.kernels.ops import GemmShape
 from roofline.specs.formats import DType, bytes_per_element, rate_name
 from roofline.specs.gpu import HardwareProfile
+from roofline.specs.laws import GemmLaw
 from roofline.timing.laws.base import Device
-from roofline.timing.laws.gemm import GemmLaw, gemm_time
+from roofline.timing.laws.gemm import gemm_time
 from roofline.timing.machine import Machine
 from roofline.validation.tables.family import Group, Label, Numbers
 from roofline.validation.tables.gemm_fit import fit_law

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, rounded, score
-from roofline.timing.laws.gemm import ROW_EDGES, GemmLaw, TileSet
+from roofline.specs.laws import ROW_EDGES, GemmLaw, TileSet
 from roofline.validation.tables.family import Numbers
 from roofline.validation.tables.tables import shape_keys
 

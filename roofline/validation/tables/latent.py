@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing.laws.attention import AttentionLaw
+from roofline.specs.laws import AttentionLaw
 from roofline.validation.tables.attention import CACHES, at_least_one, clean_possible
 from roofline.validation.tables.attention_fit import (
     KV_BYTES,

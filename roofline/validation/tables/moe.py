@@ -19,8 +19,9 @@ from roofline.calibrate.fit.core import least_log_error, resident_share, rounded
 from roofline.kernels.ops import MoeShape
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import HardwareProfile
+from roofline.specs.laws import MoeLaw
 from roofline.timing.laws.base import Device
-from roofline.timing.laws.moe import ALIGNMENT, STEP_HIGH, STEP_LOW, MoeLaw, moe_time, step_index
+from roofline.timing.laws.moe import ALIGNMENT, STEP_HIGH, STEP_LOW, moe_time, step_index
 from roofline.timing.machine import Machine
 from roofline.validation.tables.family import Group, Label, Numbers
 from roofline.validation.tables.family import all_rows as scored

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from roofline.base.files import write_atomically
 from roofline.calibrate.fit.core import rounded
-from roofline.timing.draft_passes import BLOCK_KINDS
+from roofline.timing.drafters import BLOCK_KINDS
 from roofline.validation.engine_file import with_overhead, without_eras
 from roofline.validation.spec_numbers import EraNumbers, fit_eras
 from roofline.validation.spec_pricing import KINDS, WIDTHS, engine_of, price

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, resident_share, rounded
 from roofline.specs.gpu import HardwareProfile
-from roofline.timing.laws.state import StateLaw, state_time
+from roofline.specs.laws import StateLaw
+from roofline.timing.laws.state import state_time
 from roofline.timing.machine import Machine
 from roofline.validation.tables.family import Group, Label, Numbers
 from roofline.validation.tables.family import all_rows as scored
