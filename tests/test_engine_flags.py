@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from roofline.specs.engine import load_engine
 from tests.support import ROOT, Cli, assert_refused, write
 
 HEAD = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -106,6 +107,38 @@ def test_llamacpp(cli: Cli) -> None:
     assert "--draft-max" not in text
 
 
+#: What ``--spec-type`` takes in build b11434 (common/arg.cpp) that drafts by itself.
+LLAMACPP_TYPES = {
+    "draft-simple",
+    "draft-eagle3",
+    "draft-mtp",
+    "draft-dflash",
+    "draft-dspark",
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "ngram-cache",
+}
+
+
+@pytest.mark.parametrize("kind", [k for k in load_engine("llamacpp").flags if k != "none"])
+def test_llamacpp_switches_every_drafter_on(kind: str) -> None:
+    """``--spec-type`` is none by default: a draft model alone is loaded and never asked."""
+    text = load_engine("llamacpp").flag(kind, draft_length=3, draft_weights="head", draft_tp=1)
+    assert options(text)["--spec-type"] in LLAMACPP_TYPES
+
+
+def test_llamacpp_draft_model_is_draft_simple(cli: Cli) -> None:
+    """llama.cpp issue 25345: with --model-draft and --spec-draft-n-max alone nothing is drafted."""
+    text = flag(cli, "--engine", "llamacpp", "--drafter", "llama-3.2-1b", draft=4)
+    assert options(text) == {
+        "--spec-type": "draft-simple",
+        "--model-draft": "PATH-TO-llama-3.2-1b.gguf",
+        "--spec-draft-n-max": "4",
+    }
+
+
 def test_llamacpp_headline_names_the_flag_of_the_drafter(cli: Cli) -> None:
     base = ("recommend", "llama-3.1-8b", "--engine", "llamacpp", "--acceptance", "0.8")
     assert "(spec-draft-n-max)" in cli(*base, "--drafter", "llama-3.2-1b").out
@@ -118,7 +151,7 @@ def test_without_drafts_only_the_flags_that_stay_are_pasted(cli: Cli) -> None:
         "--drafter", "none",
     )  # fmt: skip
     assert cli(*base, "--format", "json").point()["flag"] == "--split-mode layer"
-    assert "\n  --split-mode layer\n  (leave --model-draft out)\n" in cli(*base).out
+    assert "\n  --split-mode layer\n  (leave --spec-type and --model-draft out)\n" in cli(*base).out
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
