@@ -58,6 +58,7 @@ ORDER = [
     "timing",
     "overhead",
     "overhead",
+    "engine_limits",
     "engine",
     "overrides",
     "draft_heads",

@@ -12,6 +12,7 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
+from roofline.engine_limits import RunningRequests
 from roofline.kernels.formulas import Array
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
@@ -305,6 +306,8 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, Flag]
     flags_source: str
+    #: None where drafting changes nothing about how many requests run.
+    running_requests: RunningRequests | None = None
     #: Vendors on whose accelerators it does not run by itself, and what to do there.
     elsewhere: dict[str, str] = Field(default_factory=dict)
     #: None where the engine has no data-parallel attention.
@@ -372,17 +375,25 @@ class EngineProfile(Document):
         draft_length: int,
         draft_weights: str,
         draft_tp: int,
+        running: int,
         draft_file: str = "",
+        groups: int = 1,
     ) -> str:
-        """Return the text to paste for this drafter at this draft length."""
+        """Return the text to paste for this drafter at this draft length.
+
+        ``running`` requests must run at once, over ``groups`` data-parallel groups.
+        """
         kind = "none" if draft_length == 0 else drafter_kind
-        return Template(self.flags[kind]).substitute(
+        text = Template(self.flags[kind]).substitute(
             draft_length=draft_length,
             verify_rows=draft_length + 1,
             draft_weights=draft_weights,
             draft_file=draft_file or draft_weights,
             draft_tp=draft_tp,
         )
+        if self.running_requests is None or kind == "none":
+            return text
+        return f"{text} {self.running_requests.text(running, groups=groups)}"
 
 
 def load_engine(name: str) -> EngineProfile:

@@ -61,7 +61,7 @@ def write(plan: Plan, *, proposed: bool = False, data_parallel: int = 1) -> Writ
         RUNNER,
     ]
     if deepest == 0:
-        return written(plan, "vllm", flag(plan.setup, 0), bands, [])
+        return written(plan, "vllm", flag(plan.setup, 0, running=plan.batches), bands, [])
     if not proposed:
         table = rows(bands)
     else:
@@ -74,5 +74,7 @@ def write(plan: Plan, *, proposed: bool = False, data_parallel: int = 1) -> Writ
             f"vLLM switches the schedule off at --data-parallel {data_parallel}: every batch would "
             f"run {deepest}"
         )
-    text = inside(flag(plan.setup, deepest), f', "{KEY}": {json.dumps(table)}')
+    text = inside(
+        flag(plan.setup, deepest, running=plan.batches), f', "{KEY}": {json.dumps(table)}'
+    )
     return written(plan, "vllm", text, bands, notes)
