@@ -75,6 +75,14 @@ def test_sglang_eagle3(cli: Cli) -> None:
     }
 
 
+def test_sglang_dspark_is_given_its_block(cli: Cli) -> None:
+    """S, _handle_dspark: gamma is the block size, the head's own unless given, and draft tokens
+    other than gamma + 1 are refused."""
+    found = options(flag(cli, "--engine", "sglang", "--drafter", "dspark", draft=5))
+    assert found["--speculative-dspark-block-size"] == "5"
+    assert found.get("--speculative-num-draft-tokens", "6") == "6"
+
+
 #: SGLang 0.5.23, arg_groups/speculative_hook.py: what it sets with every speculative algorithm
 #: where --max-running-requests is left out.
 RESET = 48
