@@ -1,4 +1,4 @@
-"""What an engine allows while it drafts."""
+"""What an engine allows while it drafts: draft lengths, and requests that run at once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,29 @@ from typing import Annotated
 
 from roofline.base.schema import PositiveInt, Schema, placeholders
 
-__all__ = ["RunningRequests"]
+__all__ = ["ModuleRule", "RunningRequests"]
 
 RequestsFlag = Annotated[str, placeholders("requests")]
+
+
+class ModuleRule(Schema):
+    """Kinds of drafter of which an engine drafts up to n tokens, or multiples of n, n its modules.
+
+    An MTP head has one module for each token that it was trained to predict; beyond them the
+    engine starts over with the first one, and only whole turns are taken.
+    """
+
+    kinds: tuple[str, ...]
+    source: str
+
+    def takes(self, draft_length: int, *, kind: str, modules: int) -> bool:
+        """Return whether a drafter with so many modules may draft so many tokens.
+
+        >>> rule = ModuleRule(kinds=("mtp",), source="here")
+        >>> [d for d in range(9) if rule.takes(d, kind="mtp", modules=3)]
+        [0, 1, 2, 3, 6]
+        """
+        return kind not in self.kinds or draft_length <= modules or draft_length % modules == 0
 
 
 class RunningRequests(Schema):

@@ -12,7 +12,7 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
-from roofline.engine_limits import RunningRequests
+from roofline.engine_limits import ModuleRule, RunningRequests
 from roofline.kernels.formulas import Array
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
@@ -306,6 +306,8 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, Flag]
     flags_source: str
+    #: None where every draft length may be asked for.
+    module_rule: ModuleRule | None = None
     #: None where drafting changes nothing about how many requests run.
     running_requests: RunningRequests | None = None
     #: Vendors on whose accelerators it does not run by itself, and what to do there.
@@ -322,6 +324,11 @@ class EngineProfile(Document):
     def name_of_length(self, kind: str) -> str:
         """Return what the engine calls the draft length of this kind of drafter."""
         return self.draft_length_names.get(kind, self.draft_length_name)
+
+    def takes(self, draft_length: int, *, kind: str, modules: int) -> bool:
+        """Return whether this draft length may be asked for with a drafter of so many modules."""
+        rule = self.module_rule
+        return rule is None or rule.takes(draft_length, kind=kind, modules=modules)
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""
