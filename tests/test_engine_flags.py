@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from roofline.specs.engine import load_engine
 from tests.support import ROOT, Cli, assert_refused, write
 
 HEAD = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -70,7 +71,124 @@ def test_sglang_eagle3(cli: Cli) -> None:
         "--speculative-num-steps": "5",
         "--speculative-eagle-topk": "1",
         "--speculative-num-draft-tokens": "6",
+        "--max-running-requests": "48",
     }
+
+
+def test_sglang_dspark_is_given_its_block(cli: Cli) -> None:
+    """S, _handle_dspark: gamma is the block size, the head's own unless given, and draft tokens
+    other than gamma + 1 are refused."""
+    found = options(flag(cli, "--engine", "sglang", "--drafter", "dspark", draft=5))
+    assert found["--speculative-dspark-block-size"] == "5"
+    assert found.get("--speculative-num-draft-tokens", "6") == "6"
+
+
+#: SGLang 0.5.23, arg_groups/speculative_hook.py: what it sets with every speculative algorithm
+#: where --max-running-requests is left out.
+RESET = 48
+
+
+def sglang_runs(text: str, *, groups: int = 1) -> int:
+    """S: a data-parallel rank runs the flag // dp_size (_resolve_max_num_reqs)."""
+    return groups * (int(options(text)["--max-running-requests"]) // groups)
+
+
+@pytest.mark.parametrize("drafter", ["eagle3", "llama-3.2-1b", "ngram", "dflash", "dspark"])
+@pytest.mark.parametrize(("batch", "least"), [("8", RESET), ("100", 100), ("3,64,16", 64)])
+def test_sglang_runs_the_batch_that_is_priced(
+    cli: Cli, drafter: str, batch: str, least: int
+) -> None:
+    """Without the flag 48 requests run, whatever was asked for; the flag never asks for less."""
+    asked = ("--engine", "sglang", "--drafter", drafter, "--gpu", "b200-hgx", "--batch", batch)
+    points = cli(
+        "recommend",
+        "llama-3.1-8b",
+        "--context",
+        "1k",
+        "--acceptance",
+        "al:1=1.9",
+        "--format",
+        "json",
+        *asked,
+    ).data()["points"]
+    flags = [point["flag"] for point in points if point["draft_length"]]
+    assert flags
+    assert {sglang_runs(text) for text in flags} == {least}
+
+
+def test_sglang_shares_running_requests_out_over_groups(cli: Cli) -> None:
+    """At DP 8 the default is 6 on each rank: 100 requests need 13 on each, the flag says 104."""
+    text = str(
+        cli(
+            "recommend",
+            "deepseek-v3",
+            "--gpu",
+            "h200-sxm",
+            "--tp",
+            "8",
+            "--dp-attention",
+            "8",
+            "--engine",
+            "sglang",
+            "--drafter",
+            "mtp",
+            "--acceptance",
+            "0.9",
+            "--batch",
+            "100",
+            "--context",
+            "1k",
+            "--format",
+            "json",
+        ).point()["flag"]
+    )
+    assert "--max-running-requests 104" in text
+    assert 104 // 8 == 13 >= 100 / 8
+
+
+def test_sglang_times_the_batch_that_is_priced(cli: Cli) -> None:
+    rows = cli(
+        "recommend",
+        "llama-3.1-8b",
+        "--engine",
+        "sglang",
+        "--batch",
+        "64",
+        "--context",
+        "1k",
+        "--acceptance",
+        "0.9",
+        "--format",
+        "json",
+    ).point()["benchmark"]
+    drafted = [row["flag"] for row in rows if row["draft_length"]]
+    assert drafted
+    assert all("--max-running-requests 64" in text for text in drafted)
+
+
+def test_sglang_runs_as_many_as_a_load_is_judged_with(cli: Cli) -> None:
+    """A histogram of batches up to 70 needs 70 at once."""
+    data = cli(
+        "recommend",
+        "llama-3.1-8b",
+        "--engine",
+        "sglang",
+        "--batches-histogram",
+        "8:0.5,70:0.5",
+        "--acceptance",
+        "0.9",
+        "--context",
+        "1k",
+        "--format",
+        "json",
+    ).data()
+    assert data["draft_length"] > 0
+    assert sglang_runs(data["flag"]) == 70
+
+
+def test_no_other_engine_is_told(cli: Cli) -> None:
+    for engine in ("vllm", "trtllm"):
+        assert "running" not in flag(cli, "--engine", engine)
 
 
 def test_sglang_draft_model_and_ngram(cli: Cli) -> None:
@@ -106,6 +224,40 @@ def test_llamacpp(cli: Cli) -> None:
     assert "--draft-max" not in text
 
 
+#: What ``--spec-type`` takes in build b11434 (common/arg.cpp) that drafts by itself.
+LLAMACPP_TYPES = {
+    "draft-simple",
+    "draft-eagle3",
+    "draft-mtp",
+    "draft-dflash",
+    "draft-dspark",
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "ngram-cache",
+}
+
+
+@pytest.mark.parametrize("kind", [k for k in load_engine("llamacpp").flags if k != "none"])
+def test_llamacpp_switches_every_drafter_on(kind: str) -> None:
+    """``--spec-type`` is none by default: a draft model alone is loaded and never asked."""
+    text = load_engine("llamacpp").flag(
+        kind, draft_length=3, draft_weights="head", draft_tp=1, running=1
+    )
+    assert options(text)["--spec-type"] in LLAMACPP_TYPES
+
+
+def test_llamacpp_draft_model_is_draft_simple(cli: Cli) -> None:
+    """llama.cpp issue 25345: with --model-draft and --spec-draft-n-max alone nothing is drafted."""
+    text = flag(cli, "--engine", "llamacpp", "--drafter", "llama-3.2-1b", draft=4)
+    assert options(text) == {
+        "--spec-type": "draft-simple",
+        "--model-draft": "PATH-TO-llama-3.2-1b.gguf",
+        "--spec-draft-n-max": "4",
+    }
+
+
 def test_llamacpp_headline_names_the_flag_of_the_drafter(cli: Cli) -> None:
     base = ("recommend", "llama-3.1-8b", "--engine", "llamacpp", "--acceptance", "0.8")
     assert "(spec-draft-n-max)" in cli(*base, "--drafter", "llama-3.2-1b").out
@@ -118,7 +270,7 @@ def test_without_drafts_only_the_flags_that_stay_are_pasted(cli: Cli) -> None:
         "--drafter", "none",
     )  # fmt: skip
     assert cli(*base, "--format", "json").point()["flag"] == "--split-mode layer"
-    assert "\n  --split-mode layer\n  (leave --model-draft out)\n" in cli(*base).out
+    assert "\n  --split-mode layer\n  (leave --spec-type and --model-draft out)\n" in cli(*base).out
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])

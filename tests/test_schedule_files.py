@@ -192,6 +192,11 @@ def test_sglang_says_the_flags_that_go_with_the_file(cli: Cli) -> None:
     }
     assert words[words.index("--speculative-num-draft-tokens") + 1] == str(steps + 1)
     assert words[words.index("--speculative-eagle-topk") + 1] == "1"
+    assert words[words.index("--speculative-algorithm") + 1] == "EAGLE3"  # off without it
+    assert words[words.index("--speculative-draft-model-path") + 1]
+    assert "--speculative-adaptive" in words
+    # 48 run at once without the flag: the slots beyond would never be reached
+    assert words[words.index("--max-running-requests") + 1] == str(max(COUNT, 48))
 
 
 def test_llamacpp_cost_array(cli: Cli) -> None:

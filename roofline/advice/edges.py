@@ -22,7 +22,7 @@ def edges(setup: Setup, points: Sequence[Point]) -> list[str]:
         why = (
             "the acceptance given ends there"
             if setup.unmeasured
-            else what_ends(setup.request, setup.drafter, longest)
+            else what_ends(setup.request, setup.drafter, setup.engine, longest)
         )
         found.append(
             f"{setup.drafter.name}: the best draft length found is the longest one tried "

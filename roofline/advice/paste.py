@@ -7,8 +7,8 @@ from roofline.advice.prepare import Setup
 __all__ = ["flag", "inside", "layout", "pasted", "sharing", "timed_flag"]
 
 
-def flag(setup: Setup, draft_length: int) -> str:
-    """Return what to paste into the engine for this draft length.
+def flag(setup: Setup, draft_length: int, *, running: int) -> str:
+    """Return what to paste into the engine for this draft length and ``running`` sequences.
 
     Without drafts that is what lays the target out; with nothing to lay out, what to leave out.
     """
@@ -21,6 +21,8 @@ def flag(setup: Setup, draft_length: int) -> str:
         draft_length=draft_length,
         draft_weights=weights,
         draft_tp=setup.drafter.placement.attention_tp,
+        running=running,
+        groups=setup.target.placement.dp,
         draft_file="" if network is None else _file(setup, network.id),
     )
     known = setup.engine.attention_dp
@@ -33,9 +35,9 @@ def left_out(setup: Setup) -> str:
     return setup.engine.flags["none"]
 
 
-def pasted(setup: Setup, draft_length: int) -> str:
+def pasted(setup: Setup, draft_length: int, *, running: int) -> str:
     """Return the flags, and without drafts also the flag to leave out, on a line of its own."""
-    text = flag(setup, draft_length)
+    text = flag(setup, draft_length, running=running)
     if draft_length or text == left_out(setup):
         return text
     return f"{text}\n({left_out(setup)})"
@@ -62,14 +64,17 @@ def _file(setup: Setup, name: str) -> str:
     return given if given.endswith(".gguf") else f"PATH-TO-{name}.gguf"
 
 
-def timed_flag(setup: Setup, draft_length: int, tokens_per_step: float) -> str | None:
+def timed_flag(
+    setup: Setup, draft_length: int, tokens_per_step: float, *, running: int
+) -> str | None:
     """Return the flag with tokens per step held fixed for timing, if the engine can do that."""
     hold = setup.engine.hold_acceptance
     if draft_length == 0:
-        return flag(setup, 0)
+        return flag(setup, 0, running=running)
     if hold is None:
         return None
-    return hold.apply(flag(setup, draft_length), tokens_per_step=tokens_per_step)
+    text = flag(setup, draft_length, running=running)
+    return hold.apply(text, tokens_per_step=tokens_per_step)
 
 
 def inside(text: str, addition: str) -> str:

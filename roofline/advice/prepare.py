@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from roofline.acceptance import Acceptance
 from roofline.advice.accepted import acceptance_for, is_known
 from roofline.advice.idle import check_idle
-from roofline.advice.lengths import draft_lengths, unmeasured
+from roofline.advice.lengths import allowed_lengths, draft_lengths, left_out, unmeasured
 from roofline.advice.local import assumed_host, draft_placement, machine_of, split_of
 from roofline.advice.parts import (
     Notes,
@@ -61,7 +61,8 @@ class Setup:
 
         Empty where something else ends the draft lengths.
         """
-        return unmeasured(self.request, self.drafter, self.acceptance, self.draft_lengths[-1])
+        longest = self.draft_lengths[-1]
+        return unmeasured(self.request, self.drafter, self.engine, self.acceptance, longest)
 
 
 def prepare(
@@ -108,12 +109,14 @@ def prepare(
     drafter = _drafter(request, target, gpu, engine, notes)
     engine.check_drafter(drafter.kind)
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
+    lost = left_out(request, drafter, engine)
+    notes.warnings += [lost] if lost else []
     if needs_acceptance or is_known(request, model, drafter):
         curve = acceptance_for(request, target, drafter, notes)
-        lengths = draft_lengths(request, drafter, curve)
+        lengths = draft_lengths(request, drafter, engine, curve)
     else:
         curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
-        lengths = tuple(range(request.max_draft_length + 1))
+        lengths = allowed_lengths(request, drafter, engine)
     return Setup(
         request=request,
         gpu=gpu,

@@ -53,6 +53,11 @@ class Recommendation:
     warnings: tuple[str, ...]
     refused: tuple[str, ...] = ()  # those of the warnings about points that do not fit
 
+    @property
+    def largest_batch(self) -> int:
+        """The largest batch that is answered: what the engine has to run at once."""
+        return max(point.batch for point in self.points)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:

@@ -70,6 +70,7 @@ def memory(
 def _answer(
     request: Request, context: int, batch: int | None, draft_length: int | None
 ) -> MemoryAnswer:
+    from roofline.advice.lengths import check_length
     from roofline.advice.prepare import prepare
     from roofline.advice.remedies import remedies
     from roofline.questions.memory import equal_memory, slots
@@ -77,6 +78,7 @@ def _answer(
     from roofline.timing.memory import memory_for
 
     setup = prepare(request, needs_acceptance=False)
+    check_length("--draft-length", draft_length or 1, setup.drafter, setup.engine)
     held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
     if held.largest_batch(context=context, draft_length=0) < (batch or 1):
         raise DoesNotFitError(

@@ -70,7 +70,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "slots_lost": entry.slots.lost,
         "acceptance": answer.setup.acceptance.label,
         "acceptance_source": answer.setup.acceptance.source,
-        "flag": flag(answer.setup, length),
+        "flag": flag(answer.setup, length, running=answer.largest_batch),
     }
 
 

@@ -108,7 +108,7 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
         "speedup_high": float(point.high[best]),
         "headline": headline(answer, point),
         "reason": reason(answer, point),
-        "flag": flag(answer.setup, point.draft_length),
+        "flag": flag(answer.setup, point.draft_length, running=answer.largest_batch),
         "benchmark": benchmark_rows(answer, point),
         "by_draft_length": [
             _draft_length(point, i) | _cost(answer.setup, point, i)
@@ -158,7 +158,10 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
             "draft_length": point.draft_lengths[i],
             "near_best": float(point.near_best[i]),
             "flag": timed_flag(
-                answer.setup, point.draft_lengths[i], float(point.tokens_per_step[i])
+                answer.setup,
+                point.draft_lengths[i],
+                float(point.tokens_per_step[i]),
+                running=answer.largest_batch,
             ),
         }
         for i in point.worth_benchmarking

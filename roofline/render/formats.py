@@ -121,7 +121,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
             *map(wrap, past_lines(answer, point)),
             *map(wrap, _costs(answer.setup, entry)),
             wrap(f"Why: {reason(answer, point)}"),
-            _to_paste(answer.setup, point.draft_length),
+            _to_paste(answer, point.draft_length),
         ]
         if len(point.tie_band) > 1:
             ties = ", ".join(map(str, point.tie_band))
@@ -133,9 +133,9 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _to_paste(setup: Setup, draft_length: int) -> str:
-    text = pasted(setup, draft_length).replace("\n", "\n  ")
-    return f"{setup.engine.name}:\n  {text}"
+def _to_paste(answer: Recommendation, draft_length: int) -> str:
+    text = pasted(answer.setup, draft_length, running=answer.largest_batch).replace("\n", "\n  ")
+    return f"{answer.setup.engine.name}:\n  {text}"
 
 
 def _at(point: Point) -> str:
@@ -248,7 +248,7 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
             *_costs(answer.setup, entry),
             f"Why: {reason(answer, point)}",
             likely_line(point, answer.setup.unmeasured),
-            f"```\n{pasted(answer.setup, point.draft_length)}\n```",
+            f"```\n{pasted(answer.setup, point.draft_length, running=answer.largest_batch)}\n```",
         ]
         if explain:
             for title, rows in _explain_tables(answer, point).items():

@@ -52,7 +52,9 @@ def render_live(
     if found is not None:
         blocks.append(wrap(_now(live, plan, written, found)))
     blocks += (
-        schedule_blocks(plan, written) if pays(plan, written) else _fixed(plan, written, found)
+        schedule_blocks(plan, written)
+        if pays(plan, written)
+        else _fixed(live, plan, written, found)
     )
     return "\n\n".join(blocks) + "\n"
 
@@ -171,7 +173,7 @@ def _gaps(live: Live) -> str:
     return "\n".join(["Not read:", *map(_indented, said)])
 
 
-def _fixed(plan: Plan, written: Written, found: Change | None) -> list[str]:
+def _fixed(live: Live, plan: Plan, written: Written, found: Change | None) -> list[str]:
     """Say that one draft length is as good as bands, and what to paste if it is another."""
     fixed, _ = best_fixed(plan)
     more = gain(plan, written.bands)
@@ -187,7 +189,8 @@ def _fixed(plan: Plan, written: Written, found: Change | None) -> list[str]:
         )
     ]
     if found is None or found.draft_length != length:
-        blocks.append(f"{plan.setup.engine.name}:\n{flag(plan.setup, length)}")
+        text = flag(plan.setup, length, running=plan.batches * live.copies)
+        blocks.append(f"{plan.setup.engine.name}:\n{text}")
     return [*blocks, *(wrap(f"Assumed: {t}") for t in plan.setup.notes.assumed)]
 
 

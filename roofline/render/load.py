@@ -89,7 +89,7 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
         "draft_length": answer.advised.draft_length,
         "gain": _number(answer.advised.gain),
         "headline": headline(answer),
-        "flag": flag(answer.setup, answer.advised.draft_length or 0),
+        "flag": flag(answer.setup, answer.advised.draft_length or 0, running=answer.advised.slots),
         "policies": [_policy(answer, policy) for policy in answer.policies],
         "schedule": None if answer.schedule is None else answer.schedule.text,
         "notes": list(answer.notes),
@@ -176,7 +176,8 @@ def _cost(answer: LoadAnswer) -> list[str]:
 def _paste(answer: LoadAnswer) -> str:
     if answer.schedule is not None and answer.schedule_pays:
         return answer.schedule.text
-    return pasted(answer.setup, answer.advised.draft_length or 0)
+    advised = answer.advised
+    return pasted(answer.setup, advised.draft_length or 0, running=advised.slots)
 
 
 def _foot(answer: LoadAnswer) -> list[str]:

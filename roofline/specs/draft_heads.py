@@ -57,6 +57,7 @@ def mtp_head(target: ModelSpec) -> DrafterSpec:
         kv_dtype=target.kv_dtype,
         activations=target.activations,
         layers=(target.mtp,),
+        modules=target.mtp_modules,
         fusion=FeatureFusion(taps=2, target_hidden_size=target.hidden_size, every_pass=True),
         shares_head=True,
         extra_norms=2,

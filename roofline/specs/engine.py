@@ -26,7 +26,9 @@ __all__ = [
     "IdleSpeculation",
     "LocalFlags",
     "MemoryRules",
+    "ModuleRule",
     "Overhead",
+    "RunningRequests",
     "VocabularyRule",
     "load_engine",
 ]
@@ -159,6 +161,7 @@ Flag = Annotated[
 SharesFlag = Annotated[str, placeholders("shares")]
 LayersFlag = Annotated[str, placeholders("layers")]
 LayoutFlag = Annotated[str, placeholders("tp", "dp", "ep", "attention_tp")]
+RequestsFlag = Annotated[str, placeholders("requests")]
 RowsFlag = Annotated[str, placeholders("rows")]
 HeldFlag = Annotated[str, placeholders("tokens_per_step", "accepted_drafts")]
 
@@ -266,6 +269,46 @@ class IdleSpeculation(Schema):
     source: str
 
 
+class ModuleRule(Schema):
+    """Kinds of drafter of which an engine drafts up to n tokens, or multiples of n, n its modules.
+
+    An MTP head has one module for each token that it was trained to predict; beyond them the
+    engine starts over with the first one, and only whole turns are taken.
+    """
+
+    kinds: tuple[str, ...]
+    source: str
+
+    def takes(self, draft_length: int, *, kind: str, modules: int) -> bool:
+        """Return whether a drafter with so many modules may draft so many tokens.
+
+        >>> rule = ModuleRule(kinds=("mtp",), source="here")
+        >>> [d for d in range(9) if rule.takes(d, kind="mtp", modules=3)]
+        [0, 1, 2, 3, 6]
+        """
+        return kind not in self.kinds or draft_length <= modules or draft_length % modules == 0
+
+
+class RunningRequests(Schema):
+    """The most requests that an engine runs at once wherever something is drafted."""
+
+    default: PositiveInt  # where the flag is left out
+    flag: RequestsFlag  # with $requests: those of all data-parallel groups together
+    source: str
+
+    def text(self, running: int, *, groups: int) -> str:
+        """Return the flag that lets ``running`` requests run, and no fewer than the default.
+
+        Each group takes an equal share, rounded down: 100 requests in 8 groups are 13 each.
+
+        >>> cap = RunningRequests(default=48, flag="--most $requests", source="here")
+        >>> cap.text(32, groups=1), cap.text(100, groups=8)
+        ('--most 48', '--most 104')
+        """
+        each = -(-max(running, self.default) // groups)
+        return Template(self.flag).substitute(requests=each * groups)
+
+
 class HoldAcceptance(Schema):
     """How to hold tokens per step fixed while timing, with $tokens_per_step or $accepted_drafts."""
 
@@ -305,6 +348,10 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, Flag]
     flags_source: str
+    #: None where every draft length may be asked for.
+    module_rule: ModuleRule | None = None
+    #: None where drafting changes nothing about how many requests run.
+    running_requests: RunningRequests | None = None
     #: Vendors on whose accelerators it does not run by itself, and what to do there.
     elsewhere: dict[str, str] = Field(default_factory=dict)
     #: None where the engine has no data-parallel attention.
@@ -319,6 +366,11 @@ class EngineProfile(Document):
     def name_of_length(self, kind: str) -> str:
         """Return what the engine calls the draft length of this kind of drafter."""
         return self.draft_length_names.get(kind, self.draft_length_name)
+
+    def takes(self, draft_length: int, *, kind: str, modules: int) -> bool:
+        """Return whether this draft length may be asked for with a drafter of so many modules."""
+        rule = self.module_rule
+        return rule is None or rule.takes(draft_length, kind=kind, modules=modules)
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""
@@ -372,17 +424,25 @@ class EngineProfile(Document):
         draft_length: int,
         draft_weights: str,
         draft_tp: int,
+        running: int,
         draft_file: str = "",
+        groups: int = 1,
     ) -> str:
-        """Return the text to paste for this drafter at this draft length."""
+        """Return the text to paste for this drafter at this draft length.
+
+        ``running`` requests must run at once, over ``groups`` data-parallel groups.
+        """
         kind = "none" if draft_length == 0 else drafter_kind
-        return Template(self.flags[kind]).substitute(
+        text = Template(self.flags[kind]).substitute(
             draft_length=draft_length,
             verify_rows=draft_length + 1,
             draft_weights=draft_weights,
             draft_file=draft_file or draft_weights,
             draft_tp=draft_tp,
         )
+        if self.running_requests is None or kind == "none":
+            return text
+        return f"{text} {self.running_requests.text(running, groups=groups)}"
 
 
 def load_engine(name: str) -> EngineProfile:

@@ -225,6 +225,8 @@ class DrafterSpec(NetworkSpec):
     final_norm: bool = True
     #: Tokens that one pass of a block drafter proposes (its own block, the last token included).
     block_size: PositiveInt | None = None
+    #: MTP layers published, one for each further token; ``layers`` holds one of them.
+    modules: PositiveInt = 1
     #: Heads that each propose one token further (Medusa), each behind ``head_blocks`` blocks.
     heads: PositiveInt = 1
     head_blocks: Count = 0

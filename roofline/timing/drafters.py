@@ -176,6 +176,11 @@ class Drafter:
     first_rows: float | None = None
 
     @property
+    def modules(self) -> int:
+        """Layers that were each trained for one further token."""
+        return self.network.modules if isinstance(self.network, DrafterSpec) else 1
+
+    @property
     def pass_kind(self) -> str:
         """The name under which an engine's time around its passes is known."""
         network = self.network

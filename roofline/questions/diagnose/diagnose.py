@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from roofline.acceptance.curve import from_rates
 from roofline.advice.cautions import limits
 from roofline.advice.idle import check_idle
+from roofline.advice.lengths import check_length
 from roofline.advice.prepare import Request, Setup, prepare
 from roofline.advice.recommend import machine_for
 from roofline.base.errors import InputError
@@ -158,6 +159,8 @@ def _check_lengths(setup: Setup, lengths: Sequence[int]) -> None:
             f"--measured {longest}: {setup.drafter.name} drafts at most {limit} tokens; is the "
             "draft length right?"
         )
+    for length in lengths:
+        check_length("--measured", length, setup.drafter, setup.engine)
 
 
 def _grid(setup: Setup, lengths: Sequence[int]) -> Grid:

@@ -87,7 +87,9 @@ def answer_load(request: Request, load: Load) -> LoadAnswer:
     fixed = columns_of(priced, load, cut, priced.step, setup.draft_lengths)
     policies = _judge(fixed, load, cut)
     best = _best(policies)
-    schedule, planned, notes = _schedule(setup, load, cut, priced)
+    schedule, planned, notes = _schedule(
+        setup, load, cut, priced, static=policies[best].draft_length
+    )
     if planned is not None:
         policies = _judge(fixed.joined(planned), load, cut)
     if not any(policy.usable for policy in policies):
@@ -154,9 +156,12 @@ def _best(policies: list[Policy]) -> int:
 
 
 def _schedule(
-    setup: Setup, load: Load, cut: Chunks, priced: Priced
+    setup: Setup, load: Load, cut: Chunks, priced: Priced, *, static: int | None
 ) -> tuple[Written | None, Columns | None, list[str]]:
-    """Return the schedule in the engine's words, its column, and why there is none."""
+    """Return the schedule in the engine's words, its column, and why there is none.
+
+    ``static`` is the draft length that is advised without a schedule.
+    """
     reason = no_schedule(setup)
     if reason is not None:
         return None, None, [reason]
@@ -173,7 +178,7 @@ def _schedule(
         return None, None, [f"no schedule: the drafter does not fit beside {needed} sequences"]
     plan = _plan(setup, load, columns, np.where(fits, columns.mean, np.nan)[:count])
     try:
-        text = write(plan, Wording(data_parallel=setup.request.dp))
+        text = write(plan, Wording(data_parallel=setup.request.dp, static=static))
     except InputError as error:
         return None, None, [f"no schedule: {str(error).partition(': ')[2] or error}"]
     chosen = plan.positions(text.bands)

@@ -39,6 +39,8 @@ class Wording:
     candidate_sets: bool = False
     graph_batches: Sequence[int] | None = None
     data_parallel: int = 1
+    #: The one draft length that a schedule must beat; None is the best over the plan's mix.
+    static: int | None = None
 
     def check(self, engine: str) -> None:
         """Refuse what another engine would need."""
@@ -88,6 +90,8 @@ def write(plan: Plan, wording: Wording) -> Written:
         case "llamacpp":
             return llamacpp.write(plan)
         case "vllm":
-            return vllm.write(plan, proposed=wording.proposed, data_parallel=copies)
+            return vllm.write(
+                plan, proposed=wording.proposed, data_parallel=copies, static=wording.static
+            )
         case _:
             raise NoScheduleError(f"none is known for {engine}, only for {', '.join(ENGINES)}")

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.paste import flag
 from roofline.questions.schedule.bands import Band
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import NoScheduleError, Written, written
@@ -53,13 +54,11 @@ def slots(bands: list[Band], candidates: list[list[int]] | None = None) -> dict[
     }
 
 
-def flags(bands: list[Band], file: str = "FILE.json") -> str:
+def flags(plan: Plan, bands: list[Band], *, copies: int = 1, file: str = "FILE.json") -> str:
     """Return the flags that go with the file; the start must be one of the candidates."""
     steps = max(band.draft_length for band in bands)
-    return (
-        f"--speculative-adaptive --speculative-adaptive-config {file} --speculative-num-steps "
-        f"{steps} --speculative-eagle-topk 1 --speculative-num-draft-tokens {steps + 1}"
-    )
+    drafter = flag(plan.setup, steps, running=plan.batches * copies)
+    return f"{drafter} --speculative-adaptive --speculative-adaptive-config {file}"
 
 
 def write(
@@ -80,14 +79,17 @@ def write(
     bands = plan.bands(_by_cell(plan, starts))
     sets = [_candidates(plan, band) for band in bands] if candidate_sets else None
     own_sizes = "/server_info (decode_cuda_graph_bs) tells yours, for --graph-batches"
-    notes = [
-        f"SGLang: batches above {plan.batches} keep the last slot; flags: {flags(bands)}",
-        f"SGLang: slots follow its default CUDA-graph sizes; {own_sizes}"
-        if captured is None
-        else "SGLang: slots follow the CUDA-graph sizes given",
-    ]
+    copies = data_parallel if plan.setup.request.dp == 1 else 1
     if max(band.draft_length for band in bands) == 0:
         notes = ["SGLang: leave --speculative-algorithm out instead: nothing beats plain decoding"]
+    else:
+        told = flags(plan, bands, copies=copies)
+        notes = [
+            f"SGLang: batches above {plan.batches} keep the last slot; flags: {told}",
+            f"SGLang: slots follow its default CUDA-graph sizes; {own_sizes}"
+            if captured is None
+            else "SGLang: slots follow the CUDA-graph sizes given",
+        ]
     if data_parallel > 1:
         notes.append("SGLang switches adaptation off under data-parallel attention")
     text = json.dumps(slots(bands, sets), indent=1)

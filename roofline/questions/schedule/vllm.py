@@ -14,16 +14,30 @@ import json
 from roofline.advice.paste import flag, inside
 from roofline.questions.schedule.bands import Band, coverage
 from roofline.questions.schedule.plan import Plan
-from roofline.questions.schedule.written import Written, written
+from roofline.questions.schedule.written import Written, best_fixed, written
 
 __all__ = ["rows", "rows_with_contexts", "write"]
 
 KEY = "num_speculative_tokens_per_batch_size"
 
-RUNNER = (
-    "vLLM: Model Runner V1 cuts a schedule's CUDA graphs in pieces; VLLM_USE_V2_MODEL_RUNNER=1 "
-    "keeps them whole"
-)
+
+def graph_price(static: int) -> str:
+    """Say what the graph mode of schedules was seen to cost, and what to compare with.
+
+    Model Runner V1 replaces whole CUDA graphs by piecewise ones as soon as a schedule is given.
+    vLLM issues: 49548 (one stream "about 14 %", 59.6 to 50.0 tokens/s; 8 requests 232 to 24-157
+    with rows [1, 4, 2], [5, 512, 0], against a static 2), 49986 (H100, 256 clients, contexts of
+    400, 900, 1,900 and 4,000: a schedule 31, 27, 22 and 20 % below plain decoding, a static 3 at
+    -21, -7, 0 and +10 %), 48494 (capture of the drafter's graphs fails).
+    """
+    against = f"K = {static} at every batch, the best static one"
+    return (
+        "vLLM: a schedule's graph mode has a price that is not in these figures: on Model Runner "
+        "V1 one stream lost 14 % and a K of 0 cut 232 tokens/s to 24-157 (issue 49548), a "
+        "schedule ran 20-31 % below plain decoding where a static K = 3 ran 21 % below to 10 % "
+        "above it (49986), and capture with MTP crashed (48494). "
+        f"Time it against {against if static else 'no speculation, the best static one'}"
+    )
 
 
 def rows(bands: list[Band]) -> list[list[int]]:
@@ -52,16 +66,22 @@ def rows_with_contexts(bands: list[Band], ranges: list[tuple[int, int]]) -> list
     ]
 
 
-def write(plan: Plan, *, proposed: bool = False, data_parallel: int = 1) -> Written:
-    """Return the ``--speculative-config`` to paste."""
+def write(
+    plan: Plan, *, proposed: bool = False, data_parallel: int = 1, static: int | None = None
+) -> Written:
+    """Return the ``--speculative-config`` to paste; without a schedule where one row would do.
+
+    ``static`` is the draft length to compare the schedule with, None the plan's best.
+    """
     bands = plan.by_context() if proposed else plan.merged
     deepest = max(max(band.draft_lengths) for band in bands)
+    alone = flag(plan.setup, deepest, running=plan.batches)
+    if all(band.draft_lengths == (deepest,) * len(band.draft_lengths) for band in bands):
+        return written(plan, "vllm", alone, bands, [])
     notes = [
         f"vLLM: batches above {plan.batches} keep the last row's K; prefills count as well",
-        RUNNER,
+        graph_price(best_fixed(plan)[0] if static is None else static),
     ]
-    if deepest == 0:
-        return written(plan, "vllm", flag(plan.setup, 0), bands, [])
     if not proposed:
         table = rows(bands)
     else:
@@ -74,5 +94,5 @@ def write(plan: Plan, *, proposed: bool = False, data_parallel: int = 1) -> Writ
             f"vLLM switches the schedule off at --data-parallel {data_parallel}: every batch would "
             f"run {deepest}"
         )
-    text = inside(flag(plan.setup, deepest), f', "{KEY}": {json.dumps(table)}')
+    text = inside(alone, f', "{KEY}": {json.dumps(table)}')
     return written(plan, "vllm", text, bands, notes)

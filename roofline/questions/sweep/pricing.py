@@ -129,7 +129,7 @@ def _by_lengths(setup: Setup) -> tuple[_Group, ...]:
     for place, context in enumerate(setup.request.contexts):
         alone = replace(setup.request, contexts=(context,))
         try:
-            known = draft_lengths(alone, setup.drafter, setup.acceptance)
+            known = draft_lengths(alone, setup.drafter, setup.engine, setup.acceptance)
         except InputError:
             known = (0,)
         by.setdefault(known, []).append(place)

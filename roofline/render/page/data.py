@@ -77,7 +77,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "slices": [{"key": key, "name": words, "colour": c} for key, words, c, _ in SLICES],
         "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
         "kernels": [row._asdict() for row in found.kernels],
-        "flags": [flag(setup, d) for d in grid.setup.draft_lengths],
+        "flags": [flag(setup, d, running=grid.largest_batch) for d in grid.setup.draft_lengths],
         "engine": setup.engine.name,
         "largest": setup.engine.graphs.largest if setup.engine.graphs else None,
         "flag_name": setup.engine.name_of_length(setup.drafter.kind),
