@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.ops import MoeShape
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import MoeLaw

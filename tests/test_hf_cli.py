@@ -160,7 +160,7 @@ def test_a_bundled_id_imports_none_of_it() -> None:
         capture_output=True, text=True, cwd=ROOT, check=True,
     )  # fmt: skip
     assert "roofline.specs.network" in done.stderr
-    assert "roofline.importers" not in done.stderr
+    assert "roofline.importers.read" not in done.stderr
     assert "roofline.importers.gguf" not in done.stderr
 
 

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 
 __all__ = [
-    "Array",
     "counted",
     "format_bytes",
     "format_pace",
@@ -152,6 +147,3 @@ def _three(value: float) -> str:
     if value >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-Array: TypeAlias = float | NDArray[np.float64]

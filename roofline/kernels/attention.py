@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels import formulas
 from roofline.kernels.cache import attended_tokens
 from roofline.kernels.matrices import Linear, attention_linears, local_heads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.matrices import local_heads
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.mixers import (

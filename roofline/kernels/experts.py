@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 
 __all__ = [
     "ROW_TILE",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels import formulas
 from roofline.kernels.attention import attention_block
 from roofline.kernels.matrices import Linear, fusion_linear, head_linear

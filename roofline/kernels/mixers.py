@@ -5,7 +5,7 @@ Every function returns what lies between the norm before the mixer and the proje
 
 from __future__ import annotations
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels import formulas
 from roofline.kernels.cache import attended_tokens, index_tokens, indexer_of, kv_width, state_bytes
 from roofline.kernels.matrices import Linear, local_heads

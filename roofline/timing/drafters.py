@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.forward import Op, decode, fusion, head_kernels, matrix
 from roofline.kernels.matrices import Linear, medusa_linears
 from roofline.specs.formats import Component, DType, Precision
@@ -215,6 +215,7 @@ def draft_passes(drafter: Drafter, grid: Grid) -> tuple[list[Op], list[Op]]:
 def deepest(network: NetworkSpec | None, block: int | None = None) -> int | None:
     """Return the longest draft that a drafter can make; None where nothing limits it.
 
+    >>> from roofline.specs.network import load_drafter
     >>> deepest(load_drafter("llama-3.1-8b-eagle3")) is None
     True
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.specs.engine import EngineProfile, Graphs
 from roofline.specs.placement import Grid, Placement
 

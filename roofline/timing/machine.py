@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.experts import distinct_values
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
 from roofline.specs.formats import rate_name

@@ -9,8 +9,9 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.arrays import Array
 from roofline.base.errors import DoesNotFitError
-from roofline.base.units import Array, format_bytes
+from roofline.base.units import format_bytes
 from roofline.kernels.split import Card, cards_of, cpu_expert_bytes
 from roofline.kernels.weights import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.specs.engine import MemoryRules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.laws import AttentionLaw
 from roofline.timing.laws.base import Device, KernelTime, combine

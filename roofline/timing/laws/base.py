@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.specs.laws import SimpleLaw
 
 __all__ = ["Device", "KernelTime", "combine", "in_turn", "simple_time", "staircase"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.laws import CollectiveLaw, Form
 from roofline.timing.laws.base import Device, KernelTime
@@ -27,6 +27,7 @@ def wire_factor(form: Form, ranks: int) -> float:
 def collective_time(shape: CollectiveShape, device: Device, law: CollectiveLaw) -> KernelTime:
     """Return the time of an all-reduce of S bytes: min over forms of start + w S / (link share).
 
+    >>> from roofline.specs.laws import Ranks
     >>> device = Device(bandwidth=3.35e12, peak=1.0, units=132, l2=50e6, link=450e9)
     >>> one = Ranks(start={"one_shot": 5e-6}, share={"one_shot": 0.5})
     >>> shape = CollectiveShape(payload=8192.0, ranks=4)
@@ -59,6 +60,7 @@ def exchange_time(*, sent: Array, ranks: int, device: Device, law: CollectiveLaw
     the share of the link that the two-shot form reaches. Assumed; no table of these was fitted.
     t = start + ``sent`` / (link share), ``sent`` in bytes and of any shape.
 
+    >>> from roofline.specs.laws import Ranks
     >>> device = Device(bandwidth=3.35e12, peak=1.0, units=132, l2=50e6, link=450e9)
     >>> law = CollectiveLaw(ranks={8: Ranks(start={"two_shot": 5e-6}, share={"two_shot": 0.5})})
     >>> time = exchange_time(sent=2.25e6, ranks=8, device=device, law=law)

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.ops import GemmShape
 from roofline.specs.laws import ROW_EDGES, GemmLaw, TileSet
 from roofline.timing.laws.base import Device, KernelTime, combine

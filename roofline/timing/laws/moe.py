@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.ops import MoeShape
 from roofline.specs.laws import MoeLaw
 from roofline.timing.laws.base import Device, KernelTime, combine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.specs.laws import StateLaw
 from roofline.timing.laws.base import Device, KernelTime, combine
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.base.units import Array
+from roofline.base.arrays import Array
 from roofline.kernels.ops import GemmShape, MoeShape
 from roofline.specs.laws import VectorKernels
 
