@@ -47,15 +47,19 @@ def typed(curve: dict[int, float]) -> str:
     return "al:" + ",".join(f"{d}={al!r}" for d, al in kept.items())
 
 
+def conditional(values: list[float]) -> str:
+    """Return conditional rates as one types them; a single one holds at every position."""
+    listed = ",".join(f"{value:.6f}" for value in values)
+    return f"cond:{listed}" if len(values) > 1 else listed
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     """Return an answerable question: everything here fits its accelerator."""
     model, tp = draw(st.sampled_from([("llama-3.1-8b", 1), ("qwen3-8b", 1), ("llama-3.1-70b", 4)]))
     drafter = draw(st.sampled_from(["eagle3", "ngram"]))
     engines = ["vllm", "sglang", "trtllm"] + (["llamacpp"] if drafter == "ngram" else [])
-    acceptance = draw(
-        rates.map(lambda values: ",".join(f"{value:.6f}" for value in values)) | curves().map(typed)
-    )
+    acceptance = draw(rates.map(conditional) | curves().map(typed))
     return Request(
         model=model,
         gpu=draw(st.sampled_from(["h200-sxm", "b200-hgx", "mi300x"])),

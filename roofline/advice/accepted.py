@@ -60,8 +60,9 @@ def _default(drafter: Drafter, names: list[str], kv: str, notes: Notes) -> Accep
         named = f"; the closest bundled curves are {', '.join(near)}" if near else ""
         raise UnknownAcceptanceError(
             f"--acceptance: no acceptance is known for {drafter.name} on {names[0]}; give a rate "
-            "(0.7), rates (0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline "
-            f"acceptance list), a file or an engine's metrics address{named}"
+            "(0.7), survival by position (0.8,0.56), conditional rates (cond:0.8,0.7), tokens per "
+            "step (al:1.8,2.4), a bundled curve (roofline acceptance list), a file or an engine's "
+            f"metrics address{named}"
         )
     notes.assumed.append(found.assumed)
     notes.warnings += [found.warning] if found.warning else []

@@ -186,6 +186,8 @@ def _data(reading: Reading) -> dict[str, Any]:
         "drafts": _count(reading.drafts),
         "drafted_tokens": _count(reading.drafted),
         "accepted_tokens": _count(reading.accepted),
+        "passes": _count(reading.passes),
+        "hit_rate": None if reading.hit_rate is None else round(reading.hit_rate, 4),
     }
 
 
@@ -208,10 +210,16 @@ def _file(reading: Reading) -> str:
     if reading.model:
         body["target"] = reading.model
     body["source"] = f"{reading.engine}, {reading.how}: {reading.where}"
-    if reading.drafts:
-        body["drafts"] = round(reading.drafts, 1)
+    if made.drafts:
+        body["drafts"] = round(made.drafts, 1)
+    if reading.passes is not None and reading.hit_rate is not None:
+        body["note"] = f"{100 * reading.hit_rate:.0f} % of the passes drafted"
     survival = reading.survival
-    if survival is not None and list(survival) == sorted(survival, reverse=True):
+    if (
+        survival is not None
+        and reading.passes is None
+        and list(survival) == sorted(survival, reverse=True)
+    ):
         body["survival"] = [round(value, 6) for value in survival]
     else:
         body["tokens_per_step"] = {d: round(al, 6) for d, al in made.table.items() if d > 0}

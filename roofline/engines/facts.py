@@ -90,6 +90,7 @@ class ServerNames(Schema):
     context_sum: Names = ()
     throughput: Names = ()
     generated: Names
+    decoded: Names = ()
     counted_at_end: bool = False
     finished: Finished
     capacity: Capacity
@@ -103,7 +104,8 @@ class ServerNames(Schema):
         placed = [place.series for places in self.labels.values() for place in places]
         return (
             *self.running, *self.waiting, *self.kv_usage, *self.context_sum, *self.throughput,
-            *self.generated, *self.finished.all, *self.capacity.all, *placed, self.speculative,
+            *self.generated, *self.decoded, *self.finished.all, *self.capacity.all, *placed,
+            self.speculative,
         )  # fmt: skip
 
 

@@ -1,22 +1,32 @@
-"""llama.cpp: its statistics and per-request lines, old and new.
+"""llama.cpp: its metric page, statistics and per-request lines, old and new.
 
-Drafts may stop early there, so the draft length is only known where all were full.
+Read in tools/server/server-context.cpp, server-task.cpp and common/speculative.cpp (b11434). Drafts
+may stop early or be empty there, so the draft length is only known where all were full. ``mean
+len`` is over the passes that drafted. A pass emits one token and the drafts it accepted, so the
+tokens of whole requests tell how many passes there were.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
 
 from roofline.base.errors import InputError
-from roofline.engines.reading import DECIMAL, WHOLE, Reading, from_counts
+from roofline.engines.page import Page
+from roofline.engines.reading import DECIMAL, WHOLE, Decoded, Reading, from_counts
 
-__all__ = ["LOG_MARKS", "read_log"]
+__all__ = ["LOG_MARKS", "read_log", "read_page"]
 
 LOG_MARKS = ("#gen drafts", "draft acceptance")
+PREFIX = "llamacpp:spec_decode_num_"
+#: Share of passes that begin or end a request and draft nothing: one or two of a short one's 20.
+ENDS = 0.1
+#: Decodes this far above tokens - accepted are also those of long prompts or of running requests.
+PROMPTS = 0.05
 _STATISTICS = re.compile(
-    rf"statistics\s+(?P<name>\S+?):?\s+#calls.*?#gen drafts\s*=\s*(?P<drafts>{WHOLE}).*?"
+    rf"statistics\s+(?P<name>\S+?):?\s+#calls(?:\(b,g,a\)\s*=\s*{WHOLE}\s|\s*=)\s*"
+    rf"(?P<calls>{WHOLE})\b.*?#gen drafts\s*=\s*(?P<drafts>{WHOLE}).*?"
     rf"#gen tokens\s*=\s*(?P<drafted>{WHOLE}).*?#acc tokens\s*=\s*(?P<accepted>{WHOLE})"
     rf"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>{DECIMAL}(?:, ?{DECIMAL})*)\))?"
 )
@@ -24,45 +34,135 @@ _REQUEST = re.compile(
     rf"draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(?P<accepted>{WHOLE}) accepted /\s*"
     rf"(?P<drafted>{WHOLE}) generated\)(?:, mean len\s*=\s*(?P<length>{DECIMAL}))?"
 )
+_GENERATED = re.compile(
+    rf"(?<!prompt )\beval time\s*=\s*{DECIMAL} ms /\s*(?P<tokens>{WHOLE}) tokens"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Totals:
+    """What a drafter counted: its calls, one in each pass, and the drafts that came of them."""
+
+    calls: int = 0
+    drafts: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+    def __add__(self, other: _Totals) -> _Totals:
+        return _Totals(
+            calls=self.calls + other.calls,
+            drafts=self.drafts + other.drafts,
+            drafted=self.drafted + other.drafted,
+            accepted=self.accepted + other.accepted,
+        )
+
+
+def read_page(page: Page, model: str | None) -> Reading:
+    """Read the counters of ``--metrics``; tokens and drafts are counted when a request ends."""
+    page, name = page.for_model(model)
+    drafts, drafted, accepted = (
+        page.needed(f"{PREFIX}{what}_total")
+        for what in ("drafts", "draft_tokens", "accepted_tokens")
+    )
+    per_position = page.by_label("position", f"{PREFIX}accepted_tokens_per_pos_total")
+    if drafted > drafts * len(per_position):
+        per_position = []  # drafts are longer than the positions that are counted
+    return from_counts(
+        engine="llamacpp",
+        how=page.how,
+        where=page.where,
+        model=name,
+        drafts=drafts,
+        drafted=drafted,
+        accepted=accepted,
+        per_position=per_position,
+        decoded=_decoded(page, accepted),
+    )
+
+
+def _decoded(page: Page, accepted: float) -> Decoded | None:
+    """Return tokens and passes: those that the page counts, else tokens - accepted.
+
+    200 tokens, 55 accepted drafts and 146 decodes are 146 passes: 145 that emitted a token of their
+    own, and one more for the prompt. Decodes of long prompts, and of requests that still run, would
+    count as passes too, so much larger counts are not used.
+    """
+    tokens = page.total("llamacpp:tokens_predicted_total")
+    if tokens is None or tokens <= accepted:
+        return None
+    passes = tokens - accepted
+    decodes = page.total("llamacpp:n_decode_total") or 0.0
+    sequences = decodes * (page.mean("llamacpp:n_busy_slots_per_decode") or 1.0)
+    if passes <= sequences <= (1 + PROMPTS) * passes:
+        passes = sequences
+    return Decoded(tokens=tokens, passes=passes, slack=ENDS)
 
 
 def read_log(lines: Sequence[str], where: str) -> Reading:
     """Read the running totals where they are printed, else the lines of each request."""
     statistics = [match for line in lines if (match := _STATISTICS.search(line))]
-    statistics = [match for match in statistics if int(match["drafts"]) > 0]
-    return _from_statistics(statistics, where) if statistics else _from_requests(lines, where)
+    if any(int(match["drafts"]) > 0 for match in statistics):
+        return _from_statistics(statistics, lines, where)
+    return _from_requests(lines, where)
 
 
-def _from_statistics(found: Sequence[re.Match[str]], where: str) -> Reading:
+def _from_statistics(found: Sequence[re.Match[str]], lines: Sequence[str], where: str) -> Reading:
     """Add up the last totals of each drafter and of each run of the server."""
-    last: dict[str, tuple[int, int, int]] = {}
-    done = (0, 0, 0)
+    last: dict[str, _Totals] = {}
+    ended: dict[str, _Totals] = {}
     for match in found:
-        new = (int(match["drafts"]), int(match["drafted"]), int(match["accepted"]))
-        old = last.get(match["name"], (0, 0, 0))
-        if any(n < o for n, o in zip(new, old, strict=True)):
-            done = _plus(done, old)  # totals fell: a new run of the server
-        last[match["name"]] = new
-    for totals in last.values():
-        done = _plus(done, totals)
+        name, new = match["name"], _totals(match)
+        old = last.get(name, _Totals())
+        if any(n < o for n, o in zip(astuple(new), astuple(old), strict=True)):
+            ended[name] = ended.get(name, _Totals()) + old  # totals fell: a new run of the server
+        last[name] = new
+    by_name = {name: ended.get(name, _Totals()) + totals for name, totals in last.items()}
+    drafting = [name for name, totals in by_name.items() if totals.drafts > 0]
+    done = sum(by_name.values(), _Totals())
+    # the first drafter is called in every pass, another one where those before it found nothing
+    calls = max(totals.calls for totals in by_name.values())
+    decoded = _of_requests(lines)
+    if decoded is None or decoded.tokens - decoded.passes != done.accepted:
+        decoded = Decoded(tokens=calls + done.accepted, passes=calls, slack=ENDS)
     made = from_counts(
         engine="llamacpp",
-        how="statistics of " + ", ".join(last),
+        how="statistics of " + ", ".join(drafting),
         where=where,
-        drafts=done[0],
-        drafted=done[1],
-        accepted=done[2],
+        drafts=done.drafts,
+        drafted=done.drafted,
+        accepted=done.accepted,
+        decoded=decoded,
     )
     rates = found[-1]["rates"]
-    one_run = done == last[found[-1]["name"]]
+    one_run = done == replace(_totals(found[-1]), calls=done.calls)
     if rates is None or not one_run:
         return made
-    survival = tuple(float(item) for item in rates.split(","))
+    share = done.drafts / (made.counted or done.drafts)
+    survival = tuple(share * float(item) for item in rates.split(","))
     return replace(made, survival=survival, draft_length=len(survival))
 
 
-def _plus(left: tuple[int, int, int], right: tuple[int, int, int]) -> tuple[int, int, int]:
-    return left[0] + right[0], left[1] + right[1], left[2] + right[2]
+def _totals(match: re.Match[str]) -> _Totals:
+    return _Totals(
+        calls=int(match["calls"]),
+        drafts=int(match["drafts"]),
+        drafted=int(match["drafted"]),
+        accepted=int(match["accepted"]),
+    )
+
+
+def _of_requests(lines: Sequence[str]) -> Decoded | None:
+    """Return tokens and passes of the requests whose ``eval time`` the log holds.
+
+    A request's first token comes with its prompt, so its decode passes emit one token less: 200
+    tokens with 55 accepted drafts took 200 - 1 - 55 = 144 passes.
+    """
+    tokens = [int(match["tokens"]) for line in lines if (match := _GENERATED.search(line))]
+    drafts = [int(match["accepted"]) for line in lines if (match := _REQUEST.search(line))]
+    emitted = sum(tokens) - len(tokens)
+    if len(tokens) < len(drafts) or emitted <= sum(drafts):
+        return None
+    return Decoded(tokens=emitted, passes=emitted - sum(drafts), slack=ENDS)
 
 
 def _from_requests(lines: Sequence[str], where: str) -> Reading:
@@ -87,11 +187,20 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
         accepted += int(match["accepted"])
     if not used:
         raise InputError(f"{where}: no line in which a draft was accepted")
-    return from_counts(
+    decoded = _of_requests(lines)
+    made = from_counts(
         engine="llamacpp",
         how=f"{used} requests" if used > 1 else "1 request",
         where=where,
         drafts=passes,
         drafted=drafted,
         accepted=accepted,
+        decoded=decoded,
     )
+    if decoded is not None:
+        return made
+    only = (
+        f"{where}: mean len holds only for passes that drafted; the log's 'eval time' lines, or "
+        "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics, count the others"
+    )
+    return replace(made, warnings=(*made.warnings, only))

@@ -21,8 +21,20 @@ __all__ = [
     "since",
 ]
 
-#: The series that the readers use; a page of many megabytes holds few of these lines.
-WANTED = ("vllm:spec_decode_", "sglang:spec_", "sglang:generation_tokens", "trtllm_spec_decode_")
+#: The series that count drafts.
+DRAFTS = ("vllm:spec_decode_", "sglang:spec_", "trtllm_spec_decode_", "llamacpp:spec_decode_")
+#: Those and the ones that count tokens and passes beside them; a page of many megabytes holds few.
+WANTED = (
+    *DRAFTS,
+    "vllm:generation_tokens",
+    "vllm:inter_token_latency_seconds_count",
+    "vllm:time_per_output_token_seconds_count",
+    "vllm:time_to_first_token_seconds_count",
+    "sglang:generation_tokens",
+    "llamacpp:tokens_predicted_total",
+    "llamacpp:n_decode_total",
+    "llamacpp:n_busy_slots_per_decode",
+)
 #: Longest label that is kept; a model's name has fewer characters.
 LONGEST = 200
 #: More lines, or longer ones, than a page's own series ever have.
@@ -75,6 +87,14 @@ class Page:
         found = self.of(*names)
         return sum(checked(sample, self.where) for sample in found) if found else None
 
+    def first_total(self, *names: str) -> float | None:
+        """Return the sum of a series under the first of its names that is there.
+
+        A page may show one histogram under its old and its new name.
+        """
+        totals = (self.total(name) for name in names)
+        return next((total for total in totals if total is not None), None)
+
     def needed(self, *names: str) -> float:
         """Return the sum of a series that must be there."""
         total = self.total(*names)
@@ -101,7 +121,8 @@ class Page:
 
     def for_model(self, model: str | None) -> tuple[Page, str | None]:
         """Return the lines of one model, and its name; ask which where there are several."""
-        names = sorted({sample.labels.get("model_name", "") for sample in self.samples})
+        drafting = [sample for sample in self.samples if sample.name.startswith(DRAFTS)]
+        names = sorted({sample.labels.get("model_name", "") for sample in drafting})
         if model is None and len(names) > 1:
             raise InputError(
                 f"{self.where}: holds {len(names)} models; say which, as {self.where}#{names[0]}: "
@@ -132,8 +153,9 @@ def is_page(text: str) -> bool:
 
 def parse_page(text: str, where: str) -> Page:
     """Return the speculative-decoding lines of a page; say so when there is none."""
-    kept = [line for line in text.splitlines() if line.startswith(WANTED)]
-    if not kept:
+    if not any(
+        line.startswith((*DRAFTS, "sglang:generation_tokens")) for line in text.splitlines()
+    ):
         raise InputError(
             f"{where}: a Prometheus page without speculative-decoding series; is speculation on, "
             "and with SGLang --enable-metrics?"

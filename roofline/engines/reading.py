@@ -14,6 +14,7 @@ from roofline.base.errors import InputError
 __all__ = [
     "DECIMAL",
     "WHOLE",
+    "Decoded",
     "Reading",
     "count",
     "from_counts",
@@ -29,15 +30,59 @@ DECIMAL = rf"{WHOLE}(?:\.\d{{0,15}})?(?![\d.])"
 
 #: A mean drafted length this far below the configured one means that drafts were cut short.
 SHORT = 0.98
-#: Tokens per step that two counts of one thing may differ by: a page is not read in one instant.
+#: Share by which two counts of one thing may differ: a page is not read in one instant.
 TORN = 0.02
+#: Drafters that propose nothing where they find nothing.
+ABSTAINING = ("ngram", "suffix")
+#: Engines that count only passes with drafts; SGLang counts every pass as a verify call.
+DRAFTING_ONLY = ("vllm", "trtllm")
 #: Above this a counter no longer counts one by one.
 MOST = 2.0**53
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Decoded:
+    """Tokens that decode passes emitted, and the passes: those without a draft as well.
+
+    ``slack`` is the share of passes beyond the drafting ones that needs no drafter which abstains:
+    counts that were not taken in one instant, or passes that only begin or end a request.
+    """
+
+    tokens: float
+    passes: float
+    slack: float = TORN
+
+    def has_all(self, drafts: float) -> bool:
+        """Return whether no fewer passes are counted than the ``drafts`` that drafted."""
+        return self.passes >= (1 - self.slack) * drafts
+
+    def beyond(self, drafts: float) -> bool:
+        """Return whether there were passes without a draft.
+
+        >>> Decoded(tokens=792, passes=346).beyond(232), Decoded(tokens=792, passes=346).beyond(340)
+        (True, False)
+        """
+        return self.passes > (1 + self.slack) * drafts
+
+    def fits(self, accepted: float) -> bool:
+        """Return whether each pass emitted one token, and some of the ``accepted`` drafts.
+
+        Fewer than all of them: what follows a stop is accepted and then trimmed.
+
+        >>> Decoded(tokens=792, passes=346).fits(459), Decoded(tokens=900, passes=346).fits(459)
+        (True, False)
+        """
+        noise = self.slack * self.passes
+        return self.passes - noise <= self.tokens <= self.passes + accepted + noise
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """Tokens per step as an engine reports it, with the counts behind it where it gives them."""
+    """Tokens per step as an engine reports it, with the counts behind it where it gives them.
+
+    ``passes`` are all decode passes, set where some of them drafted nothing: tokens per step and
+    survival are then over all of them. ``hit_rate`` is the share of passes that drafted.
+    """
 
     engine: str
     how: str  # what kind of numbers these are
@@ -50,14 +95,21 @@ class Reading:
     drafts: float | None = None  # passes that verified drafts
     drafted: float | None = None  # tokens
     accepted: float | None = None  # tokens
+    passes: float | None = None
+    hit_rate: float | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> float | None:
+        """The passes that tokens per step is the mean of."""
+        return self.drafts if self.passes is None else self.passes
 
     @property
     def standard_error(self) -> float | None:
         """Sampling error of tokens per step, where counts and positions are known [tokens]."""
-        if self.survival is None or not self.drafts:
+        if self.survival is None or not self.counted:
             return None
-        return spread_of_mean(survival=self.survival, drafts=self.drafts)
+        return spread_of_mean(survival=self.survival, drafts=self.counted)
 
     def with_draft_length(self, draft_length: int | None) -> Reading:
         """Return the reading with D given by the reader, who knows the server's settings."""
@@ -72,13 +124,21 @@ class Reading:
             told += (f"{self.where}: by its numbers D is {self.draft_length}, not {draft_length}",)
         return replace(self, draft_length=draft_length, warnings=told)
 
+    def of_drafter(self, method: str) -> Reading:
+        """Return the reading, with a warning where passes without drafts are missing from it."""
+        known = self.hit_rate is not None or self.engine not in DRAFTING_ONLY
+        if known or method not in ABSTAINING:
+            return self
+        only = f"{self.where}: {method} drafts in some passes only, and this holds only for those"
+        return replace(self, warnings=(*self.warnings, only))
+
     def acceptance(self) -> Acceptance:
         """Return what the advice can use."""
         label = f"{self.engine}: {self.how}" + (f" of {self.model}" if self.model else "")
         if self.curve is not None:
             made = from_curve(dict(self.curve), label=label, source=self.where)
         elif self.survival is not None:
-            made = from_survival(self.survival, label=label, source=self.where)
+            made = from_survival(self._emitted(), label=label, source=self.where)
         elif self.draft_length is not None:
             curve = {self.draft_length: self.tokens_per_step}
             made = from_curve(curve, label=label, source=self.where)
@@ -89,7 +149,20 @@ class Reading:
                 "D -o FILE.yaml' and give that file"
             )
         self._check()
-        return replace(made, drafts=self.drafts, warnings=self.warnings)
+        return replace(made, drafts=self.counted, warnings=self.warnings)
+
+    def _emitted(self) -> tuple[float, ...]:
+        """Return survival that sums to AL - 1.
+
+        Over all passes AL counts tokens that were emitted. Survival counts accepted ones, and those
+        past a stop were trimmed; each position loses the same share.
+        """
+        survival = self.survival or ()
+        total = sum(survival)
+        if self.passes is None or total == 0:
+            return survival
+        share = (self.tokens_per_step - 1) / total
+        return tuple(min(share * value, 1.0) for value in survival)
 
     def _check(self) -> None:
         if self.draft_length is not None and not 1 <= self.tokens_per_step <= 1 + self.draft_length:
@@ -111,16 +184,26 @@ def from_counts(
     per_position: Sequence[float] = (),
     model: str | None = None,
     doubts: Sequence[str] = (),
+    decoded: Decoded | None = None,
 ) -> Reading:
     """Make a reading from counts: AL = 1 + accepted / drafts, S_i = per_position[i] / drafts.
 
     vLLM's names: num_drafts, num_draft_tokens, num_accepted_tokens, ..._per_pos. ``doubts`` are
-    what the reader found wrong with them already.
+    what the reader found wrong with them already. ``drafts`` holds only passes that drafted; where
+    ``decoded`` shows others, AL = decoded.tokens / decoded.passes and S_i = per_position[i] /
+    decoded.passes.
 
     >>> made = from_counts(engine="vllm", how="counters", where="page", drafts=43, drafted=129,
     ...     accepted=10, per_position=[4, 3, 3])
     >>> round(made.tokens_per_step, 4), made.draft_length
     (1.2326, 3)
+
+    Half of 200 passes drafted nothing: AL = 300 / 200, not 1 + 100 / 100.
+
+    >>> made = from_counts(engine="vllm", how="counters", where="page", drafts=100, drafted=200,
+    ...     accepted=100, per_position=[60, 40], decoded=Decoded(tokens=300, passes=200))
+    >>> made.tokens_per_step, made.survival, made.hit_rate
+    (1.5, (0.3, 0.2), 0.5)
     """
     if drafts <= 0:
         raise InputError(f"{where}: no pass has verified a draft yet; send some requests first")
@@ -138,27 +221,53 @@ def from_counts(
             "contradicts itself, so do not rely on it"
         )
     length = len(per_position) or whole_length(drafted / drafts)
-    if length and drafted / drafts < SHORT * length:
-        told.append(_cut_short(where, drafted / drafts, length))
+    if decoded is not None and not decoded.has_all(drafts):
+        decoded = None
+    abstains = decoded is not None and decoded.beyond(drafts)
+    if decoded is not None and abstains and not decoded.fits(accepted):
+        told.append(
+            f"{where}: {decoded.tokens:.0f} tokens of {decoded.passes:.0f} passes do not fit "
+            f"{accepted:.0f} accepted drafts, so only the {drafts:.0f} passes that drafted count"
+        )
+        decoded, abstains = None, False
+    passes, mean = drafts, 1 + accepted / drafts
+    if decoded is not None and abstains:
+        passes, mean = decoded.passes, max(decoded.tokens / decoded.passes, 1.0)
+        told.append(
+            f"{where}: {drafts:.0f} of {passes:.0f} passes drafted ({100 * drafts / passes:.0f} %, "
+            f"{drafted / drafts:.2f} tokens each): a drafter that found nothing to propose, or a "
+            "schedule; tokens per step are over all passes"
+        )
+    elif length and drafted / drafts < SHORT * length:
+        told.append(_cut_short(where, drafted / drafts, length, every=decoded is not None))
     return Reading(
         engine=engine,
         how=how,
         where=where,
         model=model,
-        tokens_per_step=1 + accepted / drafts,
+        tokens_per_step=mean,
         draft_length=length,
-        survival=tuple(value / drafts for value in per_position) or None,
+        survival=tuple(value / passes for value in per_position) or None,
         drafts=drafts,
         drafted=drafted,
         accepted=accepted,
+        passes=passes if abstains else None,
+        hit_rate=min(drafts / decoded.passes, 1.0) if decoded is not None else None,
         warnings=tuple(told),
     )
 
 
-def _cut_short(where: str, drafted: float, length: int) -> str:
+def _cut_short(where: str, drafted: float, length: int, *, every: bool) -> str:
+    """Return what to say of short drafts; ``every`` pass is known to have drafted, or is not."""
+    if every:
+        return (
+            f"{where}: {drafted:.2f} tokens drafted per pass, not {length}: drafts were cut short "
+            "(a schedule, or ends of sequences), so deep positions read too low"
+        )
     return (
         f"{where}: {drafted:.2f} tokens drafted per pass, not {length}: drafts were cut short (a "
-        "schedule, or ends of sequences), so deep positions read too low"
+        "drafter that may propose nothing, a schedule, or ends of sequences), so deep positions "
+        "read too low, and all holds only for passes that drafted"
     )
 
 

@@ -161,6 +161,8 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
     copies, load, warnings = _load(seen)
     facts |= load
     facts["acceptance"], acceptance = _acceptance(seen, where)
+    if acceptance is not None and isinstance(method := facts["method"], Read):
+        acceptance = acceptance.of_drafter(str(method.value))
     facts["draft_length"], doubts = _draft_length(seen, facts, acceptance)
     declared = facts["data_parallel"]
     if isinstance(declared, Read):
@@ -249,7 +251,8 @@ def _acceptance(seen: _Seen, where: str) -> tuple[Fact, Reading | None]:
 def _reading(seen: _Seen, where: str) -> Reading | None:
     drafts = _speculative(seen)
     if drafts and seen.counted is not None:
-        tokens = [s for s in seen.counted.samples if s.name in seen.names.generated]
+        beside = (*seen.names.generated, *seen.names.decoded)
+        tokens = [s for s in seen.counted.samples if s.name in beside]
         return of_page(replace(seen.counted, samples=(*drafts, *tokens)), None)
     if any(item.get("specDecodingStats") for item in seen.iterations):
         return of_json(seen.iterations, where)

@@ -25,8 +25,11 @@ __all__ = ["acceptance_from", "of_json", "of_page", "read"]
 
 MAX_BYTES = 10_000_000
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
-_MARKS = (b"SpecDecoding metrics:", b"accept len:", b"#gen drafts", b"draft acceptance",
-          b"spec_decode_", b"sglang:spec_", b"sglang:generation_tokens")  # fmt: skip
+_MARKS = (
+    b"SpecDecoding metrics:", b"accept len:", b"#gen drafts", b"draft acceptance", b"eval time =",
+    b"spec_decode_", b"sglang:spec_", b":generation_tokens", b"token_latency_seconds_count",
+    b"output_token_seconds_count", b"first_token_seconds_count", b"llamacpp:",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,14 +215,15 @@ def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]
 
 def of_page(page: Page, part: str | None) -> Reading:
     """Read the acceptance on a page, by the engine whose series it holds."""
+    from roofline.engines import llamacpp, sglang, trtllm, vllm
     from roofline.engines import page as pages
-    from roofline.engines import sglang, trtllm, vllm
 
     found = pages.names(page.samples)
     for prefix, reader in (
         ("vllm:spec_decode_", vllm.read_page),
         ("trtllm_", trtllm.read_page),
         ("sglang:spec_", sglang.read_page),
+        ("llamacpp:spec_decode_", llamacpp.read_page),
     ):
         if any(name.startswith(prefix) for name in found):
             return reader(page, part)

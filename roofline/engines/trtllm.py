@@ -11,7 +11,7 @@ from typing import Any
 from roofline.base.errors import InputError
 from roofline.engines.facts import Fact, Read, Unread
 from roofline.engines.page import Page
-from roofline.engines.reading import Reading, count, from_counts, whole_length
+from roofline.engines.reading import Decoded, Reading, count, from_counts, whole_length
 
 __all__ = ["SERIES", "load_of", "read_page", "read_stats"]
 
@@ -63,11 +63,13 @@ def _gauge_length(page: Page, mean: float) -> int | None:
 def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
     """Pool ``specDecodingStats`` of many iterations: AL = (accepted + requests) / requests.
 
-    Iterations without drafts do not count.
+    Requests and iterations without drafts count where ``inflightBatchingStats`` holds them.
     """
-    drafted = accepted = requests = 0.0
-    used = 0
+    drafted = accepted = requests = passes = 0.0
+    used, whole = 0, True
     for item in found:
+        passes += _inner(item, "inflightBatchingStats", "numGenRequests") or 0.0
+        whole = whole and isinstance(item.get("inflightBatchingStats"), dict)
         stats = item["specDecodingStats"]
         if not isinstance(stats, dict):
             continue
@@ -87,6 +89,7 @@ def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
         drafts=requests,
         drafted=drafted,
         accepted=accepted,
+        decoded=Decoded(tokens=passes + accepted, passes=passes) if whole and passes else None,
     )
 
 

@@ -16,6 +16,7 @@ from roofline.engines.page import Page
 from roofline.engines.reading import (
     DECIMAL,
     WHOLE,
+    Decoded,
     Reading,
     count,
     from_counts,
@@ -26,6 +27,13 @@ from roofline.engines.reading import (
 __all__ = ["LOG_MARK", "read_log", "read_page", "read_responses"]
 
 PREFIX = "vllm:spec_decode_"
+#: Every pass after a request's first token observes one latency; the older name is the second.
+LATENCIES = (
+    "vllm:inter_token_latency_seconds_count",
+    "vllm:time_per_output_token_seconds_count",
+)
+FIRST_TOKENS = "vllm:time_to_first_token_seconds_count"
+GENERATED = ("vllm:generation_tokens_total", "vllm:generation_tokens")
 LOG_MARK = "SpecDecoding metrics:"
 _LOG = re.compile(
     rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
@@ -52,7 +60,21 @@ def read_page(page: Page, model: str | None) -> Reading:
         drafted=drafted,
         accepted=counters["num_accepted_tokens"],
         per_position=per_position,
+        decoded=_decoded(page),
     )
+
+
+def _decoded(page: Page) -> Decoded | None:
+    """Return the tokens after the first of each request, and the passes that emitted them.
+
+    vllm/v1/metrics/stats.py: a request's first output observes its time to first token, each later
+    one an inter-token latency, however many tokens it holds.
+    """
+    generated = page.first_total(*GENERATED)
+    first, passes = page.total(FIRST_TOKENS), page.first_total(*LATENCIES)
+    if generated is None or first is None or not passes:
+        return None
+    return Decoded(tokens=generated - first, passes=passes)
 
 
 def _names(key: str) -> tuple[str, str]:

@@ -305,8 +305,8 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
 
 
 def _rounds(serving: Serving) -> int | None:
-    drafts = serving.acceptance.drafts if serving.acceptance is not None else None
-    return None if drafts is None else max(int(drafts), 1)
+    passes = serving.acceptance.counted if serving.acceptance is not None else None
+    return None if passes is None else max(int(passes), 1)
 
 
 def change(live: Live, plan: Plan, written: Written) -> Change | None:

@@ -1,0 +1,335 @@
+"""Drafters that propose nothing in some passes: tokens per step are over all passes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.engines.reading import Reading
+from roofline.engines.sources import of_json, read
+from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
+from tests.servers import read as live_read
+from tests.support import Cli, write
+
+PAGES = Path(__file__).parent / "data" / "pages"
+NEW = "vllm:inter_token_latency_seconds_count"
+OLD = "vllm:time_per_output_token_seconds_count"
+
+#: vLLM 0.32 on a CPU, n-gram, D = 4, 8 requests of 100 tokens, greedy on random text: its page's
+#: counters. The positions were not kept; these are made up, and sum to the 459.
+NGRAM = {
+    "vllm:spec_decode_num_drafts_total": 232,
+    "vllm:spec_decode_num_draft_tokens_total": 729,
+    "vllm:spec_decode_num_accepted_tokens_total": 459,
+    "vllm:generation_tokens_total": 800,
+    "vllm:time_to_first_token_seconds_count": 8,
+    NEW: 346,
+}
+POSITIONS = (188, 126, 90, 55)
+
+#: llama-server b11434 --spec-type ngram-simple on a CPU: one request of 200 tokens, 146 decodes.
+LLAMA = {
+    "llamacpp:tokens_predicted_total": 200,
+    "llamacpp:n_decode_total": 146,
+    "llamacpp:n_busy_slots_per_decode": 1,
+    "llamacpp:spec_decode_num_drafts_total": 2,
+    "llamacpp:spec_decode_num_draft_tokens_total": 55,
+    "llamacpp:spec_decode_num_accepted_tokens_total": 55,
+}
+
+#: The same build's log of such a request, in the format of print_timings (server-context.cpp).
+LOG = """\
+slot print_timing: id  0 | task 0 | prompt eval time =      71.30 ms /    40 tokens
+slot print_timing: id  0 | task 0 |        eval time =    5120.40 ms /   200 tokens
+slot print_timing: id  0 | task 0 |       total time =    5191.70 ms /   240 tokens
+slot print_timing: id  0 | task 0 | draft acceptance = 1.00000 (   55 accepted /    55 generated), \
+mean len = 28.50
+"""
+
+
+def page(counts: dict[str, Any], positions: tuple[int, ...] = (), label: str = "") -> str:
+    """Return a page of these counters, and of the accepted tokens by position."""
+    inside = f'model_name="{label}"' if label else ""
+    lines = [f"{name}{{{inside}}} {value}" for name, value in counts.items()]
+    prefix = next(name for name in counts if "num_drafts" in name).partition("num_drafts")[0]
+    lines += [
+        f'{prefix}num_accepted_tokens_per_pos_total{{{inside}{"," * bool(inside)}position="{i}"}} '
+        f"{value}"
+        for i, value in enumerate(positions)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read_text(tmp_path: Path, text: str) -> Reading:
+    return read(write(tmp_path, "source", text))
+
+
+@pytest.mark.parametrize("names", [(NEW,), (OLD,), (OLD, NEW)])
+def test_ngram_on_vllm_is_read_over_all_passes(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """(800 - 8) / 346 = 2.289, drafts in 232 / 346 = 67 %; a page may have both names."""
+    counts = {k: v for k, v in NGRAM.items() if k != NEW} | dict.fromkeys(names, 346)
+    found = read_text(tmp_path, page(counts, POSITIONS, "m"))
+    assert found.tokens_per_step == pytest.approx(792 / 346)
+    assert (found.drafts, found.passes, found.draft_length) == (232, 346, 4)
+    assert found.hit_rate == pytest.approx(0.6705, abs=1e-4)
+    assert found.survival == pytest.approx([188 / 346, 126 / 346, 90 / 346, 55 / 346])
+    # accepted past a stop and trimmed: 346 + 459 - 792 = 13 tokens
+    assert 1 + sum(found.survival or ()) == pytest.approx((346 + 459) / 346)
+    (said,) = found.warnings
+    assert "232 of 346 passes drafted (67 %, 3.14 tokens each)" in said
+    assert "ends of sequences" not in said
+
+
+def test_the_curve_ends_at_what_was_emitted(cli: Cli, tmp_path: Path) -> None:
+    """AL(4) = 792 / 346; of 459 accepted tokens 188 were first drafts, of 446 emitted as many."""
+    path = write(tmp_path, "page", page(NGRAM, POSITIONS, "m"))
+    kept = str(tmp_path / "kept.yaml")
+    assert cli("acceptance", "read", path, "-o", kept).code == 0
+    for source in (path, kept):
+        asked = ("recommend", "llama-3.1-8b", "--drafter", "ngram", "--acceptance", source)
+        rows = cli(*asked, "--format", "json").by_draft_length()
+        assert rows[4]["tokens_per_step"] == pytest.approx(792 / 346, abs=1e-5)
+        assert rows[1]["tokens_per_step"] == pytest.approx(1 + 446 / 346 * 188 / 459, abs=1e-5)
+    assert "67 % of the passes drafted" in Path(kept).read_text("utf-8")
+    assert "drafts: 346" in Path(kept).read_text("utf-8")
+    data = cli("acceptance", "read", path, "--format", "json").data()
+    assert (data["drafts"], data["passes"], data["hit_rate"]) == (232, 346, 0.6705)
+
+
+def test_between_two_reads(tmp_path: Path) -> None:
+    """The counters of the run come on top of another one's, in which every pass drafted."""
+    before = {
+        "vllm:spec_decode_num_drafts_total": 100,
+        "vllm:spec_decode_num_draft_tokens_total": 400,
+        "vllm:spec_decode_num_accepted_tokens_total": 200,
+        "vllm:generation_tokens_total": 310,
+        "vllm:time_to_first_token_seconds_count": 10,
+        NEW: 100,
+    }
+    after = {name: value + NGRAM[name] for name, value in before.items()}
+    first = write(tmp_path, "first", page(before, (80, 60, 40, 20), "m"))
+    positions = tuple(a + b for a, b in zip((80, 60, 40, 20), POSITIONS, strict=True))
+    second = write(tmp_path, "second", page(after, positions, "m"))
+    found = read(second, earlier=first)
+    assert found.tokens_per_step == pytest.approx(792 / 346)
+    assert found.hit_rate == pytest.approx(232 / 346)
+
+
+@pytest.mark.parametrize("passes", [985, 1000, 1019])
+def test_where_every_pass_drafts_nothing_changes(tmp_path: Path, passes: int) -> None:
+    """A page is not read in one instant: 2 % between two counts of the same passes is noise."""
+    alone = (PAGES / "vllm-0.33.0.prom").read_text("utf-8")
+    label = '{engine="0",model_name="meta-llama/Llama-3.1-8B-Instruct"}'
+    beside = (
+        f"vllm:generation_tokens_total{label} 2670\n"
+        f"vllm:time_to_first_token_seconds_count{label} 10\n{NEW}{label} {passes}\n"
+    )
+    bare, full = read_text(tmp_path, alone), read_text(tmp_path, alone + beside)
+    assert full.tokens_per_step == bare.tokens_per_step == pytest.approx(2.66)
+    assert full.survival == bare.survival
+    assert full.warnings == bare.warnings == ()
+    assert full.acceptance().table == bare.acceptance().table
+    assert (bare.hit_rate, full.hit_rate) == (None, pytest.approx(min(1000 / passes, 1)))
+
+
+def test_without_a_count_of_passes_the_limit_is_said(tmp_path: Path) -> None:
+    """Short drafts are what is seen of a drafter that may abstain: 729 / 232 = 3.14 of 4."""
+    counts = {k: v for k, v in NGRAM.items() if "spec_decode" in k}
+    found = read_text(tmp_path, page(counts, POSITIONS, "m"))
+    assert found.tokens_per_step == pytest.approx(1 + 459 / 232)
+    (said,) = found.warnings
+    assert "3.14 tokens drafted per pass, not 4" in said
+    assert "all holds only for passes that drafted" in said
+
+
+def test_tokens_that_no_passes_can_have_emitted_are_left_out(tmp_path: Path) -> None:
+    """346 passes and 459 accepted drafts emit at most 805 tokens, and at least 346."""
+    for tokens in (3000, 200):
+        counts = NGRAM | {"vllm:generation_tokens_total": tokens}
+        found = read_text(tmp_path, page(counts, POSITIONS, "m"))
+        assert found.tokens_per_step == pytest.approx(1 + 459 / 232)
+        assert (found.passes, found.hit_rate) == (None, None)
+        assert f"{tokens - 8} tokens of 346 passes do not fit 459 accepted" in found.warnings[0]
+
+
+def test_llama_servers_page_over_all_passes(tmp_path: Path) -> None:
+    """200 tokens in 146 decodes: 1.37, where 1 + 55 / 2 = 28.5 is of two passes."""
+    found = read_text(tmp_path, page(LLAMA, (2,) * 27 + (1,) + (0,) * 20))
+    assert found.engine == "llamacpp"
+    assert found.tokens_per_step == pytest.approx(200 / 146)
+    assert found.draft_length == 48
+    assert found.hit_rate == pytest.approx(2 / 146)
+    assert "2 of 146 passes drafted (1 %, 27.50 tokens each)" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "passes"),
+    [
+        # four sequences in each decode of the same 145 passes
+        ({"llamacpp:n_decode_total": 37, "llamacpp:n_busy_slots_per_decode": 4}, 148),
+        # a prompt of 40 decodes, or requests that still run: 200 - 55 passes emitted a token
+        ({"llamacpp:n_decode_total": 184}, 145),
+        ({"llamacpp:n_decode_total": 37}, 145),
+    ],
+)
+def test_decodes_are_not_all_passes(tmp_path: Path, changes: dict[str, float], passes: int) -> None:
+    found = read_text(tmp_path, page(LLAMA | changes))
+    assert found.passes == passes
+
+
+def test_a_model_drafter_on_llama_server_is_read_as_it_counts(tmp_path: Path) -> None:
+    """A real page: 668 of 1036 in 348 drafts, AL 2.92; 10 requests begin and end without drafts.
+
+    Of its positions 280 are known; the other two sum to the rest.
+    """
+    counts = LLAMA | {
+        "llamacpp:tokens_predicted_total": 1030,
+        "llamacpp:n_decode_total": 390,
+        "llamacpp:spec_decode_num_drafts_total": 348,
+        "llamacpp:spec_decode_num_draft_tokens_total": 1036,
+        "llamacpp:spec_decode_num_accepted_tokens_total": 668,
+    }
+    found = read_text(tmp_path, page(counts, (280, 220, 168)))
+    assert found.tokens_per_step == pytest.approx(2.92, abs=0.001)
+    assert (found.draft_length, found.passes, found.warnings) == (3, None, ())
+
+
+def test_llama_servers_log_over_all_passes(tmp_path: Path) -> None:
+    """The first token comes with the prompt: (200 - 1) / (200 - 1 - 55) = 1.38."""
+    found = read_text(tmp_path, LOG)
+    assert found.tokens_per_step == pytest.approx(199 / 144)
+    assert (found.drafts, found.passes) == (pytest.approx(2), 144)
+    assert "2 of 144 passes drafted (1 %" in found.warnings[0]
+
+
+def test_llama_servers_log_without_the_tokens_says_its_limit(tmp_path: Path) -> None:
+    found = read_text(tmp_path, LOG.splitlines()[-1])
+    assert found.tokens_per_step == pytest.approx(28.5)
+    (said,) = found.warnings
+    assert "mean len holds only for passes that drafted" in said
+    assert "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics" in said
+
+
+#: Four requests of a real llama-server, ngram-mod (ggml-org/llama.cpp pull request 19164).
+REAL = """\
+       eval time =    4838.87 ms /   630 tokens (    7.68 ms per token,   130.20 tokens per second)
+statistics ngram_mod: #calls = 629, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, \
+#acc tokens = 0, dur = 0.474 ms
+       eval time =    9139.89 ms /  1140 tokens (    8.02 ms per token,   124.73 tokens per second)
+draft acceptance rate = 0.06250 (   12 accepted /   192 generated)
+statistics ngram_mod: #calls = 1756, #gen drafts = 3, #acc drafts = 3, #gen tokens = 192, \
+#acc tokens = 12, dur = 1.403 ms
+       eval time =    9317.38 ms /  1150 tokens (    8.10 ms per token,   123.43 tokens per second)
+draft acceptance rate = 0.25000 (   32 accepted /   128 generated)
+statistics ngram_mod: #calls = 2873, #gen drafts = 5, #acc drafts = 5, #gen tokens = 320, \
+#acc tokens = 44, dur = 2.443 ms
+       eval time =    5384.53 ms /   640 tokens (    8.41 ms per token,   118.86 tokens per second)
+draft acceptance rate = 0.04688 (    3 accepted /    64 generated)
+statistics ngram_mod: #calls = 3509, #gen drafts = 6, #acc drafts = 6, #gen tokens = 384, \
+#acc tokens = 47, dur = 2.975 ms
+"""
+
+
+def test_calls_and_tokens_count_the_same_passes(tmp_path: Path) -> None:
+    """630 + 1140 + 1150 + 640 tokens, less 4 first ones and 47 accepted: 3509, as many as calls."""
+    alone = "\n".join(line for line in REAL.splitlines() if line.startswith("statistics"))
+    for text in (REAL, alone):
+        found = read_text(tmp_path, text)
+        assert found.passes == 3509
+        assert found.tokens_per_step == pytest.approx(1 + 47 / 3509)
+        assert found.hit_rate == pytest.approx(6 / 3509)
+
+
+def test_drafters_one_after_the_other_share_the_passes(tmp_path: Path) -> None:
+    """A real server with two n-gram drafters before MTP (pull request 23269): 1315 passes.
+
+    The first is called in each of them, the last in the 1308 where the others found nothing.
+    """
+    line = (
+        "statistics {}: #calls(b,g,a) = 18 {} {}, #gen drafts = {}, #acc drafts = {}, "
+        "#gen tokens = {}, #acc tokens = {}, dur(b,g,a) = 0.548, 3.454, 2.238 ms\n"
+    )
+    text = line.format("ngram-map-k", 1315, 0, 0, 0, 0, 0)
+    text += line.format("ngram-mod", 1315, 7, 7, 7, 448, 90)
+    text += line.format("draft-mtp", 1308, 1308, 1308, 1134, 2602, 2031)
+    found = read_text(tmp_path, text)
+    assert found.tokens_per_step == pytest.approx(1 + (90 + 2031) / 1315)
+    assert (found.passes, found.hit_rate) == (None, 1)
+
+
+def test_an_eagle_head_on_llama_server_changes_by_nothing(tmp_path: Path) -> None:
+    """A real log (pull request 24536): 256 tokens, 167 accepted in 87 drafts, printed as 2.92."""
+    text = """\
+       eval time =    2296.72 ms /   256 tokens (    8.97 ms per token,   111.46 tokens per second)
+statistics     draft-eagle3: #calls(b,g,a) =    1     87     87, #gen drafts =     87, \
+#acc drafts =    70, #gen tokens =    259, #acc tokens =   167, #mean acc len = 2.92, \
+#acc rate/pos = (0.805, 0.632, 0.483), dur(b,g,a) = 0.005, 325.555, 0.114 ms
+"""
+    found = read_text(tmp_path, text)
+    assert found.tokens_per_step == pytest.approx(1 + 167 / 87)
+    assert found.survival == pytest.approx((0.805, 0.632, 0.483))
+    assert (found.passes, found.warnings) == (None, ())
+
+
+def iteration(requests: int, drafted: int, accepted: int, tokens: int) -> dict[str, Any]:
+    """Return TensorRT-LLM's statistics of one iteration."""
+    return {
+        "inflightBatchingStats": {"numGenRequests": requests},
+        "specDecodingStats": {
+            "numDraftTokens": tokens,
+            "numAcceptedTokens": accepted,
+            "numRequestsWithDraftTokens": drafted,
+        },
+    }
+
+
+def test_iterations_of_tensorrt_llm_hold_requests_without_drafts() -> None:
+    """8 + 8 requests, of which 4 and none drafted, with 6 accepted: 22 / 16, and 4 / 16 drafted."""
+    found = of_json([iteration(8, 4, 6, 12), iteration(8, 0, 0, 0)], "stats")
+    assert found is not None
+    assert (found.tokens_per_step, found.hit_rate) == (22 / 16, 0.25)
+    every = of_json([iteration(4, 4, 6, 12), iteration(4, 4, 6, 12)], "stats")
+    assert every is not None
+    assert (every.tokens_per_step, every.hit_rate, every.warnings) == (2.5, 1, ())
+
+
+def with_passes(text: bytes, passes: int, generated: int) -> bytes:
+    """Return a running server's page with its passes counted, and another number of tokens."""
+    label = b'{engine="0",model_name="meta-llama/Llama-3.1-8B-Instruct"}'
+    text = re.sub(rb"(generation_tokens_total\S+) [\d.]+", rb"\1 %d" % generated, text)
+    first = b"vllm:time_to_first_token_seconds_count%b 0.0\n" % label
+    return text + first + b"vllm:inter_token_latency_seconds_count%b %d\n" % (label, passes)
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_running_server_is_read_over_all_passes(cli: Cli) -> None:
+    """Between the reads 400 drafts in 800 passes, 664 accepted: 1464 / 800 = 1.83."""
+    bodies = [with_passes(VLLM, 2000, 3660), with_passes(LATER, 2800, 5124)]
+    with server(engine(pages("vllm", metrics=bodies))) as url:
+        outcome = live_read(cli, url, "--interval", "4", "--gpu", "h100-sxm")
+    assert counter(LATER, b"num_drafts_total") - counter(VLLM, b"num_drafts_total") == 400
+    accepted = [counter(text, b"num_accepted_tokens_total") for text in (LATER, VLLM)]
+    assert accepted[0] - accepted[1] == 664
+    assert facts(outcome.data())["acceptance"] == pytest.approx(1464 / 800)
+    assert "400 of 800 passes drafted (50 %" in outcome.err
+
+
+def counter(text: bytes, name: bytes) -> float:
+    """Return a counter of drafts on a page."""
+    (found,) = re.findall(rb"^vllm:spec_decode_%b\S* ([\d.]+)$" % name, text, re.MULTILINE)
+    return float(found)
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("method", ["ngram", "suffix", "eagle3"])
+def test_a_server_whose_drafter_abstains_unseen(cli: Cli, method: str) -> None:
+    """Its page does not count all passes: said for lookups, which draft in some passes only."""
+    info = json.loads((SERVERS / "vllm-server-info.json").read_bytes())
+    info["vllm_config"]["speculative_config"]["method"] = method
+    with server(engine(pages("vllm-dev", server_info=json.dumps(info).encode()))) as url:
+        outcome = live_read(cli, url, "--interval", "4")
+    assert ("drafts in some passes only" in outcome.err) == (method != "eagle3")
