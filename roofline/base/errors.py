@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from roofline.base.options import Option, spelled
+
 __all__ = [
     "DoesNotFitError",
     "InputError",
@@ -15,9 +17,32 @@ __all__ = [
 
 
 class RooflineError(Exception):
-    """An expected failure: the message is one line that says what, where, expected and remedy."""
+    """An expected failure: one line that says what, where, expected and remedy.
+
+    ``field`` names the setting at fault, and ``value`` what was given for it; ``problem`` is the
+    rest of the line. Options inside it are spelled by whoever prints it.
+    """
 
     exit_code = 2
+
+    def __init__(self, problem: str, *, field: str | None = None, value: object = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.field = field
+        self.value = value
+
+    @property
+    def text(self) -> str:
+        """The whole line, its options not yet spelled."""
+        return (
+            self.problem
+            if self.field is None
+            else f"{Option(self.field, self.value)}: {self.problem}"
+        )
+
+    def __str__(self) -> str:
+        """Return the line with its options spelled as keyword arguments."""
+        return spelled(self.text)
 
 
 class InputError(RooflineError):

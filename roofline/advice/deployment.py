@@ -1,0 +1,660 @@
+"""A deployment: what runs, on what, by which engine. It prices steps and counts memory.
+
+`Configuration` is what the user names; `deploy` loads it, checks it and returns the `Deployment`.
+Every question states, prices and refuses through it. Nothing here knows what is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
+from roofline.base.options import Option
+from roofline.base.resources import alias_note
+from roofline.base.schema import Document
+from roofline.base.units import Array
+from roofline.importers.open import open_model
+from roofline.importers.open_drafter import heads_for, open_drafter
+from roofline.kernels.matrices import check_parallel, used_components
+from roofline.kernels.split import cpu_expert_layers
+from roofline.specs.draft_heads import HOST_DRAFTERS
+from roofline.specs.engine import EngineProfile, load_engine
+from roofline.specs.formats import DType, Precision, few_bits, resolve
+from roofline.specs.gpu import HardwareProfile, VerifyMode, load_hardware
+from roofline.specs.host import DEFAULT, HostProfile, linked, load_host
+from roofline.specs.network import SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.overrides import Change, Override, changed
+from roofline.specs.placement import (
+    Grid,
+    Placement,
+    Routing,
+    Split,
+    SplitMode,
+    StateHandling,
+    VerifyAttention,
+)
+from roofline.specs.priors import priors, unknown_generation
+from roofline.timing.drafters import BLOCK_KINDS, Drafter, shares_formats
+from roofline.timing.launches import advisable
+from roofline.timing.machine import Machine
+from roofline.timing.memory import Memory, memory_for
+from roofline.timing.step import StepTimes, Target, step_times
+from roofline.timing.uncertainty import Drawn, grouped
+
+__all__ = ["DEEPEST", "Configuration", "Deployment", "PricedGrid", "deploy"]
+
+#: No engine drafts deeper, and no acceptance has been measured there.
+DEEPEST = 64
+
+Part = TypeVar("Part", bound=Document)
+Notices = tuple[Notice, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """What the user names: a model on accelerators, a drafter, an engine.
+
+    None is a default that the answer states. ``model``, ``gpu`` and ``engine`` may be loaded
+    already; a name is a bundled id or a path.
+    """
+
+    model: str | ModelSpec
+    gpu: str | HardwareProfile = "h100-sxm"
+    tp: int = 1
+    ep: int = 1
+    dp_attention: int = 1  # groups of ranks that share out the sequences
+    #: Cards of one machine that only its slots join, and how they share the model.
+    gpus: int = 1
+    split: SplitMode | None = None
+    tensor_split: tuple[float, ...] = ()
+    host: str | None = None
+    cpu_experts: str | None = None  # layers whose experts stay with the processor, or all
+    drafter: str | None = None
+    weights: DType | None = None
+    activations: DType | None = None
+    kv: DType | None = None
+    draft_tp: int | None = None
+    draft_weights: DType | None = None
+    verify_attention: VerifyAttention | None = None
+    state_handling: StateHandling = StateHandling.SNAPSHOTS
+    routing: Routing | None = None
+    memory_fraction: float | None = None
+    engine: str | EngineProfile = "vllm"
+    #: The user's own ms around a plain step, a round and a draft pass; None is the engine's.
+    overhead_ms: tuple[float, ...] | None = None
+    #: Rows per sequence and branches of a tree; None is a chain.
+    verify_width: int | None = None
+    tree_topk: int = 1
+    draft_block: int | None = None
+    first_pass_rows: float | None = None
+    #: Values put in place of those of the model, drafter, GPU or engine.
+    overrides: tuple[Override, ...] = ()
+
+    def of_root(self, root: str) -> list[Override]:
+        """Return the overrides of the model, drafter, gpu or engine."""
+        return [override for override in self.overrides if override.root == root]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """A target and a drafter on accelerators, as one engine runs them."""
+
+    gpu: HardwareProfile
+    target: Target
+    drafter: Drafter
+    engine: EngineProfile
+    host: HostProfile | None = None  # around the cards, where it plays a part
+    #: Rows per sequence that a tree is verified with; None is a chain.
+    verify_width: int | None = None
+    changes: tuple[Change, ...] = ()  # what overrides did
+    #: What it was made of; None where it was put together by hand.
+    configuration: Configuration | None = None
+
+    @property
+    def cards(self) -> int:
+        """Accelerators that the target lies on."""
+        placement = self.target.placement
+        return max(placement.tp, placement.split.cards)
+
+    @property
+    def model_names(self) -> list[str]:
+        """What the model is called; what was asked for comes first where it is another one."""
+        model = self.target.model
+        named = self.configuration.model if self.configuration is not None else model
+        other = [named] if isinstance(named, str) and alias_note(named, SHELF) else []
+        return [*other, model.id, *filter(None, [model.repository])]
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The accelerator as the engine runs it."""
+        overhead, local = self.engine.overhead, self.engine.local
+        return Machine(
+            self.gpu,
+            self.engine.id,
+            floor_scale=overhead.floor_scale,
+            expert_floor_scale=overhead.expert_floor_scale,
+            vector=overhead.vector,
+            host=self.host,
+            copy_rows=local.copy_rows if local else 32,
+        )
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Where the bytes of one accelerator go."""
+        return memory_for(self.target, self.drafter, self.gpu, self.engine.memory, self.host)
+
+    def grid(
+        self,
+        batches: Sequence[int],
+        contexts: Sequence[int],
+        draft_lengths: Sequence[int],
+        *,
+        prefill_tokens: Array = 0.0,
+        prefill_fullest: Array | None = None,
+    ) -> Grid:
+        """Return batches, contexts and draft lengths along their axes."""
+        return Grid.of(
+            batches,
+            contexts,
+            draft_lengths,
+            verify_width=self.verify_width,
+            prefill_tokens=prefill_tokens,
+            prefill_fullest=prefill_fullest,
+        )
+
+    def price(self, grid: Grid) -> PricedGrid:
+        """Price a grid, whether it fits or not."""
+        engine = self.engine
+        times = step_times(
+            self.target, self.drafter, grid, self.machine, engine.overhead, engine.graphs
+        )
+        return PricedGrid(deployment=self, grid=grid, times=times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PricedGrid:
+    """What every point of a grid takes and holds, before anyone decides."""
+
+    deployment: Deployment
+    grid: Grid
+    times: StepTimes
+
+    @cached_property
+    def fits(self) -> NDArray[np.bool_]:
+        """Where the step fits in memory."""
+        return self.deployment.memory.fits(self.grid)
+
+    @property
+    def candidates(self) -> NDArray[np.bool_]:
+        """What fits and may be advised."""
+        return self.fits & advisable(self.times.launches.captured)
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """How far the step times may be off, drawn jointly for all draft lengths."""
+        return grouped(self.times, self.grid, priors().spread)
+
+
+def deploy(
+    configuration: Configuration, *, drop_idle: bool = False
+) -> tuple[Deployment, Notices]:
+    """Load everything that is named and check that it belongs together.
+
+    Options that say nothing for the drafter are refused, or with ``drop_idle`` passed over: where a
+    question is put to several drafters in turn, its options are for those that have them.
+    """
+    _check_numbers(configuration)
+    model, assumed = _loaded_model(configuration)
+    gpu, gpu_changes = changed(_loaded_gpu(configuration), configuration.of_root("gpu"))
+    model, model_changes = changed(model, configuration.of_root("model"))
+    model, rate_notices = _in_a_rate_of(gpu, model)
+    engine, engine_changes = _engine(configuration)
+    gpu, host = _in_its_host(configuration, gpu, engine)
+    placement = _placement(configuration, gpu, model, host)
+    _check_layout(configuration, placement, gpu, model)
+    precision, format_notices = _precision(
+        model,
+        gpu,
+        weights=configuration.weights,
+        activations=configuration.activations,
+        kv=configuration.kv,
+    )
+    target = Target(model=model, precision=precision, placement=placement)
+    drafter, drafter_changes, drafter_notices = _drafter(
+        configuration, target, gpu, engine, drop_idle=drop_idle
+    )
+    engine.check_drafter(drafter.kind)
+    engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
+    deployment = Deployment(
+        gpu=gpu,
+        target=target,
+        drafter=drafter,
+        engine=engine,
+        host=host,
+        verify_width=configuration.verify_width if drafter.kind != "none" else None,
+        changes=(*gpu_changes, *model_changes, *engine_changes, *drafter_changes),
+        configuration=configuration,
+    )
+    notices = (
+        *assumed,
+        *rate_notices,
+        *_alias_notices(configuration),
+        *_engine_notices(engine, gpu),
+        *_host_notices(configuration, host),
+        *_gpu_notices(gpu),
+        *format_notices,
+        *drafter_notices,
+    )
+    return deployment, tuple(dict.fromkeys(notices))
+
+
+def _loaded_model(configuration: Configuration) -> tuple[ModelSpec, Notices]:
+    """Return the model, and what an imported config left open."""
+    if isinstance(configuration.model, ModelSpec):
+        return configuration.model, ()
+    model, assumed = open_model(configuration.model)
+    return model, tuple(notice(Code.CONFIG_LEFT_OPEN, text=text) for text in assumed)
+
+
+def _loaded_gpu(configuration: Configuration) -> HardwareProfile:
+    gpu = configuration.gpu
+    return gpu if isinstance(gpu, HardwareProfile) else load_hardware(gpu)
+
+
+def _in_a_rate_of(gpu: HardwareProfile, model: ModelSpec) -> tuple[ModelSpec, Notices]:
+    """Return the model in bf16 where it is an fp16 model and the part has no fp16 rate."""
+    if model.dtype != DType.FP16 or "fp16" in gpu.rates or "bf16" not in gpu.rates:
+        return model, ()
+    told = notice(Code.NO_FP16_RATE, gpu=gpu.id)
+    return model.model_copy(update={"dtype": DType.BF16}), (told,)
+
+
+def _engine(configuration: Configuration) -> tuple[EngineProfile, list[Change]]:
+    """Return the engine, with the user's own times around steps and share of memory."""
+    engine = configuration.engine
+    engine = engine if isinstance(engine, EngineProfile) else load_engine(engine)
+    engine = _with_overhead(engine, configuration.overhead_ms)
+    share = configuration.memory_fraction
+    if share is not None:
+        if not 0 < share <= 1:
+            raise InputError(
+                "expected more than 0 and at most 1", field="memory_fraction", value=f"{share:g}"
+            )
+        memory = engine.memory.model_copy(update={"fraction": share})
+        engine = engine.model_copy(update={"memory": memory})
+    return changed(engine, configuration.of_root("engine"))
+
+
+def _with_overhead(engine: EngineProfile, own: tuple[float, ...] | None) -> EngineProfile:
+    """Return the engine with the user's own times around a step, a round and a draft pass [ms]."""
+    if own is None:
+        return engine
+    names = ("per_step", "per_spec_round", "per_draft_pass")
+    if not 1 <= len(own) <= len(names) or not all(0 <= value <= 1e4 for value in own):
+        raise InputError(
+            "expected one to three numbers of ms: plain step, speculative round, draft pass "
+            "(0.5,0.7,0.15)",
+            field="overhead_ms",
+        )
+    given: dict[str, object] = {name: value / 1e3 for name, value in zip(names, own, strict=False)}
+    if "per_draft_pass" in given:
+        given |= {"draft_passes": {}, "model_pass_is_a_step": False}
+    update = {**given, "source": "given", "note": str(Option("overhead_ms"))}
+    return engine.model_copy(update={"overhead": engine.overhead.model_copy(update=update)})
+
+
+def _in_its_host(
+    configuration: Configuration, gpu: HardwareProfile, engine: EngineProfile
+) -> tuple[HardwareProfile, HostProfile | None]:
+    """Return the card as it sits in its host, and the host where the question needs one."""
+    asked = configuration
+    if asked.host == "":
+        raise InputError("expected a bundled id or the path of a YAML file", field="host")
+    if asked.gpus == 1 and asked.cpu_experts is None:
+        for field in ("split", "tensor_split", "host"):
+            if getattr(asked, field):
+                raise InputError(
+                    f"says nothing without {Option('gpus', 2)} or more, or "
+                    f"{Option('cpu_experts')}",
+                    field=field,
+                )
+        return gpu, None
+    if engine.local is None:
+        raise InputError(
+            f"{engine.name} is not known to do this; use {Option('engine', 'llamacpp')}, or "
+            f"{Option('tp')} for linked GPUs",
+            field="gpus" if asked.gpus > 1 else "cpu_experts",
+        )
+    if asked.gpus > 1 and asked.tp > 1:
+        raise InputError(
+            f"give either {Option('tp')} (linked GPUs) or {Option('gpus')} (through the host)",
+            field="gpus",
+        )
+    host = load_host(asked.host or DEFAULT)
+    return (linked(gpu, host, asked.gpus) if asked.gpus > 1 else gpu), host
+
+
+def _placement(
+    configuration: Configuration, gpu: HardwareProfile, model: ModelSpec, host: HostProfile | None
+) -> Placement:
+    """Return how the target is laid over the accelerators."""
+    split = _split(configuration, gpu, model, host)
+    stated = priors().routing
+    measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
+    return Placement(
+        tp=split.cards if split.mode is SplitMode.TENSOR else configuration.tp,
+        split=split,
+        ep=configuration.ep,
+        dp=configuration.dp_attention,
+        routing=configuration.routing
+        or Routing(skew=stated.skew, correlation=stated.correlation),
+        verify_attention=configuration.verify_attention or measured.mode,
+        tile_rows=measured.tile_rows,
+        state_handling=configuration.state_handling,
+    )
+
+
+def _split(
+    configuration: Configuration, gpu: HardwareProfile, model: ModelSpec, host: HostProfile | None
+) -> Split:
+    """Return how the target lies on the cards and beside the processor."""
+    cards, shares = configuration.gpus, configuration.tensor_split
+    if cards < 1:
+        raise InputError("expected at least 1", field="gpus", value=cards)
+    mode = configuration.split or SplitMode.LAYER
+    if cards > 1 and mode is SplitMode.ROW and model.num_expert_layers:
+        raise InputError(
+            f"experts cannot be split by rows; use {Option('split', 'layer')} or "
+            f"{Option('split', 'tensor')}",
+            field="split",
+            value="row",
+        )
+    if shares:
+        given = ",".join(f"{share:g}" for share in shares)
+        if mode is not SplitMode.LAYER:
+            raise InputError(
+                f"only {Option('split', 'layer')} takes uneven shares here",
+                field="tensor_split",
+                value=given,
+            )
+        if len(shares) != cards or min(shares) < 0 or not 0 < sum(shares) < math.inf:
+            raise InputError(
+                f"expected a share for each of {cards} cards", field="tensor_split", value=given
+            )
+    cpu_layers = _cpu_layers(configuration.cpu_experts, gpu, model) if host is not None else 0
+    return Split(mode=mode, cards=cards, shares=shares, cpu_layers=cpu_layers)
+
+
+def _cpu_layers(text: str | None, gpu: HardwareProfile, model: ModelSpec) -> int:
+    """Return how many layers, from the first on, keep their experts beside the processor."""
+    if text is None:
+        return 0
+
+    def refused(problem: str) -> InputError:
+        return InputError(problem, field="cpu_experts", value=text)
+
+    if not model.num_expert_layers:
+        raise refused(f"{model.id} has no experts")
+    if gpu.unified:
+        raise refused(f"{gpu.id} and its processor share one memory; leave it out")
+    if text == "all":
+        return model.num_layers
+    if not text.isdecimal() or len(text) > 9 or not 0 < int(text) <= model.num_layers:
+        raise refused(f"expected all, or 1 to {model.num_layers} layers of {model.id}")
+    found = cpu_expert_layers(
+        layers=model.num_layers, expert_layers=model.num_expert_layers, cpu_layers=int(text)
+    )
+    if not found:
+        dense = model.num_layers - model.num_expert_layers
+        raise refused(f"the first {dense} layers of {model.id} have no experts")
+    return int(text)
+
+
+def _check_layout(
+    configuration: Configuration, placement: Placement, gpu: HardwareProfile, model: ModelSpec
+) -> None:
+    """Refuse a layout that the accelerators or the model do not have."""
+    tp, domain = configuration.tp, gpu.interconnect.domain_size
+    if tp > domain:
+        slots = ""
+        if not gpu.unified and "PCIe" in gpu.form_factor:
+            slots = (
+                f", or {Option('engine', 'llamacpp')} {Option('gpus', tp)} "
+                f"{Option('split', 'tensor')} (through the host's slots)"
+            )
+        raise InputError(
+            f"{gpu.id} links {domain} GPUs in one domain; use {Option('tp', domain)} or less"
+            f"{slots}",
+            field="tp",
+            value=tp,
+        )
+    check_parallel(model, placement)
+    draft_tp = configuration.draft_tp
+    if draft_tp is not None and draft_tp > placement.attention_tp:
+        shared = ""
+        if placement.dp > 1:
+            groups = Option("dp_attention", placement.dp)
+            shared = f" / {groups} = {placement.attention_tp}"
+        raise InputError(
+            f"expected at most {Option('tp', tp)}{shared}", field="draft_tp", value=draft_tp
+        )
+
+
+def _precision(
+    network: NetworkSpec,
+    gpu: HardwareProfile,
+    *,
+    weights: DType | None,
+    activations: DType | None,
+    kv: DType | None,
+) -> tuple[Precision, list[Notice]]:
+    """Return the formats of a network on this accelerator, and what to know about them."""
+    notices: list[Notice] = []
+    stored, base, kv_stored = network.stored(), network.dtype, network.kv_dtype
+    if not {"bf16", "fp16"} & set(gpu.rates) and activations is None:
+        notices.append(notice(Code.NO_16_BIT_RATE, gpu=gpu.id))
+        stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
+    used = used_components(network)
+    precision, warnings = resolve(
+        stored=stored,
+        base=base,
+        kv_stored=kv_stored,
+        usual=network.activations if base == network.dtype else {},
+        available=gpu.rates,
+        gpu=gpu.id,
+        weights=weights,
+        activations=activations,
+        kv=kv,
+        used=used,
+    )
+    notices += [notice(Code.TEXT, text=text) for text in warnings]
+    narrow = {precision.weights[part] for part in used}
+    for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
+        notices.append(notice(Code.FEW_BITS, network=network.id, dtype=dtype))
+    return precision, notices
+
+
+def _drafter(
+    configuration: Configuration,
+    target: Target,
+    gpu: HardwareProfile,
+    engine: EngineProfile,
+    *,
+    drop_idle: bool,
+) -> tuple[Drafter, list[Change], list[Notice]]:
+    """Return the drafter on its accelerators, what overrides changed, and what to know."""
+    own, changes, notices = configuration.of_root("drafter"), list[Change](), list[Notice]()
+
+    def with_overrides(network: NetworkSpec) -> NetworkSpec:
+        network, done = changed(network, own)
+        changes.extend(done)
+        return network
+
+    reference = configuration.drafter
+    if reference is None:
+        reference = _bundled_head(target.model)
+        notices.append(notice(Code.HEAD_ASSUMED, model=target.model.id, kind=reference))
+    kind, network = open_drafter(
+        reference, target.model, adapt=with_overrides, vocabulary=engine.vocabulary
+    )
+    idle = _idle(configuration, kind, network)
+    if idle and not drop_idle:
+        _refuse_idle(idle[0], kind)
+    if network is None:
+        if own:
+            raise InputError(f"{own[0]}: the drafter {kind} has no network to change")
+        return Drafter(kind=kind, name=kind), changes, notices
+    if network.source.startswith("derived"):
+        notices.append(
+            notice(Code.HEAD_DERIVED, kind=kind, model=target.model.id, source=network.source)
+        )
+    differs = engine.vocabulary.warning(network, target.model, engine=engine.name)
+    notices += [notice(Code.TEXT, text=differs)] if differs else []
+    network = shares_formats(network, target.precision.weights)
+    placement = _draft_placement(configuration.draft_tp, target, network)
+    check_parallel(network, placement, "--draft-tp")
+    base = target.precision.base
+    precision, format_notices = _precision(
+        network.model_copy(update={"dtype": base}) if network.dtype != base else network,
+        gpu,
+        weights=configuration.draft_weights or (configuration.weights if kind == "mtp" else None),
+        activations=None,
+        kv=target.precision.kv,
+    )
+    drafter = Drafter(
+        kind=kind,
+        name=network.id,
+        network=network,
+        precision=precision,
+        placement=placement,
+        topk=configuration.tree_topk,
+        block=None if "draft_block" in idle else configuration.draft_block,
+        first_rows=configuration.first_pass_rows,
+    )
+    return drafter, changes, [*notices, *format_notices]
+
+
+def _bundled_head(model: ModelSpec) -> str:
+    """Return the kind of the target's bundled head."""
+    kind = "eagle3"
+    if kind not in heads_for(model.id):
+        raise InputError(
+            f"no drafter is bundled for {model.id}: give {Option('drafter')} (none, ngram, eagle3 "
+            f"for a head of the usual shape, a model id, or a path) and {Option('acceptance')}"
+        )
+    return kind
+
+
+def _idle(configuration: Configuration, kind: str, network: NetworkSpec | None) -> list[str]:
+    """Return the options that were given and change nothing for a drafter of this kind."""
+    of_networks = ("draft_tp", "draft_weights", "first_pass_rows")
+    of_drafts = ("verify_width",)
+    idle: tuple[str, ...] = ()
+    if network is None:
+        idle = (*of_networks, *(of_drafts if kind == "none" else ()))
+    if not (isinstance(network, DrafterSpec) and network.kind in BLOCK_KINDS):
+        idle = (*idle, "draft_block")
+    return [field for field in idle if getattr(configuration, field) is not None]
+
+
+def _refuse_idle(field: str, kind: str) -> None:
+    if field == "draft_block":
+        raise InputError(
+            f"says nothing for {kind}, which drafts no block ({', '.join(BLOCK_KINDS)} do); leave "
+            "it out",
+            field=field,
+        )
+    raise InputError(f"says nothing with {Option('drafter', kind)}; leave it out", field=field)
+
+
+def _draft_placement(draft_tp: int | None, target: Target, network: NetworkSpec) -> Placement:
+    """Return the target's ranks, or ``draft_tp`` of them.
+
+    A draft model's experts stay together. On cards of one machine a model lies as its target does
+    and a head on the last card; experts of a head that is one of the target's own layers stay with
+    the processor only where all do.
+    """
+    split = target.placement.split
+    if isinstance(network, ModelSpec):
+        split = replace(split, cpu_layers=0)
+    else:
+        everything = split.cpu_layers >= target.model.num_layers
+        split = Split(cpu_layers=network.num_layers if everything else 0)
+    placement = replace(target.placement, split=split)
+    if draft_tp not in (None, placement.attention_tp):
+        return replace(placement, tp=(draft_tp or 1) * placement.dp, ep=1)
+    return replace(placement, ep=1) if isinstance(network, ModelSpec) else placement
+
+
+def _check_numbers(configuration: Configuration) -> None:
+    """Refuse numbers that no deployment could have."""
+    for field in ("tp", "ep", "dp_attention", "draft_tp"):
+        size = getattr(configuration, field)
+        if size is not None and size < 1:
+            raise InputError("expected at least 1", field=field, value=size)
+    width, topk = configuration.verify_width, configuration.tree_topk
+    if width is not None and not 2 <= width <= 1024:
+        raise InputError("expected 2 to 1024 rows per sequence", field="verify_width", value=width)
+    if not 1 <= topk <= 64:
+        raise InputError("expected 1 (a chain) to 64", field="tree_topk", value=topk)
+    if topk > 1 and width is None:
+        raise InputError(
+            f"a tree needs {Option('verify_width')}, the rows it is verified with",
+            field="tree_topk",
+        )
+    block, rows = configuration.draft_block, configuration.first_pass_rows
+    if block is not None and not 2 <= block <= DEEPEST:
+        raise InputError(f"expected 2 to {DEEPEST}", field="draft_block", value=block)
+    if rows is not None and not 1 <= rows <= 1 + DEEPEST:
+        raise InputError(
+            f"expected 1 to {1 + DEEPEST}", field="first_pass_rows", value=f"{rows:g}"
+        )
+    paths = [override.path for override in configuration.overrides]
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice is not None:
+        raise InputError("is given twice; give each path once", field="set", value=twice)
+    routing = configuration.routing or Routing()
+    if not 0 <= routing.skew <= 4:
+        raise InputError(
+            "expected 0 (uniform) to 4", field="routing_skew", value=f"{routing.skew:g}"
+        )
+    if not 0 <= routing.correlation <= 1:
+        raise InputError(
+            "expected 0 to 1", field="routing_correlation", value=f"{routing.correlation:g}"
+        )
+
+
+def _alias_notices(configuration: Configuration) -> Iterable[Notice]:
+    model = configuration.model
+    note = alias_note(model, SHELF) if isinstance(model, str) else None
+    return [] if note is None else [notice(Code.ALIAS, text=note)]
+
+
+def _engine_notices(engine: EngineProfile, gpu: HardwareProfile) -> Iterable[Notice]:
+    """Say that the engine may not run on this vendor's accelerators."""
+    remedy = engine.elsewhere.get(gpu.vendor)
+    if remedy is None:
+        return []
+    return [notice(Code.ENGINE_ELSEWHERE, engine=engine.name, vendor=gpu.vendor, remedy=remedy)]
+
+
+def _host_notices(configuration: Configuration, host: HostProfile | None) -> Iterable[Notice]:
+    """Say which machine stands in where none was named."""
+    if host is None or configuration.host is not None:
+        return []
+    return [notice(Code.HOST_ASSUMED, host=host.id, name=host.name)]
+
+
+def _gpu_notices(gpu: HardwareProfile) -> Iterable[Notice]:
+    if gpu.status == "pre-release":
+        yield notice(Code.PRE_RELEASE, gpu=gpu.id)
+    if not gpu.calibration and (unknown := unknown_generation(gpu.generation)):
+        yield notice(Code.UNKNOWN_GENERATION, gpu=gpu.id, text=unknown)

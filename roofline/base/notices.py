@@ -1,0 +1,72 @@
+"""What an answer's reader must know beside it, as a code with values; `render` has the sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["ASSUMED", "Code", "Notice", "notice"]
+
+
+class Code(StrEnum):
+    """What a notice says, under its name in JSON."""
+
+    TEXT = "text"
+    # what was assumed where the question left it open
+    CONFIG_LEFT_OPEN = "config-left-open"
+    HEAD_ASSUMED = "head-assumed"
+    HEAD_DERIVED = "head-derived"
+    HOST_ASSUMED = "host-assumed"
+    NO_FP16_RATE = "no-fp16-rate"
+    ACCEPTANCE_ASSUMED = "acceptance-assumed"
+    # what may be wrong with an answer
+    ALIAS = "alias"
+    ENGINE_ELSEWHERE = "engine-elsewhere"
+    FEW_BITS = "few-bits"
+    NO_16_BIT_RATE = "no-16-bit-rate"
+    PRE_RELEASE = "pre-release"
+    UNKNOWN_GENERATION = "unknown-generation"
+    BEYOND_TRAINED_CONTEXT = "beyond-trained-context"
+    LONGEST_IS_BEST = "longest-is-best"
+    ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
+    DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
+    DOES_NOT_FIT = "does-not-fit"
+    SLOWER_THAN_WIDE = "slower-than-wide"
+
+
+#: Notices that state an assumption; all others warn.
+ASSUMED = frozenset(
+    {
+        Code.CONFIG_LEFT_OPEN,
+        Code.HEAD_ASSUMED,
+        Code.HEAD_DERIVED,
+        Code.HOST_ASSUMED,
+        Code.NO_FP16_RATE,
+        Code.ACCEPTANCE_ASSUMED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One thing to know: its code, and the values that its sentence names."""
+
+    code: Code
+    pairs: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The values by name."""
+        return dict(self.pairs)
+
+    @property
+    def assumption(self) -> bool:
+        """Whether it states an assumption; else it warns."""
+        return self.code in ASSUMED
+
+
+def notice(code: Code, **values: Any) -> Notice:
+    """Return a notice; values are hashable, so that equal notices can be told once."""
+    return Notice(code=code, pairs=tuple(values.items()))
