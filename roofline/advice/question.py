@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,22 +20,21 @@ from roofline.advice.deployment import (
     PricedGrid,
     deploy,
 )
+from roofline.advice.draft_lengths import known_lengths, left_out, next_lengths, nothing_known
 from roofline.base.errors import InputError, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.options import Option
-from roofline.engines.sources import acceptance_from
 from roofline.specs.network import DrafterSpec, ModelSpec
-from roofline.timing.drafters import deepest
 
 __all__ = [
     "MAX_DRAFT_LENGTH",
     "Question",
     "Workload",
+    "acceptance_is_known",
     "ask",
     "check_context",
+    "check_workload",
     "context_notices",
-    "known_draft_lengths",
-    "limits_of_drafts",
     "question_about",
 ]
 
@@ -79,11 +78,13 @@ class Question:
 
         Empty where something else ends the draft lengths.
         """
-        hard = [limit for limit, _ in limits_of_drafts(self.deployment, self.workload)[1:]]
-        longest = self.draft_lengths[-1]
-        further = range(longest + 1, min(longest + 2, DEEPEST, *hard) + 1)
-        known = self.tokens_per_step(self.workload.contexts, further)
-        return () if np.isfinite(known[:, :1]).all() else tuple(further)
+        return next_lengths(
+            self.deployment,
+            self.acceptance,
+            contexts=self.workload.contexts,
+            longest=self.draft_lengths[-1],
+            extrapolate=self.workload.extrapolate,
+        )
 
     def tokens_per_step(
         self, contexts: Sequence[int], draft_lengths: Sequence[int] | None = None
@@ -108,11 +109,9 @@ class Question:
         return self.deployment.price(grid)
 
 
-def ask(
-    configuration: Configuration, workload: Workload, *, drop_idle: bool = False
-) -> Question:
+def ask(configuration: Configuration, workload: Workload, *, drop_idle: bool = False) -> Question:
     """Return the question about a configuration; its notices are those of both."""
-    _check_workload(workload)
+    check_workload(workload)
     deployment, notices = deploy(configuration, drop_idle=drop_idle)
     return question_about(deployment, workload, notices, drop_idle=drop_idle)
 
@@ -120,16 +119,167 @@ def ask(
 def question_about(
     deployment: Deployment, workload: Workload, notices: Notices = (), *, drop_idle: bool = False
 ) -> Question:
-    """Return the question about a deployment whose own ``notices`` are given."""
-    _check_workload(workload)
+    """Return the question about a deployment, whose own ``notices`` come first.
+
+    Options that say nothing without drafts are refused, or with ``drop_idle`` passed over.
+    """
+    check_workload(workload)
     if deployment.drafter.kind == "none" and not drop_idle:
         _refuse_idle(workload)
-    found = [*notices, *context_notices(deployment, workload.contexts)]
+    found = [
+        *notices,
+        *context_notices(deployment, workload.contexts),
+        *left_out(deployment, workload.max_draft_length),
+    ]
     acceptance, told = _acceptance(deployment, workload)
+    lengths = known_lengths(
+        deployment,
+        acceptance,
+        contexts=workload.contexts,
+        most=workload.max_draft_length,
+        extrapolate=workload.extrapolate,
+    )
+    if len(lengths) == 1 and deployment.drafter.kind != "none" and workload.max_draft_length > 0:
+        raise nothing_known(deployment, acceptance, workload.max_draft_length)
     return Question(
         deployment=deployment,
         workload=workload,
         acceptance=acceptance,
-        draft_lengths=_draft_lengths(deployment, workload, acceptance),
+        draft_lengths=lengths,
         notices=tuple(dict.fromkeys([*found, *told])),
     )
+
+
+def acceptance_is_known(deployment: Deployment, acceptance: str | Acceptance | None) -> bool:
+    """Return whether an acceptance is given or bundled."""
+    drafter = deployment.drafter
+    if acceptance is not None or drafter.kind == "none":
+        return True
+    return choose(drafter.kind, drafter.name, deployment.model_names) is not None
+
+
+def _acceptance(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
+    """Return the acceptance that is given, else the nearest bundled one, and what to know."""
+    drafter = deployment.drafter
+    if drafter.kind == "none":
+        return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition"), []
+    kv = deployment.target.precision.kv.value
+    given, told = workload.acceptance, list[Notice]()
+    if given is None:
+        curve, told = _bundled(deployment, kv)
+    elif isinstance(given, Acceptance):
+        curve = given
+    else:
+        from roofline.engines.sources import acceptance_from
+
+        curve = acceptance_from(given, kv=kv)
+    if given is not None:
+        doubtful = doubts(curve, model=_names(deployment), longest=workload.max_draft_length)
+        told += [notice(Code.TEXT, text=text) for text in doubtful]
+    beyond = curve.beyond(workload.contexts)
+    told += [notice(Code.TEXT, text=text) for text in (*curve.warnings, *filter(None, [beyond]))]
+    return curve, told
+
+
+def _names(deployment: Deployment) -> tuple[str, ...]:
+    """Return every name that the target goes by."""
+    model, configuration = deployment.target.model, deployment.configuration
+    named = configuration.model if configuration is not None else model.id
+    asked = named if isinstance(named, str) else model.id
+    return (model.id, asked, *filter(None, [model.repository]))
+
+
+def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]:
+    """Return the bundled acceptance nearest to the drafter."""
+    drafter, names = deployment.drafter, deployment.model_names
+    found = default_for(drafter.kind, drafter.name, names, kv=kv)
+    if found is None:
+        near = closest(drafter.kind, names)
+        named = f"; the closest bundled curves are {', '.join(near)}" if near else ""
+        raise UnknownAcceptanceError(
+            f"no acceptance is known for {drafter.name} on {names[0]}; give a rate (0.7), rates "
+            "(0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline acceptance "
+            f"list), a file or an engine's metrics address{named}",
+            field="acceptance",
+        )
+    told = [notice(Code.ACCEPTANCE_ASSUMED, text=found.assumed)]
+    told += [notice(Code.TEXT, text=found.warning)] if found.warning else []
+    return found.curve, told
+
+
+def check_context(network_name: str, most: int, longest: int, *, drafter: bool) -> InputError | None:
+    """Return the refusal of a context that a network cannot handle."""
+    if longest <= most:
+        return None
+    whose, other = ("the drafter ", " or another drafter") if drafter else ("", "")
+    return InputError(
+        f"{whose}{network_name} handles at most {most} tokens; give a shorter context{other}",
+        field="context",
+        value=longest,
+    )
+
+
+def context_refusal(deployment: Deployment, context: int) -> InputError | None:
+    """Return why the target or its drafter cannot handle a context; None where both can."""
+    model, network = deployment.target.model, deployment.drafter.network
+    refusal = check_context(model.id, model.max_context, context, drafter=False)
+    if refusal is None and isinstance(network, ModelSpec):
+        refusal = check_context(network.id, network.max_context, context, drafter=True)
+    return refusal
+
+
+def context_notices(deployment: Deployment, contexts: Sequence[int]) -> list[Notice]:
+    """Refuse a context that a network cannot handle; warn beyond what the drafter was trained on."""
+    longest = max(contexts)
+    refusal = context_refusal(deployment, longest)
+    if refusal is not None:
+        raise refusal
+    network = deployment.drafter.network
+    trained = network.trained_context if isinstance(network, DrafterSpec) else None
+    if network is None or trained is None or longest <= trained:
+        return []
+    told = notice(
+        Code.BEYOND_TRAINED_CONTEXT, network=network.id, trained=trained, context=longest
+    )
+    return [told]
+
+
+def check_workload(workload: Workload) -> None:
+    """Refuse numbers that no serving could have."""
+    for field, values in (("batch", workload.batches), ("context", workload.contexts)):
+        if not values:
+            raise InputError("expected at least one number", field=field)
+        for value in values:
+            if not 1 <= value <= 2**40:
+                raise InputError(
+                    "expected a whole number of at least 1", field=field, value=value
+                )
+        if len(set(values)) != len(values):
+            raise InputError("a value is given twice; list each once", field=field)
+    if not 0 <= workload.max_draft_length <= DEEPEST:
+        raise InputError(
+            f"expected 0 to {DEEPEST}", field="max_draft_length", value=workload.max_draft_length
+        )
+    rounds = workload.acceptance_rounds
+    if rounds is not None and rounds < 1:
+        raise InputError("expected at least 1", field="acceptance_rounds", value=rounds)
+    if not 0 <= workload.prefill_tokens_per_step <= 2**20:
+        raise InputError(
+            f"expected 0 to {2**20}",
+            field="prefill_tokens_per_step",
+            value=f"{workload.prefill_tokens_per_step:g}",
+        )
+    check_price(workload.gpu_hour)
+
+
+def _refuse_idle(workload: Workload) -> None:
+    """Refuse what says nothing where nothing is drafted."""
+    given = workload.acceptance if isinstance(workload.acceptance, str) else None
+    for field, value in (
+        ("acceptance", given),
+        ("acceptance_rounds", workload.acceptance_rounds),
+    ):
+        if value is not None:
+            raise InputError(
+                f"says nothing with {Option('drafter', 'none')}; leave it out", field=field
+            )

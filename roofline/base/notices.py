@@ -29,6 +29,7 @@ class Code(StrEnum):
     PRE_RELEASE = "pre-release"
     UNKNOWN_GENERATION = "unknown-generation"
     BEYOND_TRAINED_CONTEXT = "beyond-trained-context"
+    LENGTHS_NOT_TAKEN = "lengths-not-taken"
     LONGEST_IS_BEST = "longest-is-best"
     ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
