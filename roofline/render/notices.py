@@ -1,0 +1,155 @@
+"""The sentence of every notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from roofline.advice.draft_lengths import Ending
+from roofline.base.notices import Code, Notice
+from roofline.base.options import Option
+
+__all__ = ["assumptions", "sentence", "warnings"]
+
+
+def sentence(told: Notice) -> str:
+    """Return what a notice says."""
+    return _SENTENCES[told.code](**told.values)
+
+
+def assumptions(notices: Iterable[Notice]) -> list[str]:
+    """Return the sentences of those that state an assumption."""
+    return [sentence(told) for told in notices if told.assumption]
+
+
+def warnings(notices: Iterable[Notice]) -> list[str]:
+    """Return the sentences of those that warn."""
+    return [sentence(told) for told in notices if not told.assumption]
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _head_assumed(model: str, kind: str) -> str:
+    name = {"eagle3": "EAGLE-3"}.get(kind, kind)
+    return f"the bundled {name} head {model}-{kind} as drafter"
+
+
+def _head_derived(kind: str, model: str, source: str) -> str:
+    return f"{kind} head for {model}, {source}"
+
+
+def _host_assumed(host: str, name: str) -> str:
+    return f"the machine is {host} ({name})"
+
+
+def _no_fp16_rate(gpu: str) -> str:
+    return f"{gpu} has no fp16 rate: products run in bf16"
+
+
+def _engine_elsewhere(engine: str, vendor: str, remedy: str) -> str:
+    return (
+        f"{engine} does not run on {vendor} accelerators by itself: its flags and overheads may "
+        f"not hold there; {remedy}"
+    )
+
+
+def _few_bits(network: str, dtype: str) -> str:
+    return f"{network}: {dtype} weights have fewer than 4 bits; check the answers' quality"
+
+
+def _no_16_bit_rate(gpu: str) -> str:
+    return f"{gpu} has no 16-bit rate: the model is priced in fp32"
+
+
+def _pre_release(gpu: str) -> str:
+    return f"{gpu} is a pre-release part: its figures may change"
+
+
+def _unknown_generation(gpu: str, text: str) -> str:
+    return f"{gpu}: {text}"
+
+
+def _beyond_trained_context(network: str, trained: int, context: int) -> str:
+    return (
+        f"{network}: its config has {trained} positions, the context is {context}; acceptance may "
+        "be lower there, so measure it"
+    )
+
+
+def _lengths_not_taken(drafter: str, modules: int, engine: str, lengths: tuple[int, ...]) -> str:
+    listed = ", ".join(map(str, lengths))
+    return (
+        f"{drafter} has {modules} modules: {engine} drafts up to {modules} tokens with them, or a "
+        f"multiple of {modules}; D = {listed} left out"
+    )
+
+
+def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
+    match ending:
+        case Ending.SEARCH:
+            why = f"raise {Option('max_draft_length')} to look further"
+        case Ending.VERIFY_WIDTH:
+            why = f"{Option('verify_width', given)} has no row for another draft"
+        case Ending.DRAFT_BLOCK:
+            why = f"{Option('draft_block', given)} ends there"
+        case Ending.DRAFTER:
+            why = f"{drafter} drafts no more at once"
+        case Ending.ACCEPTANCE:
+            why = "the acceptance given ends there"
+    return f"{drafter}: the best draft length found is the longest one tried ({longest}): {why}"
+
+
+def _one_rate_in_long_drafts(drafter: str, longest: int) -> str:
+    return (
+        f"{drafter}: one rate at every position promises too much of long drafts (at D = 8 on 14 "
+        f"measured curves 27 % in the median, at most 112 %), so draft length {longest} may be too "
+        "long and its range is wide; measure rates by position: roofline acceptance read"
+    )
+
+
+def _drafts_do_not_fit(batch: int, context: int, lengths: tuple[int, ...]) -> str:
+    return (
+        f"batch {batch}, context {context}: draft lengths {', '.join(map(str, lengths))} do not "
+        "fit beside the drafter and are left out"
+    )
+
+
+def _slower_than_wide(
+    dtypes: tuple[str, ...],
+    base: str,
+    own_ms: float,
+    wide_ms: float,
+    kernel: str,
+    provenance: str,
+    detail: str,
+    error: float | None,
+) -> str:
+    off = "" if error is None else f", {100 * error:.0f} % off"
+    return (
+        f"{'/'.join(dtypes)} weights: a plain step takes {own_ms:.3g} ms here, {wide_ms:.3g} ms "
+        f"with {base}: they save memory, not time ({kernel}: {provenance}, {detail}{off})"
+    )
+
+
+_SENTENCES: dict[Code, Callable[..., str]] = {
+    Code.TEXT: _text,
+    Code.CONFIG_LEFT_OPEN: _text,
+    Code.ACCEPTANCE_ASSUMED: _text,
+    Code.ALIAS: _text,
+    Code.HEAD_ASSUMED: _head_assumed,
+    Code.HEAD_DERIVED: _head_derived,
+    Code.HOST_ASSUMED: _host_assumed,
+    Code.NO_FP16_RATE: _no_fp16_rate,
+    Code.ENGINE_ELSEWHERE: _engine_elsewhere,
+    Code.FEW_BITS: _few_bits,
+    Code.NO_16_BIT_RATE: _no_16_bit_rate,
+    Code.PRE_RELEASE: _pre_release,
+    Code.UNKNOWN_GENERATION: _unknown_generation,
+    Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
+    Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
+    Code.LONGEST_IS_BEST: _longest_is_best,
+    Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,
+    Code.DRAFTS_DO_NOT_FIT: _drafts_do_not_fit,
+    Code.SLOWER_THAN_WIDE: _slower_than_wide,
+}
