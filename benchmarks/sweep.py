@@ -25,7 +25,7 @@ from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
-from roofline.advice.prepare import Request
+from roofline.advice.question import Workload
 from roofline.questions.sweep.encoding import SweepFormat, check_format
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import Plan

@@ -13,7 +13,7 @@ from roofline.advice.decide import (
     smallest_within_tie,
     speedups,
 )
-from roofline.advice.prepare import Request, prepare
+from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import advise, costs
 from roofline.specs.priors import priors
 from roofline.timing.uncertainty import drawn_steps
@@ -119,13 +119,13 @@ def test_common_errors_cancel() -> None:
     served build adds to D > 0 alone (6.5 %) comes on top: sqrt(12^2 + (2 x 1.28 x 6.5)^2) = 21 %,
     of which the lower half ends at the plain step: a ratio of 1.02 less 2 %, plus half of 21 %.
     """
-    setup = prepare(
+    question = prepare(
         Request(
             model="llama-3.1-8b", batches=(32,), contexts=(8192,), drafter="ngram",
             acceptance="0.7", max_draft_length=1,
         )
     )  # fmt: skip
-    found = costs(setup)
+    found = costs(question)
     width = {}
     for served in (0.0, 0.065):
         spread = priors().spread.model_copy(update={"served": served})
@@ -138,12 +138,12 @@ def test_common_errors_cancel() -> None:
 
 def test_no_draw_makes_a_step_with_drafts_shorter_than_one_without() -> None:
     """Its verify pass does all that a plain pass does: the speedup cannot exceed AL(D)."""
-    setup = prepare(Request(model="llama-3.1-8b", drafter="ngram", acceptance="0.7"))
-    found = costs(setup)
+    question = prepare(Request(model="llama-3.1-8b", drafter="ngram", acceptance="0.7"))
+    found = costs(question)
     steps = found.drawn.steps()
     assert (steps >= steps[..., :1]).all()
     assert (steps[..., 1:] > steps[..., :1]).any()
-    assert (advise(setup, found).high <= found.tokens_per_step * (1 + 1e-12)).all()
+    assert (advise(question, found).high <= found.tokens_per_step * (1 + 1e-12)).all()
 
 
 def test_the_edge_of_the_search_is_said(cli: Cli) -> None:

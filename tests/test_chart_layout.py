@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from roofline.advice.prepare import Request, prepare
+from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import costs, recommend
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
@@ -23,13 +23,13 @@ from tests.charting import DEEP, H200
 def paint(name: str, request: Request, figure: Figure) -> None:
     """Draw one chart of an answer to ``request``, its caption included."""
     if name in ("roofline", "attention"):
-        setup = prepare(request)
+        question = prepare(request)
         if name == "roofline":
-            draw_roofline(figure.add_subplot(), roofline_rows(setup, costs(setup)))
+            draw_roofline(figure.add_subplot(), roofline_rows(question, costs(question)))
         else:
             top, bottom = figure.subplots(2)
-            draw_attention_time(top, attention_rows(setup))
-            draw_attention_use(bottom, attention_rows(setup))
+            draw_attention_time(top, attention_rows(question))
+            draw_attention_use(bottom, attention_rows(question))
     else:
         answer = recommend(request)
         axes = figure.add_subplot()

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from roofline.advice.prepare import Request, prepare
+from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import costs, recommend
 from roofline.base.errors import InputError
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
@@ -164,14 +164,14 @@ def test_the_break_even_line_parts_win_and_loss() -> None:
 
 def test_roofline_tracks_are_the_kernels_of_explain(cli: Cli) -> None:
     asked = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,))
-    setup = prepare(asked)
+    question = prepare(asked)
     axes = Figure().add_subplot()
-    lines = draw_roofline(axes, roofline_rows(setup, costs(setup)))
+    lines = draw_roofline(axes, roofline_rows(question, costs(question)))
     outcome = cli(
         "recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32", "--explain",
         "--format", "json",
     )  # fmt: skip
-    at = setup.draft_lengths.index(outcome.point()["draft_length"])
+    at = question.draft_lengths.index(outcome.point()["draft_length"])
     verify = outcome.ops("verify")
     for op in ("qkv_proj", "gate_up_proj", "attention", "lm_head"):
         x, y = points_of(lines[op])
@@ -249,11 +249,11 @@ def test_parity_draws_every_row_in_the_unit_that_fits(
 def test_charts_of_one_point_say_so() -> None:
     with pytest.raises(InputError, match="one"):
         frontier_rows(recommend(Request(model="llama-3.1-8b", contexts=(1024, 2048))))
-    setup = prepare(H200)
+    question = prepare(H200)
     with pytest.raises(InputError, match="one"):
-        roofline_rows(setup, costs(setup))
+        roofline_rows(question, costs(question))
     with pytest.raises(InputError, match="one"):
-        attention_rows(setup)
+        attention_rows(question)
 
 
 def test_the_palette_is_okabe_and_itos() -> None:

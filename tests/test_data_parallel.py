@@ -11,7 +11,7 @@ import json
 import numpy as np
 import pytest
 
-from roofline.advice.prepare import prepare
+from roofline.advice.question import ask
 from roofline.advice.request import Request
 from roofline.kernels.ops import CollectiveShape, Kind
 from roofline.kernels.weights import weight_bytes
@@ -27,7 +27,7 @@ LATENT = 61 * 576 * 2  # cached bytes of one token in bf16
 
 
 def memory(dp: int, *, tp: int = 8, ep: int = 8) -> Memory:
-    setup = prepare(
+    question = prepare(
         Request(
             model="deepseek-v3",
             gpu="h200-sxm",
@@ -38,7 +38,7 @@ def memory(dp: int, *, tp: int = 8, ep: int = 8) -> Memory:
             contexts=(8191,),
         )
     )
-    return memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    return memory_for(question.deployment.target, question.deployment.drafter, question.deployment.gpu, question.deployment.engine.memory)
 
 
 @pytest.mark.parametrize(("dp", "copies"), [(1, 1 / 8), (4, 1 / 2), (8, 1)])

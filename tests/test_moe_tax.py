@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from roofline.advice.prepare import Request
-from roofline.advice.recommend import Point, recommend
+from roofline.advice.question import Workload
+from roofline.advice.decide import Point
+from roofline.advice.recommend import recommend
 from roofline.specs.placement import Routing
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

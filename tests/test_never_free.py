@@ -22,7 +22,7 @@ BATCHES = tuple(range(1, 17))
 
 def never_free(answer: Recommendation) -> None:
     for point in answer.points:
-        where = f"{answer.setup.gpu.id} batch {point.batch}"
+        where = f"{answer.deployment.gpu.id} batch {point.batch}"
         assert (point.cost_ratio >= 1).all(), where
         assert (point.speedup <= point.tokens_per_step).all(), where
         assert (point.low <= point.speedup).all(), where

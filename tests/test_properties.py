@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from roofline.acceptance import from_curve, tokens_per_step
 from roofline.advice.decide import smallest_within_tie
-from roofline.advice.prepare import Request, prepare
-from roofline.advice.recommend import Point, recommend
+from roofline.advice.question import Workload, ask
+from roofline.advice.decide import Point
+from roofline.advice.recommend import recommend
 from roofline.base.units import format_size, parse_quantity, parse_size
 from roofline.specs.laws import SimpleLaw
 from roofline.specs.placement import Grid
@@ -126,11 +127,11 @@ def test_an_answer_is_consistent(request: Request) -> None:
 
 def smooth(request: Request) -> tuple[StepTimes, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
     """Return step times with c(M) = 1, and the tokens per step of each draft length."""
-    setup = prepare(request)
-    grid = Grid.of(request.batches, request.contexts, setup.draft_lengths)
-    machine = Machine(setup.gpu, setup.engine.id, staircase=False)
-    times = step_times(setup.target, setup.drafter, grid, machine, setup.engine.overhead)
-    return times, setup.acceptance.tokens_per_step(setup.draft_lengths)
+    question = prepare(request)
+    grid = Grid.of(request.batches, request.contexts, question.draft_lengths)
+    machine = Machine(question.deployment.gpu, question.deployment.engine.id, staircase=False)
+    times = step_times(question.deployment.target, question.deployment.drafter, grid, machine, question.deployment.engine.overhead)
+    return times, question.acceptance.tokens_per_step(question.draft_lengths)
 
 
 @few

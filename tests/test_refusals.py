@@ -1,4 +1,4 @@
-"""Refusals that need a setup of their own: loads, routing, formats, servers' lists, overrides."""
+"""Refusals that need a question of their own: loads, routing, formats, servers' lists, overrides."""
 
 from __future__ import annotations
 

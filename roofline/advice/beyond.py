@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.decide import TIE, smallest_within_tie
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.decide import TIE, Point, smallest_within_tie
+from roofline.advice.recommend import Recommendation
 
 __all__ = ["BEYOND", "Beyond", "beyond", "captured_steps"]
 
@@ -36,7 +36,7 @@ def captured_steps(point: Point) -> NDArray[np.float64]:
 
 def beyond(answer: Recommendation, point: Point) -> Beyond | None:
     """Return the draft length that a larger capture would make the best one; None without any."""
-    graphs, lost = answer.setup.engine.graphs, point.feasible & ~point.candidates
+    graphs, lost = answer.deployment.engine.graphs, point.feasible & ~point.candidates
     if graphs is None or not lost.any():
         return None
     gain = point.tokens_per_step * point.step[0] / captured_steps(point)

@@ -23,5 +23,7 @@ def check_price(gpu_hour: float | None) -> None:
     """Refuse prices that nobody asks."""
     if gpu_hour is not None and not 0 < gpu_hour < 1e6:
         raise InputError(
-            f"--gpu-hour {gpu_hour:g}: expected more than 0 per GPU and hour, below 1e6"
+            "expected more than 0 per GPU and hour, below 1e6",
+            field="gpu_hour",
+            value=f"{gpu_hour:g}",
         )

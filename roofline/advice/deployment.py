@@ -15,17 +15,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.arrays import Array
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.options import Option
 from roofline.base.resources import alias_note
 from roofline.base.schema import Document
-from roofline.base.units import Array
 from roofline.importers.open import open_model
 from roofline.importers.open_drafter import heads_for, open_drafter
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.kernels.split import cpu_expert_layers
-from roofline.specs.draft_heads import HOST_DRAFTERS
 from roofline.specs.engine import EngineProfile, load_engine
 from roofline.specs.formats import DType, Precision, few_bits, resolve
 from roofline.specs.gpu import HardwareProfile, VerifyMode, load_hardware
@@ -49,7 +48,17 @@ from roofline.timing.memory import Memory, memory_for
 from roofline.timing.step import StepTimes, Target, step_times
 from roofline.timing.uncertainty import Drawn, grouped
 
-__all__ = ["DEEPEST", "Configuration", "Deployment", "PricedGrid", "deploy"]
+__all__ = [
+    "DEEPEST",
+    "Configuration",
+    "Deployment",
+    "Documents",
+    "Notices",
+    "PricedGrid",
+    "deploy",
+    "load",
+    "model_names",
+]
 
 #: No engine drafts deeper, and no acceptance has been measured there.
 DEEPEST = 64
@@ -129,8 +138,7 @@ class Deployment:
         """What the model is called; what was asked for comes first where it is another one."""
         model = self.target.model
         named = self.configuration.model if self.configuration is not None else model
-        other = [named] if isinstance(named, str) and alias_note(named, SHELF) else []
-        return [*other, model.id, *filter(None, [model.repository])]
+        return model_names(named, model)
 
     @cached_property
     def machine(self) -> Machine:
@@ -203,20 +211,56 @@ class PricedGrid:
         return grouped(self.times, self.grid, priors().spread)
 
 
+def model_names(named: str | ModelSpec, model: ModelSpec) -> list[str]:
+    """Return what a model is called; what it was ``named`` comes first where it is another one."""
+    other = [named] if isinstance(named, str) and alias_note(named, SHELF) else []
+    return [*other, model.id, *filter(None, [model.repository])]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Documents:
+    """What a configuration names, as loaded: before anything of it is overridden."""
+
+    gpu: HardwareProfile
+    model: ModelSpec
+    engine: EngineProfile
+    left_open: Notices  # what an imported config left open
+
+
+def load(configuration: Configuration) -> Documents:
+    """Load the accelerator, the model and the engine that a configuration names."""
+    model, gpu, engine = configuration.model, configuration.gpu, configuration.engine
+    left_open: Notices = ()
+    if not isinstance(model, ModelSpec):
+        model, assumed = open_model(model)
+        left_open = tuple(notice(Code.CONFIG_LEFT_OPEN, text=text) for text in assumed)
+    return Documents(
+        gpu=gpu if isinstance(gpu, HardwareProfile) else load_hardware(gpu),
+        model=model,
+        engine=engine if isinstance(engine, EngineProfile) else load_engine(engine),
+        left_open=left_open,
+    )
+
+
 def deploy(
-    configuration: Configuration, *, drop_idle: bool = False
+    configuration: Configuration,
+    *,
+    documents: Documents | None = None,
+    drop_idle: bool = False,
 ) -> tuple[Deployment, Notices]:
     """Load everything that is named and check that it belongs together.
+
+    ``documents`` are those of a configuration that names the same, already loaded.
 
     Options that say nothing for the drafter are refused, or with ``drop_idle`` passed over: where a
     question is put to several drafters in turn, its options are for those that have them.
     """
     _check_numbers(configuration)
-    model, assumed = _loaded_model(configuration)
-    gpu, gpu_changes = changed(_loaded_gpu(configuration), configuration.of_root("gpu"))
-    model, model_changes = changed(model, configuration.of_root("model"))
+    documents = documents or load(configuration)
+    gpu, gpu_changes = changed(documents.gpu, configuration.of_root("gpu"))
+    model, model_changes = changed(documents.model, configuration.of_root("model"))
     model, rate_notices = _in_a_rate_of(gpu, model)
-    engine, engine_changes = _engine(configuration)
+    engine, engine_changes = _engine(configuration, documents.engine)
     gpu, host = _in_its_host(configuration, gpu, engine)
     placement = _placement(configuration, gpu, model, host)
     _check_layout(configuration, placement, gpu, model)
@@ -244,7 +288,7 @@ def deploy(
         configuration=configuration,
     )
     notices = (
-        *assumed,
+        *documents.left_open,
         *rate_notices,
         *_alias_notices(configuration),
         *_engine_notices(engine, gpu),
@@ -256,19 +300,6 @@ def deploy(
     return deployment, tuple(dict.fromkeys(notices))
 
 
-def _loaded_model(configuration: Configuration) -> tuple[ModelSpec, Notices]:
-    """Return the model, and what an imported config left open."""
-    if isinstance(configuration.model, ModelSpec):
-        return configuration.model, ()
-    model, assumed = open_model(configuration.model)
-    return model, tuple(notice(Code.CONFIG_LEFT_OPEN, text=text) for text in assumed)
-
-
-def _loaded_gpu(configuration: Configuration) -> HardwareProfile:
-    gpu = configuration.gpu
-    return gpu if isinstance(gpu, HardwareProfile) else load_hardware(gpu)
-
-
 def _in_a_rate_of(gpu: HardwareProfile, model: ModelSpec) -> tuple[ModelSpec, Notices]:
     """Return the model in bf16 where it is an fp16 model and the part has no fp16 rate."""
     if model.dtype != DType.FP16 or "fp16" in gpu.rates or "bf16" not in gpu.rates:
@@ -277,10 +308,10 @@ def _in_a_rate_of(gpu: HardwareProfile, model: ModelSpec) -> tuple[ModelSpec, No
     return model.model_copy(update={"dtype": DType.BF16}), (told,)
 
 
-def _engine(configuration: Configuration) -> tuple[EngineProfile, list[Change]]:
+def _engine(
+    configuration: Configuration, engine: EngineProfile
+) -> tuple[EngineProfile, list[Change]]:
     """Return the engine, with the user's own times around steps and share of memory."""
-    engine = configuration.engine
-    engine = engine if isinstance(engine, EngineProfile) else load_engine(engine)
     engine = _with_overhead(engine, configuration.overhead_ms)
     share = configuration.memory_fraction
     if share is not None:
@@ -322,8 +353,7 @@ def _in_its_host(
         for field in ("split", "tensor_split", "host"):
             if getattr(asked, field):
                 raise InputError(
-                    f"says nothing without {Option('gpus', 2)} or more, or "
-                    f"{Option('cpu_experts')}",
+                    f"says nothing without {Option('gpus', 2)} or more, or {Option('cpu_experts')}",
                     field=field,
                 )
         return gpu, None
@@ -354,8 +384,7 @@ def _placement(
         split=split,
         ep=configuration.ep,
         dp=configuration.dp_attention,
-        routing=configuration.routing
-        or Routing(skew=stated.skew, correlation=stated.correlation),
+        routing=configuration.routing or Routing(skew=stated.skew, correlation=stated.correlation),
         verify_attention=configuration.verify_attention or measured.mode,
         tile_rows=measured.tile_rows,
         state_handling=configuration.state_handling,
@@ -614,9 +643,7 @@ def _check_numbers(configuration: Configuration) -> None:
     if block is not None and not 2 <= block <= DEEPEST:
         raise InputError(f"expected 2 to {DEEPEST}", field="draft_block", value=block)
     if rows is not None and not 1 <= rows <= 1 + DEEPEST:
-        raise InputError(
-            f"expected 1 to {1 + DEEPEST}", field="first_pass_rows", value=f"{rows:g}"
-        )
+        raise InputError(f"expected 1 to {1 + DEEPEST}", field="first_pass_rows", value=f"{rows:g}")
     paths = [override.path for override in configuration.overrides]
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice is not None:

@@ -16,7 +16,15 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.base.options import Option
 from roofline.timing.drafters import deepest
 
-__all__ = ["Ending", "allowed_lengths", "check_length", "ending", "known_lengths", "left_out", "next_lengths"]
+__all__ = [
+    "Ending",
+    "allowed_lengths",
+    "check_length",
+    "ending",
+    "known_lengths",
+    "left_out",
+    "next_lengths",
+]
 
 
 class Ending(StrEnum):

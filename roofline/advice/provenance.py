@@ -3,73 +3,70 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
-from roofline.advice.prepare import Setup
+from roofline.advice.question import Question
 from roofline.base.document_paths import GIVEN
+from roofline.base.notices import Notice
 from roofline.kernels.ops import Kind
 from roofline.specs.gpu import HardwareProfile
 from roofline.timing.lawbook import Chosen, weight_key
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
-__all__ = ["law_sources", "provenance", "summary"]
+__all__ = ["LawSource", "Source", "law_sources", "sources"]
 
 
-class Priced(Protocol):
-    """An answer as far as its sources go."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """Where one group of numbers comes from; a law also says how far it is off."""
 
-    @property
-    def setup(self) -> Setup:
-        """What was asked."""
-
-    @property
-    def times(self) -> StepTimes:
-        """What its steps take."""
+    what: str
+    kind: str  # datasheet | measured | config | calibrated | assumed | given | fitted
+    detail: str | Notice
+    median_error: float | None = None
+    p90_error: float | None = None
+    measured: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LawSource:
-    """One law that priced kernels of the answer, and its share of the recommended step."""
+    """One law that priced kernels of the answer, and its share of the verify passes."""
 
     what: str
     chosen: Chosen
     share: float
 
-    def as_data(self) -> dict[str, Any]:
-        """Return the entry as JSON writes it."""
+    @property
+    def source(self) -> Source:
+        """The law as a source among others."""
         evidence = self.chosen.evidence
-        data: dict[str, Any] = {
-            "what": self.what,
-            "kind": self.chosen.provenance,
-            "source": self.chosen.detail,
-        }
-        if evidence is not None:
-            data |= {
-                "median_error": evidence.median_error,
-                "p90_error": evidence.p90_error,
-                "measured": evidence.source,
-            }
-        return data
+        return Source(
+            what=self.what,
+            kind=self.chosen.provenance,
+            detail=self.chosen.detail,
+            median_error=evidence.median_error if evidence else None,
+            p90_error=evidence.p90_error if evidence else None,
+            measured=evidence.source if evidence else None,
+        )
 
 
-def law_sources(answer: Priced) -> list[LawSource]:
+def law_sources(times: StepTimes) -> list[LawSource]:
     """Return every law of the verify pass, the largest share of its time first."""
-    times: dict[tuple[str, str], list[OpTime]] = {}
-    for time in answer.times.verify_ops:
-        times.setdefault((_what(time), time.chosen.detail), []).append(time)
-    spent = {key: sum(float(np.mean(t.total)) for t in group) for key, group in times.items()}
+    groups: dict[tuple[str, str], list[OpTime]] = {}
+    for time in times.verify_ops:
+        groups.setdefault((_kernel(time), time.chosen.detail), []).append(time)
+    spent = {key: sum(float(np.mean(t.total)) for t in group) for key, group in groups.items()}
     total = sum(spent.values())
-    sources = [
+    found = [
         LawSource(what=key[0], chosen=group[0].chosen, share=spent[key] / total)
-        for key, group in times.items()
+        for key, group in groups.items()
     ]
-    return sorted(sources, key=lambda source: -source.share)
+    return sorted(found, key=lambda source: -source.share)
 
 
-def _what(time: OpTime) -> str:
+def _kernel(time: OpTime) -> str:
     op = time.op
     if op.kind in (Kind.GEMM, Kind.MOE):
         return f"{op.kind} {weight_key(op.storage, op.compute)}"
@@ -78,55 +75,43 @@ def _what(time: OpTime) -> str:
     return op.kind.value
 
 
-def summary(answer: Priced) -> str:
-    """Return one sentence about the constants of an answer."""
-    shown = []
-    for source in law_sources(answer):
-        if source.share < 0.01:
-            continue
-        evidence = source.chosen.evidence
-        error = f", {100 * evidence.median_error:.0f} % off" if evidence else ""
-        shown.append(f"{source.what} ({source.chosen.provenance}: {source.chosen.detail}{error})")
-    engine = answer.setup.engine
-    stated = engine.overhead.source
-    around = "fitted on published runs" if stated == "fitted" else stated
-    return f"Constants: {'; '.join(shown)}; overhead of {engine.name}: {around}."
-
-
-def provenance(answer: Priced) -> list[dict[str, Any]]:
+def sources(question: Question, times: StepTimes) -> list[Source]:
     """Return where each group of numbers comes from."""
-    setup = answer.setup
-    gpu = setup.gpu
+    deployment, curve = question.deployment, question.acceptance
+    gpu, network = deployment.gpu, deployment.drafter.network
     measured = gpu.sources[gpu.memory.bandwidth.source].confidence == "measured"
     figures = "measured" if measured else "datasheet"
-    changes = setup.notes.changes
-    entries: list[dict[str, Any]] = [
-        _entry("bandwidth and peaks", figures, f"{gpu.id}.yaml: {_confidence(gpu)}"),
-        _entry("memory size", figures, f"what the {_memory_basis(setup)} says"),
-        _entry("model shape", "config", setup.target.model.source),
+    memory = "driver shows" if gpu.memory.visible else "datasheet"
+    found = [
+        Source(
+            what="bandwidth and peaks",
+            kind=figures,
+            detail=f"{gpu.id}.yaml: {_confidence(gpu)}",
+        ),
+        Source(what="memory size", kind=figures, detail=f"what the {memory} says"),
+        Source(what="model shape", kind="config", detail=deployment.target.model.source),
     ]
-    if setup.drafter.network:
-        entries.append(_entry("drafter shape", "config", setup.drafter.network.source))
-    entries += [source.as_data() for source in law_sources(answer)]
-    overhead, curve = setup.engine.overhead, setup.acceptance
+    if network is not None:
+        found.append(Source(what="drafter shape", kind="config", detail=network.source))
+    found += [law.source for law in law_sources(times)]
+    engine = deployment.engine
     given = "given" if curve.source == "given" else "measured elsewhere"
-    entries += [
-        _entry("engine overhead", overhead.source, f"{setup.engine.id}.yaml"),
-        _entry("acceptance", given, curve.source),
-        *(_entry("default", "assumed", text) for text in setup.notes.assumed),
-        *(_entry(c.path, "given", f"{c.value} instead of {c.was}") for c in changes),
+    return [
+        *found,
+        Source(what="engine overhead", kind=engine.overhead.source, detail=f"{engine.id}.yaml"),
+        Source(what="acceptance", kind=given, detail=curve.source),
+        *(
+            Source(what="default", kind="assumed", detail=told)
+            for told in question.notices
+            if told.assumption
+        ),
+        *(
+            Source(what=change.path, kind="given", detail=f"{change.value} instead of {change.was}")
+            for change in deployment.changes
+        ),
     ]
-    return entries
-
-
-def _entry(what: str, kind: str, source: str) -> dict[str, Any]:
-    return {"what": what, "kind": kind, "source": source}
 
 
 def _confidence(gpu: HardwareProfile) -> str:
     source = gpu.memory.bandwidth.source
     return "the bandwidth is given" if source == GIVEN else gpu.sources[source].confidence
-
-
-def _memory_basis(setup: Setup) -> str:
-    return "driver shows" if setup.gpu.memory.visible else "datasheet"

@@ -16,6 +16,7 @@ from roofline.advice.deployment import (
     DEEPEST,
     Configuration,
     Deployment,
+    Documents,
     Notices,
     PricedGrid,
     deploy,
@@ -32,9 +33,10 @@ __all__ = [
     "Workload",
     "acceptance_is_known",
     "ask",
-    "check_context",
+    "check_idle",
     "check_workload",
     "context_notices",
+    "context_refusal",
     "question_about",
 ]
 
@@ -64,7 +66,13 @@ class Question:
     workload: Workload
     acceptance: Acceptance
     draft_lengths: tuple[int, ...]
-    notices: Notices = ()
+    deployment_notices: Notices = ()
+    own_notices: Notices = ()
+
+    @property
+    def notices(self) -> Notices:
+        """What to know of the deployment, and of the rest of the question."""
+        return tuple(dict.fromkeys((*self.deployment_notices, *self.own_notices)))
 
     @property
     def rounds(self) -> int | None:
@@ -95,6 +103,16 @@ class Question:
             contexts, lengths, extrapolate=self.workload.extrapolate
         )
 
+    def draft_lengths_at(self, context: int) -> tuple[int, ...]:
+        """Return the draft lengths whose acceptance is known at one context."""
+        return known_lengths(
+            self.deployment,
+            self.acceptance,
+            contexts=(context,),
+            most=self.workload.max_draft_length,
+            extrapolate=self.workload.extrapolate,
+        )
+
     def price(
         self, batches: Sequence[int] | None = None, contexts: Sequence[int] | None = None
     ) -> PricedGrid:
@@ -109,25 +127,30 @@ class Question:
         return self.deployment.price(grid)
 
 
-def ask(configuration: Configuration, workload: Workload, *, drop_idle: bool = False) -> Question:
+def ask(
+    configuration: Configuration,
+    workload: Workload,
+    *,
+    documents: Documents | None = None,
+    drop_idle: bool = False,
+) -> Question:
     """Return the question about a configuration; its notices are those of both."""
     check_workload(workload)
-    deployment, notices = deploy(configuration, drop_idle=drop_idle)
+    deployment, notices = deploy(configuration, documents=documents, drop_idle=drop_idle)
     return question_about(deployment, workload, notices, drop_idle=drop_idle)
 
 
 def question_about(
     deployment: Deployment, workload: Workload, notices: Notices = (), *, drop_idle: bool = False
 ) -> Question:
-    """Return the question about a deployment, whose own ``notices`` come first.
+    """Return the question about a deployment; ``notices`` are those of the deployment.
 
     Options that say nothing without drafts are refused, or with ``drop_idle`` passed over.
     """
     check_workload(workload)
-    if deployment.drafter.kind == "none" and not drop_idle:
-        _refuse_idle(workload)
+    if not drop_idle:
+        check_idle(deployment, workload)
     found = [
-        *notices,
         *context_notices(deployment, workload.contexts),
         *left_out(deployment, workload.max_draft_length),
     ]
@@ -146,7 +169,8 @@ def question_about(
         workload=workload,
         acceptance=acceptance,
         draft_lengths=lengths,
-        notices=tuple(dict.fromkeys([*found, *told])),
+        deployment_notices=notices,
+        own_notices=(*found, *told),
     )
 
 
@@ -207,7 +231,9 @@ def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]
     return found.curve, told
 
 
-def check_context(network_name: str, most: int, longest: int, *, drafter: bool) -> InputError | None:
+def check_context(
+    network_name: str, most: int, longest: int, *, drafter: bool
+) -> InputError | None:
     """Return the refusal of a context that a network cannot handle."""
     if longest <= most:
         return None
@@ -222,9 +248,9 @@ def check_context(network_name: str, most: int, longest: int, *, drafter: bool) 
 def context_refusal(deployment: Deployment, context: int) -> InputError | None:
     """Return why the target or its drafter cannot handle a context; None where both can."""
     model, network = deployment.target.model, deployment.drafter.network
-    refusal = check_context(model.id, model.max_context, context, drafter=False)
+    refusal = _beyond(model.id, model.max_context, context, drafter=False)
     if refusal is None and isinstance(network, ModelSpec):
-        refusal = check_context(network.id, network.max_context, context, drafter=True)
+        refusal = _beyond(network.id, network.max_context, context, drafter=True)
     return refusal
 
 
@@ -238,9 +264,7 @@ def context_notices(deployment: Deployment, contexts: Sequence[int]) -> list[Not
     trained = network.trained_context if isinstance(network, DrafterSpec) else None
     if network is None or trained is None or longest <= trained:
         return []
-    told = notice(
-        Code.BEYOND_TRAINED_CONTEXT, network=network.id, trained=trained, context=longest
-    )
+    told = notice(Code.BEYOND_TRAINED_CONTEXT, network=network.id, trained=trained, context=longest)
     return [told]
 
 
@@ -251,9 +275,7 @@ def check_workload(workload: Workload) -> None:
             raise InputError("expected at least one number", field=field)
         for value in values:
             if not 1 <= value <= 2**40:
-                raise InputError(
-                    "expected a whole number of at least 1", field=field, value=value
-                )
+                raise InputError("expected a whole number of at least 1", field=field, value=value)
         if len(set(values)) != len(values):
             raise InputError("a value is given twice; list each once", field=field)
     if not 0 <= workload.max_draft_length <= DEEPEST:
@@ -272,8 +294,10 @@ def check_workload(workload: Workload) -> None:
     check_price(workload.gpu_hour)
 
 
-def _refuse_idle(workload: Workload) -> None:
+def check_idle(deployment: Deployment, workload: Workload) -> None:
     """Refuse what says nothing where nothing is drafted."""
+    if deployment.drafter.kind != "none":
+        return
     given = workload.acceptance if isinstance(workload.acceptance, str) else None
     for field, value in (
         ("acceptance", given),

@@ -1,8 +1,7 @@
-"""The whole question, from a request to an answer for every batch and context."""
+"""From a question to an answer for every batch and context."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,33 +10,19 @@ from numpy.typing import NDArray
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import share_if_falling
 from roofline.acceptance.sampling import drawn_tokens_per_step
-from roofline.advice.cautions import limits, slower_than_wide
-from roofline.advice.decide import CONFIDENCES, Decision, decide, near_best
-from roofline.advice.edges import edges
-from roofline.advice.point import Point
-from roofline.advice.prepare import Request, Setup, prepare
-from roofline.advice.remedies import remedies
+from roofline.advice.decide import CONFIDENCES, Decision, Point, decide, near_best
+from roofline.advice.deployment import Deployment, PricedGrid
+from roofline.advice.notices import edges, law_limits, slower_than_wide
+from roofline.advice.question import Question
+from roofline.advice.remedies import explain, remedies
 from roofline.base.errors import DoesNotFitError
-from roofline.specs.placement import Grid
-from roofline.specs.priors import priors
-from roofline.timing.launches import advisable, past_graphs
-from roofline.timing.machine import Machine
-from roofline.timing.memory import Memory, memory_for
-from roofline.timing.step import StepTimes, step_times
-from roofline.timing.uncertainty import Drawn, grouped, speedup_range
+from roofline.base.notices import Notice
+from roofline.timing.launches import past_graphs
+from roofline.timing.memory import Memory
+from roofline.timing.step import StepTimes
+from roofline.timing.uncertainty import speedup_range
 
-__all__ = [
-    "Costs",
-    "Point",
-    "Recommendation",
-    "advise",
-    "costs",
-    "grid_of",
-    "machine_for",
-    "price",
-    "recommend",
-    "recommend_for",
-]
+__all__ = ["Recommendation", "decide_grid", "fitting", "recommend"]
 
 Array = NDArray[np.float64]
 
@@ -46,12 +31,25 @@ Array = NDArray[np.float64]
 class Recommendation:
     """The answers, what was refused, and what the reader must know about them."""
 
-    setup: Setup
+    question: Question
     points: tuple[Point, ...]
-    times: StepTimes
-    memory: Memory
-    warnings: tuple[str, ...]
-    refused: tuple[str, ...] = ()  # those of the warnings about points that do not fit
+    priced: PricedGrid
+    notices: tuple[Notice, ...]
+
+    @property
+    def deployment(self) -> Deployment:
+        """What the question is about."""
+        return self.question.deployment
+
+    @property
+    def times(self) -> StepTimes:
+        """The step times of the whole grid."""
+        return self.priced.times
+
+    @property
+    def memory(self) -> Memory:
+        """Where the bytes of one accelerator go."""
+        return self.deployment.memory
 
     @property
     def largest_batch(self) -> int:
@@ -59,148 +57,87 @@ class Recommendation:
         return max(point.batch for point in self.points)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
-    """What every point of a grid takes and holds, before anyone decides."""
-
-    grid: Grid
-    memory: Memory
-    fits: NDArray[np.bool_]
-    times: StepTimes
-    drawn: Drawn
-    tokens_per_step: Array  # (contexts, or one row for all; draft lengths)
-
-    @property
-    def candidates(self) -> NDArray[np.bool_]:
-        """What fits and may be advised."""
-        return self.fits & advisable(self.times.launches.captured)
-
-
-def machine_for(setup: Setup) -> Machine:
-    """Return the accelerator as the setup's engine runs it."""
-    overhead = setup.engine.overhead
-    return Machine(
-        setup.gpu,
-        setup.engine.id,
-        floor_scale=overhead.floor_scale,
-        expert_floor_scale=overhead.expert_floor_scale,
-        vector=overhead.vector,
-        host=setup.host,
-        copy_rows=setup.engine.local.copy_rows if setup.engine.local else 32,
-    )
-
-
-def grid_of(setup: Setup, batches: Sequence[int], contexts: Sequence[int]) -> Grid:
-    """Return the grid of what was asked at these batches and contexts."""
-    return Grid.of(
-        batches,
-        contexts,
-        setup.draft_lengths,
-        verify_width=setup.request.verify_width,
-        prefill_tokens=setup.request.prefill_tokens,
-    )
-
-
-def price(setup: Setup, batches: Sequence[int], contexts: Sequence[int]) -> Costs:
-    """Price a grid of ``setup``, whether it fits or not."""
-    request, engine = setup.request, setup.engine
-    grid = grid_of(setup, batches, contexts)
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, engine.memory, setup.host)
-    machine = machine_for(setup)
-    times = step_times(setup.target, setup.drafter, grid, machine, engine.overhead, engine.graphs)
-    return Costs(
-        grid=grid,
-        memory=memory,
-        fits=memory.fits(grid),
-        times=times,
-        drawn=grouped(times, grid, priors().spread),
-        tokens_per_step=setup.acceptance.over_contexts(
-            contexts, setup.draft_lengths, extrapolate=request.extrapolate
-        ),
-    )
-
-
-def costs(setup: Setup) -> Costs:
-    """Price the grid of ``setup``; raise DoesNotFitError when no point of it fits the memory."""
-    request = setup.request
-    found = price(setup, request.batches, request.contexts)
-    if not found.fits[..., 0].any():
-        batch, context = request.batches[0], request.contexts[0]
-        refused = found.memory.explain(batch=batch, context=context)
-        remedy = remedies(request, batch=batch, context=context)
-        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused}; {remedy}")
-    return found
-
-
-def advise(setup: Setup, found: Costs) -> Decision:
-    """Decide at every batch and context of what was priced."""
-    low, high = speedup_range(found.drawn, _drawn_tokens(setup, found))
-    if setup.acceptance.unlimited and len(setup.draft_lengths) > 1:
-        low = low * share_if_falling(
-            rate=found.tokens_per_step[:, 1] - 1,
-            ratio=fall_of_one_rate(),
-            draft_lengths=setup.draft_lengths,
+def fitting(priced: PricedGrid) -> PricedGrid:
+    """Return a priced grid; raise DoesNotFitError when no point of it fits the memory."""
+    if not priced.fits[..., 0].any():
+        deployment, grid = priced.deployment, priced.grid
+        batch, context = int(grid.batch.flat[0]), int(grid.context.flat[0])
+        refused = explain(deployment.memory, batch=batch, context=context)
+        remedy = remedies(deployment, batch=batch, context=context)
+        raise DoesNotFitError(
+            f"{deployment.target.model.id} on {deployment.gpu.id}: {refused}; {remedy}"
         )
-    return decide(found.times.total, found.tokens_per_step, found.candidates, (low, high))
+    return priced
 
 
-def _drawn_tokens(setup: Setup, found: Costs) -> Array:
-    return drawn_tokens_per_step(setup.draft_lengths, found.tokens_per_step, setup.rounds)
+def decide_grid(question: Question, priced: PricedGrid) -> Decision:
+    """Decide at every batch and context of what was priced."""
+    tokens = _tokens_per_step(question, priced)
+    low, high = speedup_range(priced.drawn, _drawn_tokens(question, tokens))
+    if question.acceptance.unlimited and len(question.draft_lengths) > 1:
+        low = low * share_if_falling(
+            rate=tokens[:, 1] - 1,
+            ratio=fall_of_one_rate(),
+            draft_lengths=question.draft_lengths,
+        )
+    return decide(priced.times.total, tokens, priced.candidates, (low, high))
 
 
-def _odds(setup: Setup, found: Costs) -> Array:
-    """Return the probability of each draft length to be within 1 % of the best."""
-    speed = _drawn_tokens(setup, found) / found.drawn.steps()
-    return near_best(np.where(found.candidates, speed, np.nan))
+def _tokens_per_step(question: Question, priced: PricedGrid) -> Array:
+    contexts = priced.grid.context.ravel().astype(int).tolist()
+    return question.tokens_per_step(contexts)
 
 
-def recommend(request: Request) -> Recommendation:
-    """Answer ``request``; raise DoesNotFitError when no requested point fits the memory."""
-    return recommend_for(prepare(request))
+def _drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
+    return drawn_tokens_per_step(question.draft_lengths, tokens_per_step, question.rounds)
 
 
-def recommend_for(setup: Setup) -> Recommendation:
-    """Do the same for a request whose parts are already put together."""
-    found = costs(setup)
-    decision, odds = advise(setup, found), _odds(setup, found)
-    places = [(i, j) for i in range(found.grid.shape[0]) for j in range(found.grid.shape[1])]
+def recommend(question: Question) -> Recommendation:
+    """Answer a question; raise DoesNotFitError when no requested point fits the memory."""
+    priced = fitting(question.price())
+    tokens, decision = _tokens_per_step(question, priced), decide_grid(question, priced)
+    speed = _drawn_tokens(question, tokens) / priced.drawn.steps()
+    odds = near_best(np.where(priced.candidates, speed, np.nan))
+    rows, columns, _ = priced.grid.shape
+    places = [(i, j) for i in range(rows) for j in range(columns)]
     points = tuple(
-        _point(setup, found, decision, odds[at], at=at) for at in places if found.fits[(*at, 0)]
-    )
-    refused = tuple(
-        found.memory.explain(batch=setup.request.batches[i], context=setup.request.contexts[j])
-        for i, j in places
-        if not found.fits[i, j, 0]
+        _point(question, priced, decision, tokens[at[1] % len(tokens)], odds[at], at=at)
+        for at in places
+        if priced.fits[(*at, 0)]
     )
     return Recommendation(
-        setup=setup,
+        question=question,
         points=points,
-        times=found.times,
-        memory=found.memory,
-        refused=refused,
-        warnings=(
-            *setup.notes.warnings,
-            *limits(found.times),
-            *slower_than_wide(setup, machine_for(setup), found.times),
+        priced=priced,
+        notices=(
+            *question.notices,
+            *law_limits(priced.times),
+            *slower_than_wide(question, priced.times),
             *past_graphs(
-                setup.engine, {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points}
+                question.deployment.engine,
+                {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
             ),
-            *edges(setup, points),
-            *refused,
+            *edges(question, points),
         ),
     )
 
 
 def _point(
-    setup: Setup, found: Costs, decision: Decision, odds: Array, *, at: tuple[int, int]
+    question: Question,
+    priced: PricedGrid,
+    decision: Decision,
+    tokens_per_step: Array,
+    odds: Array,
+    *,
+    at: tuple[int, int],
 ) -> Point:
-    times, yields = found.times, found.tokens_per_step
+    times = priced.times
     return Point(
-        batch=setup.request.batches[at[0]],
-        context=setup.request.contexts[at[1]],
-        draft_lengths=setup.draft_lengths,
-        feasible=found.fits[at],
-        tokens_per_step=yields[at[1] % len(yields)],
+        batch=question.workload.batches[at[0]],
+        context=question.workload.contexts[at[1]],
+        draft_lengths=question.draft_lengths,
+        feasible=priced.fits[at],
+        tokens_per_step=tokens_per_step,
         step=times.total[at],
         verify=times.verify[at],
         draft=times.draft[at],

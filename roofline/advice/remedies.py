@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from roofline.advice.prepare import Request, prepare
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.units import format_size
 from roofline.specs.engine import load_engine
@@ -18,8 +17,14 @@ __all__ = ["longest_context", "memory_of", "remedies"]
 
 def memory_of(request: Request) -> Memory:
     """Return the memory account that ``request`` leads to; acceptance plays no part."""
-    setup = prepare(request, needs_acceptance=False)
-    return memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
+    question = prepare(request, needs_acceptance=False)
+    return memory_for(
+        question.deployment.target,
+        question.deployment.drafter,
+        question.deployment.gpu,
+        question.deployment.engine.memory,
+        question.deployment.host,
+    )
 
 
 def longest_context(memory: Memory, *, batch: int, draft_length: int, limit: int) -> int:

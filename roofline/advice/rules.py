@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.decide import Point
+from roofline.advice.recommend import Recommendation
 from roofline.advice.why import bound_shares, grid_position
 from roofline.kernels.formulas import gemm_knee_rows
 from roofline.kernels.matrices import local_heads
@@ -71,8 +72,8 @@ def _advised(point: Point) -> str:
 
 
 def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
-    gpu, precision = answer.setup.gpu, answer.setup.target.precision
-    mixtures = [r.mlp for r in answer.setup.target.model.layers if isinstance(r.mlp, MoeMlp)]
+    gpu, precision = answer.deployment.gpu, answer.deployment.target.precision
+    mixtures = [r.mlp for r in answer.deployment.target.model.layers if isinstance(r.mlp, MoeMlp)]
     component = Component.EXPERTS if mixtures else Component.MLP
     knee = gemm_knee_rows(
         peak=gpu.peak(rate_name(precision.activations[component])),
@@ -84,7 +85,7 @@ def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
         spread = mixtures[0].num_experts / mixtures[0].top_k
         rows = knee * spread
         what = f"experts turn compute-bound at {knee:.0f} rows each, {rows:.0f} in all"
-    placement = answer.setup.target.placement
+    placement = answer.deployment.target.placement
     batch = point.batch if mixtures else float(placement.local(point.batch))
     reaches = max(int(rows // batch) - 1, 0)
     linear = _share(point, Part.LINEAR) + _share(point, Part.MOE)
@@ -102,11 +103,11 @@ def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
 
 
 def _fill_the_tile(answer: Recommendation, point: Point) -> list[Rule]:
-    placement = answer.setup.target.placement
+    placement = answer.deployment.target.placement
     tile, share = placement.tile_rows, _share(point, Part.ATTENTION)
     groups = [
         heads // kv_heads
-        for run in answer.setup.target.model.layers
+        for run in answer.deployment.target.model.layers
         if not isinstance(run.attention, StateMixer | NoAttention)
         for heads, kv_heads in [local_heads(run.attention, placement.attention_tp)]
     ]
@@ -150,9 +151,9 @@ def _at(point: Point, draft_length: int) -> str:
 
 
 def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
-    network = answer.setup.drafter.network
+    network = answer.deployment.drafter.network
     layers = 0 if network is None else network.num_layers
-    depth = layers / answer.setup.target.model.num_layers
+    depth = layers / answer.deployment.target.model.num_layers
     usable = np.where(
         point.feasible,
         latency_speedup(point.tokens_per_step, np.array(point.draft_lengths), depth_ratio=depth),
@@ -164,7 +165,7 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
         number=4,
         name="at very low latency, a fast drafter",
         says=(
-            f"AL / (1 + rho D), rho = {layers} / {answer.setup.target.model.num_layers} = "
+            f"AL / (1 + rho D), rho = {layers} / {answer.deployment.target.model.num_layers} = "
             f"{depth:.3f}: D = {point.draft_lengths[best]}, {usable[best]:.2f}x idealised"
         ),
         draft_length=point.draft_lengths[best],
@@ -191,7 +192,7 @@ def _choose_the_mechanism(answer: Recommendation, point: Point) -> Rule:
         number=5,
         name="choose the drafter by yield and cost",
         says=(
-            f"{answer.setup.drafter.name} yields {point.tokens_per_step[i]:.2f} tokens per step at "
+            f"{answer.deployment.drafter.name} yields {point.tokens_per_step[i]:.2f} tokens per step at "
             f"D = {point.draft_lengths[i]} for {cost:.0%} of a plain step"
         ),
         draft_length=None,

@@ -7,8 +7,8 @@ from typing import cast
 import numpy as np
 
 from roofline.advice.beyond import BEYOND, beyond
-from roofline.advice.decide import Confidence
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.decide import Confidence, Point
+from roofline.advice.recommend import Recommendation
 from roofline.base.units import format_bytes, format_size
 from roofline.kernels.ops import Kind, MoeShape
 from roofline.specs.network import DrafterSpec
@@ -117,7 +117,7 @@ def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[str, float]:
 
 def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tuple[int, int, int]:
     """Return where a point and a draft length lie in the answer's grid."""
-    request = answer.setup.request
+    request = answer.question.workload
     return (
         request.batches.index(point.batch),
         request.contexts.index(point.context),
@@ -141,7 +141,7 @@ def headline(answer: Recommendation, point: Point) -> str:
     verdict = VERDICTS[kind][point.confidence]
     return _pace(kind, plain).format(
         length=point.draft_lengths[shown],
-        flag=answer.setup.engine.name_of_length(answer.setup.drafter.kind),
+        flag=answer.deployment.engine.name_of_length(answer.deployment.drafter.kind),
         speedup=point.speedup[shown],
         plain=plain,
         fast=fast,
@@ -151,10 +151,10 @@ def headline(answer: Recommendation, point: Point) -> str:
 
 def caveat(answer: Recommendation, point: Point) -> str:
     """Return what to add to the first sentence where the context is beyond the drafter's own."""
-    setup = answer.setup
-    network = setup.drafter.network
+    question = answer.question
+    network = question.deployment.drafter.network
     trained = network.trained_context if isinstance(network, DrafterSpec) else None
-    measured = max((context for context, _ in setup.acceptance.contexts), default=0)
+    measured = max((context for context, _ in question.acceptance.contexts), default=0)
     if not point.best or trained is None or point.context <= max(trained, measured):
         return ""
     return CAVEAT.format(trained=trained, context=format_size(point.context))
@@ -190,14 +190,14 @@ def reason(answer: Recommendation, point: Point) -> str:
 
 def _beyond(answer: Recommendation, point: Point) -> str:
     """Say what a draft length past the captured graphs would give, where it would be the best."""
-    found, graphs = beyond(answer, point), answer.setup.engine.graphs
+    found, graphs = beyond(answer, point), answer.deployment.engine.graphs
     if found is None or graphs is None:
         return ""
     return " " + BEYOND.format(
         length=found.draft_length,
         speedup=found.speedup,
         rows=found.rows,
-        engine=answer.setup.engine.name,
+        engine=answer.deployment.engine.name,
         largest=graphs.largest,
         flag=f": add {found.flag}" if found.flag else "",
     )
@@ -234,7 +234,7 @@ def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: f
     weights = format_bytes(bytes_moved(times, (Kind.GEMM, Kind.MOE, Kind.CPU_MOE), at))
     cache = format_bytes(bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at))
     if main == "memory":
-        mode = answer.setup.target.placement.verify_attention
+        mode = answer.deployment.target.placement.verify_attention
         each = mode is VerifyAttention.KV_PER_QUERY
         shared = ", which all rows of a verify pass share"
         if _experts(answer):
@@ -260,14 +260,14 @@ def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: f
 
 def _local(answer: Recommendation, at: tuple[int, ...]) -> str:
     """Say what cards in turn and experts beside the processor mean for a plain pass."""
-    split, times, said = answer.setup.target.placement.split, answer.times.verify_ops, ""
+    split, times, said = answer.deployment.target.placement.split, answer.times.verify_ops, ""
     if split.cards > 1 and split.mode is SplitMode.LAYER:
         said += f" The {split.cards} cards work one after the other."
     there = [time for time in times if time.op.kind is Kind.CPU_MOE]
-    if there and answer.setup.host is not None:
+    if there and answer.deployment.host is not None:
         seconds = [float(value_at(time.total, at)) for time in times]
         own = sum(float(value_at(time.total, at)) for time in there)
-        layers, host = sum(time.op.count for time in there), answer.setup.host
+        layers, host = sum(time.op.count for time in there), answer.deployment.host
         said += (
             f" The processor computes the experts of {layers} layers from its "
             f"{host.memory.kind} in {own / sum(seconds):.0%} of a plain pass."

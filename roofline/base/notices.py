@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["ASSUMED", "Code", "Notice", "notice"]
+__all__ = ["ASSUMED", "Code", "Notice", "notice", "texts"]
 
 
 class Code(StrEnum):
@@ -34,6 +34,8 @@ class Code(StrEnum):
     ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
     DOES_NOT_FIT = "does-not-fit"
+    PAST_GRAPHS = "past-graphs"
+    PAST_GRAPHS_IN_SWEEP = "past-graphs-in-sweep"
     SLOWER_THAN_WIDE = "slower-than-wide"
 
 
@@ -71,3 +73,8 @@ class Notice:
 def notice(code: Code, **values: Any) -> Notice:
     """Return a notice; values are hashable, so that equal notices can be told once."""
     return Notice(code=code, pairs=tuple(values.items()))
+
+
+def texts(sentences: Iterable[str]) -> list[Notice]:
+    """Return sentences as notices."""
+    return [notice(Code.TEXT, text=text) for text in sentences]

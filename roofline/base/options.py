@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 __all__ = ["Option", "in_python", "spelled"]
 
-#: Ends of an option inside a text: characters for private use, which no user's text holds.
-_START, _VALUE, _END = "\ue000", "\ue001", "\ue002"
-_OPTION = re.compile(f"{_START}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END}]*))?{_END}")
+#: An option inside a text: ``{{kv}}``, or ``{{kv|fp8}}`` with a value.
+_OPTION = re.compile(r"\{\{(\w+)(?:\|(.*?))?\}\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,8 @@ class Option:
 
     def __str__(self) -> str:
         """Return the option as texts hold it, for `spelled`."""
-        value = "" if self.value is None else f"{_VALUE}{self.value}"
-        return f"{_START}{self.field}{value}{_END}"
+        value = "" if self.value is None else f"|{self.value}"
+        return f"{{{{{self.field}{value}}}}}"
 
 
 def in_python(field: str, value: str | None) -> str:

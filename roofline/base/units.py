@@ -19,6 +19,7 @@ __all__ = [
     "format_size",
     "parse_quantity",
     "parse_size",
+    "without_queries",
 ]
 
 _PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -147,3 +148,12 @@ def _three(value: float) -> str:
     if value >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def without_queries(text: str) -> str:
+    """Return what was typed as others may see it: the query of an address may hold a secret.
+
+    >>> without_queries("http://host:8000/metrics?key=abc")
+    'http://host:8000/metrics'
+    """
+    return re.sub(r"(https?://[^\s?,]*)\?[^\s,]*", r"\1", text, flags=re.IGNORECASE)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.prepare import Setup, prepare
-from roofline.advice.request import Request
+from roofline.advice.deployment import Configuration, Deployment, deploy
 from roofline.base import resources
 from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.questions.measured import MeasuredStep
@@ -37,15 +36,15 @@ class Fitted:
     text: str
 
 
-def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:
+def fit_steps(configuration: Configuration, steps: list[MeasuredStep]) -> Fitted:
     """Fit the times around a step, a round, a draft pass and a drafting sequence.
 
     Kernels come from the laws; each number is pulled towards the generic engine, so that two or
     three rows are enough and a number that no row tells stays where it was.
     """
-    setup = prepare(replace(request, acceptance="0.5" if request.drafter != "none" else None))
-    kernels = np.array([_kernels(setup, step) for step in steps])
-    features = np.array([_features(setup.drafter.kind, step) for step in steps])
+    deployment, _ = deploy(configuration)
+    kernels = np.array([_kernels(deployment, step) for step in steps])
+    features = np.array([_features(deployment.drafter.kind, step) for step in steps])
     measured = np.array([step.seconds for step in steps])
     centre, stray, high = (np.array(c) for c in zip(*(PULL[n] for n in NAMES), strict=True))
 
@@ -57,32 +56,26 @@ def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:
         residual, centre / stray, 0 * stray, high / stray, f_scale=1.0, max_nfev=400
     )
     numbers = {name: rounded(float(v)) for name, v in zip(NAMES, found * stray, strict=True)}
-    own = setup.engine.overhead
-    shipped = np.array([own.per_step, own.per_spec_round, own.draft_pass(setup.drafter.pass_kind),
+    own = deployment.engine.overhead
+    shipped = np.array([own.per_step, own.per_spec_round, own.draft_pass(deployment.drafter.pass_kind),
                         own.per_spec_sequence])  # fmt: skip
     return Fitted(
         numbers=numbers,
         before=(kernels + features @ shipped) / measured - 1,
         after=(kernels + features @ (found * stray)) / measured - 1,
-        text=_engine_file(request.engine, numbers, len(steps)),
+        text=_engine_file(str(configuration.engine), numbers, len(steps)),
     )
 
 
-def _kernels(setup: Setup, step: MeasuredStep) -> float:
+def _kernels(deployment: Deployment, step: MeasuredStep) -> float:
     """Return the step without the numbers that are fitted [s]."""
-    overhead = setup.engine.overhead.model_copy(
+    engine = deployment.engine
+    overhead = engine.overhead.model_copy(
         update={**dict.fromkeys(NAMES, 0.0), "draft_passes": {}}
     )
-    machine = Machine(
-        setup.gpu,
-        setup.engine.id,
-        floor_scale=overhead.floor_scale,
-        expert_floor_scale=overhead.expert_floor_scale,
-        vector=overhead.vector,
-    )
+    bare = replace(deployment, engine=engine.model_copy(update={"overhead": overhead}))
     grid = Grid.of((step.batch,), (step.context,), (step.draft_length,))
-    times = step_times(setup.target, setup.drafter, grid, machine, overhead, setup.engine.graphs)
-    return float(times.total[0, 0, 0])
+    return float(bare.price(grid).times.total[0, 0, 0])
 
 
 def _features(kind: str, step: MeasuredStep) -> tuple[float, ...]:

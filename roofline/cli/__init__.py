@@ -26,6 +26,7 @@ def main() -> None:
 
     from roofline.base.errors import RooflineError
     from roofline.cli.commands import build, needed
+    from roofline.cli.spelling import typed
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller
@@ -36,7 +37,7 @@ def main() -> None:
         code = build(needed(sys.argv[1:]))(prog_name="roofline", standalone_mode=False)
         sys.stdout.flush()
     except RooflineError as error:
-        _stop(str(error), error.exit_code)
+        _stop(typed(error.text), error.exit_code)
     except usage_error as error:
         message = _plain(error, getattr(error, "format_message", error.__str__)())
         path = getattr(getattr(error, "ctx", None), "command_path", "roofline")

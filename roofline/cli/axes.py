@@ -16,7 +16,7 @@ __all__ = ["axes", "option_flags", "option_types"]
 
 def option_types() -> dict[str, Any]:
     """Return the type of every option of a question."""
-    return get_type_hints(question, localns={"Request": object})
+    return get_type_hints(question, localns={"Configuration": object, "Workload": object})
 
 
 def option_flags() -> dict[str, str]:

@@ -106,7 +106,7 @@ def fit_steps(
     """Fit an engine's numbers to a few measured steps of your own."""
     import numpy as np
 
-    from roofline.advice.request import Request
+    from roofline.advice.deployment import Configuration
     from roofline.base.files import write_atomically
     from roofline.calibrate.steps import fit_steps as fit
     from roofline.questions.measured import read_steps
@@ -114,7 +114,7 @@ def fit_steps(
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":
         raise InputError(f"{model}: FILE comes first: roofline calibrate fit-steps {model} {file}")
-    request = Request(
+    configuration = Configuration(
         model=model,
         gpu=gpu,
         tp=tp,
@@ -123,7 +123,7 @@ def fit_steps(
         kv=None if kv is None else parse_dtype(kv, "--kv"),
         engine=engine,
     )
-    fitted = fit(request, read_steps(file))
+    fitted = fit(configuration, read_steps(file))
     for name, value in fitted.numbers.items():
         typer.echo(f"{name}: {1e3 * value:.4g} ms")
     worst = [100 * float(np.abs(error).max()) for error in (fitted.before, fitted.after)]

@@ -14,14 +14,16 @@ from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
 
 __all__ = ["compare"]
 
 
 @asks("drafter", "acceptance", "acceptance_rounds")
 def compare(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     drafter: Annotated[
         list[str] | None,
@@ -34,17 +36,18 @@ def compare(
 ) -> None:
     """Compare drafters for MODEL, each at its own best draft length."""
     from roofline.acceptance.defaults import choose
-    from roofline.advice.accepted import names_of
+    from roofline.advice.deployment import model_names
     from roofline.importers.open import open_model
     from roofline.importers.open_drafter import heads_for
     from roofline.questions.compare import compare as side_by_side
     from roofline.questions.compare import parse_candidate
     from roofline.render.compare import render_compare
     from roofline.render.formats import OutputFormat
+    from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=OutputFormat)
-    target = open_model(request.model)[0]
-    heads, called = heads_for(target.id), names_of(request, target)
+    target = open_model(str(configuration.model))[0]
+    heads, called = heads_for(target.id), model_names(configuration.model, target)
     known = [head for head in heads if choose(head, f"{target.id}-{head}", called) is not None]
     names, said = drafter or known or heads, list[str]()
     unknown = [head for head in heads if head not in known]
@@ -55,12 +58,14 @@ def compare(
         )
     if not names:
         raise InputError(
-            f"--drafter: no head is bundled for {request.model}; give NAME=ACCEPTANCE, once for "
+            f"--drafter: no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once for "
             "each drafter"
         )
-    asked = replace(request, batches=sizes("--batch", batch), contexts=sizes("--context", context))
-    found = side_by_side(asked, [parse_candidate(name) for name in names])
+    asked = replace(
+        workload, batches=sizes("--batch", batch), contexts=sizes("--context", context)
+    )
+    found = side_by_side(configuration, asked, [parse_candidate(name) for name in names])
     if not found:
-        raise DoesNotFitError(f"{request.model}: no batch and context fits beside every drafter")
-    warnings = dict.fromkeys(w for entry in found[0] for w in entry.answer.warnings)
-    emit_text(render_compare(found, how), output, [*said, *warnings])
+        raise DoesNotFitError(f"{configuration.model}: no batch and context fits beside every drafter")
+    told = dict.fromkeys(w for entry in found[0] for w in warnings(entry.answer.notices))
+    emit_text(render_compare(found, how), output, [*said, *told])

@@ -13,7 +13,8 @@ from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
 
 __all__ = ["diagnose"]
 
@@ -22,7 +23,8 @@ _ONE = "expected one number; write others in --measured"
 
 @asks("acceptance_rounds", "max_draft_length")
 def diagnose(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     measured: Annotated[
         list[str] | None,
@@ -58,6 +60,7 @@ def diagnose(
     from roofline.questions.diagnose.points import read_points
     from roofline.render.diagnose import render_diagnosis
     from roofline.render.forms import TableOrJson
+    from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=TableOrJson)
     deviation = amount("--noise", noise, PERCENT, "percent, such as 3")
@@ -72,10 +75,10 @@ def diagnose(
         own=_single(tpot, tokens_per_s, draft_length),
         batch=one_size("--batch", batch, _ONE),
         context=one_size("--context", context, _ONE),
-        tokens_per_step=_tokens(tokens_per_step, request),
+        tokens_per_step=_tokens(tokens_per_step, workload),
     )
-    found = find(request, points, noise=deviation / 100)
-    emit_text(render_diagnosis(found, how), output, found.warnings)
+    found = find(configuration, workload, points, noise=deviation / 100)
+    emit_text(render_diagnosis(found, how), output, warnings(found.notices))
 
 
 def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[str, str] | None:
@@ -93,14 +96,14 @@ def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[str,
     return f"--tokens-per-s {rate}", f"{draft_length}:{pace!r}/s"
 
 
-def _tokens(given: float | None, request: Request) -> dict[int, float]:
+def _tokens(given: float | None, workload: Workload) -> dict[int, float]:
     """Return tokens per step by draft length, from the option or from the acceptance given."""
     if given is not None:
         return dict.fromkeys(range(1, 65), given)
-    if not isinstance(request.acceptance, str):
+    if not isinstance(workload.acceptance, str):
         return {}
     from roofline.engines.sources import acceptance_from
 
-    curve = acceptance_from(request.acceptance)
-    known = curve.tokens_per_step(range(65), extrapolate=request.extrapolate)
+    curve = acceptance_from(workload.acceptance)
+    known = curve.tokens_per_step(range(65), extrapolate=workload.extrapolate)
     return {length: float(al) for length, al in enumerate(known)}

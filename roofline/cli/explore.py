@@ -14,14 +14,16 @@ from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import one_size, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
 
 __all__ = ["explore"]
 
 
 @asks("acceptance_rounds")
 def explore(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     vary: Annotated[
         list[str],
@@ -52,6 +54,7 @@ def explore(
     from roofline.questions.explore import explore as vary_over
     from roofline.render.explore import render_explore
     from roofline.render.formats import OutputFormat
+    from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=OutputFormat)
     if explain and how in (OutputFormat.CSV, OutputFormat.JSON):
@@ -59,7 +62,8 @@ def explore(
             "--explain: CSV and JSON hold every draft length as they are; leave it out"
         )
     found = vary_over(
-        replace(request, contexts=(one_size("--context", context, "expected one context here"),)),
+        configuration,
+        replace(workload, contexts=(one_size("--context", context, "expected one context here"),)),
         [parse_axis(text) for text in vary],
         batch=batch,
         batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
@@ -70,4 +74,4 @@ def explore(
 
         write_exploration(found, plot, source=source_line())
         typer.echo(f"wrote {plot}", err=True)
-    emit_text(render_explore(found, how, explain=explain), output, found.warnings)
+    emit_text(render_explore(found, how, explain=explain), output, warnings(found.notices))

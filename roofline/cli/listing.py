@@ -11,6 +11,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.base.files import printable
+from roofline.cli.spelling import typed
 
 __all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "help_if_bare"]
 
@@ -25,12 +26,13 @@ def help_if_bare(context: typer.Context) -> None:
 
 def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> None:
     """Write an answer to a file or stdout, and then what must be said about it."""
+    text = typed(text)
     if output is not None:
         from roofline.base.files import write_atomically
 
         write_atomically(output, printable(text))
     for warning in warnings:
-        typer.echo(printable(f"warning: {warning}"), err=True)
+        typer.echo(printable(typed(f"warning: {warning}")), err=True)
     if output is None:
         typer.echo(printable(text), nl=False)
     else:

@@ -16,7 +16,8 @@ from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
 from roofline.cli.values import one_size
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
 
 __all__ = ["live"]
 
@@ -25,7 +26,8 @@ _ONE = "expected one number; a server runs one load at a time"
 
 @asks("model", gpu=None, tp=None, engine=None, max_draft_length=None)
 def live(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     url: Annotated[
         str,
@@ -67,27 +69,30 @@ def live(
     from roofline.questions.schedule.written import NoScheduleError, pays, unwritten
     from roofline.render.forms import TableOrJson
     from roofline.render.live import render_live
+    from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=TableOrJson)
     if not 1 <= largest_batch <= 4096:
         raise InputError(f"--largest-batch {largest_batch}: expected 1 to 4096")
-    if request.drafter == "none":
+    if configuration.drafter == "none":
         raise InputError("--drafter none: there is nothing to schedule")
     found = live_question(
         url,
-        request if model is None else replace(request, model=model),
+        configuration if model is None else replace(configuration, model=model),
+        workload,
         options,
         interval=interval,
         timeout=timeout,
         batches=None if batch is None else (one_size("--batch", batch, _ONE),),
         contexts=None if context is None else (one_size("--context", context, _ONE),),
     )
-    most = max(largest_batch, *found.request.batches)
-    planned = plan(replace(found.request, batches=tuple(range(1, most + 1))), tie=0.01, mix=None)
+    most = max(largest_batch, *found.workload.batches)
+    every = replace(found.workload, batches=tuple(range(1, most + 1)))
+    planned = plan(found.configuration, every, tie=0.01, mix=None)
     if batch is not None and found.batch is not None and found.batch > planned.batches:
         raise DoesNotFitError(
             f"--batch {found.batch}: does not fit beside the drafter at context "
-            f"{found.request.contexts[0]}; the largest batch that does is {planned.batches}"
+            f"{found.workload.contexts[0]}; the largest batch that does is {planned.batches}"
         )
     try:
         written = write(planned, Wording(data_parallel=found.serving.copies))
@@ -95,4 +100,4 @@ def live(
         written = unwritten(planned, error.reason)
     text = render_live(found, planned, written, change(found, planned, written), how)
     notes = written.notes if pays(planned, written) else ()
-    emit_text(text, output, [*found.serving.warnings, *planned.warnings, *notes])
+    emit_text(text, output, [*found.serving.warnings, *warnings(planned.notices), *notes])

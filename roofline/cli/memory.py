@@ -15,7 +15,8 @@ from roofline.cli.reading import given_by_flag
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
     from roofline.render.memory import MemoryAnswer
 
 __all__ = ["memory"]
@@ -23,7 +24,8 @@ __all__ = ["memory"]
 
 @asks("acceptance_rounds")
 def memory(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     context: Annotated[str, typer.Option(help="Tokens of each sequence: 4k or 2k,32k.")] = "4k",
     batch: Annotated[
@@ -64,32 +66,42 @@ def memory(
         max_draft_length=max(draft_length or 0, longest),
     )
     answers = [_answer(request, size, batch, draft_length) for size in contexts]
-    emit_text(render_memory(answers, how), output, answers[0].setup.notes.warnings)
+    emit_text(render_memory(answers, how), output, answers[0].question.notices)
 
 
 def _answer(
     request: Request, context: int, batch: int | None, draft_length: int | None
 ) -> MemoryAnswer:
     from roofline.advice.lengths import check_length
-    from roofline.advice.prepare import prepare
     from roofline.advice.remedies import remedies
     from roofline.questions.memory import equal_memory, slots
     from roofline.render.memory import MemoryAnswer
     from roofline.timing.memory import memory_for
 
-    setup = prepare(request, needs_acceptance=False)
-    check_length("--draft-length", draft_length or 1, setup.drafter, setup.engine)
-    held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
+    question = prepare(request, needs_acceptance=False)
+    check_length(
+        "--draft-length", draft_length or 1, question.deployment.drafter, question.deployment.engine
+    )
+    held = memory_for(
+        question.deployment.target,
+        question.deployment.drafter,
+        question.deployment.gpu,
+        question.deployment.engine.memory,
+        question.deployment.host,
+    )
     if held.largest_batch(context=context, draft_length=0) < (batch or 1):
         raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: "
+            f"{question.deployment.target.model.id} on {question.deployment.gpu.id}: "
             f"{held.explain(batch=batch or 1, context=context)}; "
             + remedies(request, batch=batch or 1, context=context)
         )
-    known, drafts = setup.acceptance.source != "not given", setup.drafter.kind != "none"
+    known, drafts = (
+        question.acceptance.source != "not given",
+        question.deployment.drafter.kind != "none",
+    )
     if drafts and not known and draft_length is None:
         raise InputError(
-            f"--draft-length: no acceptance is known for {setup.drafter.name}, so no best draft "
+            f"--draft-length: no acceptance is known for {question.deployment.drafter.name}, so no best draft "
             "length either; give --draft-length or --acceptance"
         )
     fits_drafted = held.largest_batch(context=context, draft_length=draft_length or 1)
@@ -99,7 +111,7 @@ def _answer(
     chosen = equal.slots.draft_length if equal else (draft_length or 1) if drafts else 0
     found = slots(held, context=context, draft_length=chosen)
     return MemoryAnswer(
-        setup=setup,
+        question=question,
         memory=held,
         slots=found,
         batches=(batch or found.plain, min(batch or found.speculative, found.speculative)),

@@ -21,6 +21,7 @@ from roofline.cli.plotting import (
     charts,
     doublings,
     one,
+    said,
     show,
     span,
     told,
@@ -29,7 +30,8 @@ from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
 
 app = typer.Typer(
@@ -49,7 +51,8 @@ def _batches(text: str) -> tuple[int, ...]:
 @asks()
 @charts(7.0, 5.0)
 def speedup(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     target: Target,
     *,
     batch: Batches = "1,8,32,128",
@@ -59,17 +62,21 @@ def speedup(
 
     A line for each batch; the band is what the model's error leaves of it.
     """
+    from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
     from roofline.render.charts.speedup import draw_speedup, speedup_rows
 
     contexts = sizes("--context", context)
-    answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
+    answer = recommend(
+        ask(configuration, replace(workload, batches=_batches(batch), contexts=contexts))
+    )
     rows = speedup_rows(answer)
     show(
-        target, answer.setup, rows, lambda axes: draw_speedup(axes[0], rows),
+        target, answer.deployment, rows, lambda axes: draw_speedup(axes[0], rows),
         title=f"speedup by draft length, run D = {_advised(answer)}",
         where=f"context {', '.join(map(format_size, contexts))}{_left_out(answer)}",
-        warnings=answer.warnings,
+        warnings=said(answer),
+        acceptance=answer.question.acceptance,
     )  # fmt: skip
 
 
@@ -77,7 +84,8 @@ def speedup(
 @asks()
 @charts(8.0, 5.4)
 def heatmap(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     target: Target,
     *,
     batch: Batches = DOUBLINGS,
@@ -90,17 +98,21 @@ def heatmap(
 
     The line is where speculation stops paying.
     """
+    from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
     from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
 
-    contexts = doublings(request) if context is None else sizes("--context", context)
-    answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
+    contexts = doublings(configuration) if context is None else sizes("--context", context)
+    answer = recommend(
+        ask(configuration, replace(workload, batches=_batches(batch), contexts=contexts))
+    )
     rows = heatmap_rows(answer)
     show(
-        target, answer.setup, rows, lambda axes: draw_heatmap(axes[0], rows),
+        target, answer.deployment, rows, lambda axes: draw_heatmap(axes[0], rows),
         title=f"run D = {_advised(answer)}, by batch and context",
         where="cells: advised D and its speedup",
         warnings=told(_of_what_fits(answer)),
+        acceptance=answer.question.acceptance,
     )  # fmt: skip
 
 
@@ -108,7 +120,8 @@ def heatmap(
 @asks()
 @charts(7.0, 5.4)
 def breakdown(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     target: Target,
     *,
     batch: Batch = "32",
@@ -118,18 +131,20 @@ def breakdown(
 
     The time per token stands beside it.
     """
+    from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
     from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
 
-    asked = at_one(request, batch, context)
-    answer = recommend(asked)
+    asked = at_one(workload, batch, context)
+    answer = recommend(ask(configuration, asked))
     (point,) = answer.points
     rows = breakdown_rows(answer, point)
     show(
-        target, answer.setup, rows, lambda axes: draw_breakdown(axes[0], rows),
+        target, answer.deployment, rows, lambda axes: draw_breakdown(axes[0], rows),
         title=f"one step by draft length, D = {point.draft_length} advised",
         where=at(asked),
-        warnings=answer.warnings,
+        warnings=said(answer),
+        acceptance=answer.question.acceptance,
     )  # fmt: skip
 
 
@@ -137,7 +152,8 @@ def breakdown(
 @asks()
 @charts(7.0, 5.2)
 def frontier(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     target: Target,
     *,
     batch: Annotated[
@@ -147,19 +163,21 @@ def frontier(
     context: Context = "4k",
 ) -> None:
     """Draw throughput against interactivity, plain and advised."""
+    from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
     from roofline.questions.goals import BATCHES
     from roofline.render.charts.frontier import draw_frontier, frontier_rows
 
     contexts = one("--context", context)
     batches = BATCHES if batch is None else _batches(batch)
-    answer = recommend(replace(request, batches=batches, contexts=contexts))
+    answer = recommend(ask(configuration, replace(workload, batches=batches, contexts=contexts)))
     rows = frontier_rows(answer)
     show(
-        target, answer.setup, rows, lambda axes: draw_frontier(axes[0], rows),
+        target, answer.deployment, rows, lambda axes: draw_frontier(axes[0], rows),
         title=f"what each batch gives, plain and at D = {_advised(answer)}",
         where=f"context {format_size(contexts[0])}",
         warnings=told(answer),
+        acceptance=answer.question.acceptance,
     )  # fmt: skip
 
 
@@ -167,14 +185,13 @@ def _left_out(answer: Recommendation) -> str:
     """Say which of the points asked for have no line, since they do not fit in memory."""
     from roofline.render.columns import listed
 
-    request, drawn = answer.setup.request, {(p.batch, p.context) for p in answer.points}
+    asked, drawn = answer.question.workload, {(p.batch, p.context) for p in answer.points}
     missing = {
-        batch: [context for context in request.contexts if (batch, context) not in drawn]
-        for batch in request.batches
+        batch: [context for context in asked.contexts if (batch, context) not in drawn]
+        for batch in asked.batches
     }
     said = [
-        f"{batch}"
-        + (f" at {', '.join(map(format_size, lost))}" if len(request.contexts) > 1 else "")
+        f"{batch}" + (f" at {', '.join(map(format_size, lost))}" if len(asked.contexts) > 1 else "")
         for batch, lost in missing.items()
         if lost
     ]
@@ -185,12 +202,15 @@ def _left_out(answer: Recommendation) -> str:
 
 def _of_what_fits(answer: Recommendation) -> Recommendation:
     """Return the answer for the contexts that fit at all: others have nothing to warn about."""
+    from roofline.advice.question import question_about
     from roofline.advice.recommend import recommend
 
     fit = tuple(sorted({point.context for point in answer.points}))
-    if set(answer.setup.request.contexts) == set(fit):
+    question = answer.question
+    if set(question.workload.contexts) == set(fit):
         return answer
-    return recommend(replace(answer.setup.request, contexts=fit))
+    asked = replace(question.workload, contexts=fit)
+    return recommend(question_about(answer.deployment, asked, question.deployment_notices))
 
 
 def _advised(answer: Recommendation) -> str:

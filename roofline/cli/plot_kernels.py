@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
+
 
 __all__ = ["attention", "parity", "roofline_chart"]
 
@@ -35,7 +37,8 @@ __all__ = ["attention", "parity", "roofline_chart"]
 @asks()
 @charts(8.0, 5.0)
 def roofline_chart(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     target: Target,
     *,
     batch: Batch = "32",
@@ -45,22 +48,29 @@ def roofline_chart(
 
     Roofs are those of the datasheet and of the fitted laws.
     """
-    from roofline.advice.cautions import limits
-    from roofline.advice.prepare import prepare
-    from roofline.advice.recommend import costs
+    from roofline.advice.deployment import deploy
+    from roofline.advice.draft_lengths import allowed_lengths
+    from roofline.advice.notices import law_limits
+    from roofline.advice.question import context_notices
+    from roofline.advice.recommend import fitting
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
+    from roofline.render.notices import warnings
 
-    asked = at_one(request, batch, context)
-    setup = prepare(asked, needs_acceptance=False)
-    found = costs(setup)
-    rows = roofline_rows(setup, found)
+    asked = at_one(workload, batch, context)
+    deployment, notices = deploy(configuration)
+    told = [*notices, *context_notices(deployment, asked.contexts)]
+    lengths = allowed_lengths(deployment, asked.max_draft_length)
+    priced = fitting(deployment.price(deployment.grid(asked.batches, asked.contexts, lengths)))
+    rows = roofline_rows(priced)
     show(
-        target, setup, rows, lambda axes: draw_roofline(axes[0], rows),
-        title=f"kernels of a step, D = {span(setup.draft_lengths)}",
-        where=f"{at(asked)}; drafter {setup.drafter.name}",
-        warnings=[*setup.notes.warnings, *limits(found.times)],
-        drafts=False,
-    )  # fmt: skip
+        target,
+        deployment,
+        rows,
+        lambda axes: draw_roofline(axes[0], rows),
+        title=f"kernels of a step, D = {span(lengths)}",
+        where=f"{at(asked)}; drafter {deployment.drafter.name}",
+        warnings=warnings([*told, *law_limits(priced.times)]),
+    )
 
 
 @asks("drafter", "acceptance", "acceptance_rounds", "max_draft_length", "extrapolate", "draft_tp",
@@ -68,7 +78,8 @@ def roofline_chart(
       "prefill_tokens_per_step", "overhead_ms", "memory_fraction")  # fmt: skip
 @charts(7.0, 6.4)
 def attention(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     target: Target,
     *,
     batch: Batch = "32",
@@ -78,18 +89,21 @@ def attention(
 
     Rows are those of a verify pass that share one KV head's cache.
     """
-    from roofline.advice.prepare import prepare
-    from roofline.advice.recommend import costs
+    from roofline.advice.deployment import deploy
+    from roofline.advice.question import context_notices
+    from roofline.advice.recommend import fitting
     from roofline.render.charts.attention import (
         attention_rows,
         draw_attention_time,
         draw_attention_use,
     )
+    from roofline.render.notices import warnings
 
-    asked = replace(at_one(request, batch, context), drafter="none")
-    setup = prepare(asked, needs_acceptance=False)
-    costs(setup)  # refuses what does not fit
-    rows = attention_rows(setup)
+    asked = at_one(workload, batch, context)
+    deployment, notices = deploy(replace(configuration, drafter="none"))
+    told = [*notices, *context_notices(deployment, asked.contexts)]
+    fitting(deployment.price(deployment.grid(asked.batches, asked.contexts, (0,))))
+    rows = attention_rows(deployment, batch=asked.batches[0], context=asked.contexts[0])
     groups = sorted({row.query_heads_per_kv_head for row in rows})
 
     def paint(axes: Sequence[Axes]) -> None:
@@ -97,15 +111,17 @@ def attention(
         draw_attention_use(axes[1], rows)
 
     show(
-        target, setup, rows, paint,
+        target,
+        deployment,
+        rows,
+        paint,
         title=f"attention of a verify pass, G = {', '.join(map(str, groups))}, "
         f"D = 0 to {max(row.draft_length for row in rows)}",
         where=at(asked),
-        warnings=setup.notes.warnings,
-        drafts=False,
+        warnings=warnings(told),
         panels=(1.3, 1.0),
         unsaid=("drafter",),
-    )  # fmt: skip
+    )
 
 
 @charts(6.5, 6.4)

@@ -16,18 +16,21 @@ from roofline.base.errors import InputError
 from roofline.base.files import printable
 from roofline.base.units import format_size
 from roofline.cli.question import hints, signed
+from roofline.cli.spelling import typed
 from roofline.cli.values import one_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from roofline.advice.prepare import Request, Setup
+    from roofline.acceptance import Acceptance
+    from roofline.advice.deployment import Configuration, Deployment
+    from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
     from roofline.render.charts.figure import Caption
 
 __all__ = [
     "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "at_one", "charts",
-    "doublings", "draw", "one", "show", "source_line", "span", "told",
+    "doublings", "draw", "one", "said", "show", "source_line", "span", "told",
 ]  # fmt: skip
 
 
@@ -93,9 +96,9 @@ def charts(width: float, height: float) -> Callable[[Callable[..., None]], Any]:
         ]
 
         @functools.wraps(plot)
-        def run(*request: Request, **given: Any) -> None:
+        def run(*asked: Any, **given: Any) -> None:
             where = {option.name: given.pop(option.name) for option in options}
-            plot(*request, target=_target((width, height), **where), **given)
+            plot(*asked, target=_target((width, height), **where), **given)
 
         return signed(run, taken)
 
@@ -127,7 +130,7 @@ def asked(arguments: Sequence[str], left_out: Sequence[str] = _WHERE) -> list[st
     >>> asked(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--batch", "8"])
     ['plot', 'speedup', 'qwen3-8b', '--batch', '8']
     """
-    from roofline.advice.request import without_queries
+    from roofline.base.units import without_queries
 
     kept: list[str] = []
     skip = False
@@ -169,31 +172,38 @@ def draw(
         written.append(target.data)
     for line in [*warnings, *(f"wrote {path}" for path in written)]:
         prefix = "" if line.startswith("wrote ") else "warning: "
-        typer.echo(printable(f"{prefix}{line}"), err=True)
+        typer.echo(printable(typed(f"{prefix}{line}")), err=True)
 
 
 def show(
     target: Target,
-    setup: Setup,
+    deployment: Deployment,
     rows: Sequence[Any],
     paint: Callable[[Sequence[Axes]], object],
     *,
     title: str,
     where: str,
     warnings: Sequence[str],
-    drafts: bool = True,
+    acceptance: Acceptance | None = None,
     panels: Sequence[float] = (1.0,),
     unsaid: Sequence[str] = (),
 ) -> None:
-    """Draw a chart of an answer, captioned by its setup, whose names stand in front of every row.
+    """Draw a chart about a deployment, whose names stand in front of every row.
 
-    ``unsaid`` are the names left out; ``drafts`` says whether the caption tells of acceptance.
+    ``unsaid`` are the names left out; without ``acceptance`` the caption names no drafter.
     """
     from roofline.render.captions import caption_for
 
-    words = caption_for(setup, title, where=where, drafts=drafts, source=source_line())
-    same = {name: value for name, value in _named(setup).items() if name not in unsaid}
+    words = caption_for(deployment, title, where=where, acceptance=acceptance, source=source_line())
+    same = {name: value for name, value in _named(deployment).items() if name not in unsaid}
     draw(target, rows, words, paint, panels=panels, warnings=warnings, same=same)
+
+
+def said(answer: Recommendation) -> list[str]:
+    """Return the warnings of an answer."""
+    from roofline.render.notices import warnings
+
+    return warnings(answer.notices)
 
 
 def told(answer: Recommendation) -> list[str]:
@@ -201,7 +211,7 @@ def told(answer: Recommendation) -> list[str]:
 
     What does not fit in memory is seen in the chart.
     """
-    warnings = [w for w in answer.warnings if w not in answer.refused]
+    warnings = said(answer)
     more = len(warnings) - MOST_WARNINGS
     if more <= 1:
         return warnings
@@ -213,36 +223,36 @@ def one(flag: str, text: str) -> tuple[int]:
     return (one_size(flag, text, "this chart is drawn for one value; give one"),)
 
 
-def at_one(request: Request, batch: str, context: str) -> Request:
-    """Return the request at the one batch and context that a chart is drawn for."""
-    return replace(request, batches=one("--batch", batch), contexts=one("--context", context))
+def at_one(workload: Workload, batch: str, context: str) -> Workload:
+    """Return the workload at the one batch and context that a chart is drawn for."""
+    return replace(workload, batches=one("--batch", batch), contexts=one("--context", context))
 
 
-def doublings(request: Request) -> tuple[int, ...]:
+def doublings(configuration: Configuration) -> tuple[int, ...]:
     """Return 512, 1k, ... up to 128k or the longest context that target and drafter handle."""
-    from roofline.advice.prepare import prepare
+    from roofline.advice.deployment import deploy
 
-    setup = prepare(replace(request, contexts=(1,)), needs_acceptance=False)
-    limits = [setup.target.model.max_context]
-    own = getattr(setup.drafter.network, "max_context", None)
+    deployment, _ = deploy(configuration)
+    limits = [deployment.target.model.max_context]
+    own = getattr(deployment.drafter.network, "max_context", None)
     longest = min([*limits, *([own] if own else [])])
     return tuple(2**i for i in range(9, 18) if 2**i <= longest) or (longest,)
 
 
-def _named(setup: Setup) -> dict[str, str | int]:
+def _named(deployment: Deployment) -> dict[str, str | int]:
     """Return the columns that every row of a chart shares."""
     return {
-        "model": setup.target.model.id,
-        "gpu": setup.gpu.id,
-        "tp": setup.request.tp,
-        "engine": setup.engine.id,
-        "drafter": setup.drafter.name,
+        "model": deployment.target.model.id,
+        "gpu": deployment.gpu.id,
+        "tp": deployment.target.placement.tp,
+        "engine": deployment.engine.id,
+        "drafter": deployment.drafter.name,
     }
 
 
-def at(request: Request) -> str:
+def at(workload: Workload) -> str:
     """Name the one batch and context of a chart."""
-    return f"batch {request.batches[0]}, context {format_size(request.contexts[0])}"
+    return f"batch {workload.batches[0]}, context {format_size(workload.contexts[0])}"
 
 
 def span(lengths: Sequence[int]) -> str:

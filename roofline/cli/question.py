@@ -1,4 +1,4 @@
-"""The options that every question shares, read once into a ``Request``."""
+"""The options that every question shares, read into a configuration and a workload."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from roofline.cli.values import MILLISECONDS, dtype, numbers, routing
 if TYPE_CHECKING:
     from enum import StrEnum
 
-    from roofline.advice.prepare import Request
 
 __all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "question", "signed"]
 
@@ -157,25 +156,26 @@ def question(
             "gpu.memory.bandwidth='4 TB/s'; repeat for each.",
         ),
     ] = None,
-) -> Request:
-    """Return the question that these options ask, at batch 1 and the default context."""
-    from roofline.advice.prepare import Request
-    from roofline.advice.request import LocalRequest
+) -> tuple[Configuration, Workload]:
+    """Return what these options name, and what they ask at batch 1 and the default context."""
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
     from roofline.specs.overrides import parse_override
     from roofline.specs.placement import SplitMode, StateHandling, VerifyAttention
 
-    return Request(
+    configuration = Configuration(
         model=model,
         gpu=gpu,
         tp=tp,
         ep=ep,
-        dp=dp_attention,
-        routing=routing(routing_skew, routing_correlation),
+        dp_attention=dp_attention,
+        gpus=gpus,
+        split=None if split is None else choice("--split", split, SplitMode),
+        tensor_split=numbers("--tensor-split", tensor_split, "3,1") or (),
+        host=host,
+        cpu_experts=cpu_experts,
         drafter=drafter,
-        acceptance=acceptance,
-        acceptance_rounds=acceptance_rounds,
-        max_draft_length=max_draft_length,
-        extrapolate=extrapolate,
         weights=dtype("--weights", weights),
         activations=dtype("--activations", activations),
         kv=dtype("--kv", kv),
@@ -187,27 +187,28 @@ def question(
             else None
         ),
         state_handling=choice("--state-handling", state_handling, StateHandling),
+        routing=routing(routing_skew, routing_correlation),
         memory_fraction=memory_fraction,
         engine="" if engine is None else engine,
-        overhead=numbers("--overhead-ms", overhead_ms, "0.5,0.7,0.15", MILLISECONDS),
+        overhead_ms=numbers("--overhead-ms", overhead_ms, "0.5,0.7,0.15", MILLISECONDS),
         verify_width=verify_width,
         tree_topk=tree_topk,
         draft_block=draft_block,
         first_pass_rows=first_pass_rows,
-        prefill_tokens=prefill_tokens_per_step,
         overrides=tuple(parse_override(text) for text in overrides or ()),
-        local=LocalRequest(
-            gpus=gpus,
-            split=None if split is None else choice("--split", split, SplitMode),
-            shares=numbers("--tensor-split", tensor_split, "3,1") or (),
-            host=host,
-            cpu_experts=cpu_experts,
-        ),
     )
+    workload = Workload(
+        acceptance=acceptance,
+        acceptance_rounds=acceptance_rounds,
+        max_draft_length=max_draft_length,
+        extrapolate=extrapolate,
+        prefill_tokens_per_step=prefill_tokens_per_step,
+    )
+    return configuration, workload
 
 
 def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]], Any]:
-    """Give a command the options of ``question``; it receives their ``Request`` first.
+    """Give a command the options of ``question``; it receives what they name and ask first.
 
     ``leave_out`` names options that the command replaces by its own; ``defaults`` overrides.
     """
@@ -218,13 +219,15 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
     }
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command, eval_str=False).parameters.values())[1:]
+        own = list(inspect.signature(command, eval_str=False).parameters.values())[2:]
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
             unnamed: dict[str, Any] = {"model": ""} if "model" in leave_out else {}
-            asked = question(**unnamed, **{name: given.pop(name) for name in shared})
-            command(asked, **given)
+            configuration, workload = question(
+                **unnamed, **{name: given.pop(name) for name in shared}
+            )
+            command(configuration, workload, **given)
 
         parameters = [
             parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared.values(), *own)
@@ -245,8 +248,9 @@ def signed(run: Callable[..., None], parameters: list[inspect.Parameter]) -> Cal
 
 @functools.cache  # the shared question's are wanted by every command
 def hints(command: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a command's options; what the request is, Typer need not know."""
-    return get_type_hints(command, localns={"Request": object}, include_extras=True)
+    """Return the annotations of a command's options; what is asked, Typer need not know."""
+    unknown = {"Configuration": object, "Workload": object}
+    return get_type_hints(command, localns=unknown, include_extras=True)
 
 
 Choice = TypeVar("Choice", bound="StrEnum")

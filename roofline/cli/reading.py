@@ -10,7 +10,6 @@ from roofline.base.errors import InputError
 from roofline.cli.values import SECONDS, amount
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
     from roofline.questions.live import Live
 
 __all__ = ["INTERVAL", "TIMEOUT", "given_by_flag", "live_question", "seconds"]
@@ -48,7 +47,8 @@ def seconds(flag: str, text: str, *, least: float, most: float = LONGEST_WAIT) -
 
 def live_question(
     url: str,
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     context: typer.Context,
     *,
     interval: str,
@@ -66,15 +66,17 @@ def live_question(
     if "engine" in given:
         from roofline.specs.engine import load_engine
 
-        load_engine(request.engine)  # a misspelt name need not wait for the reading
+        load_engine(str(configuration.engine))  # a misspelt name need not wait for the reading
     if "gpu" in given:
         from roofline.specs.gpu import load_hardware
 
-        load_hardware(request.gpu)
+        load_hardware(str(configuration.gpu))
     serving = read_server(
         url,
         interval=wait,
         timeout=patience,
-        check=lambda first: check_known(first, request, given=given),
+        check=lambda first: check_known(first, configuration, given=given),
     )
-    return question_from(serving, request, given=given, batches=batches, contexts=contexts)
+    return question_from(
+        serving, configuration, workload, given=given, batches=batches, contexts=contexts
+    )

@@ -17,7 +17,8 @@ from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
 from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
     from roofline.questions.goals import Goal
     from roofline.questions.live import Live
 
@@ -26,7 +27,8 @@ __all__ = ["recommend"]
 
 @asks(model=None)
 def recommend(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     batch: Annotated[
         str | None,
@@ -79,7 +81,9 @@ def recommend(
 ) -> None:
     """Say which draft length to run, what it buys, and why."""
     from roofline.advice.recommend import recommend as answer_for
+    from roofline.advice.question import ask
     from roofline.render import OutputFormat, render
+    from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=OutputFormat)
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
@@ -103,44 +107,50 @@ def recommend(
     price = (
         None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
     )
-    asked, said = replace(request, gpu_hour=price), list[str]()
+    workload, said = replace(workload, gpu_hour=price), list[str]()
     if live is not None:
         if not live.strip():
             raise InputError("--live: expected the address of a server: http://HOST:8000")
         if load is not None and load.input_tokens is not None:
             contexts = (load.length,)
         reading = live_question(
-            live, asked, options, interval=interval, timeout=timeout, batches=batches,
+            live,
+            configuration,
+            workload,
+            options,
+            interval=interval,
+            timeout=timeout,
+            batches=batches,
             contexts=contexts,
-        )  # fmt: skip
-        asked, said = reading.request, _said(reading)
+        )
+        configuration, workload, said = reading.configuration, reading.workload, _said(reading)
         if load is not None and load.input_tokens is None:
-            load = replace(load, context=asked.contexts[0])
-    elif not request.model:
+            load = replace(load, context=workload.contexts[0])
+    elif not configuration.model:
         raise InputError("MODEL is missing: give a model, or --live URL of a running server")
     elif given_by_flag(options) & {"interval", "timeout"}:
         raise InputError("--interval and --timeout: belong to --live URL")
     else:
-        asked = replace(asked, batches=batches or (1,), contexts=contexts or (4096,))
+        workload = replace(workload, batches=batches or (1,), contexts=contexts or (4096,))
     if load is not None:
         from roofline.questions.load.answer import answer_load
         from roofline.render.load import render_load
 
-        found = answer_load(asked, load)
-        said += [*found.warnings, *(found.notes if found.schedule_pays else ())]
+        found = answer_load(configuration, workload, load)
+        said += [*warnings(found.notices), *(found.notes if found.schedule_pays else ())]
         emit_text(render_load(found, how), output, said)
         return
-    answer = answer_for(asked)
+    answer = answer_for(ask(configuration, workload))
+    said += warnings(answer.notices)
     if goal is None:
-        emit_text(render(answer, how, explain=explain), output, [*said, *answer.warnings])
+        emit_text(render(answer, how, explain=explain), output, said)
         return
     from roofline.questions.goals import require
 
     choices = require(answer.points, goal)
     chosen = replace(answer, points=tuple(choice.point for choice in choices))
-    warnings = [w for w in answer.warnings if batch is not None or w not in answer.refused]
     text = render(chosen, how, explain=explain, met=(goal, choices))
-    emit_text(text, output, [*said, *warnings])
+    emit_text(text, output, said)
 
 
 def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:
@@ -173,7 +183,7 @@ def _said(live: Live) -> list[str]:
     ]
     if live.era is not None:
         version = live.serving.value("version")
-        builds = f"{live.request.engine} ({live.era.builds})"
+        builds = f"{live.configuration.engine} ({live.era.builds})"
         gaps.append(f"{where}: its version {version} is priced as {builds}; --engine wins")
     return [*gaps, *live.serving.warnings]
 

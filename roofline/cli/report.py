@@ -15,7 +15,8 @@ from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
 
 __all__ = ["report"]
 
@@ -29,7 +30,8 @@ _MOVED = (
 
 @asks()
 def report(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     batch: Batch = "1",
     context: Context = "4k",
@@ -59,14 +61,11 @@ def report(
     if output is None or output.suffix.lower() not in _SUFFIXES:
         given = "give FILE.html for the report" if output is None else "expected a name in .html"
         raise InputError(f"-o{'' if output is None else f' {output}'}: {given}")
-    question = at_one(request, batch, context)
-    everything = "1" if request.drafter != "none" else None
     found = find(
-        question,
+        configuration,
+        at_one(workload, batch, context),
         batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
-        contexts=doublings(replace(request, acceptance=everything))
-        if contexts is None
-        else sizes("--contexts", contexts),
+        contexts=doublings(configuration) if contexts is None else sizes("--contexts", contexts),
     )
     command = ["roofline", "recommend", *asked(sys.argv[1:], _MOVED)[1:]]
     write_atomically(output, render_page(found, source=source_line(), command=command))

@@ -14,14 +14,16 @@ from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
 
 __all__ = ["schedule"]
 
 
 @asks("acceptance_rounds", engine=None)
 def schedule(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     *,
     batches: Annotated[
         str, typer.Option(help="Batches to cover: 1..256, or points such as 1,8,64.")
@@ -67,31 +69,34 @@ def schedule(
         write,
     )
     from roofline.questions.schedule.plan import plan
+    from roofline.render.notices import warnings
     from roofline.render.schedule import render_schedule
 
     how = format_for(form, output, kinds=ScheduleFormat)
-    engine = engine_for(how, request.engine)
+    engine = engine_for(how, configuration.engine)
     wording = Wording(
         engine_version=engine_version,
         proposed=proposed,
         gate=gate,
         candidate_sets=candidate_sets,
         graph_batches=None if graph_batches is None else sizes("--graph-batches", graph_batches),
-        data_parallel=data_parallel if request.dp == 1 else max(data_parallel, request.dp),
+        data_parallel=max(data_parallel, configuration.dp_attention)
+        if configuration.dp_attention > 1
+        else data_parallel,
     )
     wording.check(engine)
-    if request.drafter == "none":
+    if configuration.drafter == "none":
         raise InputError("--drafter none: there is nothing to schedule")
     asked = replace(
-        request,
-        engine=engine,
+        workload,
         batches=sizes_or_range("--batches", batches),
         contexts=tuple(sorted(sizes("--contexts", contexts))),
     )
     share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
-    found = plan(asked, tie=share, mix=None if mix is None else shares("--mix", mix))
+    found = plan(
+        replace(configuration, engine=engine), asked, tie=share, mix=None if mix is None else shares("--mix", mix))
     written = write(found, wording)
-    notes = [*found.warnings, *written.notes]
+    notes = [*warnings(found.notices), *written.notes]
     if how.value in ENGINES:  # an engine's own text has no place for it
-        notes += map(str, found.setup.notes.changes)
+        notes += map(str, found.question.deployment.changes)
     emit_text(render_schedule(found, written, how), output, notes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
+from roofline.cli.spelling import typed
 from roofline.base.units import format_bytes
 from roofline.cli.axes import axes
 from roofline.cli.question import OUTPUT, choice
@@ -90,13 +91,16 @@ def _run(
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
     from roofline.questions.sweep.files import hashes
-    from roofline.questions.sweep.run import to_file, to_stream
+    from roofline.questions.sweep.run import Words, to_file, to_stream
     from roofline.questions.sweep.store import Store
+    from roofline.render.notices import warnings
+    from roofline.render.provenance import source_data
 
+    words = Words(spell=typed, say=warnings, source=source_data)
     if output is None:
         sys.stdout.flush()
-        notes = to_stream(plan, how, workers, sys.stdout.buffer.write, tell)
-        return sorted(notes.warnings)
+        write = sys.stdout.buffer.write
+        return to_stream(plan, how, workers, write, words=words, tell=tell)
     asked = plan.as_data()
     files = hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
     about = {
@@ -108,7 +112,7 @@ def _run(
     with closing(Store(output)) as store:
         started = {"version": __version__, "format": how.value, "files": files, **asked}
         store.open(started, resume=resume)
-        return sorted(to_file(plan, how, workers, store, tell=tell, about=about).warnings)
+        return to_file(plan, how, workers, store, words=words, tell=tell, about=about)
 
 
 def _format(form: str | None, output: Path | None) -> SweepFormat:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from roofline.advice.request import Request, check_numbers
+from roofline.advice.deployment import Configuration
+from roofline.advice.question import Workload, check_workload
 from roofline.base.errors import InputError
 from roofline.cli.axes import option_flags, option_types
 from roofline.cli.question import question
@@ -53,7 +54,7 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
     _check(axes, cases)
     sizes = _sizes("batch", batches), _sizes("context", contexts)
     for pick in (min, max):
-        check_numbers(replace(_ask(), batches=(pick(sizes[0]),), contexts=(pick(sizes[1]),)))
+        check_workload(Workload(batches=(pick(sizes[0]),), contexts=(pick(sizes[1]),)))
     names = [name for name in OPTIONS if name not in {column.name for column in ASKED}]
     return Plan(
         axes=axes,
@@ -73,7 +74,7 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
 _RECTANGLE: dict[str, tuple[Scalar, ...]] = {"batch": (1,), "context": (4096,)}
 
 
-def _ask(**given: Any) -> Request:
+def _ask(**given: Any) -> tuple[Configuration, Workload]:
     """Return the question with these options; the model does not matter where it is missing."""
     return question(**({"model": ""} | given))
 

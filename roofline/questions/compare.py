@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from roofline.advice.prepare import Request
-from roofline.advice.recommend import Point, Recommendation, recommend
+from roofline.advice.decide import Point
+from roofline.advice.deployment import Configuration
+from roofline.advice.question import Workload, ask
+from roofline.advice.recommend import Recommendation, recommend
 from roofline.base.errors import InputError, UnknownAcceptanceError
+from roofline.base.options import Option
 from roofline.questions.memory import Slots, slots
 
 __all__ = ["Candidate", "Entry", "compare", "parse_candidate"]
@@ -49,19 +52,23 @@ def parse_candidate(text: str) -> Candidate:
     """
     name, equals, acceptance = text.partition("=")
     if not name or (equals and not acceptance):
-        raise InputError(f"--drafter: expected NAME or NAME=ACCEPTANCE, got '{text}'")
+        raise InputError(f"expected NAME or NAME=ACCEPTANCE, got '{text}'", field="drafter")
     return Candidate(drafter=name, acceptance=acceptance or None)
 
 
-def compare(request: Request, candidates: Sequence[Candidate]) -> list[list[Entry]]:
-    """Return, for each batch and context of ``request``, the drafters, fastest first.
+def compare(
+    configuration: Configuration, workload: Workload, candidates: Sequence[Candidate]
+) -> list[list[Entry]]:
+    """Return, for each batch and context of ``workload``, the drafters, fastest first.
 
     Points where any of them does not fit are left out for all.
     """
     if len(candidates) != len(set(candidates)):
-        raise InputError("--drafter: one is given twice")
-    request = replace(request, several_drafters=len(candidates) > 1)
-    answers = [_answer(request, candidate) for candidate in candidates]
+        raise InputError("one is given twice", field="drafter")
+    several = len(candidates) > 1
+    answers = [
+        _answer(configuration, workload, candidate, drop_idle=several) for candidate in candidates
+    ]
     found: dict[tuple[int, int], list[Entry]] = {}
     for answer in answers:
         for point in answer.points:
@@ -70,17 +77,23 @@ def compare(request: Request, candidates: Sequence[Candidate]) -> list[list[Entr
     return [sorted(entries, key=_fastest_first) for entries in complete]
 
 
-def _answer(request: Request, candidate: Candidate) -> Recommendation:
-    asked = replace(request, drafter=candidate.drafter, acceptance=candidate.acceptance)
+def _answer(
+    configuration: Configuration, workload: Workload, candidate: Candidate, *, drop_idle: bool
+) -> Recommendation:
+    asked = replace(configuration, drafter=candidate.drafter)
+    accepted = replace(workload, acceptance=candidate.acceptance)
     try:
-        return recommend(asked)
+        return recommend(ask(asked, accepted, drop_idle=drop_idle))
     except UnknownAcceptanceError as error:
+        given = Option("drafter", f"{candidate.drafter}=0.7")
         raise InputError(
-            f"--drafter {candidate.drafter}: no acceptance is known for it on {request.model}; "
-            f"give one with its name: --drafter {candidate.drafter}=0.7"
+            f"no acceptance is known for it on {configuration.model}; give one with its name: "
+            f"{given}",
+            field="drafter",
+            value=candidate.drafter,
         ) from error
     except InputError as error:
-        raise InputError(f"--drafter {candidate.drafter}: {error}") from None
+        raise InputError(error.text, field="drafter", value=candidate.drafter) from None
 
 
 def _entry(answer: Recommendation, point: Point) -> Entry:

@@ -9,19 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.cautions import limits
 from roofline.advice.decide import smallest_within_tie
-from roofline.advice.parts import Parts, open_parts
-from roofline.advice.prepare import Setup, prepare
-from roofline.advice.recommend import costs
-from roofline.advice.request import Request
+from roofline.advice.notices import law_limits
+from roofline.advice.question import Question
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.kernels.cache import kv_bytes_per_token
 from roofline.kernels.weights import parameters_total
 from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
 from roofline.timing.launches import past_graphs
-from roofline.timing.memory import memory_for
 
 __all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
 
@@ -44,7 +40,7 @@ class Variant:
     """One architecture. Arrays over ``draft_lengths`` are at the batch asked for."""
 
     values: tuple[str, ...]  # one for each axis
-    setup: Setup
+    question: Question
     parameters: int
     kv_per_token: float  # of the whole model, each KV head once [B]
     kv_per_token_gpu: float  # of one GPU, copies included [B]
@@ -61,7 +57,7 @@ class Variant:
     @property
     def draft_lengths(self) -> tuple[int, ...]:
         """The D looked at."""
-        return self.setup.draft_lengths
+        return self.question.draft_lengths
 
     @property
     def best(self) -> int:
@@ -84,12 +80,12 @@ class Variant:
 class Exploration:
     """Every variant that exists, and what must be said about them."""
 
-    request: Request
+    configuration: Configuration
     axes: tuple[Axis, ...]
     batch: int
     context: int
     variants: tuple[Variant, ...]
-    warnings: tuple[str, ...]
+    notices: tuple[Notice, ...]
 
 
 def parse_axis(text: str) -> Axis:
@@ -122,53 +118,50 @@ def since(batches: Sequence[int], holds: Sequence[bool]) -> int | None:
 
 
 def explore(
-    request: Request,
+    configuration: Configuration,
+    workload: Workload,
     axes: Sequence[Axis],
     *,
     batch: int,
     batches: Sequence[int] = BATCHES,
 ) -> Exploration:
-    """Answer ``request`` for every combination of the axes' values, at its one context.
+    """Answer for every combination of the axes' values, at its one context.
 
     Combinations that cannot be (more chosen experts than there are) are left out with a warning; a
     value that leads to no variant at all is refused.
     """
     _check(axes)
-    (context,) = request.contexts
-    base = replace(request, batches=tuple(sorted({batch, *batches})))
-    parts = open_parts(base)
-    variants, warnings, failed = [], [], {}
+    (context,) = workload.contexts
+    workload = replace(workload, batches=tuple(sorted({batch, *batches})))
+    documents = load(configuration)
+    variants, told, failed = [], list[Notice](), {}
     for values in itertools.product(*(axis.values for axis in axes)):
         own = _overrides(axes, values)
-        asked = replace(base, overrides=(*base.overrides, *own))
+        asked = replace(configuration, overrides=(*configuration.overrides, *own))
         try:
-            variant, limited = _variant(asked, parts, values, batch=batch)
+            variant, limited = _variant(
+                ask(asked, workload, documents=documents), values, batch=batch
+            )
         except InputError as error:
             failed[values] = error
-            warnings.append(f"left out: {error}")
+            told += texts([f"left out: {error.text}"])
             continue
         variants.append(variant)
-        warnings += [*variant.setup.notes.warnings, *limited]
+        told += [*variant.question.notices, *limited]
     _refuse_useless(axes, variants, failed)
     if all(variant.draft_length is None for variant in variants):
         first = variants[0]
-        memory = memory_for(
-            first.setup.target,
-            first.setup.drafter,
-            first.setup.gpu,
-            first.setup.engine.memory,
-            first.setup.host,
-        )
+        memory = first.question.deployment.memory
         raise DoesNotFitError(
-            f"no variant fits; the first: {memory.explain(batch=batch, context=context)}"
+            f"no variant fits; the first: {explain(memory, batch=batch, context=context)}"
         )
     return Exploration(
-        request=request,
+        configuration=configuration,
         axes=tuple(axes),
         batch=batch,
         context=context,
         variants=tuple(variants),
-        warnings=tuple(dict.fromkeys(warnings)),
+        notices=tuple(dict.fromkeys(told)),
     )
 
 
@@ -199,15 +192,15 @@ def _refuse_useless(
                 raise next(error for values, error in failed.items() if values[i] == value)
 
 
-def _unpriced(setup: Setup, values: tuple[str, ...], largest_batch: int) -> Variant:
+def _unpriced(question: Question, values: tuple[str, ...], largest_batch: int) -> Variant:
     """Return a variant with its sizes, at no batch and without an answer."""
-    model, tp = setup.target.model, setup.target.placement.attention_tp
-    kv = setup.target.precision.kv
+    model, tp = question.deployment.target.model, question.deployment.target.placement.attention_tp
+    kv = question.deployment.target.precision.kv
     shared = [run.attention for run in model.layers]
-    nothing = np.full(len(setup.draft_lengths), np.nan)
+    nothing = np.full(len(question.draft_lengths), np.nan)
     return Variant(
         values=values,
-        setup=setup,
+        question=question,
         parameters=parameters_total(model),
         kv_per_token=kv_bytes_per_token(model, kv),
         kv_per_token_gpu=kv_bytes_per_token(model, kv, tp=tp),
@@ -224,21 +217,20 @@ def _unpriced(setup: Setup, values: tuple[str, ...], largest_batch: int) -> Vari
 
 
 def _variant(
-    request: Request, parts: Parts, values: tuple[str, ...], *, batch: int
-) -> tuple[Variant, list[str]]:
+    question: Question, values: tuple[str, ...], *, batch: int
+) -> tuple[Variant, list[Notice]]:
     """Return one variant, and which of its kernels run outside what their laws cover."""
-    setup = prepare(request, parts=parts)
-    (context,) = request.contexts
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
-    largest = memory.largest_batch(context=context, draft_length=0)
-    batches = tuple(size for size in request.batches if size <= largest)
-    unpriced = _unpriced(setup, values, largest)
+    (context,) = question.workload.contexts
+    largest = question.deployment.memory.largest_batch(context=context, draft_length=0)
+    batches = tuple(size for size in question.workload.batches if size <= largest)
+    unpriced = _unpriced(question, values, largest)
     if not batches:
         return unpriced, []
-    found = costs(replace(setup, request=replace(request, batches=batches)))
-    step, fits, may = found.times.total[:, 0], found.fits[:, 0], found.candidates[:, 0]
-    speed = np.where(fits, found.tokens_per_step[0] / step, np.nan)
-    best = np.asarray(setup.draft_lengths)[smallest_within_tie(np.where(may, speed, np.nan))[0]]
+    grid = fitting(question.price(batches))
+    tokens = question.tokens_per_step((context,))[0]
+    step, fits, may = grid.times.total[:, 0], grid.fits[:, 0], grid.candidates[:, 0]
+    speed = np.where(fits, tokens / step, np.nan)
+    best = np.asarray(question.draft_lengths)[smallest_within_tie(np.where(may, speed, np.nan))[0]]
     room = [bool(row.all()) for row in fits]  # where memory alone decides there is no knee to see
     priced = replace(
         unpriced,
@@ -252,11 +244,11 @@ def _variant(
             speedup=speed[at] / speed[at, 0],
             cost_ratio=np.where(fits[at], step[at] / step[at, 0], np.nan),
             step=step[at],
-            tokens_per_step=found.tokens_per_step[0],
+            tokens_per_step=tokens,
             draft_length=int(best[at]),
         )
     past = {}
     if batch in batches:
-        rows = found.times.launches.rows[batches.index(batch), 0]
-        past = {batch: (setup.draft_lengths, rows.tolist())}
-    return priced, [*limits(found.times), *past_graphs(setup.engine, past)]
+        rows = grid.times.launches.rows[batches.index(batch), 0]
+        past = {batch: (question.draft_lengths, rows.tolist())}
+    return priced, [*law_limits(grid.times), *past_graphs(question.deployment.engine, past)]

@@ -9,8 +9,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.decide import TIE
-from roofline.advice.recommend import Point
+from roofline.advice.decide import TIE, Point
 from roofline.base.errors import InputError
 
 __all__ = ["BATCHES", "Choice", "Goal", "Needed", "Objective", "choose", "needed_tokens", "require"]

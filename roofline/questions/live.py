@@ -12,7 +12,8 @@ from roofline.acceptance import Acceptance
 from roofline.acceptance.convert import iid_rate
 from roofline.acceptance.curve import from_rates
 from roofline.acceptance.doubts import same_model
-from roofline.advice.request import MAX_DRAFT_LENGTH, Request
+from roofline.advice.deployment import Configuration
+from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.engines.facts import Unread, serving_names
@@ -30,7 +31,7 @@ __all__ = ["Change", "Gap", "Live", "change", "check_known", "contradictions", "
 
 def contradictions(
     serving: Serving,
-    asked: Request,
+    asked: Configuration,
     *,
     given: AbstractSet[str],
     model: str | None,
@@ -96,7 +97,8 @@ class Live:
     """
 
     serving: Serving
-    request: Request
+    configuration: Configuration
+    workload: Workload
     copies: int
     batch: int | None
     gaps: tuple[Gap, ...]
@@ -124,7 +126,9 @@ class Change:
         return None if self.before is None else self.after / self.before - 1
 
 
-def check_known(serving: Serving, asked: Request, *, given: AbstractSet[str]) -> None:
+def check_known(
+    serving: Serving, asked: Configuration, *, given: AbstractSet[str]
+) -> None:
     """Refuse a question that lacks its model or its accelerator, which no waiting brings."""
     _model(serving, asked, given)
     _gpu(serving, asked, given)
@@ -132,16 +136,18 @@ def check_known(serving: Serving, asked: Request, *, given: AbstractSet[str]) ->
 
 def question_from(
     serving: Serving,
-    asked: Request,
+    asked: Configuration,
+    workload: Workload,
     *,
     given: AbstractSet[str],
     batches: tuple[int, ...] | None = None,
     contexts: tuple[int, ...] | None = None,
 ) -> Live:
-    """Fill ``asked`` with what the server says, but for what was ``given`` by flag."""
+    """Fill the question with what the server says, but for what was ``given`` by flag."""
     gaps: list[Gap] = []
     model, dtype = _model(serving, asked, given)
     found: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
+    load: dict[str, Any] = {}
     if dtype is not None and "weights" not in given:
         reason = "the name of the repository says it, the server does not"
         gaps.append(Gap(what="weights", reason=reason, used=dtype, flag="--weights"))
@@ -152,7 +158,7 @@ def question_from(
     # ranks that share one model's weights are groups of its attention, no copies of it
     groups = serving.copies if serving.value("attention_copies") else 1
     if "dp_attention" not in given:
-        found["dp"] = groups
+        found["dp_attention"] = groups
     if "ep" not in given:
         found["ep"] = _expert_parallel(serving, found.get("tp", asked.tp))
     if "kv" not in given and serving.value("kv") is not None:
@@ -161,11 +167,11 @@ def question_from(
         found["drafter"] = _drafter(serving, gaps)
     drafts = found.get("drafter", asked.drafter) != "none"
     if "acceptance" not in given and drafts:
-        found["acceptance"] = _acceptance(serving, gaps)
+        load["acceptance"] = _acceptance(serving, gaps)
         if "acceptance_rounds" not in given and serving.acceptance is not None:
-            found["acceptance_rounds"] = _rounds(serving)
+            load["acceptance_rounds"] = _rounds(serving)
     if "max_draft_length" not in given:
-        found["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)
+        load["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)
     if contexts is None:
         context = _or(serving, "context", CONTEXT, gaps, used="4k tokens", flag="--context")
         contexts = (int(context),)
@@ -185,7 +191,8 @@ def question_from(
     )
     return Live(
         serving=replace(serving, warnings=(*serving.warnings, *said)),
-        request=replace(asked, **found, batches=batches, contexts=contexts),
+        configuration=replace(asked, **found),
+        workload=replace(workload, **load, batches=batches, contexts=contexts),
         copies=serving.copies // groups,
         batch=batch,
         gaps=tuple(gaps),
@@ -193,7 +200,7 @@ def question_from(
     )
 
 
-def _engine(serving: Serving, asked: Request, given: AbstractSet[str]) -> tuple[str, Era | None]:
+def _engine(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> tuple[str, Era | None]:
     """Return the engine to price, and the older builds that the server's version belongs to."""
     if "engine" in given:
         return asked.engine, None
@@ -209,7 +216,7 @@ def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str
     return found.value
 
 
-def _model(serving: Serving, asked: Request, given: AbstractSet[str]) -> tuple[str, str | None]:
+def _model(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> tuple[str, str | None]:
     """Return the model, and the format of its weights where only its name says it."""
     if "model" in given:
         return asked.model, None
@@ -237,7 +244,7 @@ def _bundled(serving: Serving) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _gpu(serving: Serving, asked: Request, given: AbstractSet[str]) -> str:
+def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str:
     found = serving.facts["gpu"]
     if "gpu" in given:
         return asked.gpu
@@ -329,8 +336,8 @@ def change(live: Live, plan: Plan, written: Written) -> Change | None:
         column = plan.draft_lengths.index(length)
         speed = float(plan.priced[at, 0, column] if configured else plan.plain[at, 0])
         tokens = float(
-            plan.setup.acceptance.over_contexts(
-                plan.contexts, [length], extrapolate=live.request.extrapolate
+            plan.question.acceptance.over_contexts(
+                plan.contexts, [length], extrapolate=live.workload.extrapolate
             )[0, 0]
         )
     known = speed is not None and bool(np.isfinite(speed))

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofline.advice.decide import TIE, smallest_within_tie
-from roofline.advice.prepare import Request, prepare
-from roofline.advice.recommend import costs
+from roofline.advice.question import Question
 from roofline.base.errors import InputError
 from roofline.kernels.weights import (
     kv_bytes_per_token,
@@ -187,25 +186,23 @@ class EqualMemory:
         return self.speculative / self.plain
 
 
-def equal_memory(
-    request: Request, memory: Memory, *, context: int, draft_length: int | None
-) -> EqualMemory:
+def equal_memory(question: Question, *, context: int, draft_length: int | None) -> EqualMemory:
     """Return throughput at the largest batches; the best draft length where none is given."""
-    asked = replace(request, contexts=(context,))
-    setup = prepare(asked)
-    lengths = [d for d in setup.draft_lengths if d > 0 and draft_length in (None, d)]
+    memory = question.deployment.memory
+    lengths = [d for d in question.draft_lengths if d > 0 and draft_length in (None, d)]
     if not lengths:
         raise InputError(
-            f"--draft-length {draft_length}: {setup.acceptance.label} says nothing about it"
+            f"{question.acceptance.label} says nothing about it",
+            field="draft_length",
+            value=draft_length,
         )
-    fitting = {d: memory.largest_batch(context=context, draft_length=d) for d in (0, *lengths)}
-    batches = {d: min(size, BUSIEST) for d, size in fitting.items() if size}
+    largest = {d: memory.largest_batch(context=context, draft_length=d) for d in (0, *lengths)}
+    batches = {d: min(size, BUSIEST) for d, size in largest.items() if size}
     if 0 not in batches or len(batches) == 1:
         raise InputError(f"context {context}: no batch fits with and without drafts")
-    tried = replace(asked, batches=tuple(sorted(set(batches.values()))))
-    found = costs(replace(setup, request=tried))
-    sizes, lengths_known = list(tried.batches), list(setup.draft_lengths)
-    times, yields = found.times.total[:, 0], found.tokens_per_step[0]
+    sizes, lengths_known = sorted(set(batches.values())), list(question.draft_lengths)
+    priced = question.price(sizes, (context,))
+    times, yields = priced.times.total[:, 0], question.tokens_per_step((context,))[0]
 
     def rate(length: int) -> float:
         row, column = sizes.index(batches[length]), lengths_known.index(length)
@@ -213,7 +210,7 @@ def equal_memory(
 
     def covered(length: int) -> bool:
         row, column = sizes.index(batches[length]), lengths_known.index(length)
-        return bool(found.candidates[row, 0, column])
+        return bool(priced.candidates[row, 0, column])
 
     usable = [d for d in lengths if d in batches]
     usable = [d for d in usable if covered(d)] or usable
@@ -222,10 +219,10 @@ def equal_memory(
     row, column = sizes.index(batches[chosen]), lengths_known.index(chosen)
     return EqualMemory(
         slots=Slots(
-            context=context, draft_length=chosen, plain=fitting[0], speculative=fitting[chosen]
+            context=context, draft_length=chosen, plain=largest[0], speculative=largest[chosen]
         ),
         plain=rate(0),
         speculative=rate(chosen),
         same_batch=float(yields[column] * times[row, 0] / times[row, column]),
-        capped=max(fitting.values()) > BUSIEST,
+        capped=max(largest.values()) > BUSIEST,
     )

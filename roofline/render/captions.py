@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from roofline.advice.prepare import Setup
+from roofline.acceptance import Acceptance
+from roofline.advice.deployment import Deployment
 from roofline.kernels.matrices import used_components
 from roofline.render.changes import set_line
 from roofline.render.charts.figure import Caption
@@ -20,12 +21,15 @@ _WORDS = {
 }
 
 
-def stored_as(setup: Setup) -> str:
+def stored_as(deployment: Deployment) -> str:
     """Say how the weights of the layers' products are stored, each format with what it holds.
 
     A router is small and mostly kept wider than the rest, so it is left out.
     """
-    stored, parts = setup.target.precision.weights, used_components(setup.target.model)
+    stored, parts = (
+        deployment.target.precision.weights,
+        used_components(deployment.target.model),
+    )
     holds: dict[str, list[str]] = {}
     for component, word in _WORDS.items():
         if component in parts:
@@ -36,22 +40,27 @@ def stored_as(setup: Setup) -> str:
 
 
 def caption_for(
-    setup: Setup, message: str, *, source: str, where: str = "", drafts: bool = True
+    deployment: Deployment,
+    message: str,
+    *,
+    source: str,
+    where: str = "",
+    acceptance: Acceptance | None = None,
 ) -> Caption:
-    """Return the caption of a chart about ``setup``.
+    """Return the caption of a chart about a deployment.
 
     ``message`` follows model and accelerators in the title; ``where`` names the batch or context
-    that the whole chart shares. ``drafts`` off leaves out drafter and acceptance.
+    that the whole chart shares. Without ``acceptance`` the drafter is not named either.
     """
-    target, request = setup.target, setup.request
-    told = [f"{stored_as(setup)}, {target.precision.kv} KV", setup.engine.name]
+    target = deployment.target
+    told = [f"{stored_as(deployment)}, {target.precision.kv} KV", deployment.engine.name]
     told += [where] if where else []
-    if drafts:
-        told += [f"drafter {setup.drafter.name}", f"acceptance: {setup.acceptance.label}"]
-    changed = set_line(setup.notes.changes).strip().rstrip(".")
+    if acceptance is not None:
+        told += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
+    changed = set_line(deployment.changes).strip().rstrip(".")
     told += [changed] if changed else []
     return Caption(
-        title=f"{target.model.name} on {request.cards} x {setup.gpu.name}: {message}",
+        title=f"{target.model.name} on {deployment.cards} x {deployment.gpu.name}: {message}",
         setting="; ".join(told),
         source=source,
     )

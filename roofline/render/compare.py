@@ -35,7 +35,7 @@ def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
 
 def _changes(found: list[list[Entry]]) -> list[Change]:
     """Return what was set, each drafter's own changes included, in the order met."""
-    all_of = (c for entries in found for e in entries for c in e.answer.setup.notes.changes)
+    all_of = (c for entries in found for e in entries for c in e.answer.deployment.changes)
     return list(dict.fromkeys(all_of))
 
 
@@ -53,8 +53,8 @@ def _row(entry: Entry) -> dict[str, Any]:
     answer, point, i = entry.answer, entry.point, entry.looked_at
     length = point.draft_lengths[i]
     return {
-        "drafter": answer.setup.drafter.name,
-        "drafter_kind": answer.setup.drafter.kind,
+        "drafter": answer.deployment.drafter.name,
+        "drafter_kind": answer.deployment.drafter.kind,
         "draft_length": point.draft_length,
         "best_draft_length": length,
         "speedup": float(point.speedup[i]),
@@ -68,9 +68,9 @@ def _row(entry: Entry) -> dict[str, Any]:
         "break_even_tokens_per_step": float(point.cost_ratio[i]),
         "draft_weights_bytes": answer.memory.draft_weights,
         "slots_lost": entry.slots.lost,
-        "acceptance": answer.setup.acceptance.label,
-        "acceptance_source": answer.setup.acceptance.source,
-        "flag": flag(answer.setup, length, running=answer.largest_batch),
+        "acceptance": answer.question.acceptance.label,
+        "acceptance_source": answer.question.acceptance.source,
+        "flag": flag(answer.question.deployment, length, running=answer.largest_batch),
     }
 
 
@@ -101,23 +101,25 @@ def _cells(entry: Entry) -> list[str]:
 
 def _short(entry: Entry) -> str:
     """Return the drafter's name without the target's in front, cut to its column."""
-    setup = entry.answer.setup
-    return setup.drafter.name.removeprefix(f"{setup.target.model.id}-")[:14]
+    question = entry.answer.question
+    return question.deployment.drafter.name.removeprefix(f"{question.deployment.target.model.id}-")[
+        :14
+    ]
 
 
 def _text(entries: list[Entry], how: OutputFormat) -> str:
     first = entries[0]
-    setup, point = first.answer.setup, first.point
+    question, point = first.answer.question, first.point
     where = (
-        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}, "
-        f"batch {point.batch}, context {format_size(point.context)}, {setup.engine.name}. "
+        f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}, "
+        f"batch {point.batch}, context {format_size(point.context)}, {question.deployment.engine.name}. "
         "Each drafter at its own best "
         "D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
         "break-even. GB: the drafter's weights on one GPU."
     ) + set_line(_changes([entries]))
     cells = [_cells(entry) for entry in entries]
     seen = [
-        f"{_short(e)}: {e.answer.setup.acceptance.label} ({e.answer.setup.acceptance.source})"
+        f"{_short(e)}: {e.answer.question.acceptance.label} ({e.answer.question.acceptance.source})"
         for e in entries
     ]
     if how is OutputFormat.MARKDOWN:

@@ -7,15 +7,17 @@ from dataclasses import asdict
 from typing import Any
 
 from roofline.advice.cost import dollars_per_million
+from roofline.advice.decide import Point
 from roofline.advice.paste import flag, timed_flag
-from roofline.advice.prepare import Setup
-from roofline.advice.provenance import provenance
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.question import Question
+from roofline.advice.recommend import Recommendation
 from roofline.advice.rules import rules
 from roofline.advice.why import bound, grid_position, headline, reason, value_at
 from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
 from roofline.render.changes import set_data
+from roofline.render.notices import warnings
+from roofline.render.provenance import provenance
 from roofline.timing.machine import OpTime
 
 __all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
@@ -25,14 +27,14 @@ SCHEMA = "roofline.recommend/1"
 
 def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
     """Return the whole answer as JSON-ready data."""
-    setup = answer.setup
+    question = answer.question
     data = {
         "schema": SCHEMA,
-        "inputs": inputs_data(setup),
+        "inputs": inputs_data(question),
         "points": [_point(answer, point) for point in answer.points],
-        "engine": _engine(setup),
-        "warnings": list(answer.warnings),
-        "provenance": provenance(answer),
+        "engine": _engine(question),
+        "warnings": warnings(answer.notices),
+        "provenance": provenance(question, answer.times),
     }
     if explain:
         data["explain"] = [
@@ -47,50 +49,51 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
     return data
 
 
-def inputs_data(setup: Setup) -> dict[str, Any]:
+def inputs_data(question: Question) -> dict[str, Any]:
     """Return what was asked, defaults filled in."""
-    request, precision = setup.request, setup.target.precision
-    routing = setup.target.placement.routing
-    placement = setup.drafter.placement
+    deployment, workload = question.deployment, question.workload
+    placement, precision = deployment.target.placement, deployment.target.precision
+    routing, drafter = placement.routing, deployment.drafter
     return {
-        "model": setup.target.model.id,
-        "gpu": setup.gpu.id,
-        "tp": setup.target.placement.tp,
-        "ep": request.ep,
-        **({"gpu_hour": request.gpu_hour} if request.gpu_hour is not None else {}),
-        **({"dp_attention": request.dp} if request.dp > 1 else {}),
+        "model": deployment.target.model.id,
+        "gpu": deployment.gpu.id,
+        "tp": placement.tp,
+        "ep": placement.ep,
+        **({"gpu_hour": workload.gpu_hour} if workload.gpu_hour is not None else {}),
+        **({"dp_attention": placement.dp} if placement.dp > 1 else {}),
         "routing": {"skew": routing.skew, "correlation": routing.correlation},
-        "batch": list(request.batches),
-        "context": list(request.contexts),
-        "drafter": setup.drafter.name,
-        "drafter_kind": setup.drafter.kind,
-        "draft_tp": placement.attention_tp if setup.drafter.network else None,
-        "acceptance": setup.acceptance.label,
-        "acceptance_source": setup.acceptance.source,
-        "acceptance_rounds": setup.rounds,
-        "max_draft_length": request.max_draft_length,
-        "extrapolate": request.extrapolate,
+        "batch": list(workload.batches),
+        "context": list(workload.contexts),
+        "drafter": drafter.name,
+        "drafter_kind": drafter.kind,
+        "draft_tp": drafter.placement.attention_tp if drafter.network else None,
+        "acceptance": question.acceptance.label,
+        "acceptance_source": question.acceptance.source,
+        "acceptance_rounds": question.rounds,
+        "max_draft_length": workload.max_draft_length,
+        "extrapolate": workload.extrapolate,
         "weights": {c.value: d.value for c, d in precision.weights.items()},
         "activations": precision.base.value,
         "kv": precision.kv.value,
-        "verify_attention": setup.target.placement.verify_attention.value,
-        "engine": setup.engine.id,
-        "set": set_data(setup.notes.changes),
-        **_local(setup),
+        "verify_attention": deployment.target.placement.verify_attention.value,
+        "engine": deployment.engine.id,
+        "set": set_data(deployment.changes),
+        **_local(question),
     }
 
 
-def _local(setup: Setup) -> dict[str, Any]:
+def _local(question: Question) -> dict[str, Any]:
     """Return how cards and processor of one machine share the model, where they do."""
-    if setup.host is None:
+    if question.deployment.host is None:
         return {}
-    split, cards = setup.target.placement.split, setup.request.local.gpus
+    split = question.deployment.target.placement.split
+    cards = split.cards
     return {
         "gpus": cards,
         "split": split.mode.value if cards > 1 else None,
         "tensor_split": list(split.shares) or None,
         "cpu_expert_layers": split.cpu_layers,
-        "host": setup.host.id,
+        "host": question.deployment.host.id,
     }
 
 
@@ -108,23 +111,23 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
         "speedup_high": float(point.high[best]),
         "headline": headline(answer, point),
         "reason": reason(answer, point),
-        "flag": flag(answer.setup, point.draft_length, running=answer.largest_batch),
+        "flag": flag(answer.question.deployment, point.draft_length, running=answer.largest_batch),
         "benchmark": benchmark_rows(answer, point),
         "by_draft_length": [
-            _draft_length(point, i) | _cost(answer.setup, point, i)
+            _draft_length(point, i) | _cost(answer.question, point, i)
             for i, ok in enumerate(point.feasible)
             if ok
         ],
     }
 
 
-def _cost(setup: Setup, point: Point, i: int) -> dict[str, float]:
+def _cost(question: Question, point: Point, i: int) -> dict[str, float]:
     """Return what a million tokens cost, where a GPU has a price."""
-    price = setup.request.gpu_hour
+    price = question.workload.gpu_hour
     if price is None:
         return {}
     rate = float(point.batch / point.time_per_token[i])
-    cost = dollars_per_million(gpu_hour=price, gpus=setup.request.cards, tokens_per_s=rate)
+    cost = dollars_per_million(gpu_hour=price, gpus=question.deployment.cards, tokens_per_s=rate)
     return {"dollars_per_million_tokens": float(cost)}
 
 
@@ -158,7 +161,7 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
             "draft_length": point.draft_lengths[i],
             "near_best": float(point.near_best[i]),
             "flag": timed_flag(
-                answer.setup,
+                answer.deployment,
                 point.draft_lengths[i],
                 float(point.tokens_per_step[i]),
                 running=answer.largest_batch,
@@ -201,18 +204,18 @@ def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:
     }
 
 
-def _engine(setup: Setup) -> dict[str, Any]:
-    overhead = setup.engine.overhead
+def _engine(question: Question) -> dict[str, Any]:
+    overhead = question.deployment.engine.overhead
     return {
-        "id": setup.engine.id,
-        "name": setup.engine.name,
+        "id": question.deployment.engine.id,
+        "name": question.deployment.engine.name,
         "floor_scale": overhead.floor_scale,
         "expert_floor_scale": overhead.expert_floor_scale,
         "per_layer_ms": 1e3 * overhead.per_layer,
         "per_sequence_ms": 1e3 * overhead.per_sequence,
         "per_step_ms": 1e3 * overhead.per_step,
         "per_spec_round_ms": 1e3 * overhead.per_spec_round,
-        "per_draft_pass_ms": 1e3 * overhead.draft_pass(setup.drafter.pass_kind),
+        "per_draft_pass_ms": 1e3 * overhead.draft_pass(question.deployment.drafter.pass_kind),
         "per_spec_sequence_ms": 1e3 * overhead.per_spec_sequence,
         "per_tree_round_ms": 1e3 * overhead.per_tree_round,
         "per_model_round_ms": 1e3 * overhead.per_model_round,
@@ -220,7 +223,7 @@ def _engine(setup: Setup) -> dict[str, Any]:
         "per_state_layer_ms": 1e3 * overhead.per_state_layer,
         "source": overhead.source,
         "note": overhead.note,
-        "flags_source": setup.engine.flags_source,
+        "flags_source": question.deployment.engine.flags_source,
     }
 
 

@@ -48,24 +48,22 @@ def render_diagnosis(found: Diagnosis, how: TableOrJson) -> str:
     blocks = [wrap(_headline(found)), wrap(_where(found)), _points(found)]
     if found.best is not None:
         blocks += [_explanations(found), wrap(_settle(found, found.best))]
-    return (
-        "\n\n".join([*blocks, *(wrap(f"Assumed: {t}") for t in found.setup.notes.assumed)]) + "\n"
-    )
+    return "\n\n".join([*blocks, *(wrap(f"Assumed: {t}") for t in found.question.notices)]) + "\n"
 
 
 def _data(found: Diagnosis) -> dict[str, Any]:
-    setup, best = found.setup, found.best
+    question, best = found.question, found.best
     return {
         "schema": SCHEMA,
         "inputs": {
-            "model": setup.target.model.id,
-            "gpu": setup.gpu.id,
-            "tp": setup.request.tp,
-            "ep": setup.request.ep,
-            "drafter": setup.drafter.name,
-            "engine": setup.engine.id,
+            "model": question.deployment.target.model.id,
+            "gpu": question.deployment.gpu.id,
+            "tp": question.workload.tp,
+            "ep": question.workload.ep,
+            "drafter": question.deployment.drafter.name,
+            "engine": question.deployment.engine.id,
             "noise": found.noise,
-            "set": set_data(setup.notes.changes),
+            "set": set_data(question.deployment.changes),
         },
         "nothing_to_explain": found.nothing_to_explain,
         "distance": found.whole.distance,
@@ -187,11 +185,11 @@ def _factor(found: Explanation) -> str:
 
 
 def _where(found: Diagnosis) -> str:
-    setup = found.setup
+    question = found.question
     return (
-        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, "
-        f"{setup.engine.name}; drafter {setup.drafter.name}. Band: one standard deviation of model "
-        f"and measurement (the latter {found.noise:.1%})." + set_line(setup.notes.changes)
+        f"{question.deployment.target.model.name} on {question.workload.tp} x {question.deployment.gpu.name}, "
+        f"{question.deployment.engine.name}; drafter {question.deployment.drafter.name}. Band: one standard deviation of model "
+        f"and measurement (the latter {found.noise:.1%})." + set_line(question.deployment.changes)
     )
 
 

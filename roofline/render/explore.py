@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from roofline.advice.prepare import Setup
+from roofline.advice.question import Question
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
@@ -30,15 +30,15 @@ def render_explore(found: Exploration, how: OutputFormat, *, explain: bool = Fal
 
 
 def _data(found: Exploration) -> dict[str, Any]:
-    setup = found.variants[0].setup
-    fixed = [change for change in setup.notes.changes if change.flag != "--vary"]
+    question = found.variants[0].question
+    fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
     return {
         "schema": SCHEMA,
-        "inputs": inputs_data(setup)
+        "inputs": inputs_data(question)
         | {
             "batch": found.batch,
             "context": found.context,
-            "batches": list(setup.request.batches),
+            "batches": list(question.workload.batches),
             "set": set_data(fixed),
         },
         "vary": [{"path": axis.path, "values": list(axis.values)} for axis in found.axes],
@@ -193,18 +193,18 @@ def _label(found: Exploration, variant: Variant) -> str:
 
 
 def _setting(found: Exploration) -> str:
-    setup = found.variants[0].setup
-    fixed = [change for change in setup.notes.changes if change.flag != "--vary"]
+    question = found.variants[0].question
+    fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
     return (
-        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}; "
+        f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}; "
         f"batch {found.batch}, context {format_size(found.context)}; "
-        f"drafter {setup.drafter.name}; acceptance: "
-        f"{setup.acceptance.label}; {setup.engine.name}.{set_line(fixed)}"
+        f"drafter {question.deployment.drafter.name}; acceptance: "
+        f"{question.acceptance.label}; {question.deployment.engine.name}.{set_line(fixed)}"
     )
 
 
 def _legend(found: Exploration) -> list[str]:
-    smallest = found.variants[0].setup.request.batches[0]
+    smallest = found.variants[0].question.workload.batches[0]
     columns = (
         "KV: one GPU's share of a token. Fits: the most sequences without drafts. D falls from: "
         f"the first batch tried from which on the best D is below that of batch {smallest}; stops "
@@ -225,5 +225,5 @@ def _legend(found: Exploration) -> list[str]:
 
 
 def _assumed(found: Exploration) -> list[str]:
-    setups: list[Setup] = [variant.setup for variant in found.variants]
-    return list(dict.fromkeys(text for setup in setups for text in setup.notes.assumed))
+    setups: list[Question] = [variant.question for variant in found.variants]
+    return list(dict.fromkeys(text for question in setups for text in question.notices))

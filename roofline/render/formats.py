@@ -6,10 +6,10 @@ import json
 from enum import StrEnum
 from typing import Any, assert_never
 
+from roofline.advice.decide import Point
 from roofline.advice.paste import pasted
-from roofline.advice.prepare import Setup
-from roofline.advice.provenance import summary
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.question import Question
+from roofline.advice.recommend import Recommendation
 from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
@@ -57,9 +57,9 @@ _COST = ("$/M\ntokens", "dollars_per_million_tokens", "{:.3g}")
 _NARROW = {"overhead\nms": "over-\nhead ms", "cost ratio =\nbreak-even": "cost\nratio"}
 
 
-def _columns(setup: Setup) -> tuple[tuple[str, str, str], ...]:
+def _columns(question: Question) -> tuple[tuple[str, str, str], ...]:
     """Return the columns of the table, with a price the cost."""
-    return _COLUMNS if setup.request.gpu_hour is None else (*_COLUMNS, _COST)
+    return _COLUMNS if question.workload.gpu_hour is None else (*_COLUMNS, _COST)
 
 
 def _headings(columns: tuple[tuple[str, str, str], ...]) -> list[str]:
@@ -111,22 +111,22 @@ def _cells(point: dict[str, Any], columns: tuple[tuple[str, str, str], ...]) -> 
 
 
 def _text(answer: Recommendation, *, explain: bool) -> str:
-    data, columns = as_data(answer, explain=False), _columns(answer.setup)
+    data, columns = as_data(answer, explain=False), _columns(answer.question)
     blocks = []
     for point, entry in zip(answer.points, data["points"], strict=True):
         blocks += [
             wrap(headline(answer, point) + caveat(answer, point)),
-            wrap(setting(answer.setup, where=_at(point))),
+            wrap(setting(answer.question, where=_at(point))),
             text_table(_headings(columns), _cells(entry, columns)),
             *map(wrap, past_lines(answer, point)),
-            *map(wrap, _costs(answer.setup, entry)),
+            *map(wrap, _costs(answer.question, entry)),
             wrap(f"Why: {reason(answer, point)}"),
             _to_paste(answer, point.draft_length),
         ]
         if len(point.tie_band) > 1:
             ties = ", ".join(map(str, point.tie_band))
             blocks.insert(-1, wrap(f"Within 1 % of the best: draft lengths {ties}."))
-        blocks.insert(-1, wrap(likely_line(point, answer.setup.unmeasured)))
+        blocks.insert(-1, wrap(likely_line(point, answer.question.unmeasured)))
         if explain:
             blocks.append(_explain_text(answer, point))
     blocks.append("\n".join(wrap(line) for line in _footer(answer)))
@@ -134,39 +134,41 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
 
 
 def _to_paste(answer: Recommendation, draft_length: int) -> str:
-    text = pasted(answer.setup, draft_length, running=answer.largest_batch).replace("\n", "\n  ")
-    return f"{answer.setup.engine.name}:\n  {text}"
+    text = pasted(answer.question.deployment, draft_length, running=answer.largest_batch).replace(
+        "\n", "\n  "
+    )
+    return f"{answer.deployment.engine.name}:\n  {text}"
 
 
 def _at(point: Point) -> str:
     return f"batch {point.batch}, context {format_size(point.context)}"
 
 
-def setting(setup: Setup, *, where: str) -> str:
+def setting(question: Question, *, where: str) -> str:
     """Say what was asked: model, formats, GPUs, where, drafter and acceptance."""
     return (
-        f"{setup.target.model.name} ({stored_as(setup)}, {setup.target.precision.kv} KV) on "
-        f"{setup.request.cards} x {setup.gpu.name}{layout_words(setup)}; {where}; "
-        f"drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
-        f"{set_line(setup.notes.changes)}"
+        f"{question.deployment.target.model.name} ({stored_as(question)}, {question.deployment.target.precision.kv} KV) on "
+        f"{question.deployment.cards} x {question.deployment.gpu.name}{layout_words(question)}; {where}; "
+        f"drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}."
+        f"{set_line(question.deployment.changes)}"
     )
 
 
-def _costs(setup: Setup, entry: dict[str, Any]) -> list[str]:
+def _costs(question: Question, entry: dict[str, Any]) -> list[str]:
     """Return what tokens cost, where a GPU has a price."""
-    if setup.request.gpu_hour is None:
+    if question.workload.gpu_hour is None:
         return []
-    return [cost_line(setup, entry["by_draft_length"], entry["draft_length"])]
+    return [cost_line(question, entry["by_draft_length"], entry["draft_length"])]
 
 
-def layout_words(setup: Setup) -> str:
+def layout_words(question: Question) -> str:
     """Say how attention is shared out, where it is."""
-    dp = setup.request.dp
+    dp = question.deployment.target.placement.dp
     return f" (attention in {dp} data-parallel groups)" if dp > 1 else ""
 
 
 def _footer(answer: Recommendation) -> list[str]:
-    lines = [f"Assumed: {text}" for text in answer.setup.notes.assumed]
+    lines = [f"Assumed: {text}" for text in answer.question.notices]
     lines.append(summary(answer))
     return lines
 
@@ -214,7 +216,7 @@ def _explain_text(answer: Recommendation, point: Point) -> str:
 def _csv(answer: Recommendation) -> str:
     data = as_data(answer, explain=False)
     rows = []
-    changes = "; ".join(map(str, answer.setup.notes.changes))
+    changes = "; ".join(map(str, answer.deployment.changes))
     for point in data["points"]:
         for entry in point["by_draft_length"]:
             parts = {f"{k}_ms": v for k, v in entry["breakdown_ms"].items()}
@@ -236,19 +238,19 @@ def _csv(answer: Recommendation) -> str:
 
 
 def _markdown(answer: Recommendation, *, explain: bool) -> str:
-    data, columns = as_data(answer, explain=False), _columns(answer.setup)
+    data, columns = as_data(answer, explain=False), _columns(answer.question)
     blocks = []
     for point, entry in zip(answer.points, data["points"], strict=True):
         headers = [name for name, _, _ in columns]
         blocks += [
             f"**{headline(answer, point)}**{caveat(answer, point)}",
-            setting(answer.setup, where=_at(point)),
+            setting(answer.question, where=_at(point)),
             markdown_table(headers, _cells(entry, columns)),
             *past_lines(answer, point),
-            *_costs(answer.setup, entry),
+            *_costs(answer.question, entry),
             f"Why: {reason(answer, point)}",
-            likely_line(point, answer.setup.unmeasured),
-            f"```\n{pasted(answer.setup, point.draft_length, running=answer.largest_batch)}\n```",
+            likely_line(point, answer.question.unmeasured),
+            f"```\n{pasted(answer.question.deployment, point.draft_length, running=answer.largest_batch)}\n```",
         ]
         if explain:
             for title, rows in _explain_tables(answer, point).items():

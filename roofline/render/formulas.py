@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.decide import Point
+from roofline.advice.recommend import Recommendation
 from roofline.base.units import format_bytes
 from roofline.kernels.formulas import attention_intensity, gemm_knee_rows, state_traffic
 from roofline.kernels.matrices import local_heads
@@ -32,7 +33,7 @@ __all__ = ["formulas"]
 
 def formulas(answer: Recommendation, point: Point) -> list[str]:
     """Return one line for each formula that decides this point."""
-    model = answer.setup.target.model
+    model = answer.deployment.target.model
     lines = [_gemm_rows(answer, point)]
     seen: set[str] = set()
     for run in model.layers:
@@ -45,7 +46,7 @@ def formulas(answer: Recommendation, point: Point) -> list[str]:
 
 def _launches(answer: Recommendation, point: Point) -> list[str]:
     """Say what the first pass past the captured graphs pays for being launched by hand."""
-    graphs = answer.setup.engine.graphs
+    graphs = answer.deployment.engine.graphs
     past = [i for i, own in enumerate(point.captured) if not own and point.feasible[i]]
     if graphs is None or not past:
         return []
@@ -59,9 +60,9 @@ def _launches(answer: Recommendation, point: Point) -> list[str]:
 
 
 def _gemm_rows(answer: Recommendation, point: Point) -> str:
-    gpu, precision = answer.setup.gpu, answer.setup.target.precision
-    rows, dp = 1 + point.draft_length, answer.setup.target.placement.dp
-    batch = int(answer.setup.target.placement.local(point.batch))
+    gpu, precision = answer.deployment.gpu, answer.deployment.target.precision
+    rows, dp = 1 + point.draft_length, answer.deployment.target.placement.dp
+    batch = int(answer.deployment.target.placement.local(point.batch))
     each = "" if dp == 1 else f" on each of the {dp} groups"
     weight = precision.weights[Component.ATTENTION]
     knee = gemm_knee_rows(
@@ -76,11 +77,13 @@ def _gemm_rows(answer: Recommendation, point: Point) -> str:
 
 
 def _attention(answer: Recommendation, point: Point, attention: Attention) -> str:
-    setup = answer.setup
-    precision, rows = setup.target.precision, 1 + point.draft_length
-    heads, kv_heads = local_heads(attention, setup.target.placement.attention_tp)
+    question = answer.question
+    precision, rows = question.deployment.target.precision, 1 + point.draft_length
+    heads, kv_heads = local_heads(attention, question.deployment.target.placement.attention_tp)
     size = bytes_per_element(precision.kv)
-    ridge = setup.gpu.peak(rate_name(precision.base)) / setup.gpu.bandwidth
+    ridge = (
+        question.deployment.gpu.peak(rate_name(precision.base)) / question.deployment.gpu.bandwidth
+    )
     balance = f"the GPU balances at P / BW = {ridge:.0f}"
     if isinstance(attention, NoAttention | CrossAttention):
         return ""
@@ -116,7 +119,7 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
 
 
 def _linear_mixer(answer: Recommendation, point: Point, mixer: StateMixer) -> str:
-    placement = answer.setup.target.placement
+    placement = answer.deployment.target.placement
     recurrent, _ = state_bytes(mixer, tp=placement.attention_tp)
     rows = 1 + point.draft_length
     moved = state_traffic(state=recurrent, rows=rows, handling=placement.state_handling)
@@ -130,7 +133,7 @@ def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
     mlp = run.mlp
     if not isinstance(mlp, MoeMlp):
         return ""
-    target = answer.setup.target
+    target = answer.deployment.target
     state = Pass(
         network=target.model,
         precision=target.precision,
@@ -154,7 +157,7 @@ def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
 
 
 def _memory(answer: Recommendation, point: Point) -> str:
-    memory, target = answer.memory, answer.setup.target
+    memory, target = answer.memory, answer.deployment.target
     kv, tp = target.precision.kv, target.placement.attention_tp
     reserved = float(memory.kv_per_sequence(point.context, point.draft_length))
     read = float(

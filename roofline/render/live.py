@@ -71,16 +71,16 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "facts": {name: _fact(fact) for name, fact in serving.facts.items() if name in WORDS},
         },
         "used": {
-            "model": plan.setup.target.model.id,
-            "gpu": plan.setup.gpu.id,
+            "model": plan.question.deployment.target.model.id,
+            "gpu": plan.question.deployment.gpu.id,
             "engine": live.request.engine,
             "tp": request.tp,
             "ep": request.ep,
             "dp_attention": request.dp,
             "batch": live.batch,
             "context": request.contexts[0],
-            "drafter": plan.setup.drafter.name,
-            "acceptance": plan.setup.acceptance.label,
+            "drafter": plan.question.deployment.drafter.name,
+            "acceptance": plan.question.acceptance.label,
         },
         "not_read": [
             {"what": g.what, "reason": g.reason, "used": g.used, "flag": g.flag} for g in live.gaps
@@ -189,9 +189,9 @@ def _fixed(live: Live, plan: Plan, written: Written, found: Change | None) -> li
         )
     ]
     if found is None or found.draft_length != length:
-        text = flag(plan.setup, length, running=plan.batches * live.copies)
-        blocks.append(f"{plan.setup.engine.name}:\n{text}")
-    return [*blocks, *(wrap(f"Assumed: {t}") for t in plan.setup.notes.assumed)]
+        text = flag(plan.question.deployment, length, running=plan.batches * live.copies)
+        blocks.append(f"{plan.question.deployment.engine.name}:\n{text}")
+    return [*blocks, *(wrap(f"Assumed: {t}") for t in plan.question.notices)]
 
 
 def _now(live: Live, plan: Plan, written: Written, found: Change) -> str:

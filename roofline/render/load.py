@@ -48,7 +48,7 @@ def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
     headers, rows = _table(answer)
     lines = [
         *(f"**{line}**" if marked else line for line in [headline(answer)]),
-        setting(answer.setup, where=where(answer)),
+        setting(answer.question, where=where(answer)),
     ]
     after = [
         reading(answer),
@@ -58,7 +58,7 @@ def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
         scheduled(answer),
     ]
     table = markdown_table(headers, rows) if marked else text_table(headers, rows)
-    text = f"{answer.setup.engine.name}:\n  {_paste(answer)}"
+    text = f"{answer.deployment.engine.name}:\n  {_paste(answer)}"
     if marked:
         return (
             "\n\n".join([*lines, table, *after, f"```\n{_paste(answer)}\n```", *_foot(answer)])
@@ -73,7 +73,7 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
     load, cut = answer.load, answer.chunks
     return {
         "schema": SCHEMA,
-        "inputs": inputs_data(answer.setup),
+        "inputs": inputs_data(answer.question),
         "load": {
             "rps": load.rps,
             "input_tokens": load.input_tokens,
@@ -89,7 +89,9 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
         "draft_length": answer.advised.draft_length,
         "gain": _number(answer.advised.gain),
         "headline": headline(answer),
-        "flag": flag(answer.setup, answer.advised.draft_length or 0, running=answer.advised.slots),
+        "flag": flag(
+            answer.question, answer.advised.draft_length or 0, running=answer.advised.slots
+        ),
         "policies": [_policy(answer, policy) for policy in answer.policies],
         "schedule": None if answer.schedule is None else answer.schedule.text,
         "notes": list(answer.notes),
@@ -116,10 +118,10 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
         "gain": _number(policy.gain),
         "most_rps": policy.most_rps,
     }
-    price = answer.setup.request.gpu_hour
+    price = answer.question.workload.gpu_hour
     if price is None:
         return data
-    gpus = answer.setup.request.cards
+    gpus = answer.deployment.cards
     full = (policy.most_rps or math.nan) * (answer.load.output_tokens or 0)
     rates = {"tokens": policy.tokens_per_s, "at_most": full}
     for name, rate in rates.items():
@@ -135,7 +137,7 @@ def _number(value: float) -> float | None:
 def _table(answer: LoadAnswer) -> tuple[list[str], list[list[str]]]:
     arrivals = answer.load.rps is not None
     columns = _ARRIVALS if arrivals else _HISTOGRAM
-    if answer.setup.request.gpu_hour is not None:
+    if answer.question.workload.gpu_hour is not None:
         columns = (*columns, _FULL if arrivals else _COST)
     rows = []
     for policy in answer.policies:
@@ -148,11 +150,11 @@ def _table(answer: LoadAnswer) -> tuple[list[str], list[list[str]]]:
 
 
 def _cost(answer: LoadAnswer) -> list[str]:
-    price = answer.setup.request.gpu_hour
+    price = answer.question.workload.gpu_hour
     if price is None:
         return []
     best, plain = (_policy(answer, policy) for policy in (answer.advised, answer.plain))
-    start = f"At {dollars(price)} per GPU-hour and {answer.setup.request.cards} GPU(s): "
+    start = f"At {dollars(price)} per GPU-hour and {answer.deployment.cards} GPU(s): "
     length = f"draft length {answer.advised.draft_length}"
 
     def cost(policy: dict[str, Any], name: str) -> str:
@@ -177,7 +179,7 @@ def _paste(answer: LoadAnswer) -> str:
     if answer.schedule is not None and answer.schedule_pays:
         return answer.schedule.text
     advised = answer.advised
-    return pasted(answer.setup, advised.draft_length or 0, running=advised.slots)
+    return pasted(answer.question.deployment, advised.draft_length or 0, running=advised.slots)
 
 
 def _foot(answer: LoadAnswer) -> list[str]:
@@ -193,12 +195,12 @@ def _foot(answer: LoadAnswer) -> list[str]:
             f"Assumed: prompts are read in {cut.per_prompt} chunk(s) of {cut.each:.0f} tokens, up "
             f"to {cut.most} in a step (--prefill-chunk)"
         )
-    lines += [f"Assumed: {text}" for text in answer.setup.notes.assumed]
+    lines += [f"Assumed: {text}" for text in answer.question.notices]
     return [*lines, summary(answer)]
 
 
 def _csv(answer: LoadAnswer) -> str:
-    shared = {key: inputs_data(answer.setup)[key] for key in ("model", "gpu", "tp")}
+    shared = {key: inputs_data(answer.question)[key] for key in ("model", "gpu", "tp")}
     return csv_text(
         [
             {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}

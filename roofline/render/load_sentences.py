@@ -30,8 +30,8 @@ def headline(answer: LoadAnswer) -> str:
     if best.draft_length == 0:
         return f"{_what(answer)}: do not speculate."
     start = f"{_what(answer)}: run draft length {best.draft_length} "
-    setup = answer.setup
-    start += f"({setup.engine.name_of_length(setup.drafter.kind)})"
+    question = answer.question
+    start += f"({question.deployment.engine.name_of_length(question.deployment.drafter.kind)})"
     if not plain.usable:
         return f"{start}: plain decoding cannot carry this load."
     if answer.load.rps is None:
@@ -67,10 +67,10 @@ def reading(answer: LoadAnswer) -> str:
 
 def past(answer: LoadAnswer) -> list[str]:
     """Say what the mark of draft lengths past the captured graphs means."""
-    graphs = answer.setup.engine.graphs
+    graphs = answer.deployment.engine.graphs
     if graphs is None or not any(policy.past for policy in answer.policies):
         return []
-    engine = answer.setup.engine.name
+    engine = answer.deployment.engine.name
     told = (
         f"! not advised: at this load some steps have more than the {graphs.largest} rows that "
         f"{engine} captures CUDA graphs for, and can cost several times more than shown."

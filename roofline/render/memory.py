@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from roofline.advice.prepare import Setup
+from roofline.advice.question import Question
 from roofline.base.units import counted, format_bytes, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
 from roofline.render.changes import set_data, set_line
@@ -23,7 +23,7 @@ SCHEMA = "roofline.memory/1"
 class MemoryAnswer:
     """One context: the batches accounted for without and with drafts, and what they yield."""
 
-    setup: Setup
+    question: Question
     memory: Memory
     slots: Slots
     batches: tuple[int, int]
@@ -53,7 +53,7 @@ def render_memory(answers: list[MemoryAnswer], form: TableOrJson) -> str:
     if form is TableOrJson.JSON:
         data = {
             "schema": SCHEMA,
-            "set": set_data(answers[0].setup.notes.changes),
+            "set": set_data(answers[0].question.deployment.changes),
             "contexts": [_data(answer) for answer in answers],
         }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
@@ -106,7 +106,7 @@ def _text(answer: MemoryAnswer) -> str:
     owner = "GB of the fullest GPU" if several else "GB of one GPU"
     headers = [owner, *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
     blocks = [
-        wrap(_headline(answer) + set_line(answer.setup.notes.changes)),
+        wrap(_headline(answer) + set_line(answer.deployment.changes)),
         text_table(headers, rows, names_first=True),
         *(wrap(_per_sequence(answer, name, length)) for name, _, length in answer.sides),
     ]
@@ -120,12 +120,12 @@ def _gigabytes(count: float) -> str:
 
 
 def _headline(answer: MemoryAnswer) -> str:
-    setup, slots, rules = answer.setup, answer.slots, answer.memory.rules
-    dp = setup.request.dp
+    question, slots, rules = answer.question, answer.slots, answer.memory.rules
+    dp = question.deployment.target.placement.dp
     groups = f", attention in {dp} groups" if dp > 1 else ""
     where = (
-        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}{groups} "
-        f"({setup.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
+        f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}{groups} "
+        f"({question.deployment.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )
     if slots.draft_length == 0:
@@ -133,7 +133,7 @@ def _headline(answer: MemoryAnswer) -> str:
     return (
         f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''} without "
         f"speculation, {slots.speculative} with "
-        f"{setup.drafter.name} at draft length {slots.draft_length}: {slots.lost:.1%} of the slots "
+        f"{question.deployment.drafter.name} at draft length {slots.draft_length}: {slots.lost:.1%} of the slots "
         "lost."
     )
 

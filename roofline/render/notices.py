@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from roofline.advice.draft_lengths import Ending
 from roofline.base.notices import Code, Notice
@@ -132,6 +132,43 @@ def _slower_than_wide(
     )
 
 
+def _past_graphs(
+    engine: str, largest: int, lengths: tuple[int, ...], batches: tuple[int, ...], flag: str
+) -> str:
+    captures = f"the {largest} rows that {engine} captures CUDA graphs for"
+    cost = "can cost several times more (published: 5 times)"
+    remedy = f"; {flag} captures all of them" if flag else ""
+    where = f"batch{'es' if len(batches) > 1 else ''} {', '.join(map(str, batches))}"
+    if lengths[0] == 0:
+        return (
+            f"{where}: plain decoding and every draft length need more than {captures}: such steps "
+            f"{cost}{remedy}"
+        )
+    need = f"length {lengths[0]} needs" if len(lengths) == 1 else f"lengths {_span(lengths)} need"
+    return (
+        f"{where}: draft {need} more than {captures}: such steps {cost} and are not advised{remedy}"
+    )
+
+
+def _span(lengths: Sequence[int]) -> str:
+    """Return draft lengths in a sentence.
+
+    >>> _span([2, 3, 4, 5]), _span([3, 7])
+    ('2 to 5', '3 and 7')
+    """
+    if len(lengths) > 2 and lengths[-1] - lengths[0] == len(lengths) - 1:
+        return f"{lengths[0]} to {lengths[-1]}"
+    return f"{', '.join(map(str, lengths[:-1]))} and {lengths[-1]}"
+
+
+def _past_graphs_in_sweep(engine: str, largest: int) -> str:
+    return (
+        f"where captured is false, a pass has more than the {largest} rows that {engine} captures "
+        "CUDA graphs for: such steps can cost several times more (published: 5 times) and are not "
+        "advised where plain decoding is captured"
+    )
+
+
 _SENTENCES: dict[Code, Callable[..., str]] = {
     Code.TEXT: _text,
     Code.CONFIG_LEFT_OPEN: _text,
@@ -152,4 +189,6 @@ _SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,
     Code.DRAFTS_DO_NOT_FIT: _drafts_do_not_fit,
     Code.SLOWER_THAN_WIDE: _slower_than_wide,
+    Code.PAST_GRAPHS: _past_graphs,
+    Code.PAST_GRAPHS_IN_SWEEP: _past_graphs_in_sweep,
 }

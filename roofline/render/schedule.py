@@ -41,23 +41,23 @@ def render_schedule(plan: Plan, written: Written, how: ScheduleFormat) -> str:
 
 def as_data(plan: Plan, written: Written) -> dict[str, Any]:
     """Return the whole schedule as JSON-ready data."""
-    setup = plan.setup
+    question = plan.question
     fixed, _ = best_fixed(plan)
     return {
         "schema": SCHEMA,
         "inputs": {
-            "model": setup.target.model.id,
-            "gpu": setup.gpu.id,
-            "tp": setup.request.tp,
-            "drafter": setup.drafter.name,
-            "acceptance": setup.acceptance.label,
-            "acceptance_source": setup.acceptance.source,
-            "engine": setup.engine.id,
+            "model": question.deployment.target.model.id,
+            "gpu": question.deployment.gpu.id,
+            "tp": question.workload.tp,
+            "drafter": question.deployment.drafter.name,
+            "acceptance": question.acceptance.label,
+            "acceptance_source": question.acceptance.source,
+            "engine": question.deployment.engine.id,
             "context": list(plan.contexts),
             "batches": plan.batches,
             "mix": plan.mix,
             "tie": plan.tie,
-            "set": set_data(setup.notes.changes),
+            "set": set_data(question.deployment.changes),
         },
         "bands": [row for band in written.bands for row in _rows(plan, band)],
         "best_fixed_draft_length": fixed,
@@ -104,30 +104,32 @@ def _text(plan: Plan, written: Written) -> str:
 
 def schedule_blocks(plan: Plan, written: Written) -> list[str]:
     """Return the paragraphs of the table format."""
-    setup = plan.setup
+    question = plan.question
     contexts = ", ".join(map(format_size, plan.contexts))
     rows = [row for band in written.bands for row in _rows(plan, band)]
     joined = f" (one table for all: geometric mean over contexts {contexts})"
     blocks = [
         wrap(schedule_headline(plan, written)),
         wrap(
-            f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}, contexts "
-            f"{contexts}; drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
+            f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}, contexts "
+            f"{contexts}; drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}."
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
-            + set_line(setup.notes.changes)
+            + set_line(question.deployment.changes)
         ),
         text_table(COLUMNS, band_cells(plan, written)),
         wrap(schedule_losses(plan, written)),
     ]
-    if setup.engine.idle_speculation is not None and any(r["draft_length"] == 0 for r in rows):
+    if question.deployment.engine.idle_speculation is not None and any(
+        r["draft_length"] == 0 for r in rows
+    ):
         blocks.append(
             wrap(
                 f"At D = 0 speculation stays configured and costs {1e3 * plan.idle:.2f} ms a step "
-                f"({setup.engine.idle_speculation.source})."
+                f"({question.deployment.engine.idle_speculation.source})."
             )
         )
-    blocks.append(f"{setup.engine.name}:\n{written.text}")
-    return [*blocks, *(wrap(f"Assumed: {t}") for t in setup.notes.assumed)]
+    blocks.append(f"{question.deployment.engine.name}:\n{written.text}")
+    return [*blocks, *(wrap(f"Assumed: {t}") for t in question.notices)]
 
 
 def band_cells(plan: Plan, written: Written) -> list[list[str]]:
@@ -187,7 +189,7 @@ def schedule_losses(plan: Plan, written: Written) -> str:
 
 
 def _csv(plan: Plan, written: Written) -> str:
-    changes = "; ".join(map(str, plan.setup.notes.changes))
+    changes = "; ".join(map(str, plan.question.deployment.changes))
     rows = [
         row
         | {"context": " ".join(map(str, row["context"]))}

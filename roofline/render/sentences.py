@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from roofline.advice.point import LIKELY, Point
-from roofline.advice.prepare import Setup
+from roofline.advice.decide import LIKELY, Point
+from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.rules import rules
 from roofline.base.draws import DRAWS
@@ -58,10 +58,10 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
 
 def past_lines(answer: Recommendation, point: Point) -> list[str]:
     """Say which rows of the table no captured graph covers, and what their overhead holds."""
-    graphs = answer.setup.engine.graphs
+    graphs = answer.deployment.engine.graphs
     if graphs is None or point.captured.all():
         return []
-    what = f"more rows than the {graphs.largest} that {answer.setup.engine.name} captures"
+    what = f"more rows than the {graphs.largest} that {answer.deployment.engine.name} captures"
     advised = "not advised; " if point.captured[0] else ""
     each = f"{1e6 * graphs.eager_launch:.0f} us"
     text = (
@@ -94,11 +94,11 @@ def _odds(share: float) -> str:
     return f"over {most:.0%}" if share > most else f"{share:.0%}"
 
 
-def cost_line(setup: Setup, rows: list[dict[str, Any]], draft_length: int) -> str:
+def cost_line(question: Question, rows: list[dict[str, Any]], draft_length: int) -> str:
     """Return what a million tokens cost with and without speculation."""
     cost = {row["draft_length"]: row["dollars_per_million_tokens"] for row in rows}
     plain = dollars(cost[0])
-    price, cards = setup.request.gpu_hour or 0.0, setup.request.cards
+    price, cards = question.workload.gpu_hour or 0.0, question.deployment.cards
     told = f"At {dollars(price)} per GPU-hour and {cards} GPU(s): "
     if draft_length == 0:
         return f"{told}{plain} per million output tokens, without speculation."
@@ -129,7 +129,7 @@ def rule_lines(answer: Recommendation, point: Point) -> list[str]:
 def timing_lines(answer: Recommendation, point: Point) -> list[str]:
     """Return what to paste to time the likely best draft lengths with acceptance held fixed."""
     rows = benchmark_rows(answer, point)
-    name = answer.setup.engine.name
+    name = answer.deployment.engine.name
     if all(row["flag"] is None for row in rows if row["draft_length"]):
         return [f"{name} cannot hold acceptance fixed while timing."]
     shown = "\n".join(f"  {row['flag']}" for row in rows if row["flag"])

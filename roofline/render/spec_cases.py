@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from roofline.advice.prepare import Request, prepare
-from roofline.advice.recommend import Point, costs, recommend
+from roofline.advice.decide import Point
+from roofline.advice.recommend import costs, recommend
 from roofline.base import resources
 from roofline.render.columns import markdown_table
 from roofline.specs.placement import VerifyAttention
@@ -128,19 +128,19 @@ def verify_curve() -> VerifyCurve:
     lines = list(csv.DictReader(text.splitlines()))
     first, rows = lines[0], tuple(int(line["rows"]) for line in lines)
     many = tuple(n // 8 for n in rows if n >= 8)
-    setup = prepare(
+    question = prepare(
         Request(
             model=first["model"], gpu=first["gpu"], tp=int(first["tp"]), engine=first["engine"],
             batches=many, contexts=(int(first["context"]),), drafter="ngram", acceptance="0.5",
             max_draft_length=7,
         )
     )  # fmt: skip
-    if setup.engine.graphs is None:
+    if question.deployment.engine.graphs is None:
         raise ValueError("vLLM has captured graphs")
-    sizes = (*setup.engine.graphs.steps, (1024, 16))
-    graphs = setup.engine.graphs.model_copy(update={"steps": sizes})
-    engine = setup.engine.model_copy(update={"graphs": graphs})
-    times = costs(replace(setup, engine=engine)).times
+    sizes = (*question.deployment.engine.graphs.steps, (1024, 16))
+    graphs = question.deployment.engine.graphs.model_copy(update={"steps": sizes})
+    engine = question.deployment.engine.model_copy(update={"graphs": graphs})
+    times = costs(replace(question, engine=engine)).times
     rounds = times.overhead[0, 0] - times.overhead[0, 0, 0]  # of drafting: not in a verify pass
     passes = 1e3 * (times.verify[:, 0] + times.overhead[:, 0] - rounds)
     predicted = {n: float(passes[0, n - 1]) for n in rows if n <= 8}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from roofline.advice.prepare import Request
 from roofline.advice.recommend import recommend
 from roofline.base.resources import bundled_names
 from roofline.render.columns import markdown_table

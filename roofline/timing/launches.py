@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.arrays import Array
+from roofline.base.notices import Code, Notice, notice
 from roofline.specs.engine import EngineProfile, Graphs
 from roofline.specs.placement import Grid, Placement
 
@@ -19,7 +20,6 @@ __all__ = [
     "covered",
     "local_rows",
     "past_graphs",
-    "past_note",
 ]
 
 Mask = NDArray[np.bool_]
@@ -77,8 +77,8 @@ def by_hand_seconds(*, kernels: int, own: Array, each: float, captured: Mask) ->
 
 def past_graphs(
     engine: EngineProfile, asked: Mapping[int, tuple[Sequence[int], Sequence[float]]]
-) -> list[str]:
-    """Say which draft lengths leave the captured graphs, in a sentence for alike batches.
+) -> list[Notice]:
+    """Say which draft lengths leave the captured graphs, once for alike batches.
 
     ``asked`` are draft lengths, 0 first, and the rows of their passes, by batch.
     """
@@ -91,47 +91,13 @@ def past_graphs(
         if past:
             alike.setdefault(past, []).append(batch)
     return [
-        _past(engine, past, batches, most=max(max(asked[batch][1]) for batch in batches))
+        notice(
+            Code.PAST_GRAPHS,
+            engine=engine.name,
+            largest=graphs.largest,
+            lengths=past,
+            batches=tuple(batches),
+            flag=graphs.raised(max(max(asked[batch][1]) for batch in batches)),
+        )
         for past, batches in alike.items()
     ]
-
-
-def past_note(engine: EngineProfile) -> str:
-    """Say what the rows of a sweep mark that leave the captured graphs."""
-    largest = 0 if engine.graphs is None else engine.graphs.largest
-    return (
-        f"where captured is false, a pass has more than the {largest} rows that {engine.name} "
-        "captures CUDA graphs for: such steps can cost several times more (published: 5 times) and "
-        "are not advised where plain decoding is captured"
-    )
-
-
-def _past(
-    engine: EngineProfile, past: tuple[int, ...], batches: Sequence[int], *, most: float
-) -> str:
-    if (graphs := engine.graphs) is None:
-        raise TypeError(f"{engine.id} has no graphs to leave")
-    captures = f"the {graphs.largest} rows that {engine.name} captures CUDA graphs for"
-    cost = "can cost several times more (published: 5 times)"
-    flag = f"; {graphs.raised(most)} captures all of them" if graphs.flag else ""
-    where = f"batch{'es' if len(batches) > 1 else ''} {', '.join(map(str, batches))}"
-    if past[0] == 0:
-        return (
-            f"{where}: plain decoding and every draft length need more than {captures}: such steps "
-            f"{cost}{flag}"
-        )
-    need = f"length {past[0]} needs" if len(past) == 1 else f"lengths {_span(past)} need"
-    return (
-        f"{where}: draft {need} more than {captures}: such steps {cost} and are not advised{flag}"
-    )
-
-
-def _span(lengths: Sequence[int]) -> str:
-    """Return draft lengths in a sentence.
-
-    >>> _span([2, 3, 4, 5]), _span([3, 7])
-    ('2 to 5', '3 and 7')
-    """
-    if len(lengths) > 2 and lengths[-1] - lengths[0] == len(lengths) - 1:
-        return f"{lengths[0]} to {lengths[-1]}"
-    return f"{', '.join(map(str, lengths[:-1]))} and {lengths[-1]}"

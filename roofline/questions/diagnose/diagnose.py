@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.curve import from_rates
-from roofline.advice.cautions import limits
 from roofline.advice.idle import check_idle
 from roofline.advice.lengths import check_length
-from roofline.advice.prepare import Request, Setup, prepare
+from roofline.advice.notices import law_limits
+from roofline.advice.question import Question
 from roofline.advice.recommend import machine_for
+from roofline.advice.deployment import Configuration, Deployment, Notices, deploy
+from roofline.advice.draft_lengths import check_length
+from roofline.advice.question import Workload, check_idle, check_workload, context_notices
 from roofline.base.errors import InputError
+from roofline.base.notices import texts
 from roofline.base.units import counted
 from roofline.questions.diagnose.explain import (
     Explanation,
@@ -35,8 +38,6 @@ from roofline.timing.step import step_times
 __all__ = ["Diagnosis", "Proposal", "diagnose"]
 
 Array = NDArray[np.float64]
-#: Steps do not depend on how many of their tokens are kept; the points say that themselves.
-UNUSED = from_rates([0.5], label="not used", source="not used", unlimited=True)
 LARGEST_GRID = 20_000
 #: Loads next to those measured, as multiples of them, at which explanations may part.
 BESIDE = (0.25, 1, 4)
@@ -61,7 +62,7 @@ class Proposal:
 class Diagnosis:
     """The points, their predictions [s], and the explanations, the best first (none if inside)."""
 
-    setup: Setup
+    deployment: Deployment
     points: tuple[Point, ...]
     noise: float
     predicted: Array
@@ -70,7 +71,7 @@ class Diagnosis:
     explanations: tuple[Explanation, ...]
     explained: Array  # steps with the best explanation's factor [s]
     proposal: Proposal | None
-    warnings: tuple[str, ...]
+    notices: Notices
 
     @property
     def nothing_to_explain(self) -> bool:
@@ -83,27 +84,29 @@ class Diagnosis:
         return None if self.nothing_to_explain else self.explanations[0]
 
 
-def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diagnosis:
+def diagnose(
+    configuration: Configuration,
+    workload: Workload,
+    points: Sequence[Point],
+    *,
+    noise: float,
+) -> Diagnosis:
     """Price every measured load and find which single term, scaled, explains the differences."""
     lengths = sorted({point.draft_length for point in points})
-    if request.drafter is None and lengths == [0]:
-        request = replace(request, drafter="none", several_drafters=True)
-    elif request.drafter == "none":
-        check_idle(request, "none", None)
-    batches, contexts = ({getattr(p, name) for p in points} for name in ("batch", "context"))
-    asked = replace(
-        request,
-        batches=tuple(sorted(batches)),
-        contexts=tuple(sorted(contexts)),
-        max_draft_length=max(lengths),
-        acceptance=UNUSED,
+    plain = configuration.drafter is None and lengths == [0]
+    if plain:
+        configuration = replace(configuration, drafter="none")
+    batches, contexts = (
+        tuple(sorted({getattr(p, name) for p in points})) for name in ("batch", "context")
     )
-    setup = prepare(asked)
-    _check_lengths(setup, lengths)
-    grid = _grid(setup, lengths)
-    machine, engine = machine_for(setup), setup.engine
-    times = step_times(setup.target, setup.drafter, grid, machine, engine.overhead, engine.graphs)
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, engine.memory)
+    check_workload(replace(workload, batches=batches, contexts=contexts))
+    deployment, told = deploy(configuration, drop_idle=plain)
+    if not plain:
+        check_idle(deployment, workload)
+    told = (*told, *context_notices(deployment, contexts))
+    _check_lengths(deployment, lengths)
+    grid = _grid(deployment, batches, contexts, lengths, workload.prefill_tokens_per_step)
+    times, memory = deployment.price(grid).times, deployment.memory
     terms = terms_of(times, grid, priors().spread, memory)
     where = _places(grid, points)
     measured = np.array([point.seconds for point in points])
@@ -115,7 +118,7 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
     free = memory.fits(grid).copy()
     free[where] = False
     return Diagnosis(
-        setup=setup,
+        deployment=deployment,
         points=tuple(points),
         noise=noise,
         predicted=predicted,
@@ -124,7 +127,7 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
         explanations=tuple(ranked),
         explained=_scaled(predicted, found[best.term], best),
         proposal=_proposal(terms, ranked, free, noise),
-        warnings=(*setup.notes.warnings, *limits(times), *_not_fitting(memory, points)),
+        notices=(*told, *law_limits(times), *texts(_not_fitting(memory, points))),
     )
 
 
@@ -147,44 +150,53 @@ def _scaled(total: Array, term: Array, found: Explanation) -> Array:
     return scaled(total, term, found.factor, added=found.term in ADDED)
 
 
-def _check_lengths(setup: Setup, lengths: Sequence[int]) -> None:
-    longest = max(lengths)
-    if longest and setup.drafter.kind == "none":
+def _check_lengths(deployment: Deployment, lengths: Sequence[int]) -> None:
+    """Refuse draft lengths that the drafter cannot make or the engine does not take."""
+    longest, drafter = max(lengths), deployment.drafter
+    if longest and drafter.kind == "none":
         raise InputError(
-            f"--drafter none: cannot draft {longest} tokens; name the drafter that ran"
+            f"cannot draft {longest} tokens; name the drafter that ran",
+            field="drafter",
+            value="none",
         )
-    limit = deepest(setup.drafter.network, setup.drafter.block)
+    limit = deepest(drafter.network, drafter.block)
     if limit is not None and longest > limit:
         raise InputError(
-            f"--measured {longest}: {setup.drafter.name} drafts at most {limit} tokens; is the "
-            "draft length right?"
+            f"{drafter.name} drafts at most {limit} tokens; is the draft length right?",
+            field="measured",
+            value=longest,
         )
     for length in lengths:
-        check_length("--measured", length, setup.drafter, setup.engine)
+        check_length(deployment, length, field="measured")
 
 
-def _grid(setup: Setup, lengths: Sequence[int]) -> Grid:
+def _grid(
+    deployment: Deployment,
+    measured_batches: Sequence[int],
+    measured_contexts: Sequence[int],
+    lengths: Sequence[int],
+    prefill_tokens: float,
+) -> Grid:
     """Return the measured loads, and those beside them where explanations may part."""
-    request = setup.request
-    batches, contexts = set(request.batches), set(request.contexts)
+    batches, contexts = set(measured_batches), set(measured_contexts)
     for share in BESIDE:
         batches |= {max(int(share * b), 1) for b in (min(batches), max(batches))}
     for share in BESIDE:
         contexts |= {max(int(share * c), 1) for c in (min(contexts), max(contexts))}
-    longest = setup.target.model.max_context
+    longest = deployment.target.model.max_context
     drafts = {0, *lengths} if max(lengths) == 0 else {0, 1, *lengths}
     size = len(batches) * len(contexts) * len(drafts)
     if size > LARGEST_GRID:
         raise InputError(
-            f"--measured: {len(batches)} batches with {len(contexts)} contexts are too many to "
-            "price together; give fewer different ones"
+            f"{len(batches)} batches with {len(contexts)} contexts are too many to price together; "
+            "give fewer different ones",
+            field="measured",
         )
-    return Grid.of(
+    return deployment.grid(
         sorted(batches),
         sorted(c for c in contexts if c <= longest),
         sorted(drafts),
-        verify_width=request.verify_width,
-        prefill_tokens=request.prefill_tokens,
+        prefill_tokens=prefill_tokens,
     )
 
 

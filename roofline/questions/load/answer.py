@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.cautions import limits
 from roofline.advice.decide import TIE, smallest_within_tie
-from roofline.advice.prepare import Request, Setup, prepare
+from roofline.advice.deployment import Configuration
+from roofline.advice.notices import law_limits
+from roofline.advice.question import Question, Workload, ask
 from roofline.base.errors import InputError
+from roofline.base.notices import Notice, texts
+from roofline.base.options import Option
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
 from roofline.questions.load.pricing import Priced, price
@@ -20,7 +23,6 @@ from roofline.questions.schedule.bands import relative_speed, within
 from roofline.questions.schedule.formats import Wording, write
 from roofline.questions.schedule.plan import Plan, no_schedule
 from roofline.questions.schedule.written import Written
-from roofline.timing.memory import Memory, memory_for
 from roofline.timing.step import StepTimes
 
 __all__ = ["LoadAnswer", "answer_load"]
@@ -32,16 +34,15 @@ Array = NDArray[np.float64]
 class LoadAnswer:
     """What every policy yields, which fixed draft length is best, and the schedule."""
 
-    setup: Setup
+    question: Question
     load: Load
     times: StepTimes
-    memory: Memory
     chunks: Chunks
     policies: tuple[Policy, ...]  # the draft lengths, then the schedule if there is one
     best: int  # position of the advised draft length
     schedule: Written | None
     notes: tuple[str, ...]  # why there is no schedule, what limits the answer
-    warnings: tuple[str, ...]
+    notices: tuple[Notice, ...]
 
     @property
     def plain(self) -> Policy:
@@ -73,64 +74,62 @@ class LoadAnswer:
         return (self.schedule_gain or 0.0) >= TIE
 
 
-def answer_load(request: Request, load: Load) -> LoadAnswer:
+def answer_load(configuration: Configuration, workload: Workload, load: Load) -> LoadAnswer:
     """Judge every draft length and the schedule over ``load``; refuse one that none can carry."""
-    asked = replace(request, batches=(1,), contexts=(load.length,))
-    setup = _prepared(asked, load)
+    workload = replace(workload, batches=(1,), contexts=(load.length,))
+    question = _question(configuration, workload, load)
     cut = chunks(
         prompt=load.input_tokens or 0,
-        budget=load.prefill_chunk or setup.engine.memory.prefill_chunk,
-        groups=setup.target.placement.dp,
+        budget=load.prefill_chunk or question.deployment.engine.memory.prefill_chunk,
+        groups=question.deployment.target.placement.dp,
     )
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
-    priced = price(setup, load, cut, memory)
-    fixed = columns_of(priced, load, cut, priced.step, setup.draft_lengths)
+    priced = price(question, load, cut)
+    fixed = columns_of(priced, load, cut, priced.step, question.draft_lengths)
     policies = _judge(fixed, load, cut)
     best = _best(policies)
     schedule, planned, notes = _schedule(
-        setup, load, cut, priced, static=policies[best].draft_length
+        question, load, cut, priced, static=policies[best].draft_length
     )
     if planned is not None:
         policies = _judge(fixed.joined(planned), load, cut)
     if not any(policy.usable for policy in policies):
-        raise InputError(_overloaded(policies, load, setup))
+        raise _overloaded(policies, load, question)
     return LoadAnswer(
-        setup=setup,
+        question=question,
         load=load,
         times=priced.times,
-        memory=memory,
         chunks=cut,
         policies=tuple(policies),
         best=best,
         schedule=schedule,
         notes=tuple(notes),
-        warnings=(
-            *setup.notes.warnings,
-            *limits(priced.times),
-            *_past(setup, policies, float(priced.rows.max())),
+        notices=(
+            *question.notices,
+            *law_limits(priced.times),
+            *texts(_past(question, policies, float(priced.rows.max()))),
         ),
     )
 
 
-def _prepared(request: Request, load: Load) -> Setup:
-    """Return what the names stand for; what is wrong with the context is said of the lengths."""
+def _question(configuration: Configuration, workload: Workload, load: Load) -> Question:
+    """Return the question; what is wrong with the context is said of the lengths."""
+    lengths = f"{Option('input_tokens')}, {Option('output_tokens')}"
     try:
-        setup = prepare(request)
+        question = ask(configuration, workload)
     except InputError as error:
-        flag, _, what = str(error).partition(": ")
-        if load.input_tokens is None or not flag.startswith("--context"):
+        if load.input_tokens is None or error.field != "context":
             raise
         mean = f"mean context {load.length}"
-        raise InputError(f"--input-tokens, --output-tokens ({mean}): {what}") from None
+        raise InputError(f"{lengths} ({mean}): {error.problem}") from None
+    model = question.deployment.target.model
     whole = (load.input_tokens or 0) + (load.output_tokens or 0)
-    if whole > setup.target.model.max_context:
+    if whole > model.max_context:
         raise InputError(
-            f"--input-tokens, --output-tokens: {setup.target.model.id} handles at most "
-            f"{setup.target.model.max_context} tokens, not {whole}"
+            f"{lengths}: {model.id} handles at most {model.max_context} tokens, not {whole}"
         )
-    if load.input_tokens is not None and setup.request.prefill_tokens:
-        raise InputError("--prefill-tokens-per-step: follows from the load; leave it out")
-    return setup
+    if load.input_tokens is not None and workload.prefill_tokens_per_step:
+        raise InputError("follows from the load; leave it out", field="prefill_tokens_per_step")
+    return question
 
 
 def _judge(columns: Columns, load: Load, cut: Chunks) -> list[Policy]:
@@ -156,18 +155,18 @@ def _best(policies: list[Policy]) -> int:
 
 
 def _schedule(
-    setup: Setup, load: Load, cut: Chunks, priced: Priced, *, static: int | None
+    question: Question, load: Load, cut: Chunks, priced: Priced, *, static: int | None
 ) -> tuple[Written | None, Columns | None, list[str]]:
     """Return the schedule in the engine's words, its column, and why there is none.
 
     ``static`` is the draft length that is advised without a schedule.
     """
-    reason = no_schedule(setup)
+    reason = no_schedule(question)
     if reason is not None:
         return None, None, [reason]
     idle = priced.step.copy()
     idle[:, 0] += priced.idle
-    columns = columns_of(priced, load, cut, idle, setup.draft_lengths)
+    columns = columns_of(priced, load, cut, idle, question.draft_lengths)
     slots = columns.slots.copy()
     slots[0] = slots[1]  # the drafter stays resident
     sequences = np.arange(1, len(columns.mean) + 1)[:, None]
@@ -176,11 +175,13 @@ def _schedule(
     needed = 1 if load.histogram is None else max(load.histogram)
     if count < needed:
         return None, None, [f"no schedule: the drafter does not fit beside {needed} sequences"]
-    plan = _plan(setup, load, columns, np.where(fits, columns.mean, np.nan)[:count])
+    plan = _plan(question, load, columns, np.where(fits, columns.mean, np.nan)[:count])
     try:
-        text = write(plan, Wording(data_parallel=setup.request.dp, static=static))
+        text = write(
+            plan, Wording(data_parallel=question.deployment.target.placement.dp, static=static)
+        )
     except InputError as error:
-        return None, None, [f"no schedule: {str(error).partition(': ')[2] or error}"]
+        return None, None, [f"no schedule: {error.problem}"]
     chosen = plan.positions(text.bands)
     chosen = np.concatenate([chosen, np.repeat(chosen[-1:], len(sequences) - count, axis=0)])
     picked = Columns(
@@ -196,9 +197,9 @@ def _schedule(
     return text, picked, list(text.notes)
 
 
-def _past(setup: Setup, policies: list[Policy], rows: float) -> list[str]:
+def _past(question: Question, policies: list[Policy], rows: float) -> list[str]:
     """Say which draft lengths are left out because the load takes them past captured graphs."""
-    graphs = setup.engine.graphs
+    graphs = question.deployment.engine.graphs
     past = [p for p in policies if p.draft_length is not None and p.past]
     if graphs is None or not past:
         return []
@@ -208,13 +209,13 @@ def _past(setup: Setup, policies: list[Policy], rows: float) -> list[str]:
     flag = f"; {graphs.raised(rows)} captures all of them" if graphs.flag else ""
     told = (
         f"D = {lengths}: {share} of the steps have more than the {graphs.largest} rows that "
-        f"{setup.engine.name} captures CUDA graphs for; such steps can cost several times more "
+        f"{question.deployment.engine.name} captures CUDA graphs for; such steps can cost several times more "
         f"(published: 5 times) and are not advised{flag}"
     )
     return [told]
 
 
-def _plan(setup: Setup, load: Load, columns: Columns, mean: Array) -> Plan:
+def _plan(question: Question, load: Load, columns: Columns, mean: Array) -> Plan:
     """Return the plan of draft lengths by running sequences that this load leads to."""
     priced = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
     speed = np.where(columns.past[: len(mean), None], np.nan, priced)
@@ -223,9 +224,9 @@ def _plan(setup: Setup, load: Load, columns: Columns, mean: Array) -> Plan:
     if load.histogram is not None:
         weights = load.share[1 : len(mean) + 1]
     return Plan(
-        setup=setup,
+        question=question,
         contexts=(load.length,),
-        draft_lengths=setup.draft_lengths,
+        draft_lengths=question.draft_lengths,
         speed=speed,
         priced=priced,
         plain=speed[..., 0],
@@ -236,19 +237,21 @@ def _plan(setup: Setup, load: Load, columns: Columns, mean: Array) -> Plan:
         relative=relative,
         allowed=within(relative, TIE)[:, None, :],
         idle=0.0,
-        warnings=(),
+        notices=(),
     )
 
 
-def _overloaded(policies: list[Policy], load: Load, setup: Setup) -> str:
-    """Say how much could be served, and what would carry more."""
+def _overloaded(policies: list[Policy], load: Load, question: Question) -> InputError:
+    """Return the refusal that says how much could be served, and what would carry more."""
     top = max(policies, key=lambda policy: policy.most_rps or 0.0)
     how = "a schedule" if top.draft_length is None else f"draft length {top.draft_length}"
-    where = "that fit" if top.slots < load.max_batch else "of --max-batch"
-    tp, domain = setup.request.tp, setup.gpu.interconnect.domain_size
-    more = f", or give more GPUs (--tp {2 * tp})" if 2 * tp <= domain else ""
-    return (
-        f"--rps {load.rps:g}: overloaded: at most {top.most_rps:.3g} requests/s, with {how} and "
-        f"{top.slots} sequences running (the most {where} and pay); spread the load over more "
-        f"copies{more}"
+    where = "that fit" if top.slots < load.max_batch else f"of {Option('max_batch')}"
+    deployment = question.deployment
+    tp, domain = deployment.target.placement.tp, deployment.gpu.interconnect.domain_size
+    more = f", or give more GPUs ({Option('tp', 2 * tp)})" if 2 * tp <= domain else ""
+    return InputError(
+        f"overloaded: at most {top.most_rps:.3g} requests/s, with {how} and {top.slots} sequences "
+        f"running (the most {where} and pay); spread the load over more copies{more}",
+        field="rps",
+        value=f"{load.rps:g}",
     )

@@ -7,20 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.prepare import Setup
-from roofline.advice.recommend import machine_for
-from roofline.advice.remedies import remedies
-from roofline.base.errors import DoesNotFitError
+from roofline.advice.question import Question
+from roofline.advice.remedies import does_not_fit
 from roofline.questions.goals import BATCHES
 from roofline.questions.load.backlog import riding
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Columns
 from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
 from roofline.questions.schedule.plan import idle_seconds, pass_rows
-from roofline.specs.placement import Grid
 from roofline.timing.launches import advisable, covered
-from roofline.timing.memory import Memory
-from roofline.timing.step import StepTimes, step_times
+from roofline.timing.step import StepTimes
 
 __all__ = ["Priced", "columns", "price"]
 
@@ -45,65 +41,58 @@ class Priced:
     past: NDArray[np.bool_]  # which of them leave the captured graphs that D = 0 is in
 
 
-def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
+def price(question: Question, load: Load, cut: Chunks) -> Priced:
     """Price batches up to the most that fit, with every number of chunks worth pricing."""
     most = load.max_batch if load.histogram is None else max(load.histogram)
-    lengths = setup.draft_lengths
+    deployment, lengths = question.deployment, question.draft_lengths
+    memory = deployment.memory
     slots = np.array(
         [min(memory.largest_batch(context=load.length, draft_length=d), most) for d in lengths]
     )
     if slots[0] < (1 if load.histogram is None else most):
         size = max(int(slots[0]), most if load.histogram else 1)
-        raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: "
-            f"{memory.explain(batch=size, context=load.length)}; "
-            f"{remedies(setup.request, batch=size, context=load.length)}"
-        )
+        raise does_not_fit(deployment, batch=size, context=load.length)
     last = int(slots.max())
     points = sorted({*(b for b in BATCHES if b <= last), last, *(load.histogram or ())})
     levels = chunk_levels(cut.most)
-    dp = setup.target.placement.dp
+    dp = deployment.target.placement.dp
     number = np.reshape(levels, (1, -1, 1)).astype(float)
-    alike = setup.request.prefill_tokens  # the same in every step, where the load says nothing
-    grid = Grid.of(
+    # the same in every step, where the load says nothing
+    alike = question.workload.prefill_tokens_per_step
+    grid = deployment.grid(
         points,
         (load.length,),
         lengths,
-        verify_width=setup.request.verify_width,
         prefill_tokens=cut.each * number if cut.most else alike,
         prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
     )
-    overhead, graphs = setup.engine.overhead, setup.engine.graphs
-    machine = machine_for(setup)
-    times = step_times(setup.target, setup.drafter, grid, machine, overhead, graphs)
-    rows = pass_rows(setup, last)
+    times, graphs = deployment.price(grid).times, deployment.engine.graphs
+    rows = pass_rows(question, last)
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
     return Priced(
         times=times,
         points=np.array(points),
         step=np.einsum("bld,kl->bdk", times.total, every),
-        idle=idle_seconds(setup, times)[:, :1],
+        idle=idle_seconds(question, times)[:, :1],
         spread=interpolation(points, range(1, last + 1)),
-        tokens_per_step=_tokens_per_step(setup, load),
+        tokens_per_step=_tokens_per_step(question, load),
         slots=slots,
         rows=rows[:, 0],
         past=~advisable(covered(graphs, rows))[:, 0],
     )
 
 
-def _tokens_per_step(setup: Setup, load: Load) -> Array:
+def _tokens_per_step(question: Question, load: Load) -> Array:
     """Return tokens per step; a request takes no more of a step than its whole answer."""
     output = load.output_tokens
-    known, extrapolate = setup.acceptance, setup.request.extrapolate
-    lengths = np.array(setup.draft_lengths)
-    own: Array = known.over_contexts((load.length,), lengths.tolist(), extrapolate=extrapolate)[0]
+    lengths = np.array(question.draft_lengths)
+    own = question.tokens_per_step((load.length,))[0]
     if output is None:
         return own
     useful = np.minimum(lengths, output - 1).tolist()  # drafts past the answer's end yield nothing
-    within = known.over_contexts((load.length,), useful, extrapolate=extrapolate)[0]
-    return np.asarray(
-        np.fmin(np.minimum(own, output), within)
-    )  # NaN where that length was not measured
+    within = question.tokens_per_step((load.length,), useful)[0]
+    # NaN where that length was not measured
+    return np.asarray(np.fmin(np.minimum(own, output), within))
 
 
 def columns(

@@ -75,7 +75,7 @@ def engine_for(form: ScheduleFormat, engine: str) -> str:
 
 def write(plan: Plan, wording: Wording) -> Written:
     """Return the schedule in the words of the plan's engine."""
-    engine, copies = plan.setup.engine.id, wording.data_parallel
+    engine, copies = plan.question.deployment.engine.id, wording.data_parallel
     match engine:
         case "trtllm":
             how = trtllm.reading(wording.engine_version or "1.3")

@@ -34,13 +34,19 @@ def costs_per_token(pass_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def write(plan: Plan) -> Written:
     """Return the variable to export, for one sequence at the first context."""
-    setup = plan.setup
+    question = plan.question
     grid = Grid.of((1,), plan.contexts[:1], range(LONGEST))
     alone = Drafter(kind="none", name="none")
-    passes = step_times(setup.target, alone, grid, machine_for(setup), setup.engine.overhead)
+    passes = step_times(
+        question.deployment.target,
+        alone,
+        grid,
+        machine_for(question),
+        question.deployment.engine.overhead,
+    )
     array = costs_per_token(passes.verify[0, 0])
     text = "export GGML_BATCH_COSTS=" + ",".join(f"{cost:.3g}" for cost in array)
     notes = ["llama.cpp: a proposal (PR 17034); no release reads it or takes a schedule by batch"]
-    flags = sharing(setup)
+    flags = sharing(question.deployment)
     notes += [f"llama.cpp: the costs hold with{flags}"] if flags else []
     return written(plan, "llamacpp", text, plan.merged, notes)

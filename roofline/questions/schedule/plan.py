@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.cautions import limits
-from roofline.advice.prepare import Request, Setup, prepare
-from roofline.advice.recommend import Costs, costs, grid_of
+from roofline.advice.deployment import Configuration, PricedGrid
+from roofline.advice.notices import law_limits
+from roofline.advice.question import Question, Workload, ask
+from roofline.advice.recommend import fitting
 from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.notices import Notice, texts
 from roofline.questions.schedule.bands import (
     Band,
     coverage,
@@ -47,7 +49,7 @@ class Plan:
     ``weights`` is the share of time at each batch. ``relative`` joins the contexts.
     """
 
-    setup: Setup
+    question: Question
     contexts: tuple[int, ...]
     draft_lengths: tuple[int, ...]
     speed: Array
@@ -60,7 +62,7 @@ class Plan:
     relative: Array
     allowed: NDArray[np.bool_]  # (batches, 1, draft lengths)
     idle: float
-    warnings: tuple[str, ...]
+    notices: tuple[Notice, ...]
 
     @property
     def batches(self) -> int:
@@ -129,26 +131,26 @@ def plain_value(plan: Plan) -> float:
     return _mixed(plan.weights, plan.plain)
 
 
-def no_schedule(setup: Setup) -> str | None:
+def no_schedule(question: Question) -> str | None:
     """Say why there is nothing to schedule, or nobody to take it."""
-    if len(setup.draft_lengths) == 1:
+    if len(question.draft_lengths) == 1:
         return "nothing is drafted, so there is nothing to schedule"
-    if setup.engine.idle_speculation is None:
-        return f"no schedule: no release of {setup.engine.name} is known to take one"
-    if setup.request.dp > 1:
+    if question.deployment.engine.idle_speculation is None:
+        return f"no schedule: no release of {question.deployment.engine.name} is known to take one"
+    if question.deployment.target.placement.dp > 1:
         return "no schedule: engines switch it off under data-parallel attention"
     return None
 
 
-def idle_seconds(setup: Setup, times: StepTimes) -> Array:
+def idle_seconds(question: Question, times: StepTimes) -> Array:
     """Return what a step of D = 0 pays beyond plain decoding [s], shape (batches, contexts).
 
     The engine's bookkeeping, and where the engine keeps the drafter's cache in step, one pass of
     the drafter over the new token.
     """
     shape = times.total.shape[:2]
-    idle = setup.engine.idle_speculation
-    if idle is None or setup.drafter.kind == "none":
+    idle = question.deployment.engine.idle_speculation
+    if idle is None or question.deployment.drafter.kind == "none":
         return np.zeros(shape)
     extra = np.full(shape, idle.per_step)
     if idle.draft_pass:
@@ -157,36 +159,42 @@ def idle_seconds(setup: Setup, times: StepTimes) -> Array:
     return extra
 
 
-def plan(request: Request, *, tie: float, mix: dict[int, float] | None) -> Plan:
-    """Price every batch and context of ``request`` and find what is within ``tie`` of the best.
+def plan(
+    configuration: Configuration,
+    workload: Workload,
+    *,
+    tie: float,
+    mix: dict[int, float] | None,
+) -> Plan:
+    """Price every batch and context and find what is within ``tie`` of the best.
 
     ``tie`` is a share of the speed, below one half, else refused; ``mix`` the share of time by
     batch.
     """
-    return plan_of(prepare(request), tie=tie, mix=mix)
+    return plan_of(ask(configuration, workload), tie=tie, mix=mix)
 
 
-def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
-    """Do the same for a request whose parts are already put together."""
+def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> Plan:
+    """Do the same for a question that is already put together."""
     if not 0 <= tie < 0.5:
-        raise InputError(f"--tie {100 * tie:g}: expected 0 to 50 percent")
-    request, found = setup.request, costs(setup)
-    speed, plain, idle = _speeds(setup, found)
-    listed = coverage(request.batches)
-    kept = _kept(setup, speed)
+        raise InputError("expected 0 to 50 percent", field="tie", value=f"{100 * tie:g}")
+    workload, priced_grid = question.workload, fitting(question.price())
+    speed, plain, idle = _speeds(question, priced_grid)
+    listed = coverage(workload.batches)
+    kept = _kept(question, speed)
     times = [last - first + 1 for first, last in listed[:kept]]
+    step = priced_grid.times.total
     priced, plain, idle, ratio = (
-        np.repeat(a[:kept], times, axis=0)
-        for a in (speed, plain, idle, found.times.total / found.times.total[..., :1])
+        np.repeat(a[:kept], times, axis=0) for a in (speed, plain, idle, step / step[..., :1])
     )
-    rows = pass_rows(setup, len(priced))
-    speed = np.where(advisable(covered(setup.engine.graphs, rows)), priced, np.nan)
+    rows = pass_rows(question, len(priced))
+    speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
     relative = relative_speed(speed)
     weights, said = _weights(mix, len(speed))
     return Plan(
-        setup=setup,
-        contexts=request.contexts,
-        draft_lengths=setup.draft_lengths,
+        question=question,
+        contexts=workload.contexts,
+        draft_lengths=question.draft_lengths,
         speed=speed,
         priced=priced,
         plain=plain,
@@ -197,48 +205,64 @@ def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
         relative=relative,
         allowed=within(relative, tie)[:, None, :],
         idle=float(idle.mean()),
-        warnings=(
-            *setup.notes.warnings,
-            *limits(found.times),
-            *_cut(request, listed, kept),
-            *_left_out(request, speed),
-            *past_graphs(setup.engine, {len(rows): (setup.draft_lengths, rows[-1, 0].tolist())}),
+        notices=(
+            *question.notices,
+            *law_limits(priced_grid.times),
+            *texts(_cut(workload, listed, kept)),
+            *texts(_left_out(workload, speed)),
+            *past_graphs(
+                question.deployment.engine,
+                {len(rows): (question.draft_lengths, rows[-1, 0].tolist())},
+            ),
         ),
     )
 
 
-def pass_rows(setup: Setup, batches: int) -> Array:
+def pass_rows(question: Question, batches: int) -> Array:
     """Return the rows of a pass at every batch from 1 on, shape (batches, 1, draft lengths)."""
-    return local_rows(setup.target.placement, grid_of(setup, range(1, batches + 1), (1,)))
+    deployment = question.deployment
+    grid = deployment.grid(
+        range(1, batches + 1),
+        (1,),
+        question.draft_lengths,
+        prefill_tokens=question.workload.prefill_tokens_per_step,
+    )
+    return local_rows(deployment.target.placement, grid)
 
 
-def _kept(setup: Setup, speed: Array) -> int:
+def _kept(question: Question, speed: Array) -> int:
     """Return how many of the listed batches fit beside the drafter, from the smallest on."""
     runs = np.asarray(np.isfinite(speed).any(axis=(1, 2)))
     if not runs[0]:
         raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: nothing of this fits beside the drafter"
+            f"{question.deployment.target.model.id} on {question.deployment.gpu.id}: nothing of this fits beside the drafter"
         )
     return len(runs) if runs.all() else int((~runs).argmax())
 
 
-def _speeds(setup: Setup, found: Costs) -> tuple[Array, Array, Array]:
+def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array]:
     """Return speeds with speculation configured, without, and the idle cost, at listed batches."""
-    fits = found.fits.copy()
-    if len(setup.draft_lengths) > 1:
+    fits = priced.fits.copy()
+    if len(question.draft_lengths) > 1:
         fits[..., 0] &= fits[..., 1]  # the drafter stays resident
-    idle = idle_seconds(setup, found.times)
-    step = found.times.total.copy()
-    plain = np.where(found.fits[..., 0], 1 / step[..., 0], np.nan)
+    idle = idle_seconds(question, priced.times)
+    step = priced.times.total.copy()
+    plain = np.where(priced.fits[..., 0], 1 / step[..., 0], np.nan)
     step[..., 0] += idle
-    return np.where(fits, found.tokens_per_step / step, np.nan), plain, idle
+    return (
+        np.where(fits, question.tokens_per_step(question.workload.contexts) / step, np.nan),
+        plain,
+        idle,
+    )
 
 
 def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
     if mix is None:
         return octave_weights(count), "every doubling of the batch as frequent"
     if max(mix) > count:
-        raise InputError(f"--mix: batch {max(mix)} is beyond the largest batch planned, {count}")
+        raise InputError(
+            f"batch {max(mix)} is beyond the largest batch planned, {count}", field="mix"
+        )
     weights = np.zeros(count)
     weights[np.array(list(mix)) - 1] = list(mix.values())
     total = weights.sum()
@@ -246,11 +270,11 @@ def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
     return weights / total, f"time spent: {said}"
 
 
-def _cut(request: Request, listed: list[tuple[int, int]], kept: int) -> list[str]:
+def _cut(workload: Workload, listed: list[tuple[int, int]], kept: int) -> list[str]:
     said = []
-    if request.batches[0] > 1:
+    if workload.batches[0] > 1:
         said.append(
-            f"batches below {request.batches[0]} were not asked for: the first band covers them"
+            f"batches below {workload.batches[0]} were not asked for: the first band covers them"
         )
     if kept < len(listed):
         said.append(
@@ -259,12 +283,12 @@ def _cut(request: Request, listed: list[tuple[int, int]], kept: int) -> list[str
     return said
 
 
-def _left_out(request: Request, speed: Array) -> list[str]:
+def _left_out(workload: Workload, speed: Array) -> list[str]:
     """Say which contexts stop fitting before the table ends."""
     fits = np.isfinite(speed).any(axis=-1)
     last = np.where(fits.all(axis=0), len(speed), (~fits).argmax(axis=0))
     return [
         f"context {context} does not fit above batch {end}: it has no say there"
-        for context, end in zip(request.contexts, last, strict=True)
+        for context, end in zip(workload.contexts, last, strict=True)
         if end < len(speed)
     ]

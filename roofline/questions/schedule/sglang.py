@@ -57,7 +57,7 @@ def slots(bands: list[Band], candidates: list[list[int]] | None = None) -> dict[
 def flags(plan: Plan, bands: list[Band], *, copies: int = 1, file: str = "FILE.json") -> str:
     """Return the flags that go with the file; the start must be one of the candidates."""
     steps = max(band.draft_length for band in bands)
-    drafter = flag(plan.setup, steps, running=plan.batches * copies)
+    drafter = flag(plan.question.deployment, steps, running=plan.batches * copies)
     return f"{drafter} --speculative-adaptive --speculative-adaptive-config {file}"
 
 
@@ -72,14 +72,14 @@ def write(
 
     ``captured`` are the server's own sizes in any order, None its default ones.
     """
-    kind = plan.setup.drafter.kind
+    kind = plan.question.deployment.drafter.kind
     if kind not in KINDS:
         raise NoScheduleError(f"SGLang adapts EAGLE, EAGLE3 and NEXTN (MTP) only, not {kind}")
     starts = cells(plan.batches, CAPTURED if captured is None else captured)
     bands = plan.bands(_by_cell(plan, starts))
     sets = [_candidates(plan, band) for band in bands] if candidate_sets else None
     own_sizes = "/server_info (decode_cuda_graph_bs) tells yours, for --graph-batches"
-    copies = data_parallel if plan.setup.request.dp == 1 else 1
+    copies = data_parallel if plan.question.deployment.target.placement.dp == 1 else 1
     if max(band.draft_length for band in bands) == 0:
         notes = ["SGLang: leave --speculative-algorithm out instead: nothing beats plain decoding"]
     else:

@@ -95,18 +95,20 @@ def write(
 ) -> Written:
     """Return the ``speculative_config`` to paste."""
     del data_parallel  # neither reading minds
-    kind = plan.setup.drafter.kind
+    kind = plan.question.deployment.drafter.kind
     if kind not in SCHEDULED[how]:
         raise NoScheduleError(f"TensorRT-LLM ({how}) takes no schedule for {kind}")
     bands = plan.merged if expressible(plan.merged) else nearest(plan)
     most = bands[0].draft_length
     if most == 0:
-        return written(plan, "trtllm", flag(plan.setup, 0, running=plan.batches), bands, [])
+        return written(
+            plan, "trtllm", flag(plan.question.deployment, 0, running=plan.batches), bands, []
+        )
     schedule = keys(bands, how)
     addition, notes = _addition(schedule, bands, how)
     if gate:
         addition += _gate(plan, bands, how)
-    text = inside(flag(plan.setup, most, running=plan.batches), addition)
+    text = inside(flag(plan.question.deployment, most, running=plan.batches), addition)
     if bands[-1].draft_length == 0:
         notes.append(
             "TensorRT-LLM: steps at 0 leave a one-model drafter's cache behind; acceptance of the "

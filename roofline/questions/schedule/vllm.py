@@ -75,7 +75,7 @@ def write(
     """
     bands = plan.by_context() if proposed else plan.merged
     deepest = max(max(band.draft_lengths) for band in bands)
-    alone = flag(plan.setup, deepest, running=plan.batches)
+    alone = flag(plan.question.deployment, deepest, running=plan.batches)
     if all(band.draft_lengths == (deepest,) * len(band.draft_lengths) for band in bands):
         return written(plan, "vllm", alone, bands, [])
     notes = [
@@ -86,7 +86,7 @@ def write(
         table = rows(bands)
     else:
         ranges = coverage(plan.contexts)
-        ranges[-1] = (ranges[-1][0], plan.setup.target.model.max_context)
+        ranges[-1] = (ranges[-1][0], plan.question.deployment.target.model.max_context)
         table = rows_with_contexts(bands, ranges)
         notes.append("vLLM 0.33.0 rejects rows of five items: they are a proposal (PR 48944)")
     if data_parallel > 1:

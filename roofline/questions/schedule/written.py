@@ -69,7 +69,9 @@ def written(plan: Plan, engine: str, text: str, bands: list[Band], notes: list[s
 
 def unwritten(plan: Plan, reason: str) -> Written:
     """Return the bands of a schedule that the engine takes no words for, and why."""
-    return written(plan, plan.setup.engine.id, "", plan.merged, [f"no schedule: {reason}"])
+    return written(
+        plan, plan.question.deployment.engine.id, "", plan.merged, [f"no schedule: {reason}"]
+    )
 
 
 def best_fixed(plan: Plan) -> tuple[int, float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
 from roofline.advice.decide import CONFIDENCES
-from roofline.advice.prepare import Setup
+from roofline.advice.question import Question
 from roofline.kernels.ops import Part
 from roofline.questions.sweep.plan import Block, Scalar, Unit
 from roofline.specs.formats import Component
@@ -97,8 +97,9 @@ def clear(tile: dict[str, Values], fits: NDArray[np.bool_]) -> None:
 
 def refused(unit: Unit, contexts: Sequence[int], reason: str) -> Frame:
     """Return rows that say why nothing of this can be priced."""
-    request = unit.block.request
-    longest = 0 if request.drafter == "none" else request.max_draft_length
+    block = unit.block
+    plain = block.configuration.drafter == "none"
+    longest = 0 if plain else block.workload.max_draft_length
     found = keys(unit.batches, contexts, range(longest + 1))
     columns = blank(found["batch"].shape)
     for column in columns.values():
@@ -112,34 +113,35 @@ def refused(unit: Unit, contexts: Sequence[int], reason: str) -> Frame:
     )
 
 
-def shared(block: Block, setup: Setup | None) -> dict[str, Scalar]:
+def shared(block: Block, question: Question | None) -> dict[str, Scalar]:
     """Return what all rows of a block have in common."""
-    request = block.request
+    named, asked = block.configuration, _label(block.workload.acceptance)
     found: dict[str, Scalar] = {
-        "model": request.model,
-        "gpu": request.gpu,
-        "engine": request.engine,
-        "tp": request.tp,
-        "ep": request.ep,
-        "drafter": request.drafter,
-        "acceptance": _asked(request.acceptance),
-        "weights": request.weights,
-        "kv": request.kv,
+        "model": str(named.model),
+        "gpu": str(named.gpu),
+        "engine": str(named.engine),
+        "tp": named.tp,
+        "ep": named.ep,
+        "drafter": named.drafter,
+        "acceptance": asked,
+        "weights": named.weights,
+        "kv": named.kv,
         **dict(block.extra),
     }
-    if setup is None:
+    if question is None:
         return found
-    weights = setup.target.precision.weights
-    mixture = setup.target.model.num_expert_layers > 0
+    deployment = question.deployment
+    precision = deployment.target.precision
+    mixture = deployment.target.model.num_expert_layers > 0
     return found | {
-        "model": setup.target.model.id,
-        "gpu": setup.gpu.id,
-        "drafter": setup.drafter.name,
-        "acceptance": _asked(request.acceptance) or setup.acceptance.label,
-        "weights": weights[Component.EXPERTS if mixture else Component.MLP].value,
-        "kv": setup.target.precision.kv.value,
+        "model": deployment.target.model.id,
+        "gpu": deployment.gpu.id,
+        "drafter": deployment.drafter.name,
+        "acceptance": asked or question.acceptance.label,
+        "weights": precision.weights[Component.EXPERTS if mixture else Component.MLP].value,
+        "kv": precision.kv.value,
     }
 
 
-def _asked(acceptance: str | Acceptance | None) -> str | None:
+def _label(acceptance: str | Acceptance | None) -> str | None:
     return acceptance.label if isinstance(acceptance, Acceptance) else acceptance

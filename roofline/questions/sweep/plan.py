@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofline.advice.request import Request
+from roofline.advice.deployment import Configuration
+from roofline.advice.question import Workload
 from roofline.questions.sweep.columns import Column
 
 __all__ = ["Block", "Plan", "Scalar", "Task", "Unit"]
@@ -22,7 +23,10 @@ Scalar = str | int | float | bool | tuple[str, ...] | None
 class Block:
     """One combination of the options; ``extra`` are the values of columns that only it names."""
 
-    request: Request
+    configuration: Configuration
+    workload: Workload
+    #: The grid has several drafters: options are for those that have them.
+    drop_idle: bool = False
     extra: tuple[tuple[str, Scalar], ...] = ()
 
 
@@ -56,7 +60,7 @@ class Plan:
     cases: tuple[Mapping[str, tuple[Scalar, ...]], ...]
     batches: tuple[int, ...]
     contexts: tuple[int, ...]
-    ask: Callable[..., Request]
+    ask: Callable[..., tuple[Configuration, Workload]]
     order: tuple[str, ...]  # of the options
     extra: tuple[Column, ...] = ()
 
@@ -87,14 +91,13 @@ class Plan:
             axes = self._axes_of(case)
             for values in itertools.product(*axes.values()):
                 given = dict(zip(axes, values, strict=True))
-                request = replace(
-                    self.ask(**given),
-                    batches=self.batches,
-                    contexts=self.contexts,
-                    several_drafters=several,
+                configuration, workload = self.ask(**given)
+                yield Block(
+                    configuration=configuration,
+                    workload=replace(workload, batches=self.batches, contexts=self.contexts),
+                    drop_idle=several,
+                    extra=tuple((column.name, given.get(column.name)) for column in self.extra),
                 )
-                extra = tuple((column.name, given.get(column.name)) for column in self.extra)
-                yield Block(request=request, extra=extra)
 
     @property
     def points(self) -> int:
@@ -102,7 +105,7 @@ class Plan:
         total = 0
         for case in self.cases:
             axes = self._axes_of(case)
-            lengths = axes.get("max_draft_length", (self.ask().max_draft_length,))
+            lengths = axes.get("max_draft_length", (self.ask()[1].max_draft_length,))
             each = sum(1 + int(longest) for longest in lengths if isinstance(longest, int))
             others = (len(v) for name, v in axes.items() if name != "max_draft_length")
             total += each * _product(others)
@@ -123,7 +126,7 @@ class Plan:
 
     def _units(self) -> Iterator[tuple[Unit, int]]:
         for block in self.blocks():
-            each = 1 + block.request.max_draft_length
+            each = 1 + block.workload.max_draft_length
             wide = min(len(self.contexts), max(PART_POINTS // each, 1))
             deep = max(PART_POINTS // (each * wide), 1) if wide == len(self.contexts) else 1
             for rows in _runs(self.batches, deep):

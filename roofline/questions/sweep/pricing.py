@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from roofline.advice.cautions import limits
 from roofline.advice.decide import CONFIDENCES
-from roofline.advice.lengths import draft_lengths
-from roofline.advice.prepare import Setup, prepare
-from roofline.advice.provenance import provenance
-from roofline.advice.recommend import Costs, advise, price
-from roofline.advice.request import Request
+from roofline.advice.deployment import Configuration, PricedGrid, deploy
+from roofline.advice.notices import law_limits
+from roofline.advice.provenance import Source, sources
+from roofline.advice.question import (
+    Question,
+    Workload,
+    check_workload,
+    context_refusal,
+    question_about,
+)
+from roofline.advice.recommend import decide_grid
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
+from roofline.base.options import spelled
 from roofline.questions.sweep.frames import (
     FITS,
     REASONS,
@@ -30,51 +36,45 @@ from roofline.questions.sweep.frames import (
     shared,
 )
 from roofline.questions.sweep.plan import Unit
-from roofline.timing.launches import past_note
-from roofline.timing.step import StepTimes
 
-__all__ = ["Notes", "price_unit"]
+__all__ = ["Told", "price_unit"]
 
 #: Points priced at a time: enough that building the kernels costs little, few enough for caches.
 TILE_POINTS = 2**16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Notes:
-    """What the reader of the rows must know: where numbers come from, and warnings."""
+class Told:
+    """What the reader of the rows must know: where numbers come from, and notices."""
 
-    sources: set[str] = field(default_factory=set)  # JSON objects
-    warnings: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Priced:
-    """An answer as far as its sources go."""
-
-    setup: Setup
-    times: StepTimes
+    spell: Callable[[str], str] = spelled  # how a text names its options
+    sources: set[Source] = field(default_factory=set)
+    notices: set[Notice] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Group:
-    """Contexts, by position, that share a setup, or the reason why they have none."""
+    """Contexts, by position, that share a question, or the reason why they have none."""
 
     places: tuple[int, ...]
-    setup: Setup | None
+    question: Question | None
     reason: str = ""
 
 
-def price_unit(unit: Unit, notes: Notes) -> Iterator[Frame]:
-    """Yield the rows of a unit, in order where one setup serves all its contexts."""
-    request = replace(unit.block.request, contexts=unit.contexts)
-    groups = _groups(request)
+def price_unit(unit: Unit, told: Told) -> Iterator[Frame]:
+    """Yield the rows of a unit, in order where one question serves all its contexts."""
+    groups = _groups(
+        unit.block.configuration,
+        replace(unit.block.workload, contexts=unit.contexts),
+        drop_idle=unit.block.drop_idle,
+    )
     if len(groups) == 1:
-        yield _frame(unit, groups[0], notes)
+        yield _frame(unit, groups[0], told)
         return
     runs = _runs(groups)
     for batch in unit.batches:
         for run in runs:
-            yield _frame(replace(unit, batches=(batch,)), run, notes)
+            yield _frame(replace(unit, batches=(batch,)), run, told)
 
 
 def _runs(groups: Sequence[_Group]) -> list[_Group]:
@@ -84,7 +84,7 @@ def _runs(groups: Sequence[_Group]) -> list[_Group]:
     for place in sorted(owner):
         group = owner[place]
         last = runs[-1] if runs else None
-        if last is not None and last.setup is group.setup and last.reason == group.reason:
+        if last is not None and last.question is group.question and last.reason == group.reason:
             runs[-1] = replace(last, places=(*last.places, place))
         else:
             runs.append(replace(group, places=(place,)))
@@ -92,69 +92,64 @@ def _runs(groups: Sequence[_Group]) -> list[_Group]:
 
 
 @lru_cache(maxsize=8)
-def _groups(request: Request) -> tuple[_Group, ...]:
-    """Return what each context of a block is priced with, or why it is refused."""
-    everything = tuple(range(len(request.contexts)))
+def _groups(
+    configuration: Configuration, workload: Workload, *, drop_idle: bool
+) -> tuple[_Group, ...]:
+    """Return what each context of a block is priced with, or why it is refused.
+
+    A context that the target or the drafter cannot handle is refused by itself; the others are
+    grouped by the draft lengths that the acceptance is known for there.
+    """
+    everything = tuple(range(len(workload.contexts)))
     try:
-        setup = prepare(request)
-    except InputError as error:
-        if len(everything) == 1:
-            return (_Group(places=everything, setup=None, reason=str(error)),)
-        return _halves(request)
-    if not setup.acceptance.contexts:
-        return (_Group(places=everything, setup=setup),)
-    return _by_lengths(setup)
-
-
-def _halves(request: Request) -> tuple[_Group, ...]:
-    """Return the groups of each half of the contexts: a refusal may be about some of them."""
-    middle = len(request.contexts) // 2
-    found: list[_Group] = []
-    for start, contexts in ((0, request.contexts[:middle]), (middle, request.contexts[middle:])):
-        found += [
-            replace(group, places=tuple(start + place for place in group.places))
-            for group in _groups(replace(request, contexts=contexts))
+        check_workload(workload)
+        deployment, notices = deploy(configuration, drop_idle=drop_idle)
+        refusals = {
+            place: refusal.text
+            for place, context in enumerate(workload.contexts)
+            if (refusal := context_refusal(deployment, context)) is not None
+        }
+        kept = tuple(place for place in everything if place not in refusals)
+        groups = [
+            _Group(places=(place,), question=None, reason=text) for place, text in refusals.items()
         ]
-    same = {(group.reason if group.setup is None else None) for group in found}
-    if len(same) == 1 and None not in same:  # refused whatever the context
-        return (
-            _Group(places=tuple(range(len(request.contexts))), setup=None, reason=same.pop() or ""),
-        )
-    return tuple(found)
+        if not kept:
+            return tuple(groups)
+        asked = replace(workload, contexts=tuple(workload.contexts[place] for place in kept))
+        whole = question_about(deployment, asked, notices, drop_idle=drop_idle)
+    except InputError as error:
+        return (_Group(places=everything, question=None, reason=error.text),)
+    by_lengths: dict[tuple[int, ...], list[int]] = {}
+    for place, context in zip(kept, asked.contexts, strict=True):
+        by_lengths.setdefault(whole.draft_lengths_at(context), []).append(place)
+    groups += [
+        _Group(places=tuple(places), question=replace(whole, draft_lengths=lengths))
+        for lengths, places in by_lengths.items()
+    ]
+    return tuple(groups)
 
 
-def _by_lengths(setup: Setup) -> tuple[_Group, ...]:
-    """Return contexts grouped by the draft lengths that the acceptance is known for there."""
-    by: dict[tuple[int, ...], list[int]] = {}
-    for place, context in enumerate(setup.request.contexts):
-        alone = replace(setup.request, contexts=(context,))
-        try:
-            known = draft_lengths(alone, setup.drafter, setup.engine, setup.acceptance)
-        except InputError:
-            known = (0,)
-        by.setdefault(known, []).append(place)
-    return tuple(
-        _Group(places=tuple(places), setup=replace(setup, draft_lengths=known))
-        for known, places in by.items()
-    )
-
-
-def _frame(unit: Unit, group: _Group, notes: Notes) -> Frame:
+def _frame(unit: Unit, group: _Group, told: Told) -> Frame:
     contexts = tuple(unit.contexts[place] for place in group.places)
-    if group.setup is None:
-        return refused(unit, contexts, group.reason)
-    setup = group.setup
-    shape = (len(unit.batches), len(contexts), len(setup.draft_lengths))
+    if group.question is None:
+        return refused(unit, contexts, told.spell(group.reason))
+    question = group.question
+    shape = (len(unit.batches), len(contexts), len(question.draft_lengths))
     columns = blank(shape)
     for rows, places in _tiles(shape):
-        found = price(setup, unit.batches[rows], contexts[places])
-        _fill(columns, setup, found, at=(rows, places))
-    _note(notes, setup, found.times)
-    if not columns["captured"].all():
-        notes.warnings.add(past_note(setup.engine))
-    columns |= keys(unit.batches, contexts, setup.draft_lengths)
+        priced = question.price(unit.batches[rows], contexts[places])
+        _fill(columns, question, priced, at=(rows, places))
+    told.notices.update((*question.notices, *law_limits(priced.times)))
+    told.sources.update(sources(question, priced.times))
+    graphs = question.deployment.engine.graphs
+    if graphs is not None and not columns["captured"].all():
+        engine = question.deployment.engine.name
+        told.notices.add(
+            notice(Code.PAST_GRAPHS_IN_SWEEP, engine=engine, largest=graphs.largest)
+        )
+    columns |= keys(unit.batches, contexts, question.draft_lengths)
     return Frame(
-        shared=shared(unit.block, setup),
+        shared=shared(unit.block, question),
         columns={name: column.reshape(-1) for name, column in columns.items()},
         words={"reason": REASONS, "confidence": (*CONFIDENCES, None)},
     )
@@ -169,16 +164,18 @@ def _tiles(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
 
 
 def _fill(
-    columns: dict[str, Values], setup: Setup, found: Costs, *, at: tuple[slice, slice]
+    columns: dict[str, Values], question: Question, priced: PricedGrid, *, at: tuple[slice, slice]
 ) -> None:
     """Decide one tile and write it into its place in the columns."""
-    decision = advise(setup, found)
-    grid, times, step = found.grid, found.times, found.times.total
-    speed = found.tokens_per_step / step
+    decision = decide_grid(question, priced)
+    grid, times, step = priced.grid, priced.times, priced.times.total
+    contexts = grid.context.ravel().astype(int).tolist()
+    tokens = question.tokens_per_step(contexts)
+    memory, speed = question.deployment.memory, tokens / step
     values: dict[str, Any] = {
-        "memory_needed_bytes": found.memory.needed(grid.batch, grid.context, grid.draft_length),
-        "memory_available_bytes": found.memory.available,
-        "tokens_per_step": found.tokens_per_step,
+        "memory_needed_bytes": memory.needed(grid.batch, grid.context, grid.draft_length),
+        "memory_available_bytes": memory.available,
+        "tokens_per_step": tokens,
         "step_s": step,
         "verify_s": times.verify,
         "draft_s": times.draft,
@@ -190,21 +187,16 @@ def _fill(
         "speedup_high": decision.high,
         "tokens_per_s_user": speed,
         "tokens_per_s_batch": grid.batch * speed,
-        "fits": found.fits,
+        "fits": priced.fits,
         "captured": found.times.launches.captured,
         "tie": decision.tie,
         "best": decision.best[..., None] == np.arange(grid.shape[2]),
-        "best_draft_length": np.asarray(setup.draft_lengths)[decision.best][..., None],
+        "best_draft_length": np.asarray(question.draft_lengths)[decision.best][..., None],
         "reason": FITS,
         "confidence": decision.confidence[..., None],
     }
     for name, value in values.items():
         columns[name][at] = value
-    if not found.fits.all():
-        clear({name: columns[name][at] for name in values}, found.fits)
+    if not priced.fits.all():
+        clear({name: columns[name][at] for name in values}, priced.fits)
 
-
-def _note(notes: Notes, setup: Setup, times: StepTimes) -> None:
-    notes.warnings.update((*setup.notes.warnings, *limits(times)))
-    entries = provenance(_Priced(setup=setup, times=times))
-    notes.sources.update(json.dumps(entry, ensure_ascii=False) for entry in entries)

@@ -9,22 +9,27 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from roofline.advice.provenance import Source
 from roofline.base.errors import DoesNotFitError, InputError, RooflineError
+from roofline.base.notices import Notice
+from roofline.base.options import Option
 from roofline.base.resources import how_to_install
 from roofline.questions.sweep.columns import Column, columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
 from roofline.questions.sweep.plan import Plan, Task
-from roofline.questions.sweep.pricing import Notes, price_unit
+from roofline.questions.sweep.pricing import Told, price_unit
 from roofline.questions.sweep.store import Entry, Store
 
 __all__ = [
     "StoppedError",
+    "Words",
     "Workers",
     "local",
     "run_task",
@@ -47,18 +52,34 @@ class StoppedError(RooflineError):
     exit_code = 130
 
 
-def run_task(task: Task, columns: tuple[Column, ...], form: SweepFormat) -> tuple[Entry, bytes]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """How rows and journals put things into words: functions of modules, so that workers have them.
+
+    ``spell`` names the options in a text, ``say`` returns the sentences of notices, ``source`` a
+    source as JSON writes it.
+    """
+
+    spell: Callable[[str], str]
+    say: Callable[[Iterable[Notice]], list[str]]
+    source: Callable[[Source], dict[str, Any]]
+
+
+def run_task(
+    task: Task, columns: tuple[Column, ...], form: SweepFormat, words: Words
+) -> tuple[Entry, bytes]:
     """Price a task; return its journal entry and its rows as they are written."""
-    notes = Notes()
-    frames = [frame for unit in task.units for frame in price_unit(unit, notes)]
+    told = Told(spell=words.spell)
+    frames = [frame for unit in task.units for frame in price_unit(unit, told)]
+    sources = (json.dumps(words.source(each), ensure_ascii=False) for each in told.sources)
     entry = Entry(
         index=task.index,
         rows=sum(frame.rows for frame in frames),
         points=task.points,
         fitting=sum(frame.fitting for frame in frames),
         refusal=next((frame.refusal for frame in frames if frame.refusal), ""),
-        warnings=sorted(notes.warnings),
-        sources=sorted(notes.sources),
+        warnings=sorted(set(map(words.spell, words.say(told.notices)))),
+        sources=sorted(set(sources)),
     )
     return entry, encode(frames, columns, form)
 
@@ -107,33 +128,41 @@ def workers_of_cluster(address: str) -> Iterator[Workers]:
         import distributed
     except ImportError:
         raise InputError(
-            f"--dask: needs the package distributed: {how_to_install('distributed')}"
+            f"needs the package distributed: {how_to_install('distributed')}", field="dask"
         ) from None
     try:
         connect: Any = distributed.Client
         client = connect(address, timeout=5)
     except (OSError, ValueError) as error:
-        raise InputError(f"--dask {address}: no scheduler answers ({error})") from None
+        raise InputError(
+            f"no scheduler answers ({error})", field="dask", value=address
+        ) from None
     with client:
         workers = sum(client.ncores().values())
         if not workers:
-            raise InputError(f"--dask {address}: the scheduler has no workers; start some first")
+            raise InputError(
+                "the scheduler has no workers; start some first", field="dask", value=address
+            )
         yield client.get_executor(pure=False), workers
 
 
 def _results(
-    tasks: Iterator[Task], workers: Workers, columns: tuple[Column, ...], form: SweepFormat
+    tasks: Iterator[Task],
+    workers: Workers,
+    columns: tuple[Column, ...],
+    form: SweepFormat,
+    words: Words,
 ) -> Iterator[tuple[Entry, bytes]]:
     """Yield what tasks give, in order, with a few of them ahead of the reader."""
     executor, count = workers
     if executor is None:
         for task in tasks:
-            yield run_task(task, columns, form)
+            yield run_task(task, columns, form, words)
         return
     waiting: deque[Future[tuple[Entry, bytes]]] = deque()
     try:
         for task in tasks:
-            waiting.append(executor.submit(run_task, task, columns, form))
+            waiting.append(executor.submit(run_task, task, columns, form, words))
             if len(waiting) >= AHEAD * count:
                 yield waiting.popleft().result()
         while waiting:
@@ -145,7 +174,7 @@ def _results(
             raise
         raise RooflineError(
             "a worker process was killed (out of memory?); finished parts are kept: repeat with "
-            "--resume and fewer --jobs"
+            f"{Option('resume')} and fewer {Option('jobs')}"
         ) from None
     finally:
         for future in waiting:
@@ -153,15 +182,21 @@ def _results(
 
 
 def to_stream(
-    plan: Plan, form: SweepFormat, workers: Workers, write: Callable[[bytes], object], tell: Tell
-) -> Notes:
-    """Write the rows as they come, from the first on that can be run."""
-    columns, notes = columns_for(plan.extra), Notes()
+    plan: Plan,
+    form: SweepFormat,
+    workers: Workers,
+    write: Callable[[bytes], object],
+    *,
+    words: Words,
+    tell: Tell,
+) -> list[str]:
+    """Write the rows as they come, from the first on that can be run; return the warnings."""
+    columns, warnings = columns_for(plan.extra), set[str]()
     refusals: list[str] = []
     found = False
     with tempfile.SpooledTemporaryFile(HELD_BYTES) as held:
         held.write(heading(columns, form))
-        for entry, content in _results(plan.tasks(), workers, columns, form):
+        for entry, content in _results(plan.tasks(), workers, columns, form, words):
             refusals += filter(None, [entry.refusal])
             (write if found else held.write)(content)
             if entry.fitting and not found:
@@ -169,11 +204,11 @@ def to_stream(
                 held.seek(0)
                 while chunk := held.read(2**20):
                     write(chunk)
-            notes.warnings.update(entry.warnings)
+            warnings.update(entry.warnings)
             tell(entry.points)
     if not found:
         raise _nothing(refusals)
-    return notes
+    return sorted(warnings)
 
 
 def _nothing(refusals: Sequence[str]) -> RooflineError:
@@ -181,47 +216,55 @@ def _nothing(refusals: Sequence[str]) -> RooflineError:
     if refusals:
         return InputError(f"nothing in this grid can be priced: {refusals[0]}")
     return DoesNotFitError(
-        "no point of this grid fits in memory: give more GPUs (--tp), smaller --weights or --kv, "
-        "fewer sequences or shorter contexts"
+        f"no point of this grid fits in memory: give more GPUs ({Option('tp')}), smaller "
+        f"{Option('weights')} or {Option('kv')}, fewer sequences or shorter contexts"
     )
 
 
 def to_file(
-    plan: Plan, form: SweepFormat, workers: Workers, store: Store, *, tell: Tell,
+    plan: Plan,
+    form: SweepFormat,
+    workers: Workers,
+    store: Store,
+    *,
+    words: Words,
+    tell: Tell,
     about: dict[str, Any],
-) -> Notes:  # fmt: skip
-    """Write the rows to a file that appears when all are there, with its provenance beside it."""
-    columns, notes = columns_for(plan.extra), Notes()
+) -> list[str]:
+    """Write the rows to a file that appears when all are there, with its provenance beside it.
+
+    Returns the warnings.
+    """
+    columns = columns_for(plan.extra)
     tell(sum(entry.points for entry in store.entries.values()))
     left = (task for task in plan.tasks() if task.index not in store.entries)
     try:
-        for entry, content in _results(left, workers, columns, form):
+        for entry, content in _results(left, workers, columns, form, words):
             store.add(entry, content)
             tell(entry.points)
     except KeyboardInterrupt:
         raise StoppedError(
             f"stopped; {len(store.entries)} finished parts are kept in {store.folder}: add "
-            "--resume to go on, or remove it"
+            f"{Option('resume')} to go on, or remove it"
         ) from None
     entries = [store.entries[index] for index in sorted(store.entries)]
     if not any(entry.fitting for entry in entries):
         store.remove()
         raise _nothing([entry.refusal for entry in entries if entry.refusal])
-    for entry in entries:
-        notes.warnings.update(entry.warnings)
-        notes.sources.update(entry.sources)
+    warnings = sorted({warning for entry in entries for warning in entry.warnings})
+    sources = sorted({source for entry in entries for source in entry.sources})
     about = about | {
         "rows": sum(entry.rows for entry in entries),
         "columns": [dataclasses.asdict(column) for column in columns],
-        "warnings": sorted(notes.warnings),
-        "sources": [json.loads(source) for source in sorted(notes.sources)],
+        "warnings": warnings,
+        "sources": [json.loads(source) for source in sources],
     }
     with store.finished() as file:
         join(store.parts, file, columns, form, about)
     with store.explained():
         sidecar(store.output).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     store.remove()
-    return notes
+    return warnings
 
 
 def sidecar(output: Path) -> Path:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.prepare import Setup
-from roofline.advice.recommend import machine_for
-from roofline.advice.request import DEEPEST
+from roofline.advice.deployment import DEEPEST, Deployment
 from roofline.base.errors import InputError
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
@@ -51,29 +49,27 @@ class AttentionRow(NamedTuple):
     peak_used: float  # share of the datasheet's, without padding
 
 
-def attention_rows(setup: Setup) -> list[AttentionRow]:
-    """Return every attention kernel of the target, in each mode, at the request's one point."""
-    request = setup.request
-    if len(request.batches) != 1 or len(request.contexts) != 1:
-        raise InputError("--batch, --context: this chart is of one batch and context; give one")
-    useful = _kernels(setup, VerifyAttention.KV_ONCE)
+def attention_rows(deployment: Deployment, *, batch: int, context: int) -> list[AttentionRow]:
+    """Return every attention kernel of the target, in each mode, at one batch and context."""
+    at = (batch, context)
+    useful = _kernels(deployment, VerifyAttention.KV_ONCE, at)
     if not useful:
-        raise InputError(f"{setup.target.model.id}: has no attention over a cache to draw")
+        raise InputError(f"{deployment.target.model.id}: has no attention over a cache to draw")
     rows = []
     for mode in MODES:
-        for time, own in zip(_kernels(setup, mode), useful, strict=True):
-            rows += _rows_of(setup, mode, time, own.op)
+        for time, own in zip(_kernels(deployment, mode, at), useful, strict=True):
+            rows += _rows_of(deployment, mode, time, own.op)
     return rows
 
 
-def _grid(setup: Setup, group: int) -> Grid:
+def _grid(group: int, at: tuple[int, int]) -> Grid:
     deepest = int(np.clip(ROWS_SHOWN // group - 1, 8, DEEPEST))
-    return Grid.of(setup.request.batches, setup.request.contexts, range(deepest + 1))
+    return Grid.of(at[:1], at[1:], range(deepest + 1))
 
 
-def _kernels(setup: Setup, mode: VerifyAttention) -> list[OpTime]:
+def _kernels(deployment: Deployment, mode: VerifyAttention, at: tuple[int, int]) -> list[OpTime]:
     """Return the attention kernels of a verify pass, each once, priced in ``mode``."""
-    target = setup.target
+    target = deployment.target
     placement = replace(target.placement, verify_attention=mode)
 
     def kernels(grid: Grid) -> dict[str, Op]:
@@ -83,9 +79,9 @@ def _kernels(setup: Setup, mode: VerifyAttention) -> list[OpTime]:
         )  # fmt: skip
         return {op.name: op for op in ops if op.kind in (Kind.ATTENTION, Kind.MLA)}
 
-    first = kernels(_grid(setup, ROWS_SHOWN))
-    found = [kernels(_grid(setup, _group(op)))[name] for name, op in first.items()]
-    return time_ops(found, machine_for(setup))
+    first = kernels(_grid(ROWS_SHOWN, at))
+    found = [kernels(_grid(_group(op), at))[name] for name, op in first.items()]
+    return time_ops(found, deployment.machine)
 
 
 def _group(op: Op) -> int:
@@ -93,7 +89,9 @@ def _group(op: Op) -> int:
     return int(np.ravel(op.rows)[0])
 
 
-def _rows_of(setup: Setup, mode: VerifyAttention, time: OpTime, useful: Op) -> list[AttentionRow]:
+def _rows_of(
+    deployment: Deployment, mode: VerifyAttention, time: OpTime, useful: Op
+) -> list[AttentionRow]:
     group, law = _group(useful), time.chosen.law
     lengths = range(len(np.ravel(useful.rows)))
     each, flops, moved = (
@@ -102,19 +100,19 @@ def _rows_of(setup: Setup, mode: VerifyAttention, time: OpTime, useful: Op) -> l
     )
     tile = law.row_tile if isinstance(law, AttentionLaw) else None
     if mode is VerifyAttention.TILE:
-        tile = setup.target.placement.tile_rows
-    peak = setup.gpu.peak(rate_name(useful.compute))
+        tile = deployment.target.placement.tile_rows
+    peak = deployment.gpu.peak(rate_name(useful.compute))
     return [
         AttentionRow(
             op=useful.name,
             mode=mode.value,
-            in_use=mode is setup.target.placement.verify_attention,
+            in_use=mode is deployment.target.placement.verify_attention,
             query_heads_per_kv_head=group,
             draft_length=d,
             query_rows=group * (1 + d),
             tile_rows=tile,
             time_us=1e6 * float(each[d]),
-            bandwidth_used=float(moved[d] / each[d] / setup.gpu.bandwidth),
+            bandwidth_used=float(moved[d] / each[d] / deployment.gpu.bandwidth),
             peak_used=float(flops[d] / each[d] / peak),
         )
         for d in lengths

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.decide import Point
+from roofline.advice.recommend import Recommendation
 from roofline.advice.why import grid_position, value_at
 from roofline.kernels.ops import Part
 from roofline.render.charts.figure import PALETTE

@@ -116,12 +116,12 @@ def _tick_whole(panel: Axes, values: NDArray[np.float64]) -> None:
 
 def write_exploration(found: Exploration, path: Path, *, source: str) -> None:
     """Write the chart to a file."""
-    setup, axis = found.variants[0].setup, found.axes[0]
+    question, axis = found.variants[0].question, found.axes[0]
     words = Caption(
-        title=f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}: "
+        title=f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}: "
         f"what {axis.path} changes",
-        setting=f"{setup.engine.name}; batch {found.batch}, context {format_size(found.context)}; "
-        f"drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}",
+        setting=f"{question.deployment.engine.name}; batch {found.batch}, context {format_size(found.context)}; "
+        f"drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}",
         source=source,
     )
     with styled():

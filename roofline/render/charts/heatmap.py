@@ -37,8 +37,8 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
     """Return every cell of the request's grid, those that do not fit included."""
     found = {(point.batch, point.context): point for point in answer.points}
     rows = []
-    for batch in answer.setup.request.batches:
-        for context in answer.setup.request.contexts:
+    for batch in answer.question.workload.batches:
+        for context in answer.question.workload.contexts:
             point = found.get((batch, context))
             if point is None:
                 rows.append(HeatmapRow(batch, context, False, None, None, None))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.prepare import Setup
-from roofline.advice.recommend import Costs
+from roofline.advice.deployment import Deployment, PricedGrid
 from roofline.base.errors import InputError
+from roofline.base.options import Option
 from roofline.kernels.ops import Kind, Part
 from roofline.render.charts.figure import PALETTE, label_ticks
 from roofline.specs.formats import rate_name
@@ -60,32 +60,34 @@ class RooflineRow(NamedTuple):
     share_of_step: float | None
 
 
-def roofline_rows(setup: Setup, found: Costs) -> list[RooflineRow]:
-    """Return the roofs, and the track of every kernel with products, at the one point asked for."""
-    request = setup.request
-    if len(request.batches) != 1 or len(request.contexts) != 1:
-        raise InputError("--batch, --context: a roofline is of one batch and context; give one")
-    fits = found.fits[0, 0]
-    lengths = np.array(setup.draft_lengths)
-    step = found.times.total[0, 0]
-    verify = [time for time in found.times.verify_ops if _group(time) is not None]
+def roofline_rows(priced: PricedGrid) -> list[RooflineRow]:
+    """Return the roofs, and the track of every kernel with products, at one batch and context."""
+    if priced.grid.shape[:2] != (1, 1):
+        raise InputError(
+            f"{Option('batch')}, {Option('context')}: a roofline is of one batch and context; give "
+            "one"
+        )
+    times, fits = priced.times, priced.fits[0, 0]
+    lengths = priced.grid.draft_length.ravel()
+    step = times.total[0, 0]
+    verify = [time for time in times.verify_ops if _group(time) is not None]
     tracks: dict[tuple[str, str], list[tuple[OpTime, Array]]] = {}
     for time in verify:
         tracks.setdefault((str(_group(time)), time.op.name), []).append((time, np.ones(len(fits))))
     repeats = np.where(lengths > 0, 1.0, 0.0), np.maximum(lengths - 1.0, 0.0)
-    passes = (found.times.first_pass_ops, found.times.further_pass_ops)
+    passes = (times.first_pass_ops, times.further_pass_ops)
     drafts = [
-        (time, times)
-        for ops, times in zip(passes, repeats, strict=True)
+        (time, count)
+        for ops, count in zip(passes, repeats, strict=True)
         for time in ops
         if time.op.kind not in OVER_LINK
     ]
     if drafts:
         tracks["draft", "draft passes"] = drafts
-    rows = _roofs(setup, verify)
+    rows = _roofs(priced.deployment, verify)
     for (group, name), members in tracks.items():
         flops, moved, seconds = (
-            sum((_along(t, what, len(lengths)) * times for t, times in members), np.zeros(1))
+            sum((_along(t, what, len(lengths)) * count for t, count in members), np.zeros(1))
             for what in ("flops", "bytes", "total")
         )
         rows += [
@@ -118,9 +120,9 @@ def _along(time: OpTime, what: str, lengths: int) -> Array:
     return along
 
 
-def _roofs(setup: Setup, verify: Sequence[OpTime]) -> list[RooflineRow]:
+def _roofs(deployment: Deployment, verify: Sequence[OpTime]) -> list[RooflineRow]:
     """Return the ridges: the datasheet's at each rate, and that of the law with the most FLOPs."""
-    gpu, rows = setup.gpu, []
+    gpu, rows = deployment.gpu, []
     heaviest: dict[str, OpTime] = {}
     for time in sorted(verify, key=lambda t: float(np.max(t.op.count * np.asarray(t.op.flops)))):
         heaviest[rate_name(time.op.compute)] = time

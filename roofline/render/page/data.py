@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import fit_constant
 from roofline.advice.beyond import BEYOND, captured_steps
-from roofline.advice.decide import TIE
+from roofline.advice.decide import TIE, Point
 from roofline.advice.paste import flag
-from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.recommend import Recommendation
 from roofline.advice.request import without_queries
 from roofline.advice.why import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
 from roofline.base.units import format_size
@@ -44,18 +44,18 @@ DIGITS = 6  # of numbers that are only drawn
 def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
     """Return the data of the page; ``command`` asks the same without batch and acceptance."""
     answer, grid = found.answer, found.grid
-    setup, batches, contexts = answer.setup, found.batches, found.contexts
-    point, asked = answer.points[0], setup.request.acceptance
+    question, batches, contexts = answer.question, found.batches, found.contexts
+    point, asked = answer.points[0], question.workload.acceptance
     counted = _counted(found)
     cells = {(p.batch, p.context): p for p in grid.points}
     return {
         "command": command,
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
-        "rounds": setup.request.acceptance_rounds,
+        "rounds": question.workload.acceptance_rounds,
         "fall": fall_of_one_rate(),
-        "gpus": setup.request.tp,
+        "gpus": question.workload.tp,
         "tie": TIE,
-        "draft_lengths": list(grid.setup.draft_lengths),
+        "draft_lengths": list(grid.question.draft_lengths),
         "batches": batches,
         "contexts": contexts,
         "context_names": [format_size(context) for context in contexts],
@@ -77,10 +77,15 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "slices": [{"key": key, "name": words, "colour": c} for key, words, c, _ in SLICES],
         "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
         "kernels": [row._asdict() for row in found.kernels],
-        "flags": [flag(setup, d, running=grid.largest_batch) for d in grid.setup.draft_lengths],
-        "engine": setup.engine.name,
-        "largest": setup.engine.graphs.largest if setup.engine.graphs else None,
-        "flag_name": setup.engine.name_of_length(setup.drafter.kind),
+        "flags": [
+            flag(question.deployment, d, running=grid.largest_batch)
+            for d in grid.question.draft_lengths
+        ],
+        "engine": question.deployment.engine.name,
+        "largest": question.deployment.engine.graphs.largest
+        if question.deployment.engine.graphs
+        else None,
+        "flag_name": question.deployment.engine.name_of_length(question.deployment.drafter.kind),
         "words": {
             "headlines": HEADLINES,
             "verdicts": VERDICTS,
@@ -117,7 +122,7 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
 
 def _past(grid: Recommendation, point: Point) -> dict[str, Any]:
     """Return what is known of the draft lengths that leave the captured graphs; nothing else is."""
-    graphs, lost = grid.setup.engine.graphs, point.feasible & ~point.candidates
+    graphs, lost = grid.question.deployment.engine.graphs, point.feasible & ~point.candidates
     if graphs is None or not lost.any():
         return {}
     rows = [float(rows) for rows in point.pass_rows]
@@ -139,13 +144,13 @@ def _drawn(row: BreakdownRow | None, key: str) -> float:
 
 def _given(found: Findings) -> dict[str, Any]:
     """Return the acceptance that the report was made with: tokens per step by context."""
-    setup = found.answer.setup
-    tokens = setup.acceptance.over_contexts(
-        found.contexts, found.grid.setup.draft_lengths, extrapolate=setup.request.extrapolate
+    question = found.answer.question
+    tokens = question.acceptance.over_contexts(
+        found.contexts, found.grid.question.draft_lengths, extrapolate=question.workload.extrapolate
     )
     return {
-        "label": setup.acceptance.label,
-        "counted": setup.rounds is not None,
+        "label": question.acceptance.label,
+        "counted": question.rounds is not None,
         "tokens": [[float(al) if np.isfinite(al) else None for al in row] for row in tokens],
     }
 
@@ -157,7 +162,7 @@ def _counted(found: Findings) -> dict[tuple[int, int], dict[str, Any]]:
         ends = {}
         for name, values in (("low", point.low), ("high", point.high)):
             at = dict(zip(point.draft_lengths, _known(values, point.feasible), strict=True))
-            ends[name] = [at.get(d) for d in found.grid.setup.draft_lengths]
+            ends[name] = [at.get(d) for d in found.grid.question.draft_lengths]
         ranges[point.batch, point.context] = {"counted": ends}
     return ranges
 

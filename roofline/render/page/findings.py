@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofline.acceptance import from_curve
-from roofline.advice.prepare import Request
 from roofline.advice.recommend import Recommendation, costs, recommend, recommend_for
 from roofline.advice.request import DEEPEST
 from roofline.base.errors import InputError, RooflineError
@@ -47,13 +46,13 @@ class Findings:
     def batches(self) -> list[int]:
         """Those that fit at some context."""
         fit = {point.batch for point in self.grid.points}
-        return [batch for batch in self.grid.setup.request.batches if batch in fit]
+        return [batch for batch in self.grid.question.workload.batches if batch in fit]
 
     @property
     def contexts(self) -> list[int]:
         """Those that some batch fits at."""
         fit = {point.context for point in self.grid.points}
-        return [context for context in self.grid.setup.request.contexts if context in fit]
+        return [context for context in self.grid.question.workload.contexts if context in fit]
 
 
 def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -> Findings:
@@ -78,7 +77,7 @@ def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -
         answer=answer,
         grid=grid,
         counted=_counted(answer, grid),
-        kernels=tuple(roofline_rows(answer.setup, costs(answer.setup))),
+        kernels=tuple(roofline_rows(answer.question, costs(answer.question))),
         schedule=schedule,
         no_schedule=reason,
     )
@@ -86,27 +85,29 @@ def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -
 
 def _counted(answer: Recommendation, grid: Recommendation) -> Recommendation | None:
     """Return the grid with what the acceptance itself may be off in its ranges."""
-    setup, request = answer.setup, grid.setup.request
-    if setup.rounds is None and not setup.acceptance.unlimited:
+    question, request = answer.question, grid.question.workload
+    if question.rounds is None and not question.acceptance.unlimited:
         return None
-    asked = replace(setup.request, batches=request.batches, contexts=request.contexts)
-    known = setup.acceptance.over_contexts(
-        asked.contexts, grid.setup.draft_lengths, extrapolate=asked.extrapolate
+    asked = replace(question.workload, batches=request.batches, contexts=request.contexts)
+    known = question.acceptance.over_contexts(
+        asked.contexts, grid.question.draft_lengths, extrapolate=asked.extrapolate
     )
     everywhere = np.isfinite(known).all(axis=0)
-    lengths = tuple(np.array(grid.setup.draft_lengths)[everywhere].tolist())
-    return recommend_for(replace(setup, request=asked, draft_lengths=lengths))
+    lengths = tuple(np.array(grid.question.draft_lengths)[everywhere].tolist())
+    return recommend_for(replace(question, request=asked, draft_lengths=lengths))
 
 
 def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, str]:
     """Return the schedule of the answer's context in its engine's words, or why there is none."""
-    setup = answer.setup
-    reason = no_schedule(setup)
+    question = answer.question
+    reason = no_schedule(question)
     if reason is not None:
         return None, reason
-    whole = replace(setup.request, batches=tuple(range(1, SCHEDULED + 1)), acceptance_rounds=None)
+    whole = replace(
+        question.workload, batches=tuple(range(1, SCHEDULED + 1)), acceptance_rounds=None
+    )
     try:
-        plan = plan_of(replace(setup, request=whole), tie=TIE, mix=None)
+        plan = plan_of(replace(question, request=whole), tie=TIE, mix=None)
         return (plan, write(plan, Wording())), ""
     except NoScheduleError as error:
         return None, f"no schedule: {error.reason}"

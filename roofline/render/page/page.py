@@ -74,7 +74,7 @@ def render_page(found: Findings, *, source: str, command: Sequence[str]) -> str:
         version=__version__,
         source=source,
         columns=[heading for heading, _, _ in COLUMNS],
-        lengths=found.grid.setup.draft_lengths,
+        lengths=found.grid.question.draft_lengths,
         batches=found.batches,
         contexts=[format_size(context) for context in found.contexts],
         **_static(found),
@@ -105,20 +105,20 @@ def _policy(scripts: Sequence[str]) -> str:
 def _static(found: Findings) -> dict[str, Any]:
     """Return what the page shows before, and without, its script."""
     answer = found.answer
-    setup, point = answer.setup, answer.points[0]
+    question, point = answer.question, answer.points[0]
     data = as_data(answer, explain=False)
     entry = data["points"][0]
     rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
-    grid_warnings = [w for w in found.grid.setup.notes.warnings if w not in answer.warnings]
-    gpus = f"{setup.request.tp} x {setup.gpu.name}{layout_words(setup)}"
+    grid_warnings = [w for w in found.grid.question.notices if w not in answer.warnings]
+    gpus = f"{question.workload.tp} x {question.deployment.gpu.name}{layout_words(question)}"
     return {
-        "title": f"{setup.target.model.name} on {gpus}",
+        "title": f"{question.deployment.target.model.name} on {gpus}",
         "setting": [
-            f"{stored_as(setup)}, {setup.target.precision.kv} KV",
-            setup.engine.name,
-            f"drafter {setup.drafter.name}",
-            f"acceptance: {setup.acceptance.label}",
-            *(f"set: {change}" for change in setup.notes.changes),
+            f"{stored_as(question)}, {question.deployment.target.precision.kv} KV",
+            question.deployment.engine.name,
+            f"drafter {question.deployment.drafter.name}",
+            f"acceptance: {question.acceptance.label}",
+            *(f"set: {change}" for change in question.deployment.changes),
         ],
         "point": point,
         "context": format_size(point.context),
@@ -126,14 +126,16 @@ def _static(found: Findings) -> dict[str, Any]:
         "cells": [
             [form.format(value=row[key]) for _, key, form in COLUMNS] for row in rows.values()
         ],
-        "tiles": _tiles(entry, rows, setup.engine.name_of_length(setup.drafter.kind)),
+        "tiles": _tiles(
+            entry, rows, question.deployment.engine.name_of_length(question.deployment.drafter.kind)
+        ),
         "ties": LIVE["tie"].format(lengths=", ".join(map(str, point.tie_band))),
-        "likely": likely_line(point, setup.unmeasured),
+        "likely": likely_line(point, question.unmeasured),
         "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
-        "engine": setup.engine.name,
+        "engine": question.deployment.engine.name,
         "warnings": data["warnings"],
         "grid_warnings": grid_warnings,
-        "assumed": setup.notes.assumed,
+        "assumed": question.notices,
         "schedule": _schedule(found),
         "no_schedule": f"{found.no_schedule[:1].upper()}{found.no_schedule[1:]}.",
         "provenance": data["provenance"],
@@ -165,7 +167,7 @@ def _schedule(found: Findings) -> dict[str, Any] | None:
         "losses": schedule_losses(plan, written),
         "columns": [column.replace("\n", " ") for column in BAND_COLUMNS],
         "rows": band_cells(plan, written),
-        "engine": plan.setup.engine.name,
+        "engine": plan.question.deployment.engine.name,
         "text": written.text,
         "batches": plan.batches,
         "notes": [*written.notes],
@@ -195,7 +197,7 @@ def _short(value: Any) -> str:
 
 def _figures(answer: Recommendation) -> Iterator[dict[str, str]]:
     """Yield the accelerator's figures with their sources."""
-    gpu = answer.setup.gpu
+    gpu = answer.deployment.gpu
     plain = as_json(gpu)
     for where, figure in gpu.figures().items():
         value: Any = plain
