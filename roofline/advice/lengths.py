@@ -17,6 +17,7 @@ __all__ = [
     "allowed_lengths",
     "check_length",
     "draft_lengths",
+    "known_lengths",
     "left_out",
     "unmeasured",
     "what_ends",
@@ -31,14 +32,32 @@ def allowed_lengths(request: Request, drafter: Drafter, engine: EngineProfile) -
     return tuple(d for d in range(longest + 1) if _takes(engine, drafter, d))
 
 
-def draft_lengths(
+def known_lengths(
     request: Request, drafter: Drafter, engine: EngineProfile, curve: Acceptance
 ) -> tuple[int, ...]:
     """Return the allowed draft lengths whose acceptance is known at every context."""
     allowed = allowed_lengths(request, drafter, engine)
     known = curve.over_contexts(request.contexts, allowed, extrapolate=request.extrapolate)
-    lengths = tuple(d for d, al in zip(allowed, known.T, strict=True) if np.isfinite(al).all())
+    return tuple(d for d, al in zip(allowed, known.T, strict=True) if np.isfinite(al).all())
+
+
+def draft_lengths(
+    request: Request,
+    drafter: Drafter,
+    engine: EngineProfile,
+    curve: Acceptance,
+    *,
+    needed: bool = True,
+) -> tuple[int, ...]:
+    """Return the allowed draft lengths whose acceptance is known at every context.
+
+    Where that is none of them it is refused; unless acceptance is ``needed``, all are allowed then.
+    """
+    allowed = allowed_lengths(request, drafter, engine)
+    lengths = known_lengths(request, drafter, engine, curve)
     if len(lengths) == 1 and len(allowed) > 1:
+        if not needed:
+            return allowed
         told = f"up to {request.max_draft_length}"
         if left_out(request, drafter, engine):
             told = f"that {engine.name} takes ({_listed(allowed[1:])})"

@@ -70,7 +70,8 @@ def prepare(
 ) -> Setup:
     """Load everything that ``request`` names and check that it belongs together.
 
-    Without ``needs_acceptance`` the acceptance may be unknown (memory does not depend on it).
+    Without ``needs_acceptance`` the acceptance may be unknown, at all or of every draft length:
+    memory does not depend on it.
     ``parts`` are those of an equal request but for its overrides, already loaded.
     """
     check_numbers(request)
@@ -111,12 +112,11 @@ def prepare(
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
     lost = left_out(request, drafter, engine)
     notes.warnings += [lost] if lost else []
+    curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
+    lengths = allowed_lengths(request, drafter, engine)
     if needs_acceptance or is_known(request, model, drafter):
         curve = acceptance_for(request, target, drafter, notes)
-        lengths = draft_lengths(request, drafter, engine, curve)
-    else:
-        curve = Acceptance(table={0: 1.0}, label="unknown", source="not given")
-        lengths = allowed_lengths(request, drafter, engine)
+        lengths = draft_lengths(request, drafter, engine, curve, needed=needs_acceptance)
     return Setup(
         request=request,
         gpu=gpu,

@@ -15,7 +15,7 @@ from roofline.cli.reading import given_by_flag
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
-    from roofline.advice.prepare import Request
+    from roofline.advice.prepare import Request, Setup
     from roofline.render.memory import MemoryAnswer
 
 __all__ = ["memory"]
@@ -42,6 +42,7 @@ def memory(
 
     Weights, cache and reserve of each GPU; how many sequences fit, without and with drafts.
     """
+    from roofline.advice.prepare import prepare
     from roofline.render.forms import TableOrJson
     from roofline.render.memory import render_memory
 
@@ -63,39 +64,50 @@ def memory(
         contexts=contexts,
         max_draft_length=max(draft_length or 0, longest),
     )
-    answers = [_answer(request, size, batch, draft_length) for size in contexts]
-    emit_text(render_memory(answers, how), output, answers[0].setup.notes.warnings)
+    setup = prepare(request, needs_acceptance=False)
+    _check_depth(setup, draft_length)
+    answers = [_answer(setup, size, batch, draft_length) for size in contexts]
+    emit_text(render_memory(answers, how), output, setup.notes.warnings)
+
+
+def _check_depth(setup: Setup, draft_length: int | None) -> None:
+    """Refuse a draft length that the drafter cannot make."""
+    from roofline.advice.lengths import allowed_lengths, check_length, what_ends
+
+    if draft_length is None:
+        return
+    check_length("--draft-length", draft_length, setup.drafter, setup.engine)
+    longest = allowed_lengths(setup.request, setup.drafter, setup.engine)[-1]
+    if draft_length > longest:
+        why = what_ends(setup.request, setup.drafter, setup.engine, longest)
+        raise InputError(f"--draft-length {draft_length}: expected at most {longest}: {why}")
 
 
 def _answer(
-    request: Request, context: int, batch: int | None, draft_length: int | None
+    setup: Setup, context: int, batch: int | None, draft_length: int | None
 ) -> MemoryAnswer:
-    from roofline.advice.lengths import check_length
-    from roofline.advice.prepare import prepare
+    """Account for one context; the acceptance adds throughput, and the draft length if need be."""
     from roofline.advice.remedies import remedies
     from roofline.questions.memory import equal_memory, slots
     from roofline.render.memory import MemoryAnswer
     from roofline.timing.memory import memory_for
 
-    setup = prepare(request, needs_acceptance=False)
-    check_length("--draft-length", draft_length or 1, setup.drafter, setup.engine)
     held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
     if held.largest_batch(context=context, draft_length=0) < (batch or 1):
         raise DoesNotFitError(
             f"{setup.target.model.id} on {setup.gpu.id}: "
             f"{held.explain(batch=batch or 1, context=context)}; "
-            + remedies(request, batch=batch or 1, context=context)
+            + remedies(setup.request, batch=batch or 1, context=context)
         )
-    known, drafts = setup.acceptance.source != "not given", setup.drafter.kind != "none"
-    if drafts and not known and draft_length is None:
+    drafts, unknown = setup.drafter.kind != "none", setup.acceptance.source == "not given"
+    if drafts and unknown and draft_length is None:
         raise InputError(
             f"--draft-length: no acceptance is known for {setup.drafter.name}, so no best draft "
             "length either; give --draft-length or --acceptance"
         )
-    fits_drafted = held.largest_batch(context=context, draft_length=draft_length or 1)
     equal = None
-    if drafts and known and fits_drafted:
-        equal = equal_memory(request, held, context=context, draft_length=draft_length)
+    if not unknown:
+        equal = equal_memory(setup, held, context=context, draft_length=draft_length)
     chosen = equal.slots.draft_length if equal else (draft_length or 1) if drafts else 0
     found = slots(held, context=context, draft_length=chosen)
     return MemoryAnswer(

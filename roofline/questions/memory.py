@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofline.advice.decide import TIE, smallest_within_tie
-from roofline.advice.prepare import Request, prepare
+from roofline.advice.lengths import known_lengths
+from roofline.advice.prepare import Setup
 from roofline.advice.recommend import costs
-from roofline.base.errors import InputError
 from roofline.kernels.weights import (
     kv_bytes_per_token,
     kv_bytes_read,
@@ -188,23 +188,22 @@ class EqualMemory:
 
 
 def equal_memory(
-    request: Request, memory: Memory, *, context: int, draft_length: int | None
-) -> EqualMemory:
-    """Return throughput at the largest batches; the best draft length where none is given."""
-    asked = replace(request, contexts=(context,))
-    setup = prepare(asked)
-    lengths = [d for d in setup.draft_lengths if d > 0 and draft_length in (None, d)]
-    if not lengths:
-        raise InputError(
-            f"--draft-length {draft_length}: {setup.acceptance.label} says nothing about it"
-        )
+    setup: Setup, memory: Memory, *, context: int, draft_length: int | None
+) -> EqualMemory | None:
+    """Return throughput at the largest batches; the best draft length where none is given.
+
+    None where no drafts fit, or nothing is known of their acceptance.
+    """
+    asked = replace(setup.request, contexts=(context,))
+    known = known_lengths(asked, setup.drafter, setup.engine, setup.acceptance)
+    lengths = [d for d in known if d > 0 and draft_length in (None, d)]
     fitting = {d: memory.largest_batch(context=context, draft_length=d) for d in (0, *lengths)}
     batches = {d: min(size, BUSIEST) for d, size in fitting.items() if size}
     if 0 not in batches or len(batches) == 1:
-        raise InputError(f"context {context}: no batch fits with and without drafts")
+        return None
     tried = replace(asked, batches=tuple(sorted(set(batches.values()))))
-    found = costs(replace(setup, request=tried))
-    sizes, lengths_known = list(tried.batches), list(setup.draft_lengths)
+    found = costs(replace(setup, request=tried, draft_lengths=known))
+    sizes, lengths_known = list(tried.batches), list(known)
     times, yields = found.times.total[:, 0], found.tokens_per_step[0]
 
     def rate(length: int) -> float:

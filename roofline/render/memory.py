@@ -112,6 +112,12 @@ def _text(answer: MemoryAnswer) -> str:
     ]
     if answer.equal is not None:
         blocks.append(wrap(_equal(answer.equal)))
+    elif len(answer.sides) > 1:
+        unknown = (
+            "Throughput at equal memory needs the acceptance at draft length "
+            f"{answer.slots.draft_length}, which is not known."
+        )
+        blocks.append(wrap(unknown))
     return "\n\n".join(blocks)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from roofline.advice.cautions import limits
 from roofline.advice.decide import CONFIDENCES
-from roofline.advice.lengths import draft_lengths
+from roofline.advice.lengths import known_lengths
 from roofline.advice.prepare import Setup, prepare
 from roofline.advice.provenance import provenance
 from roofline.advice.recommend import Costs, advise, price
@@ -128,10 +128,7 @@ def _by_lengths(setup: Setup) -> tuple[_Group, ...]:
     by: dict[tuple[int, ...], list[int]] = {}
     for place, context in enumerate(setup.request.contexts):
         alone = replace(setup.request, contexts=(context,))
-        try:
-            known = draft_lengths(alone, setup.drafter, setup.engine, setup.acceptance)
-        except InputError:
-            known = (0,)
+        known = known_lengths(alone, setup.drafter, setup.engine, setup.acceptance)
         by.setdefault(known, []).append(place)
     return tuple(
         _Group(places=tuple(places), setup=replace(setup, draft_lengths=known))
