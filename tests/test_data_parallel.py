@@ -17,7 +17,7 @@ from roofline.kernels.ops import CollectiveShape, Kind
 from roofline.kernels.weights import weight_bytes
 from roofline.specs.formats import Component, bytes_per_element
 from roofline.specs.placement import Placement
-from roofline.timing.memory import Memory, memory_for
+from roofline.timing.memory import Memory
 from tests.physics import decode_ops, named, refusal, run, scalar
 
 NODE = "deepseek-v3 --gpu h200-sxm --tp 8 --ep 8 --drafter mtp --acceptance 0.8"
@@ -38,7 +38,7 @@ def memory(dp: int, *, tp: int = 8, ep: int = 8) -> Memory:
             contexts=(8191,),
         )
     )
-    return memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory)
+    return setup.memory()
 
 
 @pytest.mark.parametrize(("dp", "copies"), [(1, 1 / 8), (4, 1 / 2), (8, 1)])

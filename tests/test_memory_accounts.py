@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from roofline.advice.remedies import explain
 from roofline.importers.open_drafter import open_drafter
 from roofline.kernels.weights import kv_bytes_reserved
 from roofline.specs.engine import MemoryRules
@@ -52,6 +53,7 @@ def account(
         ),
         load_hardware(gpu),
         how or rules(),
+        host=None,
     )
 
 
@@ -174,7 +176,7 @@ def test_largest_batch_equals_a_scan(drafter: str, context: int, draft_length: i
 def test_the_largest_batch_is_zero_where_nothing_fits() -> None:
     memory = account("deepseek-v3", gpu="h200-sxm")
     assert memory.largest_batch(context=100, draft_length=0) == 0
-    assert "not even one sequence fits" in memory.explain(batch=1, context=100)
+    assert "not even one sequence fits" in explain(memory, batch=1, context=100)
 
 
 def test_drafting_never_leaves_room_for_more() -> None:

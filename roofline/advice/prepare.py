@@ -30,6 +30,7 @@ from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 from roofline.specs.placement import Placement, Routing, SplitMode, VerifyAttention
 from roofline.specs.priors import priors, unknown_generation
 from roofline.timing.drafters import Drafter, shares_formats
+from roofline.timing.memory import Memory, memory_for
 from roofline.timing.step import Target
 
 __all__ = ["Request", "Setup", "prepare"]
@@ -48,6 +49,10 @@ class Setup:
     draft_lengths: tuple[int, ...]
     notes: Notes
     host: HostProfile | None = None  # around the cards, where the question involves it
+
+    def memory(self) -> Memory:
+        """Return where the bytes of one accelerator go, and those beside the processor."""
+        return memory_for(self.target, self.drafter, self.gpu, self.engine.memory, self.host)
 
     @property
     def rounds(self) -> int | None:

@@ -16,13 +16,13 @@ from roofline.advice.decide import CONFIDENCES, Decision, decide, near_best
 from roofline.advice.edges import edges
 from roofline.advice.point import Point
 from roofline.advice.prepare import Request, Setup, prepare
-from roofline.advice.remedies import remedies
+from roofline.advice.remedies import explain, remedies
 from roofline.base.errors import DoesNotFitError
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.launches import advisable, past_graphs
 from roofline.timing.machine import Machine
-from roofline.timing.memory import Memory, memory_for
+from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes, step_times
 from roofline.timing.uncertainty import Drawn, grouped, speedup_range
 
@@ -105,7 +105,7 @@ def price(setup: Setup, batches: Sequence[int], contexts: Sequence[int]) -> Cost
     """Price a grid of ``setup``, whether it fits or not."""
     request, engine = setup.request, setup.engine
     grid = grid_of(setup, batches, contexts)
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, engine.memory, setup.host)
+    memory = setup.memory()
     machine = machine_for(setup)
     times = step_times(setup.target, setup.drafter, grid, machine, engine.overhead, engine.graphs)
     return Costs(
@@ -126,7 +126,7 @@ def costs(setup: Setup) -> Costs:
     found = price(setup, request.batches, request.contexts)
     if not found.fits[..., 0].any():
         batch, context = request.batches[0], request.contexts[0]
-        refused = found.memory.explain(batch=batch, context=context)
+        refused = explain(found.memory, batch=batch, context=context)
         remedy = remedies(request, batch=batch, context=context)
         raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused}; {remedy}")
     return found
@@ -168,7 +168,7 @@ def recommend_for(setup: Setup) -> Recommendation:
         _point(setup, found, decision, odds[at], at=at) for at in places if found.fits[(*at, 0)]
     )
     refused = tuple(
-        found.memory.explain(batch=setup.request.batches[i], context=setup.request.contexts[j])
+        explain(found.memory, batch=setup.request.batches[i], context=setup.request.contexts[j])
         for i, j in places
         if not found.fits[i, j, 0]
     )

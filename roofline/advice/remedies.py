@@ -6,20 +6,62 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from roofline.advice.prepare import Request, prepare
-from roofline.base.errors import DoesNotFitError, InputError
-from roofline.base.units import format_size
+from roofline.base.errors import InputError
+from roofline.base.resources import bundled_names
+from roofline.base.units import format_bytes, format_size
+from roofline.kernels.split import cpu_expert_bytes
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import load_hardware
-from roofline.timing.memory import Memory, memory_for
+from roofline.specs.host import SHELF, HostProfile, load_host
+from roofline.timing.memory import Memory
 
-__all__ = ["longest_context", "memory_of", "remedies"]
+__all__ = ["explain", "longest_context", "remedies"]
 
 
-def memory_of(request: Request) -> Memory:
-    """Return the memory account that ``request`` leads to; acceptance plays no part."""
-    setup = prepare(request, needs_acceptance=False)
-    return memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
+def explain(memory: Memory, *, batch: int, context: int) -> str:
+    """Say in one line what plain decoding needs, what there is, and what would fit."""
+    if memory.host is not None and memory.host_is_short:
+        return _explain_host(memory, memory.host)
+    each = format_bytes(float(memory.kv_per_sequence(context, 0)))
+    need = format_bytes(float(memory.needed(batch, context, 0)))
+    largest = memory.largest_batch(context=context, draft_length=0)
+    placement = memory.target.placement
+    cards, held = placement.split.cards, int(placement.local(batch))
+    tp = max(placement.tp, cards)
+    remedy = (
+        f"the largest batch that fits is {largest}"
+        if largest
+        else f"not even one sequence fits: use more GPUs ({'--gpus' if cards > 1 else '--tp'}),"
+        " narrower --weights or --kv"
+    )
+    owner = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
+    return (
+        f"batch {batch} at {context} tokens needs {need} ({format_bytes(memory.weights)} of "
+        f"weights, {held} x {each} of KV, {format_bytes(float(memory.working(batch, 0)))} of "
+        f"activations and logits) but {owner} {format_bytes(memory.available)} usable of "
+        f"{format_bytes(memory.total)}; {remedy}"
+    )
+
+
+def _explain_host(memory: Memory, host: HostProfile) -> str:
+    layers = memory.target.placement.split.cpu_layers
+    return (
+        f"--cpu-experts: the experts of {layers} layers need {format_bytes(memory.on_host)} beside "
+        f"the processor, but {host.id} has {format_bytes(host.usable)} usable of "
+        f"{format_bytes(host.memory.capacity.value)}, enough for "
+        f"{_layers_on_host(memory, host)} layers"
+    )
+
+
+def _layers_on_host(memory: Memory, host: HostProfile) -> int:
+    """Return the most layers whose experts the host holds."""
+    network, split = memory.target.model, memory.target.placement.split
+    return max(
+        n
+        for n in range(split.cpu_layers + 1)
+        if cpu_expert_bytes(network, memory.held, replace(split, cpu_layers=n)) <= host.usable
+    )
 
 
 def longest_context(memory: Memory, *, batch: int, draft_length: int, limit: int) -> int:
@@ -27,7 +69,7 @@ def longest_context(memory: Memory, *, batch: int, draft_length: int, limit: int
     low, high = 0, limit + 1
     while high - low > 1:
         middle = (low + high) // 2
-        fits = memory.needed(batch, middle, draft_length) <= memory.available
+        fits = memory.has_room(batch, middle, draft_length)
         low, high = (middle, high) if fits else (low, middle)
     return low
 
@@ -39,7 +81,7 @@ def remedies(request: Request, *, batch: int, context: int, draft_length: int = 
 
 
 def _found(request: Request, *, batch: int, context: int, draft_length: int) -> Iterator[str]:
-    here = memory_of(request)
+    here = prepare(request, needs_acceptance=False).memory()
     largest = here.largest_batch(context=context, draft_length=draft_length)
     if 0 < largest < batch:
         yield f"batch {largest}"
@@ -64,7 +106,7 @@ def _found(request: Request, *, batch: int, context: int, draft_length: int) -> 
 def _in_the_machine(
     request: Request, here: Memory, batch: int, context: int, draft_length: int
 ) -> Iterator[str]:
-    """Yield the fewest layers whose experts can leave the cards, and the fewest cards."""
+    """Yield the layers whose experts can leave the cards, hosts with room, and the fewest cards."""
 
     def tried(what: str, **changes: object) -> list[str]:
         local = replace(request.local, shares=(), **changes)  # type: ignore[arg-type]
@@ -73,6 +115,12 @@ def _in_the_machine(
     def beside(layers: int) -> list[str]:
         return tried(f"--cpu-experts {layers}", cpu_experts=str(layers))
 
+    if here.host is not None and here.host_is_short:
+        yield from beside(_layers_on_host(here, here.host))
+        hosts = sorted(map(load_host, bundled_names(SHELF)), key=lambda host: host.usable)
+        larger = (tried(f"--host {host.id}", host=host.id) for host in hosts)
+        yield from next(filter(None, larger), [])
+        return
     model = here.target.model
     if model.num_expert_layers and beside(model.num_layers):
         low, high = here.target.placement.split.cpu_layers, model.num_layers
@@ -90,8 +138,12 @@ def _if_fits(
 ) -> Iterator[str]:
     """Yield ``what`` with the largest batch that it leads to, if that is enough."""
     try:
-        largest = memory_of(request).largest_batch(context=context, draft_length=draft_length)
-    except (InputError, DoesNotFitError):
+        largest = (
+            prepare(request, needs_acceptance=False)
+            .memory()
+            .largest_batch(context=context, draft_length=draft_length)
+        )
+    except InputError:
         return
     if largest >= batch:
         yield f"{what} (batch {largest})"

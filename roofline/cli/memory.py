@@ -87,16 +87,15 @@ def _answer(
     setup: Setup, context: int, batch: int | None, draft_length: int | None
 ) -> MemoryAnswer:
     """Account for one context; the acceptance adds throughput, and the draft length if need be."""
-    from roofline.advice.remedies import remedies
+    from roofline.advice.remedies import explain, remedies
     from roofline.questions.memory import equal_memory, slots
     from roofline.render.memory import MemoryAnswer
-    from roofline.timing.memory import memory_for
 
-    held = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
+    held = setup.memory()
     if held.largest_batch(context=context, draft_length=0) < (batch or 1):
         raise DoesNotFitError(
             f"{setup.target.model.id} on {setup.gpu.id}: "
-            f"{held.explain(batch=batch or 1, context=context)}; "
+            f"{explain(held, batch=batch or 1, context=context)}; "
             + remedies(setup.request, batch=batch or 1, context=context)
         )
     drafts, unknown = setup.drafter.kind != "none", setup.acceptance.source == "not given"

@@ -14,6 +14,7 @@ from roofline.advice.decide import smallest_within_tie
 from roofline.advice.parts import Parts, open_parts
 from roofline.advice.prepare import Setup, prepare
 from roofline.advice.recommend import costs
+from roofline.advice.remedies import explain
 from roofline.advice.request import Request
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.kernels.cache import kv_bytes_per_token
@@ -21,7 +22,6 @@ from roofline.kernels.weights import parameters_total
 from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
 from roofline.timing.launches import past_graphs
-from roofline.timing.memory import memory_for
 
 __all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
 
@@ -152,16 +152,8 @@ def explore(
     _refuse_useless(axes, variants, failed)
     if all(variant.draft_length is None for variant in variants):
         first = variants[0]
-        memory = memory_for(
-            first.setup.target,
-            first.setup.drafter,
-            first.setup.gpu,
-            first.setup.engine.memory,
-            first.setup.host,
-        )
-        raise DoesNotFitError(
-            f"no variant fits; the first: {memory.explain(batch=batch, context=context)}"
-        )
+        refused = explain(first.setup.memory(), batch=batch, context=context)
+        raise DoesNotFitError(f"no variant fits; the first: {refused}")
     return Exploration(
         request=request,
         axes=tuple(axes),
@@ -229,7 +221,7 @@ def _variant(
     """Return one variant, and which of its kernels run outside what their laws cover."""
     setup = prepare(request, parts=parts)
     (context,) = request.contexts
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
+    memory = setup.memory()
     largest = memory.largest_batch(context=context, draft_length=0)
     batches = tuple(size for size in request.batches if size <= largest)
     unpriced = _unpriced(setup, values, largest)

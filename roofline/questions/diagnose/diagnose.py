@@ -14,7 +14,9 @@ from roofline.advice.idle import check_idle
 from roofline.advice.lengths import check_length
 from roofline.advice.prepare import Request, Setup, prepare
 from roofline.advice.recommend import machine_for
-from roofline.base.errors import InputError
+from roofline.advice.remedies import explain as what_is_missing
+from roofline.advice.remedies import remedies
+from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.units import counted
 from roofline.questions.diagnose.explain import (
     Explanation,
@@ -29,7 +31,7 @@ from roofline.questions.diagnose.terms import ADDED, Terms, Where, terms_of
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
-from roofline.timing.memory import Memory, memory_for
+from roofline.timing.memory import Memory
 from roofline.timing.step import step_times
 
 __all__ = ["Diagnosis", "Proposal", "diagnose"]
@@ -100,10 +102,17 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
     )
     setup = prepare(asked)
     _check_lengths(setup, lengths)
+    memory = setup.memory()
+    if not any(memory.has_room(1, p.context, p.draft_length) for p in points):
+        batch, context = points[0].batch, points[0].context
+        raise DoesNotFitError(
+            f"{setup.target.model.id} on {setup.gpu.id}: "
+            f"{what_is_missing(memory, batch=batch, context=context)}; "
+            f"{remedies(asked, batch=batch, context=context)}"
+        )
     grid = _grid(setup, lengths)
     machine, engine = machine_for(setup), setup.engine
     times = step_times(setup.target, setup.drafter, grid, machine, engine.overhead, engine.graphs)
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, engine.memory)
     terms = terms_of(times, grid, priors().spread, memory)
     where = _places(grid, points)
     measured = np.array([point.seconds for point in points])

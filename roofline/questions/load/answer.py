@@ -20,7 +20,7 @@ from roofline.questions.schedule.bands import relative_speed, within
 from roofline.questions.schedule.formats import Wording, write
 from roofline.questions.schedule.plan import Plan, no_schedule
 from roofline.questions.schedule.written import Written
-from roofline.timing.memory import Memory, memory_for
+from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes
 
 __all__ = ["LoadAnswer", "answer_load"]
@@ -82,7 +82,7 @@ def answer_load(request: Request, load: Load) -> LoadAnswer:
         budget=load.prefill_chunk or setup.engine.memory.prefill_chunk,
         groups=setup.target.placement.dp,
     )
-    memory = memory_for(setup.target, setup.drafter, setup.gpu, setup.engine.memory, setup.host)
+    memory = setup.memory()
     priced = price(setup, load, cut, memory)
     fixed = columns_of(priced, load, cut, priced.step, setup.draft_lengths)
     policies = _judge(fixed, load, cut)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from roofline.advice.prepare import Setup
 from roofline.advice.recommend import machine_for
-from roofline.advice.remedies import remedies
+from roofline.advice.remedies import explain, remedies
 from roofline.base.errors import DoesNotFitError
 from roofline.questions.goals import BATCHES
 from roofline.questions.load.backlog import riding
@@ -56,7 +56,7 @@ def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
         size = max(int(slots[0]), most if load.histogram else 1)
         raise DoesNotFitError(
             f"{setup.target.model.id} on {setup.gpu.id}: "
-            f"{memory.explain(batch=size, context=load.length)}; "
+            f"{explain(memory, batch=size, context=load.length)}; "
             f"{remedies(setup.request, batch=size, context=load.length)}"
         )
     last = int(slots.max())

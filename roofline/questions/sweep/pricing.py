@@ -198,7 +198,8 @@ def _fill(
     for name, value in values.items():
         columns[name][at] = value
     if not found.fits.all():
-        clear({name: columns[name][at] for name in values}, found.fits)
+        tile = {name: columns[name][at] for name in values}
+        clear(tile, found.fits, host_is_short=found.memory.host_is_short)
 
 
 def _note(notes: Notes, setup: Setup, times: StepTimes) -> None:

@@ -13,6 +13,7 @@ from roofline.advice.beyond import BEYOND, captured_steps
 from roofline.advice.decide import TIE
 from roofline.advice.paste import flag
 from roofline.advice.recommend import Point, Recommendation
+from roofline.advice.remedies import explain
 from roofline.advice.request import without_queries
 from roofline.advice.why import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
 from roofline.base.units import format_size
@@ -69,7 +70,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
             [
                 _cell(grid, cells[batch, context]) | counted.get((batch, context), {})
                 if (batch, context) in cells
-                else {"refused": grid.memory.explain(batch=batch, context=context)}
+                else {"refused": explain(grid.memory, batch=batch, context=context)}
                 for context in contexts
             ]
             for batch in batches
