@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.advice.remedies import explain
 from roofline.importers.open_drafter import open_drafter
 from roofline.kernels.weights import kv_bytes_reserved
 from roofline.specs.engine import MemoryRules
@@ -176,7 +175,6 @@ def test_largest_batch_equals_a_scan(drafter: str, context: int, draft_length: i
 def test_the_largest_batch_is_zero_where_nothing_fits() -> None:
     memory = account("deepseek-v3", gpu="h200-sxm")
     assert memory.largest_batch(context=100, draft_length=0) == 0
-    assert "not even one sequence fits" in explain(memory, batch=1, context=100)
 
 
 def test_drafting_never_leaves_room_for_more() -> None:

@@ -70,6 +70,7 @@ BESIDE = (
         "memory --draft-length 3",
         "diagnose --measured 0:100ms",
         "diagnose --measured 3:100ms:2",
+        "sweep --acceptance 0.6",
         "recommend --acceptance 0.6 --rps 1 --input-tokens 100 --output-tokens 100",
         "recommend --acceptance 0.6 --slo-tpot 50",
         "plot breakdown --acceptance 0.6 --data x.csv",
@@ -89,7 +90,7 @@ def test_every_command_refuses_a_host_that_is_too_small(
     if "compare" in name or "attention" in command:
         at = beside.index("--drafter")
         beside = [*beside[:at], *beside[at + 2 :]]
-    words = ("139 GB beside the processor", "56.0 GB usable of 64.0 GB")
+    words = ("139 GB beside the processor", "56.0 GB usable of 64.0 GB", "--host workstation-ddr5")
     assert_refused(cli(*name.split(), *beside, *own), *words, code=3)
     assert not list(tmp_path.iterdir())
 

@@ -16,8 +16,7 @@ from roofline.advice.decide import CONFIDENCES, Decision, decide, near_best
 from roofline.advice.edges import edges
 from roofline.advice.point import Point
 from roofline.advice.prepare import Request, Setup, prepare
-from roofline.advice.remedies import explain, remedies
-from roofline.base.errors import DoesNotFitError
+from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.launches import advisable, past_graphs
@@ -51,7 +50,7 @@ class Recommendation:
     times: StepTimes
     memory: Memory
     warnings: tuple[str, ...]
-    refused: tuple[str, ...] = ()  # those of the warnings about points that do not fit
+    refused: tuple[Refused, ...] = ()
 
     @property
     def largest_batch(self) -> int:
@@ -125,10 +124,7 @@ def costs(setup: Setup) -> Costs:
     request = setup.request
     found = price(setup, request.batches, request.contexts)
     if not found.fits[..., 0].any():
-        batch, context = request.batches[0], request.contexts[0]
-        refused = explain(found.memory, batch=batch, context=context)
-        remedy = remedies(request, batch=batch, context=context)
-        raise DoesNotFitError(f"{setup.target.model.id} on {setup.gpu.id}: {refused}; {remedy}")
+        raise does_not_fit(setup, batch=request.batches[0], context=request.contexts[0])
     return found
 
 
@@ -167,17 +163,14 @@ def recommend_for(setup: Setup) -> Recommendation:
     points = tuple(
         _point(setup, found, decision, odds[at], at=at) for at in places if found.fits[(*at, 0)]
     )
-    refused = tuple(
-        explain(found.memory, batch=setup.request.batches[i], context=setup.request.contexts[j])
-        for i, j in places
-        if not found.fits[i, j, 0]
-    )
+    batches, contexts = setup.request.batches, setup.request.contexts
+    unfit = [(batches[i], contexts[j]) for i, j in places if not found.fits[i, j, 0]]
     return Recommendation(
         setup=setup,
         points=points,
         times=found.times,
         memory=found.memory,
-        refused=refused,
+        refused=refuse(setup, unfit),
         warnings=(
             *setup.notes.warnings,
             *limits(found.times),
@@ -186,7 +179,6 @@ def recommend_for(setup: Setup) -> Recommendation:
                 setup.engine, {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points}
             ),
             *edges(setup, points),
-            *refused,
         ),
     )
 

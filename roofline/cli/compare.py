@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import sizes
@@ -60,7 +60,5 @@ def compare(
         )
     asked = replace(request, batches=sizes("--batch", batch), contexts=sizes("--context", context))
     found = side_by_side(asked, [parse_candidate(name) for name in names])
-    if not found:
-        raise DoesNotFitError(f"{request.model}: no batch and context fits beside every drafter")
     warnings = dict.fromkeys(w for entry in found[0] for w in entry.answer.warnings)
     emit_text(render_compare(found, how), output, [*said, *warnings])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.reading import given_by_flag
@@ -17,6 +17,7 @@ from roofline.cli.values import sizes
 if TYPE_CHECKING:
     from roofline.advice.prepare import Request, Setup
     from roofline.render.memory import MemoryAnswer
+    from roofline.timing.memory import Memory
 
 __all__ = ["memory"]
 
@@ -43,6 +44,7 @@ def memory(
     Weights, cache and reserve of each GPU; how many sequences fit, without and with drafts.
     """
     from roofline.advice.prepare import prepare
+    from roofline.advice.remedies import does_not_fit, refuse
     from roofline.render.forms import TableOrJson
     from roofline.render.memory import render_memory
 
@@ -66,8 +68,15 @@ def memory(
     )
     setup = prepare(request, needs_acceptance=False)
     _check_depth(setup, draft_length)
-    answers = [_answer(setup, size, batch, draft_length) for size in contexts]
-    emit_text(render_memory(answers, how), output, setup.notes.warnings)
+    held = setup.memory()
+    unfit = [size for size in contexts if not held.has_room(batch or 1, size, 0)]
+    if len(unfit) == len(contexts):
+        raise does_not_fit(setup, batch=batch or 1, context=contexts[0])
+    refused = refuse(setup, [(batch or 1, size) for size in unfit])
+    answers = [
+        _answer(setup, held, size, batch, draft_length) for size in contexts if size not in unfit
+    ]
+    emit_text(render_memory(answers, how, refused), output, setup.notes.warnings)
 
 
 def _check_depth(setup: Setup, draft_length: int | None) -> None:
@@ -84,20 +93,12 @@ def _check_depth(setup: Setup, draft_length: int | None) -> None:
 
 
 def _answer(
-    setup: Setup, context: int, batch: int | None, draft_length: int | None
+    setup: Setup, held: Memory, context: int, batch: int | None, draft_length: int | None
 ) -> MemoryAnswer:
     """Account for one context; the acceptance adds throughput, and the draft length if need be."""
-    from roofline.advice.remedies import explain, remedies
     from roofline.questions.memory import equal_memory, slots
     from roofline.render.memory import MemoryAnswer
 
-    held = setup.memory()
-    if held.largest_batch(context=context, draft_length=0) < (batch or 1):
-        raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: "
-            f"{explain(held, batch=batch or 1, context=context)}; "
-            + remedies(setup.request, batch=batch or 1, context=context)
-        )
     drafts, unknown = setup.drafter.kind != "none", setup.acceptance.source == "not given"
     if drafts and unknown and draft_length is None:
         raise InputError(

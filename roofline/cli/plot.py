@@ -61,6 +61,7 @@ def speedup(
     """
     from roofline.advice.recommend import recommend
     from roofline.render.charts.speedup import draw_speedup, speedup_rows
+    from roofline.render.refusals import refused_lines
 
     contexts = sizes("--context", context)
     answer = recommend(replace(request, batches=_batches(batch), contexts=contexts))
@@ -69,7 +70,7 @@ def speedup(
         target, answer.setup, rows, lambda axes: draw_speedup(axes[0], rows),
         title=f"speedup by draft length, run D = {_advised(answer)}",
         where=f"context {', '.join(map(format_size, contexts))}{_left_out(answer)}",
-        warnings=answer.warnings,
+        warnings=[*answer.warnings, *refused_lines(answer.setup, answer.refused)],
     )  # fmt: skip
 
 
@@ -150,6 +151,7 @@ def frontier(
     from roofline.advice.recommend import recommend
     from roofline.questions.goals import BATCHES
     from roofline.render.charts.frontier import draw_frontier, frontier_rows
+    from roofline.render.refusals import refused_lines
 
     contexts = one("--context", context)
     batches = BATCHES if batch is None else _batches(batch)
@@ -158,8 +160,8 @@ def frontier(
     show(
         target, answer.setup, rows, lambda axes: draw_frontier(axes[0], rows),
         title=f"what each batch gives, plain and at D = {_advised(answer)}",
-        where=f"context {format_size(contexts[0])}",
-        warnings=told(answer),
+        where=f"context {format_size(contexts[0])}{_left_out(answer) if batch else ''}",
+        warnings=[*told(answer), *(refused_lines(answer.setup, answer.refused) if batch else ())],
     )  # fmt: skip
 
 

@@ -197,11 +197,8 @@ def show(
 
 
 def told(answer: Recommendation) -> list[str]:
-    """Return the warnings of an answer over many points: the first few, and how many there are.
-
-    What does not fit in memory is seen in the chart.
-    """
-    warnings = [w for w in answer.warnings if w not in answer.refused]
+    """Return the warnings of an answer over many points: the first few, and how many there are."""
+    warnings = list(answer.warnings)
     more = len(warnings) - MOST_WARNINGS
     if more <= 1:
         return warnings

@@ -137,10 +137,13 @@ def recommend(
     from roofline.questions.goals import require
 
     choices = require(answer.points, goal)
-    chosen = replace(answer, points=tuple(choice.point for choice in choices))
-    warnings = [w for w in answer.warnings if batch is not None or w not in answer.refused]
+    chosen = replace(
+        answer,
+        points=tuple(choice.point for choice in choices),
+        refused=() if batch is None else answer.refused,  # nobody asked for the batches tried
+    )
     text = render(chosen, how, explain=explain, met=(goal, choices))
-    emit_text(text, output, [*said, *warnings])
+    emit_text(text, output, [*said, *answer.warnings])
 
 
 def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:

@@ -67,6 +67,7 @@ def report(
         contexts=doublings(replace(request, acceptance=everything))
         if contexts is None
         else sizes("--contexts", contexts),
+        named=batches is not None or contexts is not None,
     )
     command = ["roofline", "recommend", *asked(sys.argv[1:], _MOVED)[1:]]
     write_atomically(output, render_page(found, source=source_line(), command=command))

@@ -54,9 +54,9 @@ def parse_candidate(text: str) -> Candidate:
 
 
 def compare(request: Request, candidates: Sequence[Candidate]) -> list[list[Entry]]:
-    """Return, for each batch and context of ``request``, the drafters, fastest first.
+    """Return the drafters, fastest first, for each batch and context of ``request`` that fits.
 
-    Points where any of them does not fit are left out for all.
+    Whether one does is up to plain decoding, so it is the same for all drafters.
     """
     if len(candidates) != len(set(candidates)):
         raise InputError("--drafter: one is given twice")
@@ -66,8 +66,7 @@ def compare(request: Request, candidates: Sequence[Candidate]) -> list[list[Entr
     for answer in answers:
         for point in answer.points:
             found.setdefault((point.batch, point.context), []).append(_entry(answer, point))
-    complete = [entries for entries in found.values() if len(entries) == len(answers)]
-    return [sorted(entries, key=_fastest_first) for entries in complete]
+    return [sorted(entries, key=_fastest_first) for entries in found.values()]
 
 
 def _answer(request: Request, candidate: Candidate) -> Recommendation:

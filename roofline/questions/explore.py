@@ -14,7 +14,7 @@ from roofline.advice.decide import smallest_within_tie
 from roofline.advice.parts import Parts, open_parts
 from roofline.advice.prepare import Setup, prepare
 from roofline.advice.recommend import costs
-from roofline.advice.remedies import explain
+from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.advice.request import Request
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.kernels.cache import kv_bytes_per_token
@@ -57,6 +57,7 @@ class Variant:
     step: Array  # [s]
     tokens_per_step: Array
     draft_length: int | None  # best D at the batch asked for; None where that does not fit
+    refused: tuple[Refused, ...] = ()  # the batch asked for, where it does not fit
 
     @property
     def draft_lengths(self) -> tuple[int, ...]:
@@ -151,9 +152,8 @@ def explore(
         warnings += [*variant.setup.notes.warnings, *limited]
     _refuse_useless(axes, variants, failed)
     if all(variant.draft_length is None for variant in variants):
-        first = variants[0]
-        refused = explain(first.setup.memory(), batch=batch, context=context)
-        raise DoesNotFitError(f"no variant fits; the first: {refused}")
+        first = does_not_fit(variants[0].setup, batch=batch, context=context)
+        raise DoesNotFitError(f"no variant fits; the first: {first}")
     return Exploration(
         request=request,
         axes=tuple(axes),
@@ -225,6 +225,8 @@ def _variant(
     largest = memory.largest_batch(context=context, draft_length=0)
     batches = tuple(size for size in request.batches if size <= largest)
     unpriced = _unpriced(setup, values, largest)
+    if batch > largest:
+        unpriced = replace(unpriced, refused=refuse(setup, [(batch, context)]))
     if not batches:
         return unpriced, []
     found = costs(replace(setup, request=replace(request, batches=batches)))

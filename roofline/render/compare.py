@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 from roofline.advice.paste import flag
@@ -12,6 +13,7 @@ from roofline.questions.compare import Entry
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.formats import OutputFormat
+from roofline.render.refusals import refused_data, refused_lines, room_columns
 from roofline.specs.overrides import Change
 
 __all__ = ["render_compare"]
@@ -26,11 +28,15 @@ def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
             "schema": SCHEMA,
             "set": set_data(_changes(found)),
             "points": [_point(entries) for entries in found],
+            "refused": refused_data(found[0][0].answer.refused),
         }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
     if how is OutputFormat.CSV:
         return _csv(found)
-    return "\n\n".join(_text(entries, how) for entries in found) + "\n"
+    answer = found[0][0].answer
+    fold = str if how is OutputFormat.MARKDOWN else wrap
+    refused = map(fold, refused_lines(answer.setup, answer.refused))
+    return "\n\n".join([*(_text(entries, how) for entries in found), *refused]) + "\n"
 
 
 def _changes(found: list[list[Entry]]) -> list[Change]:
@@ -150,12 +156,19 @@ def _verdict(entries: list[Entry]) -> str:
 
 
 def _csv(found: list[list[Entry]]) -> str:
+    """Return a row for every batch, context and drafter; what does not fit has no figures."""
     changes = "; ".join(map(str, _changes(found)))
-    rows = [
-        {"batch": entry.point.batch, "context": entry.point.context}
-        | _row(entry)
-        | ({"set": changes} if changes else {})
-        for entries in found
-        for entry in entries
-    ]
+    last = {"set": changes} if changes else {}
+    rows = []
+    for entries in found:
+        for entry in entries:
+            at = {"batch": entry.point.batch, "context": entry.point.context}
+            length = entry.point.draft_lengths[entry.looked_at]
+            room = room_columns(entry.answer.memory, **at, draft_length=length)
+            rows.append(at | _row(entry) | room | last)
+    for each, entry in product(found[0][0].answer.refused, found[0]):
+        at, own = {"batch": each.batch, "context": each.context}, _row(entry)
+        empty = dict.fromkeys(own) | {key: own[key] for key in ("drafter", "drafter_kind")}
+        room = room_columns(entry.answer.memory, **at, draft_length=each.draft_length)
+        rows.append(at | empty | room | last)
     return csv_text(rows)

@@ -16,6 +16,7 @@ from roofline.advice.why import bound, grid_position, headline, reason, value_at
 from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
 from roofline.render.changes import set_data
+from roofline.render.refusals import refused_data
 from roofline.timing.machine import OpTime
 
 __all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
@@ -30,6 +31,7 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
         "schema": SCHEMA,
         "inputs": inputs_data(setup),
         "points": [_point(answer, point) for point in answer.points],
+        "refused": refused_data(answer.refused),
         "engine": _engine(setup),
         "warnings": list(answer.warnings),
         "provenance": provenance(answer),

@@ -12,6 +12,7 @@ from roofline.questions.diagnose.terms import ADDED
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import listed, text_table, wrap
 from roofline.render.forms import TableOrJson
+from roofline.render.refusals import refused_data, refused_lines
 
 __all__ = ["render_diagnosis"]
 
@@ -48,6 +49,7 @@ def render_diagnosis(found: Diagnosis, how: TableOrJson) -> str:
     blocks = [wrap(_headline(found)), wrap(_where(found)), _points(found)]
     if found.best is not None:
         blocks += [_explanations(found), wrap(_settle(found, found.best))]
+    blocks += map(wrap, [*refused_lines(found.setup, found.refused), *_waiting(found)])
     return (
         "\n\n".join([*blocks, *(wrap(f"Assumed: {t}") for t in found.setup.notes.assumed)]) + "\n"
     )
@@ -76,6 +78,7 @@ def _data(found: Diagnosis) -> dict[str, Any]:
         "points": _points_data(found),
         "explanations": [_explanation_data(each) for each in found.explanations if each.moves],
         "next": None if best is None else _next_data(found.proposal),
+        "refused": refused_data(found.refused),
         "warnings": list(found.warnings),
     }
 
@@ -86,11 +89,13 @@ def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
     ``difference`` and ``band`` are shares of the prediction.
     """
     times = (found.predicted, found.whole.band, found.explained)
+    memory = found.setup.memory()
     return [
         {
             "draft_length": point.draft_length,
             "batch": point.batch,
             "context": point.context,
+            "fits": bool(memory.has_room(point.batch, point.context, point.draft_length)),
             "tokens_per_step": point.tokens_per_step,
             "measured_tpot_ms": 1e3 * point.time_per_token,
             "predicted_tpot_ms": 1e3 * predicted / point.tokens_per_step,
@@ -107,6 +112,18 @@ def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
             zip(found.points, *(each.tolist() for each in times), strict=True)
         )
     ]
+
+
+def _waiting(found: Diagnosis) -> list[str]:
+    """Say what the prediction of a load that does not fit is."""
+    memory = found.setup.memory()
+    if all(memory.has_room(p.batch, p.context, p.draft_length) for p in found.points):
+        return []
+    waiting = (
+        "The prediction of a load that does not fit is of all its sequences at once; what waiting "
+        "adds is the term memory pressure."
+    )
+    return [waiting]
 
 
 def _explanation_data(found: Explanation) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data
 from roofline.render.formats import OutputFormat
+from roofline.render.refusals import refused_data, refused_lines, room_columns
 
 __all__ = ["render_explore"]
 
 SCHEMA = "roofline.explore/1"
 _WIDTH = 80
+MOST_REFUSED = 3  # variants that do not fit are explained
 
 
 def render_explore(found: Exploration, how: OutputFormat, *, explain: bool = False) -> str:
@@ -66,6 +68,7 @@ def _variant(found: Exploration, variant: Variant) -> dict[str, Any]:
             {"batch": batch, "draft_length": d}
             for batch, d in zip(variant.batches, variant.by_batch, strict=True)
         ],
+        "refused": refused_data(variant.refused),
     }
 
 
@@ -104,7 +107,13 @@ def _csv(found: Exploration) -> str:
             for name in ("speedup", "cost_ratio")
             for d in lengths
         }
-        rows.append(entry["values"] | _numbers(variant) | curves)
+        room = room_columns(
+            variant.setup.memory(),
+            batch=found.batch,
+            context=found.context,
+            draft_length=variant.draft_length or 0,
+        )
+        rows.append(entry["values"] | _numbers(variant) | curves | room)
     return csv_text(rows)
 
 
@@ -116,6 +125,7 @@ def _text(found: Exploration, how: OutputFormat, *, explain: bool) -> str:
     blocks = [fold(_headline(found)), fold(_setting(found)), table(headers, rows)]
     if explain:
         blocks += _curves(found, table)
+    blocks += map(fold, _refused(found))
     return "\n\n".join([*blocks, "\n".join(fold(line) for line in _legend(found))]) + "\n"
 
 
@@ -165,6 +175,18 @@ def _curve(variant: Variant, name: str, lengths: Sequence[int]) -> list[str]:
     values = dict(zip(variant.draft_lengths, getattr(variant, name), strict=True))
     cells = (values.get(d, math.nan) for d in lengths)
     return ["-" if math.isnan(value) else f"{value:.3f}" for value in cells]
+
+
+def _refused(found: Exploration) -> list[str]:
+    """Say of the first variants that do not fit what is missing and what helps."""
+    lost = [variant for variant in found.variants if variant.refused]
+    lines = [
+        f"{_label(found, variant)}: {line}"
+        for variant in lost[:MOST_REFUSED]
+        for line in refused_lines(variant.setup, variant.refused)
+    ]
+    more = len(lost) - MOST_REFUSED
+    return [*lines, *([f"{more} more do not fit, which --format json has."] if more > 0 else [])]
 
 
 def _headline(found: Exploration) -> str:

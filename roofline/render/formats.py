@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from itertools import product
 from typing import Any, assert_never
 
 from roofline.advice.paste import pasted
@@ -13,12 +14,14 @@ from roofline.advice.recommend import Point, Recommendation
 from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
+from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
 from roofline.render.captions import stored_as
 from roofline.render.changes import set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import as_data, explain_rows, goal_data
 from roofline.render.formulas import formulas
+from roofline.render.refusals import refused_lines, room_columns
 from roofline.render.sentences import (
     cost_line,
     goal_lines,
@@ -129,6 +132,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
         blocks.insert(-1, wrap(likely_line(point, answer.setup.unmeasured)))
         if explain:
             blocks.append(_explain_text(answer, point))
+    blocks += map(wrap, refused_lines(answer.setup, answer.refused))
     blocks.append("\n".join(wrap(line) for line in _footer(answer)))
     return "\n\n".join(blocks) + "\n"
 
@@ -212,26 +216,30 @@ def _explain_text(answer: Recommendation, point: Point) -> str:
 
 
 def _csv(answer: Recommendation) -> str:
-    data = as_data(answer, explain=False)
+    """Return a row for every batch, context and draft length; what does not fit has no figures."""
+    data, setup = as_data(answer, explain=False), answer.setup
+    changes = "; ".join(map(str, setup.notes.changes))
+    points = {(point["batch"], point["context"]): point for point in data["points"]}
+    names = [name for name in data["points"][0]["by_draft_length"][0] if name != "breakdown_ms"]
     rows = []
-    changes = "; ".join(map(str, answer.setup.notes.changes))
-    for point in data["points"]:
-        for entry in point["by_draft_length"]:
-            parts = {f"{k}_ms": v for k, v in entry["breakdown_ms"].items()}
-            row = {
-                "model": data["inputs"]["model"],
-                "gpu": data["inputs"]["gpu"],
-                "tp": data["inputs"]["tp"],
-                "batch": point["batch"],
-                "context": point["context"],
-                **{k: v for k, v in entry.items() if k != "breakdown_ms"},
-                **parts,
-                "confidence": point["confidence"],
-                "recommended": int(entry["draft_length"] == point["draft_length"]),
-            }
-            if changes:
-                row["set"] = changes
-            rows.append(row)
+    for batch, context, length in product(
+        setup.request.batches, setup.request.contexts, setup.draft_lengths
+    ):
+        point = points.get((batch, context), {"by_draft_length": []})
+        by_length = {entry["draft_length"]: entry for entry in point["by_draft_length"]}
+        entry = by_length.get(length, {"draft_length": length})
+        parts = entry.get("breakdown_ms", {})
+        row = {
+            **{name: data["inputs"][name] for name in ("model", "gpu", "tp")},
+            "batch": batch,
+            "context": context,
+            **{name: entry.get(name) for name in names},
+            **{f"{part}_ms": parts.get(part) for part in Part},
+            "confidence": point.get("confidence"),
+            "recommended": length == point.get("draft_length"),
+            **room_columns(answer.memory, batch=batch, context=context, draft_length=length),
+        }
+        rows.append(row | ({"set": changes} if changes else {}))
     return csv_text(rows)
 
 
@@ -255,5 +263,6 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
                 blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
             blocks += [*formulas(answer, point), *rule_lines(answer, point)]
             blocks += [f"```\n{text}\n```" for text in timing_lines(answer, point)]
+    blocks += refused_lines(answer.setup, answer.refused)
     blocks.append("  \n".join(_footer(answer)))
     return "\n\n".join(blocks) + "\n"

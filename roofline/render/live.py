@@ -13,6 +13,7 @@ from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.render.columns import wrap
 from roofline.render.forms import TableOrJson
+from roofline.render.refusals import refused_data, refused_lines
 from roofline.render.schedule import as_data, schedule_blocks
 
 __all__ = ["render_live"]
@@ -97,6 +98,7 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "advised_tokens_per_s": found.after,
             "measured_tokens_per_s": found.measured,
         },
+        "refused": refused_data(plan.refused),
         "schedule": as_data(plan, written),
         "warnings": list(serving.warnings),
     }
@@ -191,6 +193,7 @@ def _fixed(live: Live, plan: Plan, written: Written, found: Change | None) -> li
     if found is None or found.draft_length != length:
         text = flag(plan.setup, length, running=plan.batches * live.copies)
         blocks.append(f"{plan.setup.engine.name}:\n{text}")
+    blocks += map(wrap, refused_lines(plan.setup, plan.refused))
     return [*blocks, *(wrap(f"Assumed: {t}") for t in plan.setup.notes.assumed)]
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from roofline.advice.prepare import Setup
+from roofline.advice.remedies import Refused
 from roofline.base.units import counted, format_bytes, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
 from roofline.render.forms import TableOrJson
+from roofline.render.refusals import refused_data, refused_lines
 from roofline.timing.memory import Memory
 
 __all__ = ["MemoryAnswer", "render_memory"]
@@ -48,16 +51,21 @@ class MemoryAnswer:
         )
 
 
-def render_memory(answers: list[MemoryAnswer], form: TableOrJson) -> str:
-    """Return the account, ending in a newline."""
+def render_memory(
+    answers: list[MemoryAnswer], form: TableOrJson, refused: Sequence[Refused]
+) -> str:
+    """Return the account, and which contexts do not fit, ending in a newline."""
+    setup = answers[0].setup
     if form is TableOrJson.JSON:
         data = {
             "schema": SCHEMA,
-            "set": set_data(answers[0].setup.notes.changes),
+            "set": set_data(setup.notes.changes),
             "contexts": [_data(answer) for answer in answers],
+            "refused": refused_data(refused),
         }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
-    return "\n\n".join(_text(answer) for answer in answers) + "\n"
+    lines = map(wrap, refused_lines(setup, refused))
+    return "\n\n".join([*map(_text, answers), *lines]) + "\n"
 
 
 def _data(answer: MemoryAnswer) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
+from roofline.render.refusals import refused_data, refused_lines
 
 __all__ = [
     "COLUMNS",
@@ -60,6 +61,7 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
             "set": set_data(setup.notes.changes),
         },
         "bands": [row for band in written.bands for row in _rows(plan, band)],
+        "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,
         "gain_over_fixed": gain(plan, written.bands),
         "loss": written.loss,
@@ -80,6 +82,9 @@ def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
         length = band.draft_lengths[position]
         columns = slice(None) if joint else slice(position, position + 1)
         speed = plan.speed[inside, columns]
+        fitting = int(np.isfinite(speed).any(axis=(1, 2)).sum())  # from the first batch on
+        if not fitting:
+            continue
         run = speed[..., plan.draft_lengths.index(length)]
         speedup = run / plan.plain[inside, columns]
         lost = 1 - run / np.where(np.isnan(speed), -np.inf, speed).max(axis=-1)
@@ -87,7 +92,7 @@ def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
         rows.append(
             {
                 "batch_start": band.first,
-                "batch_end": band.last,
+                "batch_end": band.first + fitting - 1,
                 "context": own,
                 "draft_length": length,
                 "speedup_low": float(speedup[usable].min()) if usable.any() else None,
@@ -127,6 +132,7 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
             )
         )
     blocks.append(f"{setup.engine.name}:\n{written.text}")
+    blocks += map(wrap, refused_lines(setup, plan.refused))
     return [*blocks, *(wrap(f"Assumed: {t}") for t in setup.notes.assumed)]
 
 

@@ -14,10 +14,8 @@ from roofline.advice.idle import check_idle
 from roofline.advice.lengths import check_length
 from roofline.advice.prepare import Request, Setup, prepare
 from roofline.advice.recommend import machine_for
-from roofline.advice.remedies import explain as what_is_missing
-from roofline.advice.remedies import remedies
-from roofline.base.errors import DoesNotFitError, InputError
-from roofline.base.units import counted
+from roofline.advice.remedies import Refused, does_not_fit, refuse
+from roofline.base.errors import InputError
 from roofline.questions.diagnose.explain import (
     Explanation,
     Inside,
@@ -73,6 +71,9 @@ class Diagnosis:
     explained: Array  # steps with the best explanation's factor [s]
     proposal: Proposal | None
     warnings: tuple[str, ...]
+    #: Measured loads that do not fit. Of those with room for some of the sequences the others wait;
+    #: loads without room for even one are left out of the points.
+    refused: tuple[Refused, ...] = ()
 
     @property
     def nothing_to_explain(self) -> bool:
@@ -103,12 +104,12 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
     setup = prepare(asked)
     _check_lengths(setup, lengths)
     memory = setup.memory()
-    if not any(memory.has_room(1, p.context, p.draft_length) for p in points):
-        batch, context = points[0].batch, points[0].context
-        raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: "
-            f"{what_is_missing(memory, batch=batch, context=context)}; "
-            f"{remedies(asked, batch=batch, context=context)}"
+    refused = _refused(setup, memory, points)
+    points = [p for p in points if memory.has_room(1, p.context, p.draft_length)]
+    if not points:
+        first = refused[0]
+        raise does_not_fit(
+            setup, batch=first.batch, context=first.context, draft_length=first.draft_length
         )
     grid = _grid(setup, lengths)
     machine, engine = machine_for(setup), setup.engine
@@ -133,7 +134,8 @@ def diagnose(request: Request, points: Sequence[Point], *, noise: float) -> Diag
         explanations=tuple(ranked),
         explained=_scaled(predicted, found[best.term], best),
         proposal=_proposal(terms, ranked, free, noise),
-        warnings=(*setup.notes.warnings, *limits(times), *_not_fitting(memory, points)),
+        warnings=(*setup.notes.warnings, *limits(times)),
+        refused=refused,
     )
 
 
@@ -235,15 +237,13 @@ def _proposal(
     )
 
 
-def _not_fitting(memory: Memory, points: Sequence[Point]) -> list[str]:
-    """Say which loads need more memory than there is: they wait, or are not what was run."""
-    found = []
+def _refused(setup: Setup, memory: Memory, points: Sequence[Point]) -> tuple[Refused, ...]:
+    """Return which loads need more memory than there is: they wait, or are not what was run."""
+    by_length: dict[int, dict[tuple[int, int], None]] = {}
     for point in points:
-        largest = memory.largest_batch(context=point.context, draft_length=point.draft_length)
-        if point.batch > largest:
-            found.append(
-                f"batch {point.batch} at {point.context} tokens, D = {point.draft_length}: only "
-                f"{counted(largest, 'sequence')} fit{'s' * (largest == 1)} the memory by this "
-                "account"
-            )
-    return list(dict.fromkeys(found))
+        if not memory.has_room(point.batch, point.context, point.draft_length):
+            by_length.setdefault(point.draft_length, {})[point.batch, point.context] = None
+    found: list[Refused] = []
+    for length, places in by_length.items():
+        found += refuse(setup, places, draft_length=length)
+    return tuple(dict.fromkeys(found))

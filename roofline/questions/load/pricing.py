@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from roofline.advice.prepare import Setup
 from roofline.advice.recommend import machine_for
-from roofline.advice.remedies import explain, remedies
-from roofline.base.errors import DoesNotFitError
+from roofline.advice.remedies import does_not_fit
 from roofline.questions.goals import BATCHES
 from roofline.questions.load.backlog import riding
 from roofline.questions.load.load import Load
@@ -54,11 +53,7 @@ def price(setup: Setup, load: Load, cut: Chunks, memory: Memory) -> Priced:
     )
     if slots[0] < (1 if load.histogram is None else most):
         size = max(int(slots[0]), most if load.histogram else 1)
-        raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: "
-            f"{explain(memory, batch=size, context=load.length)}; "
-            f"{remedies(setup.request, batch=size, context=load.length)}"
-        )
+        raise does_not_fit(setup, batch=size, context=load.length)
     last = int(slots.max())
     points = sorted({*(b for b in BATCHES if b <= last), last, *(load.histogram or ())})
     levels = chunk_levels(cut.most)

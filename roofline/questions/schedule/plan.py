@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from roofline.advice.cautions import limits
 from roofline.advice.prepare import Request, Setup, prepare
 from roofline.advice.recommend import Costs, costs, grid_of
-from roofline.base.errors import DoesNotFitError, InputError
+from roofline.advice.remedies import Refused
+from roofline.base.errors import InputError
 from roofline.questions.schedule.bands import (
     Band,
     coverage,
@@ -19,6 +20,7 @@ from roofline.questions.schedule.bands import (
     relative_speed,
     within,
 )
+from roofline.questions.schedule.room import beside_drafter, check_first, first_refused, leading
 from roofline.timing.launches import advisable, covered, local_rows, past_graphs
 from roofline.timing.machine import by_part
 from roofline.timing.step import StepTimes
@@ -61,6 +63,7 @@ class Plan:
     allowed: NDArray[np.bool_]  # (batches, 1, draft lengths)
     idle: float
     warnings: tuple[str, ...]
+    refused: tuple[Refused, ...] = ()  # the first batch of each context that does not fit
 
     @property
     def batches(self) -> int:
@@ -173,13 +176,20 @@ def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
     request, found = setup.request, costs(setup)
     speed, plain, idle = _speeds(setup, found)
     listed = coverage(request.batches)
-    kept = _kept(setup, speed)
+    fits = np.asarray(np.isfinite(speed).any(axis=-1))
+    check_first(setup, fits)
+    kept = leading(np.asarray(fits.any(axis=1)))
     times = [last - first + 1 for first, last in listed[:kept]]
+    room = found.memory.fits(grid_of(setup, range(1, sum(times) + 1), request.contexts))
+    beside = beside_drafter(room)
+    count = leading(np.asarray(beside.any(axis=(1, 2))))
     priced, plain, idle, ratio = (
-        np.repeat(a[:kept], times, axis=0)
+        np.repeat(a[:kept], times, axis=0)[:count]
         for a in (speed, plain, idle, found.times.total / found.times.total[..., :1])
     )
-    rows = pass_rows(setup, len(priced))
+    priced = np.where(beside[:count], priced, np.nan)
+    plain = np.where(room[:count, :, 0], plain, np.nan)
+    rows = pass_rows(setup, count)
     speed = np.where(advisable(covered(setup.engine.graphs, rows)), priced, np.nan)
     relative = relative_speed(speed)
     weights, said = _weights(mix, len(speed))
@@ -200,10 +210,11 @@ def plan_of(setup: Setup, *, tie: float, mix: dict[int, float] | None) -> Plan:
         warnings=(
             *setup.notes.warnings,
             *limits(found.times),
-            *_cut(request, listed, kept),
+            *_cut(request, kept, count),
             *_left_out(request, speed),
             *past_graphs(setup.engine, {len(rows): (setup.draft_lengths, rows[-1, 0].tolist())}),
         ),
+        refused=first_refused(setup, fits),
     )
 
 
@@ -212,21 +223,9 @@ def pass_rows(setup: Setup, batches: int) -> Array:
     return local_rows(setup.target.placement, grid_of(setup, range(1, batches + 1), (1,)))
 
 
-def _kept(setup: Setup, speed: Array) -> int:
-    """Return how many of the listed batches fit beside the drafter, from the smallest on."""
-    runs = np.asarray(np.isfinite(speed).any(axis=(1, 2)))
-    if not runs[0]:
-        raise DoesNotFitError(
-            f"{setup.target.model.id} on {setup.gpu.id}: nothing of this fits beside the drafter"
-        )
-    return len(runs) if runs.all() else int((~runs).argmax())
-
-
 def _speeds(setup: Setup, found: Costs) -> tuple[Array, Array, Array]:
     """Return speeds with speculation configured, without, and the idle cost, at listed batches."""
-    fits = found.fits.copy()
-    if len(setup.draft_lengths) > 1:
-        fits[..., 0] &= fits[..., 1]  # the drafter stays resident
+    fits = beside_drafter(found.fits)
     idle = idle_seconds(setup, found.times)
     step = found.times.total.copy()
     plain = np.where(found.fits[..., 0], 1 / step[..., 0], np.nan)
@@ -246,15 +245,16 @@ def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
     return weights / total, f"time spent: {said}"
 
 
-def _cut(request: Request, listed: list[tuple[int, int]], kept: int) -> list[str]:
+def _cut(request: Request, kept: int, count: int) -> list[str]:
     said = []
     if request.batches[0] > 1:
         said.append(
             f"batches below {request.batches[0]} were not asked for: the first band covers them"
         )
-    if kept < len(listed):
+    if kept < len(request.batches):
         said.append(
-            f"batches from {listed[kept][0]} on do not fit beside the drafter: the table ends there"
+            f"batches from {request.batches[kept]} on do not fit beside the drafter: the table "
+            f"ends at batch {count}"
         )
     return said
 

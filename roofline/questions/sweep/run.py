@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from roofline.advice.prepare import prepare
+from roofline.advice.remedies import does_not_fit
 from roofline.base.errors import DoesNotFitError, InputError, RooflineError
 from roofline.base.resources import how_to_install
 from roofline.questions.sweep.columns import Column, columns_for
@@ -172,18 +174,18 @@ def to_stream(
             notes.warnings.update(entry.warnings)
             tell(entry.points)
     if not found:
-        raise _nothing(refusals)
+        raise _nothing(plan, refusals)
     return notes
 
 
-def _nothing(refusals: Sequence[str]) -> RooflineError:
+def _nothing(plan: Plan, refusals: Sequence[str]) -> RooflineError:
     """Return what to say of a sweep that has no row with numbers."""
     if refusals:
         return InputError(f"nothing in this grid can be priced: {refusals[0]}")
-    return DoesNotFitError(
-        "no point of this grid fits in memory: give more GPUs (--tp), smaller --weights or --kv, "
-        "fewer sequences or shorter contexts"
-    )
+    batch, context = min(plan.batches), min(plan.contexts)
+    setup = prepare(dataclasses.replace(next(plan.blocks()).request, contexts=(context,)))
+    error = does_not_fit(setup, batch=batch, context=context)
+    return DoesNotFitError(f"no point of this grid fits in memory; the first: {error}")
 
 
 def to_file(
@@ -206,7 +208,7 @@ def to_file(
     entries = [store.entries[index] for index in sorted(store.entries)]
     if not any(entry.fitting for entry in entries):
         store.remove()
-        raise _nothing([entry.refusal for entry in entries if entry.refusal])
+        raise _nothing(plan, [entry.refusal for entry in entries if entry.refusal])
     for entry in entries:
         notes.warnings.update(entry.warnings)
         notes.sources.update(entry.sources)

@@ -49,6 +49,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
     point, asked = answer.points[0], setup.request.acceptance
     counted = _counted(found)
     cells = {(p.batch, p.context): p for p in grid.points}
+    refused = {(r.batch, r.context): r for r in grid.refused}
     return {
         "command": command,
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
@@ -70,7 +71,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
             [
                 _cell(grid, cells[batch, context]) | counted.get((batch, context), {})
                 if (batch, context) in cells
-                else {"refused": explain(grid.memory, batch=batch, context=context)}
+                else {"refused": explain(grid.memory, refused[batch, context])}
                 for context in contexts
             ]
             for batch in batches

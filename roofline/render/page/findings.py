@@ -10,6 +10,7 @@ import numpy as np
 from roofline.acceptance import from_curve
 from roofline.advice.prepare import Request
 from roofline.advice.recommend import Recommendation, costs, recommend, recommend_for
+from roofline.advice.remedies import Refused
 from roofline.advice.request import DEEPEST
 from roofline.base.errors import InputError, RooflineError
 from roofline.questions.schedule.formats import Wording, write
@@ -42,6 +43,7 @@ class Findings:
     kernels: tuple[RooflineRow, ...]
     schedule: tuple[Plan, Written] | None
     no_schedule: str  # why there is none
+    refused: tuple[Refused, ...]  # cells that were asked for by name and do not fit
 
     @property
     def batches(self) -> list[int]:
@@ -56,8 +58,13 @@ class Findings:
         return [context for context in self.grid.setup.request.contexts if context in fit]
 
 
-def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -> Findings:
-    """Answer ``request`` at its one batch and context, and price the grid around it."""
+def find(
+    request: Request, *, batches: Sequence[int], contexts: Sequence[int], named: bool
+) -> Findings:
+    """Answer ``request`` at its one batch and context, and price the grid around it.
+
+    ``named`` says that somebody asked for these batches and contexts.
+    """
     answer = recommend(request)
     priced = replace(
         request,
@@ -81,6 +88,7 @@ def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -
         kernels=tuple(roofline_rows(answer.setup, costs(answer.setup))),
         schedule=schedule,
         no_schedule=reason,
+        refused=grid.refused if named else (),
     )
 
 

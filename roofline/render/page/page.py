@@ -24,6 +24,7 @@ from roofline.render.data import as_data
 from roofline.render.formats import layout_words
 from roofline.render.page.data import LIVE, page_data
 from roofline.render.page.findings import Findings
+from roofline.render.refusals import refused_lines
 from roofline.render.schedule import COLUMNS as BAND_COLUMNS
 from roofline.render.schedule import band_cells, schedule_headline, schedule_losses
 from roofline.render.sentences import likely_line
@@ -133,6 +134,7 @@ def _static(found: Findings) -> dict[str, Any]:
         "engine": setup.engine.name,
         "warnings": data["warnings"],
         "grid_warnings": grid_warnings,
+        "refused": refused_lines(found.grid.setup, found.refused),
         "assumed": setup.notes.assumed,
         "schedule": _schedule(found),
         "no_schedule": f"{found.no_schedule[:1].upper()}{found.no_schedule[1:]}.",
@@ -168,7 +170,7 @@ def _schedule(found: Findings) -> dict[str, Any] | None:
         "engine": plan.setup.engine.name,
         "text": written.text,
         "batches": plan.batches,
-        "notes": [*written.notes],
+        "notes": [*written.notes, *refused_lines(plan.setup, plan.refused)],
     }
 
 
