@@ -14,7 +14,7 @@ QUICK  := cli_errors cli_recommend docs catalogue yaml_and_schema hardware_profi
           hand_written_specs rules engine_flags
 READY  := $(VENV)/.ready
 
-.PHONY: demo test quick lint types wheel packages site check torch calibrate docs bench models figures browser minimums audit fuzz torture clean
+.PHONY: demo test quick lint types wheel packages site check torch calibrate docs bench goldens models figures browser minimums audit fuzz torture clean
 
 $(ANSWER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -85,6 +85,9 @@ bench: $(READY)       ## Cold-start and throughput figures (never part of the te
 	$(BIN)/python benchmarks/advice.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python -m benchmarks.loads
+
+goldens: $(READY)     ## Compare what commands print here and at a commit: make goldens BASE=main
+	$(BIN)/python -m workshop.goldens --base $(or $(BASE),HEAD)
 
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
 	$(BIN)/python -m roofline.importers.regenerate

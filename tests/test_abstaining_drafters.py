@@ -133,7 +133,8 @@ def test_where_every_pass_drafts_nothing_changes(tmp_path: Path, passes: int) ->
     assert full.survival == bare.survival
     assert full.warnings == bare.warnings == ()
     assert full.acceptance().table == bare.acceptance().table
-    assert (bare.hit_rate, full.hit_rate) == (None, pytest.approx(min(1000 / passes, 1)))
+    assert bare.hit_rate is None
+    assert full.hit_rate == pytest.approx(min(1000 / passes, 1))
 
 
 def test_without_a_count_of_passes_the_limit_is_said(tmp_path: Path) -> None:
@@ -202,7 +203,8 @@ def test_llama_servers_log_over_all_passes(tmp_path: Path) -> None:
     """The first token comes with the prompt: (200 - 1) / (200 - 1 - 55) = 1.38."""
     found = read_text(tmp_path, LOG)
     assert found.tokens_per_step == pytest.approx(199 / 144)
-    assert (found.drafts, found.passes) == (pytest.approx(2), 144)
+    assert found.drafts == pytest.approx(2)
+    assert found.passes == 144
     assert "2 of 144 passes drafted (1 %" in found.warnings[0]
 
 

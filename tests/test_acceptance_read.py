@@ -69,7 +69,7 @@ def test_sources_that_do_not_say_the_draft_length(
     """Older builds print AL alone; llama.cpp's drafts vary: 73 tokens in 15 calls, never rate D."""
     path = str(PAGES / name)
     data = cli("acceptance", "read", path, "--format", "json").data()
-    assert data["tokens_per_step"] == pytest.approx(mean)
+    assert data["tokens_per_step"] == pytest.approx(mean, abs=5e-5)  # four digits
     assert data["draft_length"] is None
     assert_refused(cli("recommend", "llama-3.1-8b", "--acceptance", path), "--draft-length", name)
     target = str(tmp_path / "own.yaml")

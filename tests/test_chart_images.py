@@ -78,11 +78,11 @@ def heatmap(axes_of: Figure, scale: float = 1.0) -> None:
     for i, batch in enumerate((1, 8, 64, 512)):
         for j, context in enumerate((1024, 8192, 65536)):
             if i + j > 4:
-                rows.append(HeatmapRow(batch, context, False, None, None, None))
+                rows.append(HeatmapRow(batch, context, False, None, None, None, 9e10, 7e10))
                 continue
             gain = 1.9 - 0.43 * scale * i + 0.05 * j  # a tenth more: one cell loses
             best = max(4 - i - j // 2, 0) if gain > 1 else 0
-            rows.append(HeatmapRow(batch, context, True, best, max(gain, 1.0), gain))
+            rows.append(HeatmapRow(batch, context, True, best, max(gain, 1.0), gain, 6e10, 7e10))
     draw_heatmap(axes_of.add_subplot(), rows)
 
 

@@ -22,6 +22,8 @@ def cells(count: int) -> list[HeatmapRow]:
             draft_length=3,
             speedup=1.5,
             best_speculative_speedup=1.5,
+            memory_needed_bytes=6e10,
+            memory_available_bytes=7e10,
         )
         for batch in range(1, count + 1)
     ]

@@ -103,7 +103,10 @@ def test_waiting_for_memory_is_named(cli: Cli) -> None:
     found = diagnosed(cli, DENSE, steps)
     assert found["term"] == "memory pressure"
     assert found["explanations"][0]["factor"] == pytest.approx(1.0, rel=0.05)
-    assert any("fit the memory" in warning for warning in found["warnings"])
+    assert [point["fits"] for point in found["points"]] == [True, False, True, False]
+    (refused,) = found["refused"]
+    assert (refused["batch"], refused["context"]) == (512, 8192)
+    assert refused["largest_batch"] == capacity[0]
 
 
 @pytest.mark.parametrize("question", [DENSE, MIXTURE])

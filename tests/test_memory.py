@@ -87,9 +87,10 @@ def test_what_fits_is_answered_and_the_rest_is_named(cli: Cli, engine: str) -> N
         "--engine", engine, *JSON,
     )  # fmt: skip
     assert [point["batch"] for point in outcome.data()["points"]] == [1, 49]
-    (warning,) = outcome.data()["warnings"]
-    assert "batch 50" in warning
-    assert "fits is 49" in warning
+    (refused,) = outcome.data()["refused"]
+    assert (refused["batch"], refused["context"], refused["largest_batch"]) == (50, 8192, 49)
+    assert refused["needed_bytes"] > refused["available_bytes"]
+    assert outcome.data()["warnings"] == []
 
 
 def test_the_drafter_takes_memory_too(cli: Cli, engine: str) -> None:

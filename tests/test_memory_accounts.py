@@ -52,6 +52,7 @@ def account(
         ),
         load_hardware(gpu),
         how or rules(),
+        host=None,
     )
 
 
@@ -174,7 +175,6 @@ def test_largest_batch_equals_a_scan(drafter: str, context: int, draft_length: i
 def test_the_largest_batch_is_zero_where_nothing_fits() -> None:
     memory = account("deepseek-v3", gpu="h200-sxm")
     assert memory.largest_batch(context=100, draft_length=0) == 0
-    assert "not even one sequence fits" in memory.explain(batch=1, context=100)
 
 
 def test_drafting_never_leaves_room_for_more() -> None:

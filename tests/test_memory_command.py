@@ -129,8 +129,38 @@ def test_what_does_not_fit_is_refused_with_remedies_that_work(cli: Cli) -> None:
     assert only(cli, *ask, "--batch", "4", "--kv", "fp8")["largest_batch"] >= 4
     assert only(cli, *ask, "--batch", "4", "--tp", "2")["largest_batch"] >= 4
     assert only(cli, *ask, "--batch", "3")["largest_batch"] == 3
-    shorter = line.split("--context ")[1].split(",")[0]
+    shorter = line.split("--context ")[1].split()[0]
     assert only(cli, *ask[:-1], shorter, "--batch", "4")["largest_batch"] == 4
+
+
+@pytest.mark.parametrize(
+    ("ask", "length"),
+    [
+        # 15 drafts: a block of 16 less the token it starts from (the head's config.json)
+        (("qwen3.6-27b", "--gpu", "h20", "--drafter", "dflash"), 15),
+        (("llama-3.1-8b",), 1),  # its bundled acceptance begins at D = 2
+        (("llama-3.1-8b", "--acceptance", "0.7,0.6"), 5),
+        (("llama-3.1-8b", "--max-draft-length", "1"), 1),
+    ],
+)
+def test_memory_needs_no_acceptance(cli: Cli, ask: tuple[str, ...], length: int) -> None:
+    """Sizes do not depend on how many drafts are accepted: any other curve leads to the same."""
+    found = only(cli, *ask, "--draft-length", str(length))
+    assert found["draft_length"] == length
+    assert found["equal_memory"] is None
+    known = [word for word in ask if word not in ("--acceptance", "0.7,0.6")]
+    other = only(cli, *known, "--draft-length", str(length), "--acceptance", "0.7")
+    assert other["accounts"] == found["accounts"]
+    assert other["equal_memory"] is not None
+    text = cli("memory", *ask, "--draft-length", str(length)).out
+    assert f"needs the acceptance at draft length {length}" in " ".join(text.split())
+
+
+def test_a_draft_length_beyond_the_drafter_is_refused(cli: Cli) -> None:
+    outcome = cli(
+        "memory", "qwen3.6-27b", "--gpu", "h20", "--drafter", "dflash", "--draft-length", "16"
+    )
+    assert_refused(outcome, "--draft-length 16", "at most 15", "drafts no more at once")
 
 
 def test_recommend_names_the_remedies_too(cli: Cli) -> None:
@@ -146,7 +176,6 @@ def test_recommend_names_the_remedies_too(cli: Cli) -> None:
         ("--draft-length 0", ("--draft-length", "0")),
         ("--draft-length 99", ("--draft-length", "99")),
         ("--drafter llama-3.2-1b", ("--draft-length", "llama-3.2-1b", "--acceptance")),
-        ("--draft-length 1", ("--draft-length 1", "says nothing")),
         ("--memory-fraction 0", ("--memory-fraction", "0")),
         ("--memory-fraction 1.2", ("--memory-fraction", "1.2")),
         ("--format csv", ("--format", "csv")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,74 @@ def test_activations_that_a_gpu_lacks(cli: Cli) -> None:
 
 
 def test_experts_that_a_host_cannot_hold(cli: Cli) -> None:
-    """The number of layers that is named fits, and one more does not."""
+    """The number of layers that is named fits, and one more does not; so does the host named."""
     asked = (
         "memory", "qwen3-235b-a22b", "--gpu", "b200-hgx", "--engine", "llamacpp",
         "--weights", "q8_0", "--drafter", "ngram", "--cpu-experts",
     )  # fmt: skip
     outcome = cli(*asked, "all")
     assert outcome.code == 3
-    named = int(outcome.err.split("give --cpu-experts ")[1].split()[0])
+    named = int(outcome.err.split("enough for ")[1].split()[0])
     assert "beside the processor" in cli(*asked, str(named + 1)).err
     assert "beside the processor" not in cli(*asked, str(named)).err
+    host = outcome.err.split("--host ")[1].split()[0]
+    assert cli(*asked, "all", "--host", host, "--draft-length", "3").code == 0
+
+
+#: 235B in Q4_K_M: 227e9 expert weights at 4.9 bits are 139 GB, a 64 GB desktop has 56 to give.
+BESIDE = (
+    "qwen3-235b-a22b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--weights", "q4_k_m",
+    "--drafter", "ngram", "--cpu-experts",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "recommend --acceptance 0.6",
+        "compare --drafter ngram=0.6",
+        "schedule --acceptance 0.6",
+        "explore --acceptance 0.6 --vary top_k=4,8",
+        "memory --draft-length 3",
+        "diagnose --measured 0:100ms",
+        "diagnose --measured 3:100ms:2",
+        "sweep --acceptance 0.6",
+        "recommend --acceptance 0.6 --rps 1 --input-tokens 100 --output-tokens 100",
+        "recommend --acceptance 0.6 --slo-tpot 50",
+        "plot breakdown --acceptance 0.6 --data x.csv",
+        "plot roofline --data x.csv",
+        "plot attention --data x.csv",
+        "plot heatmap --acceptance 0.6 --data x.csv",
+        "report --acceptance 0.6 -o x.html",
+    ],
+)
+def test_every_command_refuses_a_host_that_is_too_small(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *options = command.split(" --")
+    own = [word for option in options for word in f"--{option}".split()]
+    beside = [*BESIDE, "all"]
+    if "compare" in name or "attention" in command:
+        at = beside.index("--drafter")
+        beside = [*beside[:at], *beside[at + 2 :]]
+    words = ("139 GB beside the processor", "56.0 GB usable of 64.0 GB", "--host workstation-ddr5")
+    assert_refused(cli(*name.split(), *beside, *own), *words, code=3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_goes_on_past_a_host_that_is_too_small(cli: Cli) -> None:
+    """All of 94 layers' experts need 139 GB of the desktop's 56, 20 layers' need 30."""
+    large = ["b200-hgx" if word == "rtx-4090" else word for word in BESIDE]
+    own = ("--acceptance", "0.6", "--batch", "1", "--max-draft-length", "1")
+    outcome = cli("sweep", *large, "20,all", *own)
+    assert outcome.code == 0, outcome.err
+    rows = list(csv.DictReader(outcome.out.splitlines()))
+    assert [(row["cpu_experts"], row["fits"]) for row in rows] == [
+        ("20", "true"), ("20", "true"), ("all", "false"), ("all", "false"),
+    ]  # fmt: skip
+    assert {row["reason"] for row in rows[2:]} == {"its experts do not fit in the host's memory"}
+    assert all(row["step_s"] == "" for row in rows[2:])
 
 
 @pytest.mark.parametrize("path", ["", "/"])

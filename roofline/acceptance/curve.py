@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Acceptance",
+    "all_accepted",
     "by_context",
     "from_curve",
     "from_rates",
@@ -165,6 +166,15 @@ def from_curve(curve: dict[int, float], *, label: str = "", source: str = "") ->
     """
     table = {0: 1.0} | dict(sorted(curve.items()))
     return Acceptance(table=table, label=label, source=source, tail=_last_conditional(table))
+
+
+def all_accepted(deepest: int) -> Acceptance:
+    """Return the acceptance of every draft, AL = 1 + D: the most that any drafter can yield.
+
+    >>> all_accepted(2).table
+    {0: 1.0, 1: 2.0, 2: 3.0}
+    """
+    return from_curve({d: 1.0 + d for d in range(1, deepest + 1)}, label="every draft")
 
 
 def by_context(curves: Sequence[tuple[int, Acceptance]], *, label: str, source: str) -> Acceptance:

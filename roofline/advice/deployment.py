@@ -55,6 +55,7 @@ __all__ = [
     "Documents",
     "Notices",
     "PricedGrid",
+    "check_configuration",
     "deploy",
     "load",
     "model_names",
@@ -71,12 +72,11 @@ Notices = tuple[Notice, ...]
 class Configuration:
     """What the user names: a model on accelerators, a drafter, an engine.
 
-    None is a default that the answer states. ``model``, ``gpu`` and ``engine`` may be loaded
-    already; a name is a bundled id or a path.
+    None is a default that the answer states; a name is a bundled id or a path.
     """
 
-    model: str | ModelSpec
-    gpu: str | HardwareProfile = "h100-sxm"
+    model: str
+    gpu: str = "h100-sxm"
     tp: int = 1
     ep: int = 1
     dp_attention: int = 1  # groups of ranks that share out the sequences
@@ -96,7 +96,7 @@ class Configuration:
     state_handling: StateHandling = StateHandling.SNAPSHOTS
     routing: Routing | None = None
     memory_fraction: float | None = None
-    engine: str | EngineProfile = "vllm"
+    engine: str = "vllm"
     #: The user's own ms around a plain step, a round and a draft pass; None is the engine's.
     overhead_ms: tuple[float, ...] | None = None
     #: Rows per sequence and branches of a tree; None is a chain.
@@ -137,7 +137,7 @@ class Deployment:
     def model_names(self) -> list[str]:
         """What the model is called; what was asked for comes first where it is another one."""
         model = self.target.model
-        named = self.configuration.model if self.configuration is not None else model
+        named = self.configuration.model if self.configuration is not None else model.id
         return model_names(named, model)
 
     @cached_property
@@ -211,9 +211,9 @@ class PricedGrid:
         return grouped(self.times, self.grid, priors().spread)
 
 
-def model_names(named: str | ModelSpec, model: ModelSpec) -> list[str]:
+def model_names(named: str, model: ModelSpec) -> list[str]:
     """Return what a model is called; what it was ``named`` comes first where it is another one."""
-    other = [named] if isinstance(named, str) and alias_note(named, SHELF) else []
+    other = [named] if alias_note(named, SHELF) else []
     return [*other, model.id, *filter(None, [model.repository])]
 
 
@@ -229,16 +229,12 @@ class Documents:
 
 def load(configuration: Configuration) -> Documents:
     """Load the accelerator, the model and the engine that a configuration names."""
-    model, gpu, engine = configuration.model, configuration.gpu, configuration.engine
-    left_open: Notices = ()
-    if not isinstance(model, ModelSpec):
-        model, assumed = open_model(model)
-        left_open = tuple(notice(Code.CONFIG_LEFT_OPEN, text=text) for text in assumed)
+    model, assumed = open_model(configuration.model)
     return Documents(
-        gpu=gpu if isinstance(gpu, HardwareProfile) else load_hardware(gpu),
+        gpu=load_hardware(configuration.gpu),
         model=model,
-        engine=engine if isinstance(engine, EngineProfile) else load_engine(engine),
-        left_open=left_open,
+        engine=load_engine(configuration.engine),
+        left_open=tuple(notice(Code.CONFIG_LEFT_OPEN, text=text) for text in assumed),
     )
 
 
@@ -255,7 +251,7 @@ def deploy(
     Options that say nothing for the drafter are refused, or with ``drop_idle`` passed over: where a
     question is put to several drafters in turn, its options are for those that have them.
     """
-    _check_numbers(configuration)
+    check_configuration(configuration)
     documents = documents or load(configuration)
     gpu, gpu_changes = changed(documents.gpu, configuration.of_root("gpu"))
     model, model_changes = changed(documents.model, configuration.of_root("model"))
@@ -623,7 +619,7 @@ def _draft_placement(draft_tp: int | None, target: Target, network: NetworkSpec)
     return replace(placement, ep=1) if isinstance(network, ModelSpec) else placement
 
 
-def _check_numbers(configuration: Configuration) -> None:
+def check_configuration(configuration: Configuration) -> None:
     """Refuse numbers that no deployment could have."""
     for field in ("tp", "ep", "dp_attention", "draft_tp"):
         size = getattr(configuration, field)
@@ -660,8 +656,7 @@ def _check_numbers(configuration: Configuration) -> None:
 
 
 def _alias_notices(configuration: Configuration) -> Iterable[Notice]:
-    model = configuration.model
-    note = alias_note(model, SHELF) if isinstance(model, str) else None
+    note = alias_note(configuration.model, SHELF)
     return [] if note is None else [notice(Code.ALIAS, text=note)]
 
 

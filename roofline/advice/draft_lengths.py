@@ -21,9 +21,11 @@ __all__ = [
     "allowed_lengths",
     "check_length",
     "ending",
+    "ending_value",
     "known_lengths",
     "left_out",
     "next_lengths",
+    "nothing_known",
 ]
 
 
@@ -122,6 +124,15 @@ def check_length(deployment: Deployment, length: int, *, field: str) -> None:
         field=field,
         value=length,
     )
+
+
+def ending_value(deployment: Deployment, end: Ending) -> int | None:
+    """Return the value of the option that ends the draft lengths, where one does."""
+    options = {
+        Ending.VERIFY_WIDTH: deployment.verify_width,
+        Ending.DRAFT_BLOCK: deployment.drafter.block,
+    }
+    return options.get(end)
 
 
 def ending(deployment: Deployment, most: int, *, longest: int) -> Ending:

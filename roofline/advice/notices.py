@@ -1,4 +1,4 @@
-"""What to know beside an answer: laws outside their tables, slow narrow weights, edges of a search."""
+"""What to know beside an answer: laws outside their tables, slow weights, edges of a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from roofline.advice.decide import Point
-from roofline.advice.draft_lengths import Ending, ending
+from roofline.advice.draft_lengths import Ending, ending, ending_value
 from roofline.advice.question import Question
 from roofline.base.notices import Code, Notice, notice
 from roofline.specs.formats import bytes_per_element
@@ -94,10 +94,7 @@ def edges(question: Question, points: Sequence[Point]) -> list[Notice]:
         end = (
             Ending.ACCEPTANCE if question.unmeasured else ending(deployment, most, longest=longest)
         )
-        given = {
-            Ending.VERIFY_WIDTH: deployment.verify_width,
-            Ending.DRAFT_BLOCK: drafter.block,
-        }.get(end)
+        given = ending_value(deployment, end)
         told.append(
             notice(
                 Code.LONGEST_IS_BEST,

@@ -31,6 +31,7 @@ __all__ = [
     "MAX_DRAFT_LENGTH",
     "Question",
     "Workload",
+    "acceptance_for",
     "acceptance_is_known",
     "ask",
     "check_idle",
@@ -154,7 +155,7 @@ def question_about(
         *context_notices(deployment, workload.contexts),
         *left_out(deployment, workload.max_draft_length),
     ]
-    acceptance, told = _acceptance(deployment, workload)
+    acceptance, told = acceptance_for(deployment, workload)
     lengths = known_lengths(
         deployment,
         acceptance,
@@ -182,7 +183,7 @@ def acceptance_is_known(deployment: Deployment, acceptance: str | Acceptance | N
     return choose(drafter.kind, drafter.name, deployment.model_names) is not None
 
 
-def _acceptance(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
+def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
     """Return the acceptance that is given, else the nearest bundled one, and what to know."""
     drafter = deployment.drafter
     if drafter.kind == "none":
@@ -208,8 +209,7 @@ def _acceptance(deployment: Deployment, workload: Workload) -> tuple[Acceptance,
 def _names(deployment: Deployment) -> tuple[str, ...]:
     """Return every name that the target goes by."""
     model, configuration = deployment.target.model, deployment.configuration
-    named = configuration.model if configuration is not None else model.id
-    asked = named if isinstance(named, str) else model.id
+    asked = configuration.model if configuration is not None else model.id
     return (model.id, asked, *filter(None, [model.repository]))
 
 
@@ -231,9 +231,7 @@ def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]
     return found.curve, told
 
 
-def check_context(
-    network_name: str, most: int, longest: int, *, drafter: bool
-) -> InputError | None:
+def _beyond(network_name: str, most: int, longest: int, *, drafter: bool) -> InputError | None:
     """Return the refusal of a context that a network cannot handle."""
     if longest <= most:
         return None
@@ -255,7 +253,7 @@ def context_refusal(deployment: Deployment, context: int) -> InputError | None:
 
 
 def context_notices(deployment: Deployment, contexts: Sequence[int]) -> list[Notice]:
-    """Refuse a context that a network cannot handle; warn beyond what the drafter was trained on."""
+    """Refuse a context that a network cannot handle; warn beyond the drafter's training."""
     longest = max(contexts)
     refusal = context_refusal(deployment, longest)
     if refusal is not None:

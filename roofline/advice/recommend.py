@@ -14,8 +14,7 @@ from roofline.advice.decide import CONFIDENCES, Decision, Point, decide, near_be
 from roofline.advice.deployment import Deployment, PricedGrid
 from roofline.advice.notices import edges, law_limits, slower_than_wide
 from roofline.advice.question import Question
-from roofline.advice.remedies import explain, remedies
-from roofline.base.errors import DoesNotFitError
+from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.notices import Notice
 from roofline.timing.launches import past_graphs
 from roofline.timing.memory import Memory
@@ -35,6 +34,7 @@ class Recommendation:
     points: tuple[Point, ...]
     priced: PricedGrid
     notices: tuple[Notice, ...]
+    refused: tuple[Refused, ...] = ()  # batches and contexts that do not fit
 
     @property
     def deployment(self) -> Deployment:
@@ -60,13 +60,8 @@ class Recommendation:
 def fitting(priced: PricedGrid) -> PricedGrid:
     """Return a priced grid; raise DoesNotFitError when no point of it fits the memory."""
     if not priced.fits[..., 0].any():
-        deployment, grid = priced.deployment, priced.grid
-        batch, context = int(grid.batch.flat[0]), int(grid.context.flat[0])
-        refused = explain(deployment.memory, batch=batch, context=context)
-        remedy = remedies(deployment, batch=batch, context=context)
-        raise DoesNotFitError(
-            f"{deployment.target.model.id} on {deployment.gpu.id}: {refused}; {remedy}"
-        )
+        batch, context = int(priced.grid.batch.flat[0]), int(priced.grid.context.flat[0])
+        raise does_not_fit(priced.deployment, batch=batch, context=context)
     return priced
 
 
@@ -105,10 +100,13 @@ def recommend(question: Question) -> Recommendation:
         for at in places
         if priced.fits[(*at, 0)]
     )
+    batches, contexts = question.workload.batches, question.workload.contexts
+    unfit = [(batches[i], contexts[j]) for i, j in places if not priced.fits[i, j, 0]]
     return Recommendation(
         question=question,
         points=points,
         priced=priced,
+        refused=refuse(question.deployment, unfit),
         notices=(
             *question.notices,
             *law_limits(priced.times),

@@ -1,29 +1,158 @@
-"""What would make a question fit that does not: the nearest changes, each tried out."""
+"""What does not fit: how much is missing, and the nearest changes that help, each tried out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
+from roofline.advice.deployment import Deployment, deploy, load
 from roofline.base.errors import DoesNotFitError, InputError
-from roofline.base.units import format_size
-from roofline.specs.engine import load_engine
+from roofline.base.options import Option
+from roofline.base.resources import bundled_names
+from roofline.base.units import format_bytes, format_size
+from roofline.kernels.split import cpu_expert_bytes
 from roofline.specs.formats import DType, bytes_per_element
-from roofline.specs.gpu import load_hardware
-from roofline.timing.memory import Memory, memory_for
+from roofline.specs.host import SHELF, HostProfile, load_host
+from roofline.timing.memory import Memory
 
-__all__ = ["longest_context", "memory_of", "remedies"]
+__all__ = ["Refused", "Remedy", "does_not_fit", "explain", "longest_context", "phrase", "refuse"]
+
+#: The most GPUs that are tried, linked ones and those of one machine.
+MOST_LINKED, MOST_CARDS = 64, 16
 
 
-def memory_of(request: Request) -> Memory:
-    """Return the memory account that ``request`` leads to; acceptance plays no part."""
-    question = prepare(request, needs_acceptance=False)
-    return memory_for(
-        question.deployment.target,
-        question.deployment.drafter,
-        question.deployment.gpu,
-        question.deployment.engine.memory,
-        question.deployment.host,
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remedy:
+    """A change to the question, and the largest batch that fits with it at the refused context."""
+
+    field: str
+    value: str
+    largest_batch: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """A batch and context that do not fit, and what helps. Sizes are those of the fullest GPU [B].
+
+    Where the host has no room for the experts beside the processor, they are the host's.
+    """
+
+    batch: int
+    context: int
+    draft_length: int  # 0: plain decoding does not fit; else the drafter does not fit beside it
+    needed: float
+    available: float
+    on_host: bool
+    largest_batch: int  # as asked; 0 where not even one sequence fits
+    remedies: tuple[Remedy, ...]  # for the largest batch refused at the context
+
+
+def refuse(
+    deployment: Deployment, points: Iterable[tuple[int, int]], *, draft_length: int = 0
+) -> tuple[Refused, ...]:
+    """Return what is missing at each (batch, context) that does not fit at ``draft_length``.
+
+    Where plain decoding does not fit either, it is what plain decoding needs.
+    """
+    memory, alike = deployment.memory, dict[tuple[int, int], list[int]]()
+    for batch, context in points:
+        drafts = draft_length if memory.has_room(batch, context, 0) else 0
+        alike.setdefault((context, drafts), []).append(batch)
+    if not alike:
+        return ()
+    tried, found = _tries(deployment), list[Refused]()
+    for (context, drafts), batches in alike.items():
+        remedies = tuple(_remedies(deployment, tried, max(batches), context, drafts))
+        largest = memory.largest_batch(context=context, draft_length=drafts)
+        for batch in batches:
+            needed, available = float(memory.needed(batch, context, drafts)), memory.available
+            if memory.host is not None and memory.host_is_short:
+                needed, available = memory.on_host, memory.host.usable
+            refused = Refused(
+                batch=batch,
+                context=context,
+                draft_length=drafts,
+                needed=needed,
+                available=available,
+                on_host=memory.host_is_short,
+                largest_batch=largest,
+                remedies=remedies,
+            )
+            found.append(refused)
+    return tuple(found)
+
+
+def does_not_fit(
+    deployment: Deployment, *, batch: int, context: int, draft_length: int = 0
+) -> DoesNotFitError:
+    """Return the error that says what is missing at one batch and context, and what helps."""
+    (refused,) = refuse(deployment, [(batch, context)], draft_length=draft_length)
+    return DoesNotFitError(
+        f"{deployment.target.model.id} on {deployment.gpu.id}: "
+        f"{explain(deployment.memory, refused)}; "
+        f"{phrase(refused)}"
+    )
+
+
+def phrase(refused: Refused) -> str:
+    """Return what would make it fit, in one phrase."""
+    found = [f"batch {refused.largest_batch}"] if refused.largest_batch else []
+    found += [f"{Option(r.field, r.value)} (batch {r.largest_batch})" for r in refused.remedies]
+    if found:
+        return "nearest remedies: " + ", ".join(found)
+    return (
+        f"use narrower {Option('weights')} or another {Option('host')}"
+        if refused.on_host
+        else "use more or larger GPUs"
+    )
+
+
+def explain(memory: Memory, refused: Refused) -> str:
+    """Say in one line what a refused batch and context need, what there is, and what would fit."""
+    if memory.host is not None and refused.on_host:
+        return _explain_host(memory, memory.host)
+    batch, context, drafts = refused.batch, refused.context, refused.draft_length
+    each = format_bytes(float(memory.kv_per_sequence(context, drafts)))
+    placement = memory.target.placement
+    cards, held = placement.split.cards, int(placement.local(batch))
+    tp, more = max(placement.tp, cards), Option("gpus" if cards > 1 else "tp")
+    remedy = (
+        f"the largest batch that fits is {refused.largest_batch}"
+        if refused.largest_batch
+        else f"not even one sequence fits: use more GPUs ({more}), narrower {Option('weights')} or "
+        f"{Option('kv')}"
+    )
+    owner = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
+    where, drafter = f"batch {batch} at {context} tokens", ""
+    if drafts:
+        where += f" with draft length {drafts}"
+        drafter = f"{format_bytes(memory.draft_weights)} of the drafter's, "
+    return (
+        f"{where} needs {format_bytes(refused.needed)} ({format_bytes(memory.weights)} of "
+        f"weights, {drafter}{held} x {each} of KV, "
+        f"{format_bytes(float(memory.working(batch, drafts)))} of activations and logits) but "
+        f"{owner} {format_bytes(memory.available)} usable of {format_bytes(memory.total)}; {remedy}"
+    )
+
+
+def _explain_host(memory: Memory, host: HostProfile) -> str:
+    layers = memory.target.placement.split.cpu_layers
+    return (
+        f"{Option('cpu_experts')}: the experts of {layers} layers need "
+        f"{format_bytes(memory.on_host)} beside the processor, but {host.id} has "
+        f"{format_bytes(host.usable)} usable of {format_bytes(host.memory.capacity.value)}, enough "
+        f"for {_layers_on_host(memory, host)} layers"
+    )
+
+
+def _layers_on_host(memory: Memory, host: HostProfile) -> int:
+    """Return the most layers whose experts the host holds."""
+    network, split = memory.target.model, memory.target.placement.split
+    return max(
+        n
+        for n in range(split.cpu_layers + 1)
+        if cpu_expert_bytes(network, memory.held, replace(split, cpu_layers=n)) <= host.usable
     )
 
 
@@ -32,71 +161,107 @@ def longest_context(memory: Memory, *, batch: int, draft_length: int, limit: int
     low, high = 0, limit + 1
     while high - low > 1:
         middle = (low + high) // 2
-        fits = memory.needed(batch, middle, draft_length) <= memory.available
+        fits = memory.has_room(batch, middle, draft_length)
         low, high = (middle, high) if fits else (low, middle)
     return low
 
 
-def remedies(request: Request, *, batch: int, context: int, draft_length: int = 0) -> str:
-    """Return what would make ``batch`` sequences of ``context`` tokens fit, in one phrase."""
-    found = list(_found(request, batch=batch, context=context, draft_length=draft_length))
-    return "nearest remedies: " + ", ".join(found) if found else "use more or larger GPUs"
+#: From changed fields of a configuration to its memory account; None where it cannot be deployed.
+Try = Callable[[dict[str, Any]], Memory | None]
 
 
-def _found(request: Request, *, batch: int, context: int, draft_length: int) -> Iterator[str]:
-    here = memory_of(request)
-    largest = here.largest_batch(context=context, draft_length=draft_length)
-    if 0 < largest < batch:
-        yield f"batch {largest}"
+def _tries(deployment: Deployment) -> Try:
+    """Return what makes the memory account of a changed configuration, once for each change."""
+    configuration, known = deployment.configuration, dict[str, Memory | None]()
+    documents = None if configuration is None else load(configuration)
+
+    def tried(changes: dict[str, Any]) -> Memory | None:
+        if configuration is None:
+            return None
+        key = f"{changes}"
+        if key not in known:
+            try:
+                changed = replace(configuration, **changes)
+                known[key] = deploy(changed, documents=documents, drop_idle=True)[0].memory
+            except InputError:
+                known[key] = None
+        return known[key]
+
+    return tried
+
+
+def _remedies(
+    deployment: Deployment, tried: Try, batch: int, context: int, draft_length: int
+) -> Iterator[Remedy]:
+    """Yield the nearest changes with which more sequences fit, ``batch`` if that can be."""
+    here, asked_for = deployment.memory, deployment.configuration
+    if asked_for is None:
+        return
+    asked = here.largest_batch(context=context, draft_length=draft_length)
+
+    def remedy(field: str, value: object, **changes: Any) -> Remedy | None:
+        memory = tried(changes)
+        most = memory.largest_batch(context=context, draft_length=draft_length) if memory else 0
+        return Remedy(field=field, value=str(value), largest_batch=most) if most > asked else None
+
+    def nearest(candidates: Iterable[Remedy | None]) -> Iterator[Remedy]:
+        """Yield the first with which the batch fits, else the one with which most do."""
+        most: Remedy | None = None
+        for each in candidates:
+            if each is not None and (most is None or each.largest_batch > most.largest_batch):
+                most = each
+            if most is not None and most.largest_batch >= batch:
+                break
+        if most is not None:
+            yield most
+
     longest = longest_context(here, batch=batch, draft_length=draft_length, limit=context)
     if longest:
-        shown = longest // 1024 * 1024 if longest >= 1024 else longest
-        yield f"--context {format_size(shown)}"
+        whole = longest // 1024 * 1024 if longest >= 1024 else longest
+        most = here.largest_batch(context=whole, draft_length=draft_length)
+        yield Remedy(field="context", value=format_size(whole), largest_batch=most)
     if bytes_per_element(here.target.precision.kv) > 1:
-        yield from _if_fits(
-            replace(request, kv=DType.FP8), "--kv fp8", batch, context, draft_length
-        )
-    if load_engine(request.engine).local is not None and not load_hardware(request.gpu).unified:
-        yield from _in_the_machine(request, here, batch, context, draft_length)
+        yield from nearest([remedy("kv", DType.FP8, kv=DType.FP8)])
+    if deployment.engine.local is None or deployment.gpu.unified:
+        doubled = (asked_for.tp * 2**n for n in range(1, MOST_LINKED.bit_length()))
+        more = (tp for tp in doubled if tp <= MOST_LINKED)
+        yield from nearest(remedy("tp", tp, tp=tp) for tp in more)
         return
-    tp = request.tp * 2
-    while tp <= 64:
-        tried = list(_if_fits(replace(request, tp=tp), f"--tp {tp}", batch, context, draft_length))
-        yield from tried
-        tp = 128 if tried else 2 * tp
+    if here.host is not None and here.host_is_short:
+        layers = _layers_on_host(here, here.host)
+        yield from nearest([remedy("cpu_experts", layers, cpu_experts=str(layers))])
+        hosts = sorted(map(load_host, bundled_names(SHELF)), key=lambda host: host.usable)
+        yield from nearest(remedy("host", host.id, host=host.id) for host in hosts)
+    else:
+        yield from nearest([_beside_processor(here, tried, remedy, batch)])
+    if asked_for.tensor_split:
+        even = (1.0,) * asked_for.gpus
+        shown = ",".join("1" for _ in even)
+        yield from nearest([remedy("tensor_split", shown, tensor_split=even)])
+    if asked_for.tp == 1:
+        more_cards = range(asked_for.gpus + 1, MOST_CARDS + 1)
+        yield from nearest(remedy("gpus", n, gpus=n, tensor_split=()) for n in more_cards)
 
 
-def _in_the_machine(
-    request: Request, here: Memory, batch: int, context: int, draft_length: int
-) -> Iterator[str]:
-    """Yield the fewest layers whose experts can leave the cards, and the fewest cards."""
+def _beside_processor(
+    here: Memory, tried: Try, remedy: Callable[..., Remedy | None], batch: int
+) -> Remedy | None:
+    """Return the fewest layers whose experts leave the cards so that the batch fits, or the most.
 
-    def tried(what: str, **changes: object) -> list[str]:
-        local = replace(request.local, shares=(), **changes)  # type: ignore[arg-type]
-        return list(_if_fits(replace(request, local=local), what, batch, context, draft_length))
+    The host bounds them.
+    """
+    model, all_of = here.target.model, {"cpu_experts": "all"}
+    everything = tried(all_of) if model.num_expert_layers else None
+    if everything is None or everything.host is None:
+        return None
 
-    def beside(layers: int) -> list[str]:
-        return tried(f"--cpu-experts {layers}", cpu_experts=str(layers))
+    def beside(layers: int) -> Remedy | None:
+        return remedy("cpu_experts", layers, cpu_experts=str(layers))
 
-    model = here.target.model
-    if model.num_expert_layers and beside(model.num_layers):
-        low, high = here.target.placement.split.cpu_layers, model.num_layers
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if beside(middle) else (middle, high)
-        yield from beside(high)
-    cards = range(request.local.gpus + 1, 17)
-    if request.tp == 1:
-        yield from next(filter(None, (tried(f"--gpus {n}", gpus=n) for n in cards)), [])
-
-
-def _if_fits(
-    request: Request, what: str, batch: int, context: int, draft_length: int
-) -> Iterator[str]:
-    """Yield ``what`` with the largest batch that it leads to, if that is enough."""
-    try:
-        largest = memory_of(request).largest_batch(context=context, draft_length=draft_length)
-    except (InputError, DoesNotFitError):
-        return
-    if largest >= batch:
-        yield f"{what} (batch {largest})"
+    low, high = here.target.placement.split.cpu_layers, _layers_on_host(everything, everything.host)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = beside(middle)
+        enough = found is not None and found.largest_batch >= batch
+        low, high = (low, middle) if enough else (middle, high)
+    return beside(high)

@@ -192,8 +192,8 @@ def _choose_the_mechanism(answer: Recommendation, point: Point) -> Rule:
         number=5,
         name="choose the drafter by yield and cost",
         says=(
-            f"{answer.deployment.drafter.name} yields {point.tokens_per_step[i]:.2f} tokens per step at "
-            f"D = {point.draft_lengths[i]} for {cost:.0%} of a plain step"
+            f"{answer.deployment.drafter.name} yields {point.tokens_per_step[i]:.2f} tokens per "
+            f"step at D = {point.draft_lengths[i]} for {cost:.0%} of a plain step"
         ),
         draft_length=None,
         binds=cost > 0.1,

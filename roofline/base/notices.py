@@ -1,4 +1,4 @@
-"""What an answer's reader must know beside it, as a code with values; `render` has the sentences."""
+"""What to know beside an answer, as a code with values; `render` has the sentences."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ from roofline.questions.measured import MeasuredStep
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import launches
-from roofline.timing.machine import Machine
-from roofline.timing.step import step_times
 from roofline.validation.engine_file import with_overhead, without_eras
 from roofline.validation.spec_numbers import PULL
 
@@ -57,8 +55,8 @@ def fit_steps(configuration: Configuration, steps: list[MeasuredStep]) -> Fitted
     )
     numbers = {name: rounded(float(v)) for name, v in zip(NAMES, found * stray, strict=True)}
     own = deployment.engine.overhead
-    shipped = np.array([own.per_step, own.per_spec_round, own.draft_pass(deployment.drafter.pass_kind),
-                        own.per_spec_sequence])  # fmt: skip
+    draft_pass = own.draft_pass(deployment.drafter.pass_kind)
+    shipped = np.array([own.per_step, own.per_spec_round, draft_pass, own.per_spec_sequence])
     return Fitted(
         numbers=numbers,
         before=(kernels + features @ shipped) / measured - 1,
@@ -70,9 +68,7 @@ def fit_steps(configuration: Configuration, steps: list[MeasuredStep]) -> Fitted
 def _kernels(deployment: Deployment, step: MeasuredStep) -> float:
     """Return the step without the numbers that are fitted [s]."""
     engine = deployment.engine
-    overhead = engine.overhead.model_copy(
-        update={**dict.fromkeys(NAMES, 0.0), "draft_passes": {}}
-    )
+    overhead = engine.overhead.model_copy(update={**dict.fromkeys(NAMES, 0.0), "draft_passes": {}})
     bare = replace(deployment, engine=engine.model_copy(update={"overhead": overhead}))
     grid = Grid.of((step.batch,), (step.context,), (step.draft_length,))
     return float(bare.price(grid).times.total[0, 0, 0])

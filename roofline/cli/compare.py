@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import sizes
@@ -58,14 +58,10 @@ def compare(
         )
     if not names:
         raise InputError(
-            f"--drafter: no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once for "
-            "each drafter"
+            f"--drafter: no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once "
+            "for each drafter"
         )
-    asked = replace(
-        workload, batches=sizes("--batch", batch), contexts=sizes("--context", context)
-    )
+    asked = replace(workload, batches=sizes("--batch", batch), contexts=sizes("--context", context))
     found = side_by_side(configuration, asked, [parse_candidate(name) for name in names])
-    if not found:
-        raise DoesNotFitError(f"{configuration.model}: no batch and context fits beside every drafter")
     told = dict.fromkeys(w for entry in found[0] for w in warnings(entry.answer.notices))
     emit_text(render_compare(found, how), output, [*said, *told])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.errors import InputError
 from roofline.cli import completion
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
@@ -18,6 +18,7 @@ from roofline.cli.values import one_size
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
+    from roofline.advice.remedies import Refused
 
 __all__ = ["live"]
 
@@ -63,9 +64,11 @@ def live(
 
     The server is vLLM, SGLang or TensorRT-LLM.
     """
+    from roofline.advice.remedies import does_not_fit, refuse
     from roofline.questions.live import change
     from roofline.questions.schedule.formats import Wording, write
     from roofline.questions.schedule.plan import plan
+    from roofline.questions.schedule.room import resident
     from roofline.questions.schedule.written import NoScheduleError, pays, unwritten
     from roofline.render.forms import TableOrJson
     from roofline.render.live import render_live
@@ -89,11 +92,14 @@ def live(
     most = max(largest_batch, *found.workload.batches)
     every = replace(found.workload, batches=tuple(range(1, most + 1)))
     planned = plan(found.configuration, every, tie=0.01, mix=None)
-    if batch is not None and found.batch is not None and found.batch > planned.batches:
-        raise DoesNotFitError(
-            f"--batch {found.batch}: does not fit beside the drafter at context "
-            f"{found.workload.contexts[0]}; the largest batch that does is {planned.batches}"
-        )
+    running: tuple[Refused, ...] = ()
+    if found.batch is not None and found.batch > planned.batches:
+        asked, drafts = found.workload.contexts[0], resident(planned.question)
+        deployment = planned.question.deployment
+        if batch is not None:
+            raise does_not_fit(deployment, batch=found.batch, context=asked, draft_length=drafts)
+        running = refuse(deployment, [(found.batch, asked)], draft_length=drafts)
+    planned = replace(planned, refused=running)  # nobody asked for the batches beyond it
     try:
         written = write(planned, Wording(data_parallel=found.serving.copies))
     except NoScheduleError as error:

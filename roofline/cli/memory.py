@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.reading import given_by_flag
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
-    from roofline.advice.question import Workload
+    from roofline.advice.deployment import Configuration, Deployment
+    from roofline.advice.question import Question, Workload
     from roofline.render.memory import MemoryAnswer
 
 __all__ = ["memory"]
@@ -44,75 +44,106 @@ def memory(
 
     Weights, cache and reserve of each GPU; how many sequences fit, without and with drafts.
     """
+    from roofline.advice.deployment import deploy
+    from roofline.advice.question import context_notices
+    from roofline.advice.remedies import does_not_fit, refuse
     from roofline.render.forms import TableOrJson
     from roofline.render.memory import render_memory
+    from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=TableOrJson)
     if batch is not None and not 1 <= batch <= 2**40:
         raise InputError(f"--batch {batch}: expected a whole number of at least 1")
     if draft_length is not None and not 1 <= draft_length <= 64:
         raise InputError(f"--draft-length {draft_length}: expected 1 to 64")
-    if draft_length is not None and request.drafter == "none":
+    if draft_length is not None and configuration.drafter == "none":
         raise InputError(f"--draft-length {draft_length}: says nothing with --drafter none")
-    longest = request.max_draft_length
+    longest = workload.max_draft_length
     if "max_draft_length" in given_by_flag(options) and longest < (draft_length or 0):
         raise InputError(
             f"--draft-length {draft_length}: is above --max-draft-length {longest}; leave one out"
         )
     contexts = sizes("--context", context)
-    request = replace(
-        request,
-        contexts=contexts,
-        max_draft_length=max(draft_length or 0, longest),
+    workload = replace(
+        workload, contexts=contexts, max_draft_length=max(draft_length or 0, longest)
     )
-    answers = [_answer(request, size, batch, draft_length) for size in contexts]
-    emit_text(render_memory(answers, how), output, answers[0].question.notices)
+    deployment, notices = deploy(configuration)
+    told = [*notices, *context_notices(deployment, contexts)]
+    if draft_length is not None:
+        _check_depth(deployment, draft_length, workload.max_draft_length)
+    unfit = [size for size in contexts if not deployment.memory.has_room(batch or 1, size, 0)]
+    if len(unfit) == len(contexts):
+        raise does_not_fit(deployment, batch=batch or 1, context=contexts[0])
+    refused = refuse(deployment, [(batch or 1, size) for size in unfit])
+    question = _with_acceptance(deployment, workload, draft_length)
+    told += question.own_notices if question is not None else ()
+    answers = [
+        _answer(deployment, question, size, batch, draft_length)
+        for size in contexts
+        if size not in unfit
+    ]
+    emit_text(render_memory(answers, how, refused), output, warnings(told))
+
+
+def _check_depth(deployment: Deployment, draft_length: int, most: int) -> None:
+    """Refuse a draft length that the drafter cannot make."""
+    from roofline.advice.draft_lengths import allowed_lengths, check_length, ending, ending_value
+    from roofline.render.notices import why_drafts_end
+
+    check_length(deployment, draft_length, field="draft_length")
+    longest = allowed_lengths(deployment, most)[-1]
+    if draft_length > longest:
+        end = ending(deployment, most, longest=longest)
+        given = ending_value(deployment, end)
+        why = why_drafts_end(end, drafter=deployment.drafter.name, given=given)
+        raise InputError(
+            f"expected at most {longest}: {why}", field="draft_length", value=draft_length
+        )
+
+
+def _with_acceptance(
+    deployment: Deployment, workload: Workload, draft_length: int | None
+) -> Question | None:
+    """Return the question whose acceptance adds throughput; None where no acceptance is known."""
+    from roofline.advice.draft_lengths import allowed_lengths
+    from roofline.advice.question import Question, acceptance_for, acceptance_is_known
+
+    if acceptance_is_known(deployment, workload.acceptance):
+        acceptance, told = acceptance_for(deployment, workload)
+        return Question(
+            deployment=deployment,
+            workload=workload,
+            acceptance=acceptance,
+            draft_lengths=allowed_lengths(deployment, workload.max_draft_length),
+            own_notices=tuple(told),
+        )
+    if draft_length is None:
+        raise InputError(
+            f"--draft-length: no acceptance is known for {deployment.drafter.name}, so no best "
+            "draft length either; give --draft-length or --acceptance"
+        )
+    return None
 
 
 def _answer(
-    request: Request, context: int, batch: int | None, draft_length: int | None
+    deployment: Deployment,
+    question: Question | None,
+    context: int,
+    batch: int | None,
+    draft_length: int | None,
 ) -> MemoryAnswer:
-    from roofline.advice.lengths import check_length
-    from roofline.advice.remedies import remedies
+    """Account for one context; the acceptance adds throughput, and the draft length if need be."""
     from roofline.questions.memory import equal_memory, slots
     from roofline.render.memory import MemoryAnswer
-    from roofline.timing.memory import memory_for
 
-    question = prepare(request, needs_acceptance=False)
-    check_length(
-        "--draft-length", draft_length or 1, question.deployment.drafter, question.deployment.engine
-    )
-    held = memory_for(
-        question.deployment.target,
-        question.deployment.drafter,
-        question.deployment.gpu,
-        question.deployment.engine.memory,
-        question.deployment.host,
-    )
-    if held.largest_batch(context=context, draft_length=0) < (batch or 1):
-        raise DoesNotFitError(
-            f"{question.deployment.target.model.id} on {question.deployment.gpu.id}: "
-            f"{held.explain(batch=batch or 1, context=context)}; "
-            + remedies(request, batch=batch or 1, context=context)
-        )
-    known, drafts = (
-        question.acceptance.source != "not given",
-        question.deployment.drafter.kind != "none",
-    )
-    if drafts and not known and draft_length is None:
-        raise InputError(
-            f"--draft-length: no acceptance is known for {question.deployment.drafter.name}, so no best draft "
-            "length either; give --draft-length or --acceptance"
-        )
-    fits_drafted = held.largest_batch(context=context, draft_length=draft_length or 1)
     equal = None
-    if drafts and known and fits_drafted:
-        equal = equal_memory(request, held, context=context, draft_length=draft_length)
+    if question is not None:
+        equal = equal_memory(question, context=context, draft_length=draft_length)
+    drafts = deployment.drafter.kind != "none"
     chosen = equal.slots.draft_length if equal else (draft_length or 1) if drafts else 0
-    found = slots(held, context=context, draft_length=chosen)
+    found = slots(deployment.memory, context=context, draft_length=chosen)
     return MemoryAnswer(
-        question=question,
-        memory=held,
+        deployment=deployment,
         slots=found,
         batches=(batch or found.plain, min(batch or found.speculative, found.speculative)),
         equal=equal,

@@ -20,6 +20,7 @@ from roofline.cli.plotting import (
     at_one,
     charts,
     doublings,
+    not_fitting,
     one,
     said,
     show,
@@ -75,7 +76,7 @@ def speedup(
         target, answer.deployment, rows, lambda axes: draw_speedup(axes[0], rows),
         title=f"speedup by draft length, run D = {_advised(answer)}",
         where=f"context {', '.join(map(format_size, contexts))}{_left_out(answer)}",
-        warnings=said(answer),
+        warnings=[*said(answer), *not_fitting(answer)],
         acceptance=answer.question.acceptance,
     )  # fmt: skip
 
@@ -175,8 +176,8 @@ def frontier(
     show(
         target, answer.deployment, rows, lambda axes: draw_frontier(axes[0], rows),
         title=f"what each batch gives, plain and at D = {_advised(answer)}",
-        where=f"context {format_size(contexts[0])}",
-        warnings=told(answer),
+        where=f"context {format_size(contexts[0])}{_left_out(answer) if batch else ''}",
+        warnings=[*told(answer), *(not_fitting(answer) if batch else ())],
         acceptance=answer.question.acceptance,
     )  # fmt: skip
 

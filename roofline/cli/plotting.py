@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "at_one", "charts",
-    "doublings", "draw", "one", "said", "show", "source_line", "span", "told",
+    "doublings", "draw", "not_fitting", "one", "said", "show", "source_line", "span", "told",
 ]  # fmt: skip
 
 
@@ -206,11 +206,15 @@ def said(answer: Recommendation) -> list[str]:
     return warnings(answer.notices)
 
 
-def told(answer: Recommendation) -> list[str]:
-    """Return the warnings of an answer over many points: the first few, and how many there are.
+def not_fitting(answer: Recommendation) -> list[str]:
+    """Return what is missing at the points that do not fit."""
+    from roofline.render.refusals import refused_lines
 
-    What does not fit in memory is seen in the chart.
-    """
+    return refused_lines(answer.deployment, answer.refused)
+
+
+def told(answer: Recommendation) -> list[str]:
+    """Return the warnings of an answer over many points: the first few, and how many there are."""
     warnings = said(answer)
     more = len(warnings) - MOST_WARNINGS
     if more <= 1:

@@ -17,6 +17,9 @@ from roofline.cli.values import MILLISECONDS, dtype, numbers, routing
 if TYPE_CHECKING:
     from enum import StrEnum
 
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
+
 
 __all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "question", "signed"]
 
@@ -158,7 +161,6 @@ def question(
     ] = None,
 ) -> tuple[Configuration, Workload]:
     """Return what these options name, and what they ask at batch 1 and the default context."""
-    from roofline.advice.deployment import Configuration
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
     from roofline.specs.overrides import parse_override

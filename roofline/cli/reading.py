@@ -10,6 +10,8 @@ from roofline.base.errors import InputError
 from roofline.cli.values import SECONDS, amount
 
 if TYPE_CHECKING:
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
     from roofline.questions.live import Live
 
 __all__ = ["INTERVAL", "TIMEOUT", "given_by_flag", "live_question", "seconds"]

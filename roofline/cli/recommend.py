@@ -80,8 +80,8 @@ def recommend(
     options: typer.Context,
 ) -> None:
     """Say which draft length to run, what it buys, and why."""
-    from roofline.advice.recommend import recommend as answer_for
     from roofline.advice.question import ask
+    from roofline.advice.recommend import recommend as answer_for
     from roofline.render import OutputFormat, render
     from roofline.render.notices import warnings
 
@@ -148,7 +148,11 @@ def recommend(
     from roofline.questions.goals import require
 
     choices = require(answer.points, goal)
-    chosen = replace(answer, points=tuple(choice.point for choice in choices))
+    chosen = replace(
+        answer,
+        points=tuple(choice.point for choice in choices),
+        refused=() if batch is None else answer.refused,  # nobody asked for the batches tried
+    )
     text = render(chosen, how, explain=explain, met=(goal, choices))
     emit_text(text, output, said)
 

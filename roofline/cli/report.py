@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,6 +65,7 @@ def report(
         at_one(workload, batch, context),
         batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
         contexts=doublings(configuration) if contexts is None else sizes("--contexts", contexts),
+        named=batches is not None or contexts is not None,
     )
     command = ["roofline", "recommend", *asked(sys.argv[1:], _MOVED)[1:]]
     write_atomically(output, render_page(found, source=source_line(), command=command))

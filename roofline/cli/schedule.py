@@ -94,7 +94,11 @@ def schedule(
     )
     share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
     found = plan(
-        replace(configuration, engine=engine), asked, tie=share, mix=None if mix is None else shares("--mix", mix))
+        replace(configuration, engine=engine),
+        asked,
+        tie=share,
+        mix=None if mix is None else shares("--mix", mix),
+    )
     written = write(found, wording)
     notes = [*warnings(found.notices), *written.notes]
     if how.value in ENGINES:  # an engine's own text has no place for it

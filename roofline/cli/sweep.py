@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.spelling import typed
 from roofline.base.units import format_bytes
 from roofline.cli.axes import axes
 from roofline.cli.question import OUTPUT, choice
+from roofline.cli.spelling import typed
 
 if TYPE_CHECKING:
     from roofline.questions.sweep.encoding import SweepFormat

@@ -6,11 +6,10 @@ import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from roofline.advice.deployment import Configuration
+from roofline.advice.deployment import Configuration, check_configuration
 from roofline.advice.question import Workload, check_workload
 from roofline.base.errors import InputError
 from roofline.cli.axes import option_flags, option_types
@@ -161,7 +160,9 @@ def _check(axes: Axes, cases: Sequence[Axes]) -> None:
         for name, values in both.items():
             once(_flag(name), values, functools.partial(_sense, name))
             for value in values:
-                check_numbers(_ask(**(first | {name: value})))
+                configuration, workload = _ask(**(first | {name: value}))
+                check_configuration(configuration)
+                check_workload(workload)
                 _known(name, str(value))
 
 

@@ -59,9 +59,9 @@ def parse_candidate(text: str) -> Candidate:
 def compare(
     configuration: Configuration, workload: Workload, candidates: Sequence[Candidate]
 ) -> list[list[Entry]]:
-    """Return, for each batch and context of ``workload``, the drafters, fastest first.
+    """Return the drafters, fastest first, for each batch and context of ``workload`` that fits.
 
-    Points where any of them does not fit are left out for all.
+    Whether one does is up to plain decoding, so it is the same for all drafters.
     """
     if len(candidates) != len(set(candidates)):
         raise InputError("one is given twice", field="drafter")
@@ -73,8 +73,7 @@ def compare(
     for answer in answers:
         for point in answer.points:
             found.setdefault((point.batch, point.context), []).append(_entry(answer, point))
-    complete = [entries for entries in found.values() if len(entries) == len(answers)]
-    return [sorted(entries, key=_fastest_first) for entries in complete]
+    return [sorted(entries, key=_fastest_first) for entries in found.values()]
 
 
 def _answer(

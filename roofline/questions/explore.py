@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
+from roofline.advice.deployment import Configuration, load
 from roofline.advice.notices import law_limits
-from roofline.advice.question import Question
+from roofline.advice.question import Question, Workload, ask
+from roofline.advice.recommend import fitting
+from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import DoesNotFitError, InputError
+from roofline.base.notices import Notice, texts
 from roofline.kernels.cache import kv_bytes_per_token
 from roofline.kernels.weights import parameters_total
 from roofline.specs.mixers import GroupedQueryAttention
@@ -53,6 +57,7 @@ class Variant:
     step: Array  # [s]
     tokens_per_step: Array
     draft_length: int | None  # best D at the batch asked for; None where that does not fit
+    refused: tuple[Refused, ...] = ()  # the batch asked for, where it does not fit
 
     @property
     def draft_lengths(self) -> tuple[int, ...]:
@@ -150,11 +155,8 @@ def explore(
         told += [*variant.question.notices, *limited]
     _refuse_useless(axes, variants, failed)
     if all(variant.draft_length is None for variant in variants):
-        first = variants[0]
-        memory = first.question.deployment.memory
-        raise DoesNotFitError(
-            f"no variant fits; the first: {explain(memory, batch=batch, context=context)}"
-        )
+        first = does_not_fit(variants[0].question.deployment, batch=batch, context=context)
+        raise DoesNotFitError(f"no variant fits; the first: {first.text}")
     return Exploration(
         configuration=configuration,
         axes=tuple(axes),
@@ -224,6 +226,9 @@ def _variant(
     largest = question.deployment.memory.largest_batch(context=context, draft_length=0)
     batches = tuple(size for size in question.workload.batches if size <= largest)
     unpriced = _unpriced(question, values, largest)
+    if batch > largest:
+        refused = refuse(question.deployment, [(batch, context)])
+        unpriced = replace(unpriced, refused=refused)
     if not batches:
         return unpriced, []
     grid = fitting(question.price(batches))

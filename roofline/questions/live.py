@@ -126,9 +126,7 @@ class Change:
         return None if self.before is None else self.after / self.before - 1
 
 
-def check_known(
-    serving: Serving, asked: Configuration, *, given: AbstractSet[str]
-) -> None:
+def check_known(serving: Serving, asked: Configuration, *, given: AbstractSet[str]) -> None:
     """Refuse a question that lacks its model or its accelerator, which no waiting brings."""
     _model(serving, asked, given)
     _gpu(serving, asked, given)
@@ -200,7 +198,9 @@ def question_from(
     )
 
 
-def _engine(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> tuple[str, Era | None]:
+def _engine(
+    serving: Serving, asked: Configuration, given: AbstractSet[str]
+) -> tuple[str, Era | None]:
     """Return the engine to price, and the older builds that the server's version belongs to."""
     if "engine" in given:
         return asked.engine, None
@@ -216,7 +216,9 @@ def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str
     return found.value
 
 
-def _model(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> tuple[str, str | None]:
+def _model(
+    serving: Serving, asked: Configuration, given: AbstractSet[str]
+) -> tuple[str, str | None]:
     """Return the model, and the format of its weights where only its name says it."""
     if "model" in given:
         return asked.model, None

@@ -8,7 +8,6 @@ import numpy as np
 
 from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.question import Question
-from roofline.base.errors import InputError
 from roofline.kernels.weights import (
     kv_bytes_per_token,
     kv_bytes_read,
@@ -186,23 +185,23 @@ class EqualMemory:
         return self.speculative / self.plain
 
 
-def equal_memory(question: Question, *, context: int, draft_length: int | None) -> EqualMemory:
-    """Return throughput at the largest batches; the best draft length where none is given."""
-    memory = question.deployment.memory
-    lengths = [d for d in question.draft_lengths if d > 0 and draft_length in (None, d)]
-    if not lengths:
-        raise InputError(
-            f"{question.acceptance.label} says nothing about it",
-            field="draft_length",
-            value=draft_length,
-        )
+def equal_memory(
+    question: Question, *, context: int, draft_length: int | None
+) -> EqualMemory | None:
+    """Return throughput at the largest batches; the best draft length where none is given.
+
+    None where no drafts fit, or nothing is known of their acceptance.
+    """
+    memory, known = question.deployment.memory, question.draft_lengths_at(context)
+    lengths = [d for d in known if d > 0 and draft_length in (None, d)]
     largest = {d: memory.largest_batch(context=context, draft_length=d) for d in (0, *lengths)}
     batches = {d: min(size, BUSIEST) for d, size in largest.items() if size}
     if 0 not in batches or len(batches) == 1:
-        raise InputError(f"context {context}: no batch fits with and without drafts")
-    sizes, lengths_known = sorted(set(batches.values())), list(question.draft_lengths)
-    priced = question.price(sizes, (context,))
-    times, yields = priced.times.total[:, 0], question.tokens_per_step((context,))[0]
+        return None
+    sizes, lengths_known = sorted(set(batches.values())), list(known)
+    at_context = replace(question, draft_lengths=known)
+    priced = at_context.price(sizes, (context,))
+    times, yields = priced.times.total[:, 0], at_context.tokens_per_step((context,))[0]
 
     def rate(length: int) -> float:
         row, column = sizes.index(batches[length]), lengths_known.index(length)

@@ -10,7 +10,7 @@ from roofline.render.charts.figure import Caption
 from roofline.render.columns import listed
 from roofline.specs.formats import Component
 
-__all__ = ["caption_for", "stored_as"]
+__all__ = ["caption_for", "gpus_of", "stored_as"]
 
 _WORDS = {
     Component.EXPERTS: "experts",
@@ -19,6 +19,11 @@ _WORDS = {
     Component.ATTENTION: "attention",
     Component.MIXER: "linear mixers",
 }
+
+
+def gpus_of(deployment: Deployment) -> str:
+    """Say how many of which accelerator the target lies on: the one place that does."""
+    return f"{deployment.cards} x {deployment.gpu.name}"
 
 
 def stored_as(deployment: Deployment) -> str:
@@ -60,7 +65,7 @@ def caption_for(
     changed = set_line(deployment.changes).strip().rstrip(".")
     told += [changed] if changed else []
     return Caption(
-        title=f"{target.model.name} on {deployment.cards} x {deployment.gpu.name}: {message}",
+        title=f"{target.model.name} on {gpus_of(deployment)}: {message}",
         setting="; ".join(told),
         source=source,
     )

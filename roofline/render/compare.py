@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 from roofline.advice.paste import flag
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.compare import Entry
+from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.formats import OutputFormat
+from roofline.render.refusals import refused_data, refused_lines, room_columns
 from roofline.specs.overrides import Change
 
 __all__ = ["render_compare"]
@@ -26,11 +29,15 @@ def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
             "schema": SCHEMA,
             "set": set_data(_changes(found)),
             "points": [_point(entries) for entries in found],
+            "refused": refused_data(found[0][0].answer.refused),
         }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
     if how is OutputFormat.CSV:
         return _csv(found)
-    return "\n\n".join(_text(entries, how) for entries in found) + "\n"
+    answer = found[0][0].answer
+    fold = str if how is OutputFormat.MARKDOWN else wrap
+    refused = map(fold, refused_lines(answer.deployment, answer.refused))
+    return "\n\n".join([*(_text(entries, how) for entries in found), *refused]) + "\n"
 
 
 def _changes(found: list[list[Entry]]) -> list[Change]:
@@ -111,10 +118,9 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
     first = entries[0]
     question, point = first.answer.question, first.point
     where = (
-        f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}, "
-        f"batch {point.batch}, context {format_size(point.context)}, {question.deployment.engine.name}. "
-        "Each drafter at its own best "
-        "D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
+        f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}, "
+        f"batch {point.batch}, context {format_size(point.context)}, "
+        f"{question.deployment.engine.name}. Each drafter at its own best D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
         "break-even. GB: the drafter's weights on one GPU."
     ) + set_line(_changes([entries]))
     cells = [_cells(entry) for entry in entries]
@@ -152,12 +158,19 @@ def _verdict(entries: list[Entry]) -> str:
 
 
 def _csv(found: list[list[Entry]]) -> str:
+    """Return a row for every batch, context and drafter; what does not fit has no figures."""
     changes = "; ".join(map(str, _changes(found)))
-    rows = [
-        {"batch": entry.point.batch, "context": entry.point.context}
-        | _row(entry)
-        | ({"set": changes} if changes else {})
-        for entries in found
-        for entry in entries
-    ]
+    last = {"set": changes} if changes else {}
+    rows = []
+    for entries in found:
+        for entry in entries:
+            at = {"batch": entry.point.batch, "context": entry.point.context}
+            length = entry.point.draft_lengths[entry.looked_at]
+            room = room_columns(entry.answer.memory, **at, draft_length=length)
+            rows.append(at | _row(entry) | room | last)
+    for each, entry in product(found[0][0].answer.refused, found[0]):
+        at, own = {"batch": each.batch, "context": each.context}, _row(entry)
+        empty = dict.fromkeys(own) | {key: own[key] for key in ("drafter", "drafter_kind")}
+        room = room_columns(entry.answer.memory, **at, draft_length=each.draft_length)
+        rows.append(at | empty | room | last)
     return csv_text(rows)

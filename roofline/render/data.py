@@ -18,6 +18,7 @@ from roofline.questions.goals import Choice, Goal
 from roofline.render.changes import set_data
 from roofline.render.notices import warnings
 from roofline.render.provenance import provenance
+from roofline.render.refusals import refused_data
 from roofline.timing.machine import OpTime
 
 __all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
@@ -32,6 +33,7 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
         "schema": SCHEMA,
         "inputs": inputs_data(question),
         "points": [_point(answer, point) for point in answer.points],
+        "refused": refused_data(answer.refused),
         "engine": _engine(question),
         "warnings": warnings(answer.notices),
         "provenance": provenance(question, answer.times),

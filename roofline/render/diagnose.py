@@ -9,9 +9,12 @@ from roofline.base.units import format_size
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED
+from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import listed, text_table, wrap
 from roofline.render.forms import TableOrJson
+from roofline.render.notices import assumptions, warnings
+from roofline.render.refusals import refused_data, refused_lines
 
 __all__ = ["render_diagnosis"]
 
@@ -48,22 +51,25 @@ def render_diagnosis(found: Diagnosis, how: TableOrJson) -> str:
     blocks = [wrap(_headline(found)), wrap(_where(found)), _points(found)]
     if found.best is not None:
         blocks += [_explanations(found), wrap(_settle(found, found.best))]
-    return "\n\n".join([*blocks, *(wrap(f"Assumed: {t}") for t in found.question.notices)]) + "\n"
+    blocks += map(wrap, [*refused_lines(found.deployment, found.refused), *_waiting(found)])
+    assumed = (wrap(f"Assumed: {text}") for text in assumptions(found.notices))
+    return "\n\n".join([*blocks, *assumed]) + "\n"
 
 
 def _data(found: Diagnosis) -> dict[str, Any]:
-    question, best = found.question, found.best
+    deployment, best = found.deployment, found.best
+    placement = deployment.target.placement
     return {
         "schema": SCHEMA,
         "inputs": {
-            "model": question.deployment.target.model.id,
-            "gpu": question.deployment.gpu.id,
-            "tp": question.workload.tp,
-            "ep": question.workload.ep,
-            "drafter": question.deployment.drafter.name,
-            "engine": question.deployment.engine.id,
+            "model": deployment.target.model.id,
+            "gpu": deployment.gpu.id,
+            "tp": placement.tp,
+            "ep": placement.ep,
+            "drafter": deployment.drafter.name,
+            "engine": deployment.engine.id,
             "noise": found.noise,
-            "set": set_data(question.deployment.changes),
+            "set": set_data(deployment.changes),
         },
         "nothing_to_explain": found.nothing_to_explain,
         "distance": found.whole.distance,
@@ -74,7 +80,8 @@ def _data(found: Diagnosis) -> dict[str, Any]:
         "points": _points_data(found),
         "explanations": [_explanation_data(each) for each in found.explanations if each.moves],
         "next": None if best is None else _next_data(found.proposal),
-        "warnings": list(found.warnings),
+        "refused": refused_data(found.refused),
+        "warnings": warnings(found.notices),
     }
 
 
@@ -84,11 +91,13 @@ def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
     ``difference`` and ``band`` are shares of the prediction.
     """
     times = (found.predicted, found.whole.band, found.explained)
+    memory = found.deployment.memory
     return [
         {
             "draft_length": point.draft_length,
             "batch": point.batch,
             "context": point.context,
+            "fits": bool(memory.has_room(point.batch, point.context, point.draft_length)),
             "tokens_per_step": point.tokens_per_step,
             "measured_tpot_ms": 1e3 * point.time_per_token,
             "predicted_tpot_ms": 1e3 * predicted / point.tokens_per_step,
@@ -105,6 +114,18 @@ def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
             zip(found.points, *(each.tolist() for each in times), strict=True)
         )
     ]
+
+
+def _waiting(found: Diagnosis) -> list[str]:
+    """Say what the prediction of a load that does not fit is."""
+    memory = found.deployment.memory
+    if all(memory.has_room(p.batch, p.context, p.draft_length) for p in found.points):
+        return []
+    waiting = (
+        "The prediction of a load that does not fit is of all its sequences at once; what waiting "
+        "adds is the term memory pressure."
+    )
+    return [waiting]
 
 
 def _explanation_data(found: Explanation) -> dict[str, Any]:
@@ -185,11 +206,12 @@ def _factor(found: Explanation) -> str:
 
 
 def _where(found: Diagnosis) -> str:
-    question = found.question
+    deployment = found.deployment
     return (
-        f"{question.deployment.target.model.name} on {question.workload.tp} x {question.deployment.gpu.name}, "
-        f"{question.deployment.engine.name}; drafter {question.deployment.drafter.name}. Band: one standard deviation of model "
-        f"and measurement (the latter {found.noise:.1%})." + set_line(question.deployment.changes)
+        f"{deployment.target.model.name} on {gpus_of(deployment)}, "
+        f"{deployment.engine.name}; drafter {deployment.drafter.name}. Band: one standard "
+        f"deviation of model and measurement (the latter {found.noise:.1%})."
+        + set_line(deployment.changes)
     )
 
 

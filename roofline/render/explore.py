@@ -7,19 +7,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from roofline.advice.question import Question
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
+from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data
 from roofline.render.formats import OutputFormat
+from roofline.render.notices import assumptions, warnings
+from roofline.render.refusals import refused_data, refused_lines, room_columns
 
 __all__ = ["render_explore"]
 
 SCHEMA = "roofline.explore/1"
 _WIDTH = 80
+MOST_REFUSED = 3  # variants that do not fit are explained
 
 
 def render_explore(found: Exploration, how: OutputFormat, *, explain: bool = False) -> str:
@@ -43,7 +46,7 @@ def _data(found: Exploration) -> dict[str, Any]:
         },
         "vary": [{"path": axis.path, "values": list(axis.values)} for axis in found.axes],
         "variants": [_variant(found, variant) for variant in found.variants],
-        "warnings": list(found.warnings),
+        "warnings": warnings(found.notices),
     }
 
 
@@ -66,6 +69,7 @@ def _variant(found: Exploration, variant: Variant) -> dict[str, Any]:
             {"batch": batch, "draft_length": d}
             for batch, d in zip(variant.batches, variant.by_batch, strict=True)
         ],
+        "refused": refused_data(variant.refused),
     }
 
 
@@ -104,7 +108,13 @@ def _csv(found: Exploration) -> str:
             for name in ("speedup", "cost_ratio")
             for d in lengths
         }
-        rows.append(entry["values"] | _numbers(variant) | curves)
+        room = room_columns(
+            variant.question.deployment.memory,
+            batch=found.batch,
+            context=found.context,
+            draft_length=variant.draft_length or 0,
+        )
+        rows.append(entry["values"] | _numbers(variant) | curves | room)
     return csv_text(rows)
 
 
@@ -116,6 +126,7 @@ def _text(found: Exploration, how: OutputFormat, *, explain: bool) -> str:
     blocks = [fold(_headline(found)), fold(_setting(found)), table(headers, rows)]
     if explain:
         blocks += _curves(found, table)
+    blocks += map(fold, _refused(found))
     return "\n\n".join([*blocks, "\n".join(fold(line) for line in _legend(found))]) + "\n"
 
 
@@ -167,6 +178,18 @@ def _curve(variant: Variant, name: str, lengths: Sequence[int]) -> list[str]:
     return ["-" if math.isnan(value) else f"{value:.3f}" for value in cells]
 
 
+def _refused(found: Exploration) -> list[str]:
+    """Say of the first variants that do not fit what is missing and what helps."""
+    lost = [variant for variant in found.variants if variant.refused]
+    lines = [
+        f"{_label(found, variant)}: {line}"
+        for variant in lost[:MOST_REFUSED]
+        for line in refused_lines(variant.question.deployment, variant.refused)
+    ]
+    more = len(lost) - MOST_REFUSED
+    return [*lines, *([f"{more} more do not fit, which --format json has."] if more > 0 else [])]
+
+
 def _headline(found: Exploration) -> str:
     priced = [variant for variant in found.variants if variant.draft_length is not None]
     if all(variant.draft_lengths == (0,) for variant in priced):
@@ -196,7 +219,7 @@ def _setting(found: Exploration) -> str:
     question = found.variants[0].question
     fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
     return (
-        f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}; "
+        f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}; "
         f"batch {found.batch}, context {format_size(found.context)}; "
         f"drafter {question.deployment.drafter.name}; acceptance: "
         f"{question.acceptance.label}; {question.deployment.engine.name}.{set_line(fixed)}"
@@ -214,7 +237,7 @@ def _legend(found: Exploration) -> list[str]:
     lines = [columns]
     if any(variant.kv_copied for variant in found.variants):
         lines.append(
-            f"c: fewer KV heads than GPUs. Each of the {found.request.tp} GPUs then holds a copy, "
+            f"c: fewer KV heads than GPUs. Each of the {found.configuration.tp} GPUs then holds a copy, "
             "so neither its cache nor its attention changes further."
         )
     lines.append(
@@ -225,5 +248,5 @@ def _legend(found: Exploration) -> list[str]:
 
 
 def _assumed(found: Exploration) -> list[str]:
-    setups: list[Question] = [variant.question for variant in found.variants]
-    return list(dict.fromkeys(text for question in setups for text in question.notices))
+    told = (text for variant in found.variants for text in assumptions(variant.question.notices))
+    return list(dict.fromkeys(told))

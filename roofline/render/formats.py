@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from itertools import product
 from typing import Any, assert_never
 
 from roofline.advice.decide import Point
+from roofline.advice.deployment import Deployment
 from roofline.advice.paste import pasted
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
+from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
-from roofline.render.captions import stored_as
+from roofline.render.captions import gpus_of, stored_as
 from roofline.render.changes import set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import as_data, explain_rows, goal_data
 from roofline.render.formulas import formulas
+from roofline.render.notices import assumptions
+from roofline.render.provenance import summary
+from roofline.render.refusals import refused_lines, room_columns
 from roofline.render.sentences import (
     cost_line,
     goal_lines,
@@ -129,14 +135,17 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
         blocks.insert(-1, wrap(likely_line(point, answer.question.unmeasured)))
         if explain:
             blocks.append(_explain_text(answer, point))
+    blocks += map(wrap, refused_lines(answer.deployment, answer.refused))
     blocks.append("\n".join(wrap(line) for line in _footer(answer)))
     return "\n\n".join(blocks) + "\n"
 
 
+def _flags(answer: Recommendation, draft_length: int) -> str:
+    return pasted(answer.deployment, draft_length, running=answer.largest_batch)
+
+
 def _to_paste(answer: Recommendation, draft_length: int) -> str:
-    text = pasted(answer.question.deployment, draft_length, running=answer.largest_batch).replace(
-        "\n", "\n  "
-    )
+    text = _flags(answer, draft_length).replace("\n", "\n  ")
     return f"{answer.deployment.engine.name}:\n  {text}"
 
 
@@ -146,11 +155,13 @@ def _at(point: Point) -> str:
 
 def setting(question: Question, *, where: str) -> str:
     """Say what was asked: model, formats, GPUs, where, drafter and acceptance."""
+    deployment = question.deployment
+    target = deployment.target
     return (
-        f"{question.deployment.target.model.name} ({stored_as(question)}, {question.deployment.target.precision.kv} KV) on "
-        f"{question.deployment.cards} x {question.deployment.gpu.name}{layout_words(question)}; {where}; "
-        f"drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}."
-        f"{set_line(question.deployment.changes)}"
+        f"{target.model.name} ({stored_as(deployment)}, {target.precision.kv} KV) on "
+        f"{gpus_of(deployment)}{layout_words(deployment)}; {where}; drafter "
+        f"{deployment.drafter.name}; acceptance: {question.acceptance.label}."
+        f"{set_line(deployment.changes)}"
     )
 
 
@@ -161,15 +172,15 @@ def _costs(question: Question, entry: dict[str, Any]) -> list[str]:
     return [cost_line(question, entry["by_draft_length"], entry["draft_length"])]
 
 
-def layout_words(question: Question) -> str:
+def layout_words(deployment: Deployment) -> str:
     """Say how attention is shared out, where it is."""
-    dp = question.deployment.target.placement.dp
+    dp = deployment.target.placement.dp
     return f" (attention in {dp} data-parallel groups)" if dp > 1 else ""
 
 
 def _footer(answer: Recommendation) -> list[str]:
-    lines = [f"Assumed: {text}" for text in answer.question.notices]
-    lines.append(summary(answer))
+    lines = [f"Assumed: {text}" for text in assumptions(answer.question.notices)]
+    lines.append(summary(answer.question, answer.times))
     return lines
 
 
@@ -214,26 +225,30 @@ def _explain_text(answer: Recommendation, point: Point) -> str:
 
 
 def _csv(answer: Recommendation) -> str:
-    data = as_data(answer, explain=False)
-    rows = []
+    """Return a row for every batch, context and draft length; what does not fit has no figures."""
+    data, question = as_data(answer, explain=False), answer.question
     changes = "; ".join(map(str, answer.deployment.changes))
-    for point in data["points"]:
-        for entry in point["by_draft_length"]:
-            parts = {f"{k}_ms": v for k, v in entry["breakdown_ms"].items()}
-            row = {
-                "model": data["inputs"]["model"],
-                "gpu": data["inputs"]["gpu"],
-                "tp": data["inputs"]["tp"],
-                "batch": point["batch"],
-                "context": point["context"],
-                **{k: v for k, v in entry.items() if k != "breakdown_ms"},
-                **parts,
-                "confidence": point["confidence"],
-                "recommended": int(entry["draft_length"] == point["draft_length"]),
-            }
-            if changes:
-                row["set"] = changes
-            rows.append(row)
+    points = {(point["batch"], point["context"]): point for point in data["points"]}
+    names = [name for name in data["points"][0]["by_draft_length"][0] if name != "breakdown_ms"]
+    rows = []
+    for batch, context, length in product(
+        question.workload.batches, question.workload.contexts, question.draft_lengths
+    ):
+        point = points.get((batch, context), {"by_draft_length": []})
+        by_length = {entry["draft_length"]: entry for entry in point["by_draft_length"]}
+        entry = by_length.get(length, {"draft_length": length})
+        parts = entry.get("breakdown_ms", {})
+        row = {
+            **{name: data["inputs"][name] for name in ("model", "gpu", "tp")},
+            "batch": batch,
+            "context": context,
+            **{name: entry.get(name) for name in names},
+            **{f"{part}_ms": parts.get(part) for part in Part},
+            "confidence": point.get("confidence"),
+            "recommended": int(length == point.get("draft_length")),
+            **room_columns(answer.memory, batch=batch, context=context, draft_length=length),
+        }
+        rows.append(row | ({"set": changes} if changes else {}))
     return csv_text(rows)
 
 
@@ -250,12 +265,13 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
             *_costs(answer.question, entry),
             f"Why: {reason(answer, point)}",
             likely_line(point, answer.question.unmeasured),
-            f"```\n{pasted(answer.question.deployment, point.draft_length, running=answer.largest_batch)}\n```",
+            f"```\n{_flags(answer, point.draft_length)}\n```",
         ]
         if explain:
             for title, rows in _explain_tables(answer, point).items():
                 blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
             blocks += [*formulas(answer, point), *rule_lines(answer, point)]
             blocks += [f"```\n{text}\n```" for text in timing_lines(answer, point)]
+    blocks += refused_lines(answer.deployment, answer.refused)
     blocks.append("  \n".join(_footer(answer)))
     return "\n\n".join(blocks) + "\n"

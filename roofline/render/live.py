@@ -13,6 +13,8 @@ from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.render.columns import wrap
 from roofline.render.forms import TableOrJson
+from roofline.render.notices import assumptions
+from roofline.render.refusals import refused_data, refused_lines
 from roofline.render.schedule import as_data, schedule_blocks
 
 __all__ = ["render_live"]
@@ -60,7 +62,7 @@ def render_live(
 
 
 def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dict[str, Any]:
-    serving, request = live.serving, live.request
+    serving, named = live.serving, live.configuration
     return {
         "schema": SCHEMA,
         "server": {
@@ -73,12 +75,12 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
         "used": {
             "model": plan.question.deployment.target.model.id,
             "gpu": plan.question.deployment.gpu.id,
-            "engine": live.request.engine,
-            "tp": request.tp,
-            "ep": request.ep,
-            "dp_attention": request.dp,
+            "engine": live.configuration.engine,
+            "tp": named.tp,
+            "ep": named.ep,
+            "dp_attention": named.dp_attention,
             "batch": live.batch,
-            "context": request.contexts[0],
+            "context": live.workload.contexts[0],
             "drafter": plan.question.deployment.drafter.name,
             "acceptance": plan.question.acceptance.label,
         },
@@ -97,6 +99,7 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "advised_tokens_per_s": found.after,
             "measured_tokens_per_s": found.measured,
         },
+        "refused": refused_data(plan.refused),
         "schedule": as_data(plan, written),
         "warnings": list(serving.warnings),
     }
@@ -140,7 +143,7 @@ def _facts(live: Live) -> str:
     serving = live.serving
     lines = [f"{serving.name} at {serving.where}, {serving.how}:"]
     if live.era is not None:
-        priced = f"{live.request.engine} <- its version: {live.era.builds}"
+        priced = f"{live.configuration.engine} <- its version: {live.era.builds}"
         lines.append(_indented(f"{'priced as':<16} {priced}"))
     for name, word in WORDS.items():
         fact = serving.facts[name]
@@ -191,11 +194,12 @@ def _fixed(live: Live, plan: Plan, written: Written, found: Change | None) -> li
     if found is None or found.draft_length != length:
         text = flag(plan.question.deployment, length, running=plan.batches * live.copies)
         blocks.append(f"{plan.question.deployment.engine.name}:\n{text}")
-    return [*blocks, *(wrap(f"Assumed: {t}") for t in plan.question.notices)]
+    blocks += map(wrap, refused_lines(plan.question.deployment, plan.refused))
+    return [*blocks, *(wrap(f"Assumed: {text}") for text in assumptions(plan.question.notices))]
 
 
 def _now(live: Live, plan: Plan, written: Written, found: Change) -> str:
-    context = format_size(live.request.contexts[0])
+    context = format_size(live.workload.contexts[0])
     copies = live.copies
     load = f"batch {live.batch}" + (f" in each of {copies} copies" if copies > 1 else "")
     if found.before is None or found.step is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from roofline.advice.cost import dollars_per_million
 from roofline.advice.paste import flag, pasted
-from roofline.advice.provenance import provenance, summary
 from roofline.base.files import csv_text
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
@@ -16,6 +15,8 @@ from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data
 from roofline.render.formats import OutputFormat, setting
 from roofline.render.load_sentences import headline, overloaded, past, reading, scheduled, where
+from roofline.render.notices import assumptions, warnings
+from roofline.render.provenance import provenance, summary
 from roofline.render.sentences import dollars
 
 __all__ = ["render_load"]
@@ -58,7 +59,7 @@ def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
         scheduled(answer),
     ]
     table = markdown_table(headers, rows) if marked else text_table(headers, rows)
-    text = f"{answer.deployment.engine.name}:\n  {_paste(answer)}"
+    text = f"{answer.question.deployment.engine.name}:\n  {_paste(answer)}"
     if marked:
         return (
             "\n\n".join([*lines, table, *after, f"```\n{_paste(answer)}\n```", *_foot(answer)])
@@ -90,13 +91,15 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
         "gain": _number(answer.advised.gain),
         "headline": headline(answer),
         "flag": flag(
-            answer.question, answer.advised.draft_length or 0, running=answer.advised.slots
+            answer.question.deployment,
+            answer.advised.draft_length or 0,
+            running=answer.advised.slots,
         ),
         "policies": [_policy(answer, policy) for policy in answer.policies],
         "schedule": None if answer.schedule is None else answer.schedule.text,
         "notes": list(answer.notes),
-        "warnings": list(answer.warnings),
-        "provenance": provenance(answer),
+        "warnings": warnings(answer.notices),
+        "provenance": provenance(answer.question, answer.times),
     }
 
 
@@ -121,7 +124,7 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
     price = answer.question.workload.gpu_hour
     if price is None:
         return data
-    gpus = answer.deployment.cards
+    gpus = answer.question.deployment.cards
     full = (policy.most_rps or math.nan) * (answer.load.output_tokens or 0)
     rates = {"tokens": policy.tokens_per_s, "at_most": full}
     for name, rate in rates.items():
@@ -154,7 +157,7 @@ def _cost(answer: LoadAnswer) -> list[str]:
     if price is None:
         return []
     best, plain = (_policy(answer, policy) for policy in (answer.advised, answer.plain))
-    start = f"At {dollars(price)} per GPU-hour and {answer.deployment.cards} GPU(s): "
+    start = f"At {dollars(price)} per GPU-hour and {answer.question.deployment.cards} GPU(s): "
     length = f"draft length {answer.advised.draft_length}"
 
     def cost(policy: dict[str, Any], name: str) -> str:
@@ -195,8 +198,8 @@ def _foot(answer: LoadAnswer) -> list[str]:
             f"Assumed: prompts are read in {cut.per_prompt} chunk(s) of {cut.each:.0f} tokens, up "
             f"to {cut.most} in a step (--prefill-chunk)"
         )
-    lines += [f"Assumed: {text}" for text in answer.question.notices]
-    return [*lines, summary(answer)]
+    lines += [f"Assumed: {text}" for text in assumptions(answer.question.notices)]
+    return [*lines, summary(answer.question, answer.times)]
 
 
 def _csv(answer: LoadAnswer) -> str:

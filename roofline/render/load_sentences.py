@@ -67,10 +67,10 @@ def reading(answer: LoadAnswer) -> str:
 
 def past(answer: LoadAnswer) -> list[str]:
     """Say what the mark of draft lengths past the captured graphs means."""
-    graphs = answer.deployment.engine.graphs
+    graphs = answer.question.deployment.engine.graphs
     if graphs is None or not any(policy.past for policy in answer.policies):
         return []
-    engine = answer.deployment.engine.name
+    engine = answer.question.deployment.engine.name
     told = (
         f"! not advised: at this load some steps have more than the {graphs.largest} rows that "
         f"{engine} captures CUDA graphs for, and can cost several times more than shown."

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roofline.advice.question import Question
+from roofline.advice.deployment import Deployment
+from roofline.advice.remedies import Refused
 from roofline.base.units import counted, format_bytes, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
+from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
 from roofline.render.forms import TableOrJson
+from roofline.render.refusals import refused_data, refused_lines
 from roofline.timing.memory import Memory
 
 __all__ = ["MemoryAnswer", "render_memory"]
@@ -23,11 +27,15 @@ SCHEMA = "roofline.memory/1"
 class MemoryAnswer:
     """One context: the batches accounted for without and with drafts, and what they yield."""
 
-    question: Question
-    memory: Memory
+    deployment: Deployment
     slots: Slots
     batches: tuple[int, int]
     equal: EqualMemory | None
+
+    @property
+    def memory(self) -> Memory:
+        """Where the bytes of one accelerator go."""
+        return self.deployment.memory
 
     @property
     def sides(self) -> list[tuple[str, int, int]]:
@@ -48,16 +56,21 @@ class MemoryAnswer:
         )
 
 
-def render_memory(answers: list[MemoryAnswer], form: TableOrJson) -> str:
-    """Return the account, ending in a newline."""
+def render_memory(
+    answers: list[MemoryAnswer], form: TableOrJson, refused: Sequence[Refused]
+) -> str:
+    """Return the account, and which contexts do not fit, ending in a newline."""
+    deployment = answers[0].deployment
     if form is TableOrJson.JSON:
         data = {
             "schema": SCHEMA,
-            "set": set_data(answers[0].question.deployment.changes),
+            "set": set_data(deployment.changes),
             "contexts": [_data(answer) for answer in answers],
+            "refused": refused_data(refused),
         }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
-    return "\n\n".join(_text(answer) for answer in answers) + "\n"
+    lines = map(wrap, refused_lines(deployment, refused))
+    return "\n\n".join([*map(_text, answers), *lines]) + "\n"
 
 
 def _data(answer: MemoryAnswer) -> dict[str, Any]:
@@ -112,6 +125,12 @@ def _text(answer: MemoryAnswer) -> str:
     ]
     if answer.equal is not None:
         blocks.append(wrap(_equal(answer.equal)))
+    elif len(answer.sides) > 1:
+        unknown = (
+            "Throughput at equal memory needs the acceptance at draft length "
+            f"{answer.slots.draft_length}, which is not known."
+        )
+        blocks.append(wrap(unknown))
     return "\n\n".join(blocks)
 
 
@@ -120,12 +139,12 @@ def _gigabytes(count: float) -> str:
 
 
 def _headline(answer: MemoryAnswer) -> str:
-    question, slots, rules = answer.question, answer.slots, answer.memory.rules
-    dp = question.deployment.target.placement.dp
+    deployment, slots, rules = answer.deployment, answer.slots, answer.memory.rules
+    dp = deployment.target.placement.dp
     groups = f", attention in {dp} groups" if dp > 1 else ""
     where = (
-        f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}{groups} "
-        f"({question.deployment.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
+        f"{deployment.target.model.name} on {gpus_of(deployment)}{groups} "
+        f"({deployment.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )
     if slots.draft_length == 0:
@@ -133,7 +152,7 @@ def _headline(answer: MemoryAnswer) -> str:
     return (
         f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''} without "
         f"speculation, {slots.speculative} with "
-        f"{question.deployment.drafter.name} at draft length {slots.draft_length}: {slots.lost:.1%} of the slots "
+        f"{deployment.drafter.name} at draft length {slots.draft_length}: {slots.lost:.1%} of the slots "
         "lost."
     )
 

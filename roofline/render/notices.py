@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
 
 from roofline.advice.draft_lengths import Ending
 from roofline.base.notices import Code, Notice
 from roofline.base.options import Option
 
-__all__ = ["assumptions", "sentence", "warnings"]
+__all__ = ["assumptions", "sentence", "warnings", "why_drafts_end"]
 
 
 def sentence(told: Notice) -> str:
@@ -85,19 +86,28 @@ def _lengths_not_taken(drafter: str, modules: int, engine: str, lengths: tuple[i
     )
 
 
-def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
+def why_drafts_end(ending: Ending, *, drafter: str, given: int | None) -> str:
+    """Return what ends the draft lengths that are looked at; ``given`` is the option's value."""
     match ending:
         case Ending.SEARCH:
-            why = f"raise {Option('max_draft_length')} to look further"
+            return f"raise {Option('max_draft_length')} to look further"
         case Ending.VERIFY_WIDTH:
-            why = f"{Option('verify_width', given)} has no row for another draft"
+            return f"{Option('verify_width', given)} has no row for another draft"
         case Ending.DRAFT_BLOCK:
-            why = f"{Option('draft_block', given)} ends there"
+            return f"{Option('draft_block', given)} ends there"
         case Ending.DRAFTER:
-            why = f"{drafter} drafts no more at once"
+            return f"{drafter} drafts no more at once"
         case Ending.ACCEPTANCE:
-            why = "the acceptance given ends there"
-    return f"{drafter}: the best draft length found is the longest one tried ({longest}): {why}"
+            return "the acceptance given ends there"
+        case _:
+            assert_never(ending)
+
+
+def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
+    return (
+        f"{drafter}: the best draft length found is the longest one tried ({longest}): "
+        f"{why_drafts_end(ending, drafter=drafter, given=given)}"
+    )
 
 
 def _one_rate_in_long_drafts(drafter: str, longest: int) -> str:

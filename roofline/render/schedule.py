@@ -13,8 +13,11 @@ from roofline.questions.schedule.bands import Band
 from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain
+from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
+from roofline.render.notices import assumptions, warnings
+from roofline.render.refusals import refused_data, refused_lines
 
 __all__ = [
     "COLUMNS",
@@ -48,7 +51,7 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
         "inputs": {
             "model": question.deployment.target.model.id,
             "gpu": question.deployment.gpu.id,
-            "tp": question.workload.tp,
+            "tp": question.deployment.target.placement.tp,
             "drafter": question.deployment.drafter.name,
             "acceptance": question.acceptance.label,
             "acceptance_source": question.acceptance.source,
@@ -60,13 +63,14 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
             "set": set_data(question.deployment.changes),
         },
         "bands": [row for band in written.bands for row in _rows(plan, band)],
+        "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,
         "gain_over_fixed": gain(plan, written.bands),
         "loss": written.loss,
         "form_loss": written.form_loss,
         "idle_ms": 1e3 * plan.idle,
         "text": written.text,
-        "warnings": [*plan.warnings, *written.notes],
+        "warnings": [*warnings(plan.notices), *written.notes],
     }
 
 
@@ -80,6 +84,9 @@ def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
         length = band.draft_lengths[position]
         columns = slice(None) if joint else slice(position, position + 1)
         speed = plan.speed[inside, columns]
+        fitting = int(np.isfinite(speed).any(axis=(1, 2)).sum())  # from the first batch on
+        if not fitting:
+            continue
         run = speed[..., plan.draft_lengths.index(length)]
         speedup = run / plan.plain[inside, columns]
         lost = 1 - run / np.where(np.isnan(speed), -np.inf, speed).max(axis=-1)
@@ -87,7 +94,7 @@ def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
         rows.append(
             {
                 "batch_start": band.first,
-                "batch_end": band.last,
+                "batch_end": band.first + fitting - 1,
                 "context": own,
                 "draft_length": length,
                 "speedup_low": float(speedup[usable].min()) if usable.any() else None,
@@ -111,7 +118,7 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
     blocks = [
         wrap(schedule_headline(plan, written)),
         wrap(
-            f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}, contexts "
+            f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}, contexts "
             f"{contexts}; drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}."
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
             + set_line(question.deployment.changes)
@@ -129,7 +136,8 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
             )
         )
     blocks.append(f"{question.deployment.engine.name}:\n{written.text}")
-    return [*blocks, *(wrap(f"Assumed: {t}") for t in question.notices)]
+    blocks += map(wrap, refused_lines(question.deployment, plan.refused))
+    return [*blocks, *(wrap(f"Assumed: {text}") for text in assumptions(question.notices))]
 
 
 def band_cells(plan: Plan, written: Written) -> list[list[str]]:

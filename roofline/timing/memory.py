@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.arrays import Array
-from roofline.base.errors import DoesNotFitError
 from roofline.base.units import format_bytes
 from roofline.kernels.split import Card, cards_of, cpu_expert_bytes
 from roofline.kernels.weights import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
@@ -19,7 +18,7 @@ from roofline.specs.formats import Component, Precision, bytes_per_element
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.host import HostProfile
 from roofline.specs.network import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
-from roofline.specs.placement import Grid, Split, SplitMode, StateHandling
+from roofline.specs.placement import Grid, SplitMode, StateHandling
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
 
@@ -73,6 +72,17 @@ class Memory:
     draft_weights: float
     cards: tuple[Card, ...] = (Card(),)
     draft_cards: tuple[Card, ...] = (Card(),)
+    host: HostProfile | None = None  # whose memory the experts beside the processor take
+
+    @property
+    def on_host(self) -> float:
+        """Return the bytes of the experts that stay beside the processor [B]."""
+        return cpu_expert_bytes(self.target.model, self.held, self.target.placement.split)
+
+    @property
+    def host_is_short(self) -> bool:
+        """Return whether the host has no room for them; then nothing fits."""
+        return self.host is not None and self.on_host > self.host.usable
 
     @property
     def weights(self) -> float:
@@ -169,17 +179,22 @@ class Memory:
 
     def fits(self, grid: Grid) -> NDArray[np.bool_]:
         """Return where on the grid the step fits."""
-        needed = self.needed(grid.batch, grid.context, grid.draft_length)
-        return np.broadcast_to(np.asarray(needed) <= self.available, grid.shape)
+        fits = self.has_room(grid.batch, grid.context, grid.draft_length)
+        return np.broadcast_to(fits, grid.shape)
+
+    def has_room(self, batch: Array, context: Array, draft_length: Array) -> NDArray[np.bool_]:
+        """Return whether the fullest card and the host hold everything."""
+        needed = np.asarray(self.needed(batch, context, draft_length))
+        return np.asarray((needed <= self.available) & (not self.host_is_short))
 
     def largest_batch(self, *, context: int, draft_length: int) -> int:
         """Return the largest batch that fits, drafter included where D > 0; 0 if none does."""
         low, high = 0, 1
-        while self.needed(high, context, draft_length) <= self.available and high < 2**40:
+        while self.has_room(high, context, draft_length) and high < 2**40:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self.needed(middle, context, draft_length) <= self.available
+            fits = self.has_room(middle, context, draft_length)
             low, high = (middle, high) if fits else (low, middle)
         return low
 
@@ -204,40 +219,15 @@ class Memory:
             f"{' or ' if remedies[:-1] else ''}{remedies[-1]}."
         )
 
-    def explain(self, *, batch: int, context: int) -> str:
-        """Say in one line what plain decoding needs, what there is, and what would fit."""
-        each = format_bytes(float(self.kv_per_sequence(context, 0)))
-        need = format_bytes(float(self.needed(batch, context, 0)))
-        largest = self.largest_batch(context=context, draft_length=0)
-        placement = self.target.placement
-        cards, held = placement.split.cards, int(placement.local(batch))
-        tp = max(placement.tp, cards)
-        remedy = (
-            f"the largest batch that fits is {largest}"
-            if largest
-            else f"not even one sequence fits: use more GPUs ({'--gpus' if cards > 1 else '--tp'}),"
-            " narrower --weights or --kv"
-        )
-        owner = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
-        return (
-            f"batch {batch} at {context} tokens needs {need} ({format_bytes(self.weights)} of "
-            f"weights, {held} x {each} of KV, {format_bytes(float(self.working(batch, 0)))} of "
-            f"activations and logits) but {owner} {format_bytes(self.available)} usable of "
-            f"{format_bytes(self.total)}; {remedy}"
-        )
-
 
 def memory_for(
     target: Target,
     drafter: Drafter,
     gpu: HardwareProfile,
     rules: MemoryRules,
-    host: HostProfile | None = None,
+    host: HostProfile | None,
 ) -> Memory:
-    """Return the account of one accelerator: every rank holds the same, cards of a split do not.
-
-    Raises DoesNotFitError where the host has no room for the experts that stay with it.
-    """
+    """Return the account of one accelerator: every rank holds the same, cards of a split do not."""
     held = weight_bytes(target.model, target.precision, target.placement)
     on_host = rules.embedding_on_host and not gpu.unified
     held = _without_embedding(held) if on_host else held
@@ -248,8 +238,6 @@ def memory_for(
         draft_weights = sum((_without_embedding(drafted) if on_host else drafted).values())
     split = target.placement.split
     cards = cards_of(target.model, split)
-    if host is not None:
-        _check_host(host, target.model, held, split)
     return Memory(
         target=target,
         drafter=drafter,
@@ -259,6 +247,7 @@ def memory_for(
         draft_weights=draft_weights,
         cards=cards,
         draft_cards=_draft_cards(drafter, cards),
+        host=host,
     )
 
 
@@ -275,22 +264,3 @@ def _draft_cards(drafter: Drafter, cards: tuple[Card, ...]) -> tuple[Card, ...]:
     return tuple(
         Card(layers=float(card.last), caches=float(card.last), last=card.last) for card in cards
     )
-
-
-def _check_host(
-    host: HostProfile, network: ModelSpec, held: Mapping[Component, float], split: Split
-) -> None:
-    layers = split.cpu_layers
-    needed = cpu_expert_bytes(network, held, split)
-    if needed > host.usable:
-        fit = max(
-            n
-            for n in range(layers + 1)
-            if cpu_expert_bytes(network, held, replace(split, cpu_layers=n)) <= host.usable
-        )
-        raise DoesNotFitError(
-            f"--cpu-experts: the experts of {layers} layers need {format_bytes(needed)} beside the "
-            f"processor, but {host.id} has {format_bytes(host.usable)} usable of "
-            f"{format_bytes(host.memory.capacity.value)}; give --cpu-experts {fit} or fewer, "
-            "narrower --weights or another --host"
-        )

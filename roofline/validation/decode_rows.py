@@ -134,7 +134,7 @@ def _slots(
     """Return the sequences that decode together: no more than the cache has room for."""
     target = Target(model=model, precision=precision, placement=placement)
     rules = load_engine(row.engine).memory
-    memory = memory_for(target, Drafter(kind="none", name="none"), gpu, rules)
+    memory = memory_for(target, Drafter(kind="none", name="none"), gpu, rules, host=None)
     room = memory.largest_batch(context=int(row.context), draft_length=0)
     return float(min(row.batch, room) if room else row.batch)
 

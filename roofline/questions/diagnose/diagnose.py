@@ -8,17 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.idle import check_idle
-from roofline.advice.lengths import check_length
-from roofline.advice.notices import law_limits
-from roofline.advice.question import Question
-from roofline.advice.recommend import machine_for
 from roofline.advice.deployment import Configuration, Deployment, Notices, deploy
 from roofline.advice.draft_lengths import check_length
+from roofline.advice.notices import law_limits
 from roofline.advice.question import Workload, check_idle, check_workload, context_notices
+from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
-from roofline.base.notices import texts
-from roofline.base.units import counted
 from roofline.questions.diagnose.explain import (
     Explanation,
     Inside,
@@ -32,8 +27,6 @@ from roofline.questions.diagnose.terms import ADDED, Terms, Where, terms_of
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
-from roofline.timing.memory import Memory, memory_for
-from roofline.timing.step import step_times
 
 __all__ = ["Diagnosis", "Proposal", "diagnose"]
 
@@ -72,6 +65,9 @@ class Diagnosis:
     explained: Array  # steps with the best explanation's factor [s]
     proposal: Proposal | None
     notices: Notices
+    #: Measured loads that do not fit. Of those with room for some of the sequences the others wait;
+    #: loads without room for even one are left out of the points.
+    refused: tuple[Refused, ...] = ()
 
     @property
     def nothing_to_explain(self) -> bool:
@@ -105,8 +101,16 @@ def diagnose(
         check_idle(deployment, workload)
     told = (*told, *context_notices(deployment, contexts))
     _check_lengths(deployment, lengths)
+    memory = deployment.memory
+    refused = _refused(deployment, points)
+    points = [p for p in points if memory.has_room(1, p.context, p.draft_length)]
+    if not points:
+        first = refused[0]
+        raise does_not_fit(
+            deployment, batch=first.batch, context=first.context, draft_length=first.draft_length
+        )
     grid = _grid(deployment, batches, contexts, lengths, workload.prefill_tokens_per_step)
-    times, memory = deployment.price(grid).times, deployment.memory
+    times = deployment.price(grid).times
     terms = terms_of(times, grid, priors().spread, memory)
     where = _places(grid, points)
     measured = np.array([point.seconds for point in points])
@@ -127,7 +131,8 @@ def diagnose(
         explanations=tuple(ranked),
         explained=_scaled(predicted, found[best.term], best),
         proposal=_proposal(terms, ranked, free, noise),
-        notices=(*told, *law_limits(times), *texts(_not_fitting(memory, points))),
+        notices=(*told, *law_limits(times)),
+        refused=refused,
     )
 
 
@@ -238,15 +243,13 @@ def _proposal(
     )
 
 
-def _not_fitting(memory: Memory, points: Sequence[Point]) -> list[str]:
-    """Say which loads need more memory than there is: they wait, or are not what was run."""
-    found = []
+def _refused(deployment: Deployment, points: Sequence[Point]) -> tuple[Refused, ...]:
+    """Return which loads need more memory than there is: they wait, or are not what was run."""
+    by_length: dict[int, dict[tuple[int, int], None]] = {}
     for point in points:
-        largest = memory.largest_batch(context=point.context, draft_length=point.draft_length)
-        if point.batch > largest:
-            found.append(
-                f"batch {point.batch} at {point.context} tokens, D = {point.draft_length}: only "
-                f"{counted(largest, 'sequence')} fit{'s' * (largest == 1)} the memory by this "
-                "account"
-            )
-    return list(dict.fromkeys(found))
+        if not deployment.memory.has_room(point.batch, point.context, point.draft_length):
+            by_length.setdefault(point.draft_length, {})[point.batch, point.context] = None
+    found: list[Refused] = []
+    for length, places in by_length.items():
+        found += refuse(deployment, places, draft_length=length)
+    return tuple(dict.fromkeys(found))

@@ -209,8 +209,8 @@ def _past(question: Question, policies: list[Policy], rows: float) -> list[str]:
     flag = f"; {graphs.raised(rows)} captures all of them" if graphs.flag else ""
     told = (
         f"D = {lengths}: {share} of the steps have more than the {graphs.largest} rows that "
-        f"{question.deployment.engine.name} captures CUDA graphs for; such steps can cost several times more "
-        f"(published: 5 times) and are not advised{flag}"
+        f"{question.deployment.engine.name} captures CUDA graphs for; such steps can cost several "
+        f"times more (published: 5 times) and are not advised{flag}"
     )
     return [told]
 

@@ -86,7 +86,7 @@ def _tokens_per_step(question: Question, load: Load) -> Array:
     """Return tokens per step; a request takes no more of a step than its whole answer."""
     output = load.output_tokens
     lengths = np.array(question.draft_lengths)
-    own = question.tokens_per_step((load.length,))[0]
+    own: Array = question.tokens_per_step((load.length,))[0]
     if output is None:
         return own
     useful = np.minimum(lengths, output - 1).tolist()  # drafts past the answer's end yield nothing

@@ -7,16 +7,16 @@ rows share the weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.paste import sharing
-from roofline.advice.recommend import machine_for
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, written
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import Drafter
-from roofline.timing.step import step_times
 
 __all__ = ["costs_per_token", "write"]
 
@@ -34,19 +34,16 @@ def costs_per_token(pass_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def write(plan: Plan) -> Written:
     """Return the variable to export, for one sequence at the first context."""
-    question = plan.question
-    grid = Grid.of((1,), plan.contexts[:1], range(LONGEST))
-    alone = Drafter(kind="none", name="none")
-    passes = step_times(
-        question.deployment.target,
-        alone,
-        grid,
-        machine_for(question),
-        question.deployment.engine.overhead,
+    deployment = plan.question.deployment
+    bare = replace(
+        deployment,
+        drafter=Drafter(kind="none", name="none"),
+        engine=deployment.engine.model_copy(update={"graphs": None}),
     )
+    passes = bare.price(Grid.of((1,), plan.contexts[:1], range(LONGEST))).times
     array = costs_per_token(passes.verify[0, 0])
     text = "export GGML_BATCH_COSTS=" + ",".join(f"{cost:.3g}" for cost in array)
     notes = ["llama.cpp: a proposal (PR 17034); no release reads it or takes a schedule by batch"]
-    flags = sharing(question.deployment)
+    flags = sharing(deployment)
     notes += [f"llama.cpp: the costs hold with{flags}"] if flags else []
     return written(plan, "llamacpp", text, plan.merged, notes)

@@ -11,7 +11,8 @@ from roofline.advice.deployment import Configuration, PricedGrid
 from roofline.advice.notices import law_limits
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import fitting
-from roofline.base.errors import DoesNotFitError, InputError
+from roofline.advice.remedies import Refused
+from roofline.base.errors import InputError
 from roofline.base.notices import Notice, texts
 from roofline.questions.schedule.bands import (
     Band,
@@ -21,6 +22,7 @@ from roofline.questions.schedule.bands import (
     relative_speed,
     within,
 )
+from roofline.questions.schedule.room import beside_drafter, check_first, first_refused, leading
 from roofline.timing.launches import advisable, covered, local_rows, past_graphs
 from roofline.timing.machine import by_part
 from roofline.timing.step import StepTimes
@@ -63,6 +65,7 @@ class Plan:
     allowed: NDArray[np.bool_]  # (batches, 1, draft lengths)
     idle: float
     notices: tuple[Notice, ...]
+    refused: tuple[Refused, ...] = ()  # the first batch of each context that does not fit
 
     @property
     def batches(self) -> int:
@@ -181,13 +184,22 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
     workload, priced_grid = question.workload, fitting(question.price())
     speed, plain, idle = _speeds(question, priced_grid)
     listed = coverage(workload.batches)
-    kept = _kept(question, speed)
+    fits = np.asarray(np.isfinite(speed).any(axis=-1))
+    check_first(question, fits)
+    kept = leading(np.asarray(fits.any(axis=1)))
     times = [last - first + 1 for first, last in listed[:kept]]
+    deployment = question.deployment
+    every = deployment.grid(range(1, sum(times) + 1), workload.contexts, question.draft_lengths)
+    room = deployment.memory.fits(every)
+    beside = beside_drafter(room)
+    count = leading(np.asarray(beside.any(axis=(1, 2))))
     step = priced_grid.times.total
     priced, plain, idle, ratio = (
         np.repeat(a[:kept], times, axis=0) for a in (speed, plain, idle, step / step[..., :1])
     )
-    rows = pass_rows(question, len(priced))
+    priced = np.where(beside[:count], priced, np.nan)
+    plain = np.where(room[:count, :, 0], plain, np.nan)
+    rows = pass_rows(question, count)
     speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
     relative = relative_speed(speed)
     weights, said = _weights(mix, len(speed))
@@ -208,13 +220,14 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
         notices=(
             *question.notices,
             *law_limits(priced_grid.times),
-            *texts(_cut(workload, listed, kept)),
+            *texts(_cut(workload, kept, count)),
             *texts(_left_out(workload, speed)),
             *past_graphs(
                 question.deployment.engine,
                 {len(rows): (question.draft_lengths, rows[-1, 0].tolist())},
             ),
         ),
+        refused=first_refused(question, fits),
     )
 
 
@@ -230,21 +243,9 @@ def pass_rows(question: Question, batches: int) -> Array:
     return local_rows(deployment.target.placement, grid)
 
 
-def _kept(question: Question, speed: Array) -> int:
-    """Return how many of the listed batches fit beside the drafter, from the smallest on."""
-    runs = np.asarray(np.isfinite(speed).any(axis=(1, 2)))
-    if not runs[0]:
-        raise DoesNotFitError(
-            f"{question.deployment.target.model.id} on {question.deployment.gpu.id}: nothing of this fits beside the drafter"
-        )
-    return len(runs) if runs.all() else int((~runs).argmax())
-
-
 def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array]:
     """Return speeds with speculation configured, without, and the idle cost, at listed batches."""
-    fits = priced.fits.copy()
-    if len(question.draft_lengths) > 1:
-        fits[..., 0] &= fits[..., 1]  # the drafter stays resident
+    fits = beside_drafter(priced.fits)
     idle = idle_seconds(question, priced.times)
     step = priced.times.total.copy()
     plain = np.where(priced.fits[..., 0], 1 / step[..., 0], np.nan)
@@ -270,15 +271,16 @@ def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
     return weights / total, f"time spent: {said}"
 
 
-def _cut(workload: Workload, listed: list[tuple[int, int]], kept: int) -> list[str]:
+def _cut(workload: Workload, kept: int, count: int) -> list[str]:
     said = []
     if workload.batches[0] > 1:
         said.append(
             f"batches below {workload.batches[0]} were not asked for: the first band covers them"
         )
-    if kept < len(listed):
+    if kept < len(workload.batches):
         said.append(
-            f"batches from {listed[kept][0]} on do not fit beside the drafter: the table ends there"
+            f"batches from {workload.batches[kept]} on do not fit beside the drafter: the table "
+            f"ends at batch {count}"
         )
     return said
 

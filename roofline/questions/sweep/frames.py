@@ -18,11 +18,12 @@ from roofline.specs.formats import Component
 
 __all__ = ["FITS", "REASONS", "Frame", "Values", "blank", "clear", "keys", "refused", "shared"]
 
-FITS, TOO_LARGE, DRAFTER_TOO_LARGE = range(3)
+FITS, TOO_LARGE, DRAFTER_TOO_LARGE, HOST_TOO_SMALL = range(4)
 REASONS = (
     None,
     "does not fit in memory",
     "does not fit in memory beside the drafter",
+    "its experts do not fit in the host's memory",
 )
 Values = NDArray[Any]
 
@@ -82,10 +83,11 @@ def keys(
     return {name: np.broadcast_to(axis, shape) for name, axis in axes.items()}
 
 
-def clear(tile: dict[str, Values], fits: NDArray[np.bool_]) -> None:
+def clear(tile: dict[str, Values], fits: NDArray[np.bool_], *, host_is_short: bool) -> None:
     """Take the numbers out of what cannot be run, and say why."""
     lost, nothing = ~fits, ~fits[..., :1]
-    np.copyto(tile["reason"], np.where(nothing, TOO_LARGE, DRAFTER_TOO_LARGE), "unsafe", lost)
+    whole = HOST_TOO_SMALL if host_is_short else TOO_LARGE
+    np.copyto(tile["reason"], np.where(nothing, whole, DRAFTER_TOO_LARGE), "unsafe", lost)
     np.copyto(tile["best_draft_length"], -1, where=nothing)
     np.copyto(tile["confidence"], len(CONFIDENCES), where=nothing)
     for name, column in tile.items():

@@ -144,9 +144,7 @@ def _frame(unit: Unit, group: _Group, told: Told) -> Frame:
     graphs = question.deployment.engine.graphs
     if graphs is not None and not columns["captured"].all():
         engine = question.deployment.engine.name
-        told.notices.add(
-            notice(Code.PAST_GRAPHS_IN_SWEEP, engine=engine, largest=graphs.largest)
-        )
+        told.notices.add(notice(Code.PAST_GRAPHS_IN_SWEEP, engine=engine, largest=graphs.largest))
     columns |= keys(unit.batches, contexts, question.draft_lengths)
     return Frame(
         shared=shared(unit.block, question),
@@ -188,7 +186,7 @@ def _fill(
         "tokens_per_s_user": speed,
         "tokens_per_s_batch": grid.batch * speed,
         "fits": priced.fits,
-        "captured": found.times.launches.captured,
+        "captured": times.launches.captured,
         "tie": decision.tie,
         "best": decision.best[..., None] == np.arange(grid.shape[2]),
         "best_draft_length": np.asarray(question.draft_lengths)[decision.best][..., None],
@@ -198,5 +196,5 @@ def _fill(
     for name, value in values.items():
         columns[name][at] = value
     if not priced.fits.all():
-        clear({name: columns[name][at] for name in values}, priced.fits)
-
+        tile = {name: columns[name][at] for name in values}
+        clear(tile, priced.fits, host_is_short=memory.host_is_short)

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from roofline.advice.deployment import deploy
 from roofline.advice.provenance import Source
+from roofline.advice.remedies import does_not_fit
 from roofline.base.errors import DoesNotFitError, InputError, RooflineError
 from roofline.base.notices import Notice
 from roofline.base.options import Option
@@ -134,9 +136,7 @@ def workers_of_cluster(address: str) -> Iterator[Workers]:
         connect: Any = distributed.Client
         client = connect(address, timeout=5)
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"no scheduler answers ({error})", field="dask", value=address
-        ) from None
+        raise InputError(f"no scheduler answers ({error})", field="dask", value=address) from None
     with client:
         workers = sum(client.ncores().values())
         if not workers:
@@ -207,18 +207,18 @@ def to_stream(
             warnings.update(entry.warnings)
             tell(entry.points)
     if not found:
-        raise _nothing(refusals)
+        raise _nothing(plan, refusals)
     return sorted(warnings)
 
 
-def _nothing(refusals: Sequence[str]) -> RooflineError:
+def _nothing(plan: Plan, refusals: Sequence[str]) -> RooflineError:
     """Return what to say of a sweep that has no row with numbers."""
     if refusals:
         return InputError(f"nothing in this grid can be priced: {refusals[0]}")
-    return DoesNotFitError(
-        f"no point of this grid fits in memory: give more GPUs ({Option('tp')}), smaller "
-        f"{Option('weights')} or {Option('kv')}, fewer sequences or shorter contexts"
-    )
+    block = next(plan.blocks())
+    deployment, _ = deploy(block.configuration, drop_idle=block.drop_idle)
+    error = does_not_fit(deployment, batch=min(plan.batches), context=min(plan.contexts))
+    return DoesNotFitError(f"no point of this grid fits in memory; the first: {error.text}")
 
 
 def to_file(
@@ -250,7 +250,7 @@ def to_file(
     entries = [store.entries[index] for index in sorted(store.entries)]
     if not any(entry.fitting for entry in entries):
         store.remove()
-        raise _nothing([entry.refusal for entry in entries if entry.refusal])
+        raise _nothing(plan, [entry.refusal for entry in entries if entry.refusal])
     warnings = sorted({warning for entry in entries for warning in entry.warnings})
     sources = sorted({source for entry in entries for source in entry.sources})
     about = about | {

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from roofline.base.errors import InputError
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
+from roofline.render.captions import gpus_of
 from roofline.render.charts.figure import PALETTE, Caption, caption, new_panels, save, styled
 
 if TYPE_CHECKING:
@@ -118,10 +119,10 @@ def write_exploration(found: Exploration, path: Path, *, source: str) -> None:
     """Write the chart to a file."""
     question, axis = found.variants[0].question, found.axes[0]
     words = Caption(
-        title=f"{question.deployment.target.model.name} on {question.deployment.cards} x {question.deployment.gpu.name}: "
+        title=f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}: "
         f"what {axis.path} changes",
-        setting=f"{question.deployment.engine.name}; batch {found.batch}, context {format_size(found.context)}; "
-        f"drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}",
+        setting=f"{question.deployment.engine.name}; batch {found.batch}, "
+        f"context {format_size(found.context)}; drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}",
         source=source,
     )
     with styled():

@@ -31,17 +31,20 @@ class HeatmapRow(NamedTuple):
     draft_length: int | None
     speedup: float | None
     best_speculative_speedup: float | None  # of all D > 0: below 1 plain decoding is faster
+    memory_needed_bytes: float  # by plain decoding, on one GPU
+    memory_available_bytes: float
 
 
 def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
     """Return every cell of the request's grid, those that do not fit included."""
     found = {(point.batch, point.context): point for point in answer.points}
-    rows = []
+    memory, rows = answer.memory, []
     for batch in answer.question.workload.batches:
         for context in answer.question.workload.contexts:
             point = found.get((batch, context))
+            room = float(memory.needed(batch, context, 0)), memory.available
             if point is None:
-                rows.append(HeatmapRow(batch, context, False, None, None, None))
+                rows.append(HeatmapRow(batch, context, False, None, None, None, *room))
                 continue
             drafts = point.speedup[1:][point.candidates[1:]]
             rows.append(
@@ -52,6 +55,8 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
                     draft_length=point.draft_length,
                     speedup=float(point.speedup[point.best]),
                     best_speculative_speedup=float(drafts.max()) if len(drafts) else None,
+                    memory_needed_bytes=room[0],
+                    memory_available_bytes=room[1],
                 )
             )
     return rows

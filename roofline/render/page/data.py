@@ -13,9 +13,9 @@ from roofline.advice.beyond import BEYOND, captured_steps
 from roofline.advice.decide import TIE, Point
 from roofline.advice.paste import flag
 from roofline.advice.recommend import Recommendation
-from roofline.advice.request import without_queries
+from roofline.advice.remedies import explain
 from roofline.advice.why import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
-from roofline.base.units import format_size
+from roofline.base.units import format_size, without_queries
 from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
 from roofline.render.charts.rooflines import GROUPS
 from roofline.render.page.findings import Findings
@@ -48,12 +48,13 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
     point, asked = answer.points[0], question.workload.acceptance
     counted = _counted(found)
     cells = {(p.batch, p.context): p for p in grid.points}
+    refused = {(r.batch, r.context): r for r in grid.refused}
     return {
         "command": command,
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
         "rounds": question.workload.acceptance_rounds,
         "fall": fall_of_one_rate(),
-        "gpus": question.workload.tp,
+        "gpus": question.deployment.cards,
         "tie": TIE,
         "draft_lengths": list(grid.question.draft_lengths),
         "batches": batches,
@@ -69,7 +70,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
             [
                 _cell(grid, cells[batch, context]) | counted.get((batch, context), {})
                 if (batch, context) in cells
-                else {"refused": grid.memory.explain(batch=batch, context=context)}
+                else {"refused": explain(grid.memory, refused[batch, context])}
                 for context in contexts
             ]
             for batch in batches

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from roofline.acceptance import from_curve
-from roofline.advice.recommend import Recommendation, costs, recommend, recommend_for
-from roofline.advice.request import DEEPEST
+from roofline.acceptance.curve import all_accepted
+from roofline.advice.deployment import DEEPEST, Configuration
+from roofline.advice.draft_lengths import allowed_lengths, known_lengths
+from roofline.advice.question import Question, Workload, ask, context_notices
+from roofline.advice.recommend import Recommendation, recommend
+from roofline.advice.remedies import Refused
 from roofline.base.errors import InputError, RooflineError
+from roofline.base.options import Option
 from roofline.questions.schedule.formats import Wording, write
 from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
 from roofline.questions.schedule.written import NoScheduleError, Written
@@ -21,8 +23,6 @@ __all__ = ["Findings", "find"]
 #: Batches that the schedule covers, and the share of speed that its bands may lose.
 SCHEDULED = 256
 TIE = 0.01
-#: AL = 1 + D, as a table: a rate would be doubted.
-EVERY_DRAFT = from_curve({d: 1.0 + d for d in range(1, DEEPEST + 1)}, label="every draft")
 #: Batches times contexts: what keeps the file light and its tables legible.
 MOST_CELLS = 1000
 
@@ -41,6 +41,7 @@ class Findings:
     kernels: tuple[RooflineRow, ...]
     schedule: tuple[Plan, Written] | None
     no_schedule: str  # why there is none
+    refused: tuple[Refused, ...]  # cells that were asked for by name and do not fit
 
     @property
     def batches(self) -> list[int]:
@@ -55,46 +56,71 @@ class Findings:
         return [context for context in self.grid.question.workload.contexts if context in fit]
 
 
-def find(request: Request, *, batches: Sequence[int], contexts: Sequence[int]) -> Findings:
-    """Answer ``request`` at its one batch and context, and price the grid around it."""
-    answer = recommend(request)
-    priced = replace(
-        request,
-        batches=tuple(sorted({*batches, *request.batches})),
-        contexts=tuple(sorted({*contexts, *request.contexts})),
-        acceptance=EVERY_DRAFT if request.drafter != "none" else None,
+def find(
+    configuration: Configuration,
+    workload: Workload,
+    *,
+    batches: Sequence[int],
+    contexts: Sequence[int],
+    named: bool,
+) -> Findings:
+    """Answer the question at its one batch and context, and price the grid around it.
+
+    ``named`` says that somebody asked for these batches and contexts.
+    """
+    answer = recommend(ask(configuration, workload))
+    around = replace(
+        workload,
+        batches=tuple(sorted({*batches, *workload.batches})),
+        contexts=tuple(sorted({*contexts, *workload.contexts})),
+        acceptance=None,
         acceptance_rounds=None,
     )
-    cells = len(priced.batches) * len(priced.contexts)
+    cells = len(around.batches) * len(around.contexts)
     if cells > MOST_CELLS:
         raise InputError(
-            f"--batches, --contexts: {len(priced.batches)} x {len(priced.contexts)} cells, "
-            f"expected at most {MOST_CELLS}; list fewer"
+            f"{Option('batches')}, {Option('contexts')}: {len(around.batches)} x "
+            f"{len(around.contexts)} cells, expected at most {MOST_CELLS}; list fewer"
         )
-    grid = recommend(priced)
+    grid = recommend(_every_draft(answer.question, around))
     schedule, reason = _schedule(answer)
     return Findings(
         answer=answer,
         grid=grid,
         counted=_counted(answer, grid),
-        kernels=tuple(roofline_rows(answer.question, costs(answer.question))),
+        kernels=tuple(roofline_rows(answer.priced)),
         schedule=schedule,
         no_schedule=reason,
+        refused=grid.refused if named else (),
+    )
+
+
+def _every_draft(question: Question, workload: Workload) -> Question:
+    """Return the question in which every draft that the drafter can make is accepted."""
+    deployment = question.deployment
+    return replace(
+        question,
+        workload=workload,
+        acceptance=all_accepted(DEEPEST),
+        draft_lengths=allowed_lengths(deployment, workload.max_draft_length),
+        own_notices=tuple(context_notices(deployment, workload.contexts)),
     )
 
 
 def _counted(answer: Recommendation, grid: Recommendation) -> Recommendation | None:
     """Return the grid with what the acceptance itself may be off in its ranges."""
-    question, request = answer.question, grid.question.workload
+    question, around = answer.question, grid.question.workload
     if question.rounds is None and not question.acceptance.unlimited:
         return None
-    asked = replace(question.workload, batches=request.batches, contexts=request.contexts)
-    known = question.acceptance.over_contexts(
-        asked.contexts, grid.question.draft_lengths, extrapolate=asked.extrapolate
+    asked = replace(question.workload, batches=around.batches, contexts=around.contexts)
+    lengths = known_lengths(
+        question.deployment,
+        question.acceptance,
+        contexts=asked.contexts,
+        most=asked.max_draft_length,
+        extrapolate=asked.extrapolate,
     )
-    everywhere = np.isfinite(known).all(axis=0)
-    lengths = tuple(np.array(grid.question.draft_lengths)[everywhere].tolist())
-    return recommend_for(replace(question, request=asked, draft_lengths=lengths))
+    return recommend(replace(question, workload=asked, draft_lengths=lengths))
 
 
 def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, str]:
@@ -107,9 +133,9 @@ def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, str]
         question.workload, batches=tuple(range(1, SCHEDULED + 1)), acceptance_rounds=None
     )
     try:
-        plan = plan_of(replace(question, request=whole), tie=TIE, mix=None)
+        plan = plan_of(replace(question, workload=whole), tie=TIE, mix=None)
         return (plan, write(plan, Wording())), ""
     except NoScheduleError as error:
         return None, f"no schedule: {error.reason}"
     except RooflineError as error:
-        return None, f"no schedule: {error}"
+        return None, f"no schedule: {error.text}"

@@ -19,11 +19,13 @@ from roofline.base.errors import InputError
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
-from roofline.render.captions import stored_as
+from roofline.render.captions import gpus_of, stored_as
 from roofline.render.data import as_data
 from roofline.render.formats import layout_words
+from roofline.render.notices import assumptions, warnings
 from roofline.render.page.data import LIVE, page_data
 from roofline.render.page.findings import Findings
+from roofline.render.refusals import refused_lines
 from roofline.render.schedule import COLUMNS as BAND_COLUMNS
 from roofline.render.schedule import band_cells, schedule_headline, schedule_losses
 from roofline.render.sentences import likely_line
@@ -109,16 +111,19 @@ def _static(found: Findings) -> dict[str, Any]:
     data = as_data(answer, explain=False)
     entry = data["points"][0]
     rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
-    grid_warnings = [w for w in found.grid.question.notices if w not in answer.warnings]
-    gpus = f"{question.workload.tp} x {question.deployment.gpu.name}{layout_words(question)}"
+    grid_warnings = [
+        text for text in warnings(found.grid.question.notices) if text not in data["warnings"]
+    ]
+    deployment = question.deployment
+    gpus = f"{gpus_of(deployment)}{layout_words(deployment)}"
     return {
-        "title": f"{question.deployment.target.model.name} on {gpus}",
+        "title": f"{deployment.target.model.name} on {gpus}",
         "setting": [
-            f"{stored_as(question)}, {question.deployment.target.precision.kv} KV",
-            question.deployment.engine.name,
-            f"drafter {question.deployment.drafter.name}",
+            f"{stored_as(deployment)}, {deployment.target.precision.kv} KV",
+            deployment.engine.name,
+            f"drafter {deployment.drafter.name}",
             f"acceptance: {question.acceptance.label}",
-            *(f"set: {change}" for change in question.deployment.changes),
+            *(f"set: {change}" for change in deployment.changes),
         ],
         "point": point,
         "context": format_size(point.context),
@@ -126,16 +131,15 @@ def _static(found: Findings) -> dict[str, Any]:
         "cells": [
             [form.format(value=row[key]) for _, key, form in COLUMNS] for row in rows.values()
         ],
-        "tiles": _tiles(
-            entry, rows, question.deployment.engine.name_of_length(question.deployment.drafter.kind)
-        ),
+        "tiles": _tiles(entry, rows, deployment.engine.name_of_length(deployment.drafter.kind)),
         "ties": LIVE["tie"].format(lengths=", ".join(map(str, point.tie_band))),
         "likely": likely_line(point, question.unmeasured),
         "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
-        "engine": question.deployment.engine.name,
+        "engine": deployment.engine.name,
         "warnings": data["warnings"],
         "grid_warnings": grid_warnings,
-        "assumed": question.notices,
+        "refused": refused_lines(deployment, found.refused),
+        "assumed": assumptions(question.notices),
         "schedule": _schedule(found),
         "no_schedule": f"{found.no_schedule[:1].upper()}{found.no_schedule[1:]}.",
         "provenance": data["provenance"],
@@ -170,13 +174,13 @@ def _schedule(found: Findings) -> dict[str, Any] | None:
         "engine": plan.question.deployment.engine.name,
         "text": written.text,
         "batches": plan.batches,
-        "notes": [*written.notes],
+        "notes": [*written.notes, *refused_lines(plan.question.deployment, plan.refused)],
     }
 
 
 def _laws(answer: Recommendation) -> Iterator[dict[str, str]]:
     """Yield the constants of every law that matters."""
-    for source in law_sources(answer):
+    for source in law_sources(answer.times):
         if source.share >= _SMALL:
             law: Any = source.chosen.law
             constants = [f"{name} {_short(value)}" for name, value in asdict(law).items()]

@@ -1,0 +1,221 @@
+"""A point that does not fit stands in the answer, with changes that make it fit."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+import pytest
+
+from tests.support import Cli, assert_refused
+
+ASK = ("llama-3.1-70b", "--gpu", "h100-sxm", "--tp", "4", "--weights", "fp8", "--context", "8k")
+JSON = ("--format", "json")
+#: Llama 3.1 70B (config.json): 80 layers of hidden size 8192 and MLP 28672, 8 KV heads of 128, a
+#: vocabulary of 128256. H100: 0.9 x 80 GB less 1.5 GB. Blocks of 16 tokens, chunks of 8192.
+USABLE = 0.9 * 80e9 - 1.5e9
+TOKENS, CHUNK, VOCABULARY = 8208, 8192, 128_256
+
+
+def by_hand(*, tp: int, kv: float) -> int:
+    """Return the largest batch on one rank, with layers in fp8 and the vocabulary's in bf16."""
+    layers = 80 * (8192 * (2 * 8192 + 2 * 1024) + 3 * 8192 * 28672)
+    weights = (layers + 2 * 2 * VOCABULARY * 8192) / tp
+    activations = CHUNK * (2 * 8192 + 3 * 28672 / tp) * 2
+    sequence = TOKENS * 2 * 80 * max(8 // tp, 1) * 128 * kv + 6 * VOCABULARY
+    return int((USABLE - weights - activations) / sequence)
+
+
+def refused(cli: Cli, *arguments: str) -> list[Any]:
+    found: list[Any] = cli(*arguments, *JSON).data()["refused"]
+    return found
+
+
+def test_the_refused_point_stands_beside_the_answer(cli: Cli) -> None:
+    data = cli("recommend", *ASK, "--batch", "10,200", *JSON).data()
+    assert [point["batch"] for point in data["points"]] == [10]
+    (found,) = data["refused"]
+    assert (found["batch"], found["context"], found["draft_length"]) == (200, 8192, 0)
+    assert found["available_bytes"] == USABLE
+    assert found["memory_of"] == "gpu"
+    assert found["largest_batch"] == by_hand(tp=4, kv=2) == 76
+    largest = {(r["option"], r["value"]): r["largest_batch"] for r in found["remedies"]}
+    assert largest["--kv", "fp8"] == by_hand(tp=4, kv=1) == 153
+    assert largest["--tp", "8"] == by_hand(tp=8, kv=2) == 180
+    assert largest["--context", "3k"] >= 200
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_text_says_what_is_missing_and_what_helps(cli: Cli, form: str) -> None:
+    outcome = cli("recommend", *ASK, "--batch", "10,200", "--format", form)
+    assert outcome.code == 0
+    said = " ".join(outcome.out.split())
+    assert "Does not fit: batch 200 at 8192 tokens needs 153 GB" in said
+    assert "each of the 4 GPUs has 70.5 GB usable of 80.0 GB" in said
+    assert "batch 76, --context 3k (batch 203), --kv fp8 (batch 153), --tp 8 (batch 180)." in said
+    assert said.index("Run draft length") < said.index("Does not fit") < said.index("Assumed")
+    assert "batch 200" not in outcome.err
+
+
+def test_csv_has_a_row_for_every_point_asked(cli: Cli) -> None:
+    outcome = cli(
+        "recommend", *ASK, "--acceptance", "0.7", "--batch", "10,76,200", "--format", "csv"
+    )
+    rows = list(csv.DictReader(outcome.out.splitlines()))
+    assert [(row["batch"], row["draft_length"]) for row in rows] == [
+        (batch, str(d)) for batch in ("10", "76", "200") for d in range(9)
+    ]
+    for row in rows:
+        fits = float(row["memory_needed_bytes"]) <= float(row["memory_available_bytes"])
+        assert row["fits"] == str(int(fits))
+        assert (row["step_ms"] != "") == (row["speedup"] != "") == fits
+        assert fits or row["recommended"] == "0"
+    # 76 sequences fit, but no head of 0.7 GB beside them
+    assert [row["fits"] for row in rows] == ["1"] * 9 + ["1"] + ["0"] * 8 + ["0"] * 9
+
+
+def test_of_many_only_the_first_and_the_last_are_named(cli: Cli) -> None:
+    ask = (*ASK[:-1], "8k,32k", "--batch", "1..256")
+    outcome = cli("recommend", *ask)
+    said = " ".join(outcome.out.split())
+    assert "Do not fit at context 8k: the 180 batches from 77 (70.6 GB) to 256 (" in said
+    assert "Do not fit at context 32k: the 237 batches from 20 (72.5 GB) to 256 (" in said
+    assert said.count("nearest remedies") == 2
+    assert len(refused(cli, "recommend", *ask)) == 180 + 237
+    few = " ".join(cli("recommend", *ASK, "--batch", "10,80,100,200").out.split())
+    assert "Do not fit at context 8k: batches 80 (72.6 GB), 100 (86.1 GB) and 200 (153 GB)." in few
+
+
+LOCAL = (
+    "qwen3-235b-a22b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--weights", "q4_k_m",
+    "--drafter", "ngram", "--acceptance", "0.6",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ask", "options"),
+    [
+        ((*ASK, "--batch", "10,200"), {"--context", "--kv", "--tp"}),
+        (("llama-3.1-8b", "--context", "128k", "--batch", "4,7"), {"--context", "--kv", "--tp"}),
+        (("llama-3.1-70b", "--batch", "1"), {"--tp"}),
+        (("gpt-oss-20b", *LOCAL[1:5], *LOCAL[7:], "--context", "32k", "--batch", "32"),
+         {"--context", "--kv", "--cpu-experts", "--gpus"}),
+        ((*LOCAL, "--cpu-experts", "all"), {"--host"}),
+        ((*LOCAL, "--cpu-experts", "70", "--host", "workstation-ddr5"), {"--cpu-experts"}),
+        (("llama-3.1-70b", *LOCAL[1:], "--gpus", "2", "--tensor-split", "3,1"), {"--tensor-split"}),
+    ],
+)  # fmt: skip
+def test_every_remedy_gives_the_batch_that_it_names(
+    cli: Cli, ask: tuple[str, ...], options: set[str]
+) -> None:
+    """Asked with the change, the batch that is named fits and one more does not."""
+    asked = dict(zip(ask[1::2], ask[2::2], strict=True))
+    outcome = cli("recommend", *ask, "--format", "json")
+    if outcome.code == 3:  # nothing fits: the remedies are in the line
+        listed = outcome.err.split("nearest remedies: ")[1].split(", ")
+        named = [part.rstrip(")\n").split(" (batch ") for part in listed if part[0] == "-"]
+        changes = [[*change.split(), largest] for change, largest in named]
+    else:
+        (found,) = outcome.data()["refused"]
+        changes = [[r["option"], r["value"], r["largest_batch"]] for r in found["remedies"]]
+    assert {change[0] for change in changes} == options
+    for option, value, largest in changes:
+        asked_now = asked | {option: value}
+        words = [word for pair in (asked_now | {"--batch": str(largest)}).items() for word in pair]
+        assert cli("recommend", ask[0], *words).code == 0, (option, value)
+        words[words.index("--batch") + 1] = str(int(largest) + 1)
+        assert cli("recommend", ask[0], *words).code == 3, (option, value)
+
+
+def test_where_not_even_one_sequence_fits(cli: Cli) -> None:
+    """141 GB of weights in bf16 are more than a card of 80 GB holds, and a fourth of them less."""
+    line = assert_refused(cli("recommend", "llama-3.1-70b"), "141 GB of weights", code=3)
+    assert "not even one sequence fits" in line
+    assert line.endswith(f"nearest remedies: --tp 4 (batch {line.split('batch ')[-1]}")
+
+
+def test_a_goal_leaves_out_batches_that_nobody_asked_for(cli: Cli) -> None:
+    goal = ("recommend", *ASK, "--slo-tpot", "20")
+    assert refused(cli, *goal) == []
+    (found,) = refused(cli, *goal, "--batch", "10,200")
+    assert found["batch"] == 200
+
+
+def test_other_contexts_are_accounted_for(cli: Cli) -> None:
+    """At 128k 70.5 GB hold 3 sequences of an 8B model beside its weights, at 1k any 4."""
+    ask = ("memory", "llama-3.1-8b", "--drafter", "none", "--batch", "4", "--context", "1k,128k")
+    data = cli(*ask, *JSON).data()
+    assert [found["context"] for found in data["contexts"]] == [1024]
+    (found,) = data["refused"]
+    assert (found["batch"], found["context"], found["largest_batch"]) == (4, 131072, 3)
+    assert "Does not fit: batch 4 at 131072 tokens" in " ".join(cli(*ask).out.split())
+    assert_refused(cli(*ask[:-1], "128k"), "batch 4 at 131072 tokens", code=3)
+
+
+def test_a_comparison_names_what_it_leaves_out(cli: Cli) -> None:
+    ask = (
+        "compare",
+        *ASK,
+        "--batch",
+        "10,200",
+        "--drafter",
+        "eagle3=0.7",
+        "--drafter",
+        "ngram=0.3",
+    )
+    data = cli(*ask, *JSON).data()
+    assert [point["batch"] for point in data["points"]] == [10]
+    assert data["refused"] == refused(cli, "recommend", *ASK, "--batch", "10,200")
+    for form in ("table", "markdown"):
+        said = " ".join(cli(*ask, "--format", form).out.split())
+        assert "Does not fit: batch 200 at 8192 tokens needs 153 GB" in said
+    rows = list(csv.DictReader(cli(*ask, "--format", "csv").out.splitlines()))
+    assert [(row["batch"], row["fits"]) for row in rows] == [("10", "1")] * 2 + [("200", "0")] * 2
+    assert {row["drafter"] for row in rows[2:]} == {"llama-3.1-70b-eagle3", "ngram"}
+    assert all(row["speedup"] == "" for row in rows[2:])
+
+
+def test_a_variant_that_does_not_fit_says_why(cli: Cli) -> None:
+    """Of 80 layers' weights in fp8 half fit a card of 80 GB with room for caches."""
+    ask = ("explore", "llama-3.1-70b", "--weights", "fp8", "--acceptance", "0.7")
+    data = cli(*ask, "--vary", "layers=40,80", *JSON).data()
+    fits, lost = data["variants"]
+    assert fits["refused"] == []
+    (found,) = lost["refused"]
+    assert (found["batch"], found["largest_batch"]) == (1, 0)
+    assert found["needed_bytes"] > USABLE
+    said = " ".join(cli(*ask, "--vary", "layers=40,80").out.split())
+    assert "layers = 80: Does not fit: batch 1 at 4096 tokens needs" in said
+    rows = list(
+        csv.DictReader(cli(*ask, "--vary", "layers=40,80", "--format", "csv").out.splitlines())
+    )
+    assert [row["fits"] for row in rows] == ["1", "0"]
+
+
+@pytest.mark.parametrize("acceptance", ["al:2=2.0,3=2.5", "0.7"])
+def test_a_schedule_ends_where_the_memory_does(cli: Cli, acceptance: str) -> None:
+    """Whatever batches are listed, no band reaches a batch that does not fit beside the drafter."""
+    base = ("llama-3.1-70b", *ASK[1:-2], "--acceptance", acceptance)
+    length = "1" if acceptance == "0.7" else "2"
+    held = cli("memory", *base, "--context", "8k", "--draft-length", length, *JSON).data()
+    largest = held["contexts"][0]["largest_batch_speculative"]
+    for batches in ("1..256", "10,200", "60,100", f"{largest},{largest + 1}"):
+        data = cli("schedule", *base, "--contexts", "8k", "--batches", batches, *JSON).data()
+        assert max(band["batch_end"] for band in data["bands"]) <= largest
+        (found,) = data["refused"]
+        assert found["batch"] > largest
+        assert any(f"batches from {found['batch']} on do not fit" in w for w in data["warnings"])
+    several = (
+        "schedule",
+        *base,
+        "--contexts",
+        "8k,32k",
+        "--batches",
+        "1..256",
+        "--proposed",
+        *JSON,
+    )
+    data = cli(*several).data()
+    far = {band["batch_end"] for band in data["bands"] if band["context"] == [32768]}
+    (found,) = [each for each in data["refused"] if each["context"] == 32768]
+    assert max(far) == found["batch"] - 1 < largest
