@@ -21,7 +21,13 @@ from roofline.advice.deployment import (
     PricedGrid,
     deploy,
 )
-from roofline.advice.draft_lengths import known_lengths, left_out, next_lengths, nothing_known
+from roofline.advice.draft_lengths import (
+    allowed_lengths,
+    known_lengths,
+    left_out,
+    next_lengths,
+    nothing_known,
+)
 from roofline.base.errors import InputError, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.options import Option
@@ -38,6 +44,7 @@ __all__ = [
     "check_workload",
     "context_notices",
     "context_refusal",
+    "draft_lengths_to_draw",
     "question_about",
 ]
 
@@ -173,6 +180,27 @@ def question_about(
         deployment_notices=notices,
         own_notices=(*found, *told),
     )
+
+
+def draft_lengths_to_draw(
+    deployment: Deployment, workload: Workload
+) -> tuple[tuple[int, ...], list[Notice]]:
+    """Return the draft lengths to show of what does not depend on acceptance, and what to know.
+
+    Those that the acceptance is known for; without one, all that the drafter can make.
+    """
+    allowed = allowed_lengths(deployment, workload.max_draft_length)
+    if not acceptance_is_known(deployment, workload.acceptance):
+        return allowed, []
+    acceptance, told = acceptance_for(deployment, workload)
+    known = known_lengths(
+        deployment,
+        acceptance,
+        contexts=workload.contexts,
+        most=workload.max_draft_length,
+        extrapolate=workload.extrapolate,
+    )
+    return (known if len(known) > 1 else allowed), told
 
 
 def acceptance_is_known(deployment: Deployment, acceptance: str | Acceptance | None) -> bool:

@@ -49,17 +49,16 @@ def roofline_chart(
     Roofs are those of the datasheet and of the fitted laws.
     """
     from roofline.advice.deployment import deploy
-    from roofline.advice.draft_lengths import allowed_lengths
     from roofline.advice.notices import law_limits
-    from roofline.advice.question import context_notices
+    from roofline.advice.question import context_notices, draft_lengths_to_draw
     from roofline.advice.recommend import fitting
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
     from roofline.render.notices import warnings
 
     asked = at_one(workload, batch, context)
     deployment, notices = deploy(configuration)
-    told = [*notices, *context_notices(deployment, asked.contexts)]
-    lengths = allowed_lengths(deployment, asked.max_draft_length)
+    lengths, own = draft_lengths_to_draw(deployment, asked)
+    told = [*notices, *context_notices(deployment, asked.contexts), *own]
     priced = fitting(deployment.price(deployment.grid(asked.batches, asked.contexts, lengths)))
     rows = roofline_rows(priced)
     show(

@@ -11,6 +11,7 @@ import typer
 from roofline.base.errors import InputError
 from roofline.cli.plotting import Batch, Context, asked, at_one, doublings, source_line, told
 from roofline.cli.question import asks
+from roofline.cli.spelling import typed
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def report(
         named=batches is not None or contexts is not None,
     )
     command = ["roofline", "recommend", *asked(sys.argv[1:], _MOVED)[1:]]
-    write_atomically(output, render_page(found, source=source_line(), command=command))
+    write_atomically(output, render_page(found, source=source_line(), command=command, spell=typed))
     for warning in told(found.answer):
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"wrote {output}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from importlib.util import find_spec
@@ -16,6 +16,7 @@ from roofline import __version__
 from roofline.advice.provenance import law_sources
 from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError
+from roofline.base.options import spelled
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
@@ -56,11 +57,20 @@ _ASSETS = files("roofline.render.page") / "assets"
 _SMALL = 0.01  # laws below this share of the verify pass are not shown
 
 
-def render_page(found: Findings, *, source: str, command: Sequence[str]) -> str:
-    """Return the page; ``source`` says what made it, ``command`` asks one point of the same."""
+def render_page(
+    found: Findings,
+    *,
+    source: str,
+    command: Sequence[str],
+    spell: Callable[[str], str] = spelled,
+) -> str:
+    """Return the page; ``source`` says what made it, ``command`` asks one point of the same.
+
+    ``spell`` names the options in its texts.
+    """
     jinja2 = _jinja2()
     own = "\n".join(_asset(name) for name in SCRIPTS)
-    data = page_data(found, list(command)) | {
+    data = spell_all(page_data(found, list(command)), spell) | {
         "columns": [{"key": key, "form": form} for _, key, form in COLUMNS],
         "tiles": [{"value": value, "below": below} for _, value, below in TILES],
     }
@@ -79,9 +89,20 @@ def render_page(found: Findings, *, source: str, command: Sequence[str]) -> str:
         lengths=found.grid.question.draft_lengths,
         batches=found.batches,
         contexts=[format_size(context) for context in found.contexts],
-        **_static(found),
+        **spell_all(_static(found), spell),
     )
     return page
+
+
+def spell_all(value: Any, spell: Callable[[str], str]) -> Any:
+    """Return plain data with the options in its texts spelled."""
+    if isinstance(value, str):
+        return spell(value)
+    if isinstance(value, dict):
+        return {key: spell_all(each, spell) for key, each in value.items()}
+    if isinstance(value, list):
+        return [spell_all(each, spell) for each in value]
+    return value
 
 
 def safe_json(data: Any) -> str:
