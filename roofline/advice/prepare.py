@@ -50,6 +50,11 @@ class Setup:
     notes: Notes
     host: HostProfile | None = None  # around the cards, where the question involves it
 
+    @property
+    def cards(self) -> int:
+        """Accelerators that the target lies on: all that is said or charged per GPU counts them."""
+        return self.target.placement.cards
+
     def memory(self) -> Memory:
         """Return where the bytes of one accelerator go, and those beside the processor."""
         return memory_for(self.target, self.drafter, self.gpu, self.engine.memory, self.host)
@@ -93,7 +98,7 @@ def prepare(
     routing = request.routing or Routing(skew=stated.skew, correlation=stated.correlation)
     measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
     placement = Placement(
-        tp=split.cards if split.mode is SplitMode.TENSOR else request.tp,
+        tp=split.cards if split.mode is SplitMode.TENSOR and split.cards > 1 else request.tp,
         split=split,
         ep=request.ep,
         dp=request.dp,

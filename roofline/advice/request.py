@@ -84,11 +84,6 @@ class Request:
     gpu_hour: float | None = None  # what one GPU costs for an hour
     local: LocalRequest = field(default_factory=LocalRequest)
 
-    @property
-    def cards(self) -> int:
-        """Accelerators that the target lies on."""
-        return max(self.tp, self.local.gpus)
-
 
 def without_queries(text: str) -> str:
     """Return what was typed as others may see it: the query of an address may hold a secret.

@@ -231,7 +231,8 @@ def _named(setup: Setup) -> dict[str, str | int]:
     return {
         "model": setup.target.model.id,
         "gpu": setup.gpu.id,
-        "tp": setup.request.tp,
+        "gpus": setup.cards,
+        "tp": setup.target.placement.tp,
         "engine": setup.engine.id,
         "drafter": setup.drafter.name,
     }

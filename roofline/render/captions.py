@@ -7,6 +7,7 @@ from roofline.kernels.matrices import used_components
 from roofline.render.changes import set_line
 from roofline.render.charts.figure import Caption
 from roofline.render.columns import listed
+from roofline.render.deployment import gpus_named
 from roofline.specs.formats import Component
 
 __all__ = ["caption_for", "stored_as"]
@@ -43,15 +44,16 @@ def caption_for(
     ``message`` follows model and accelerators in the title; ``where`` names the batch or context
     that the whole chart shares. ``drafts`` off leaves out drafter and acceptance.
     """
-    target, request = setup.target, setup.request
+    target = setup.target
     told = [f"{stored_as(setup)}, {target.precision.kv} KV", setup.engine.name]
     told += [where] if where else []
     if drafts:
         told += [f"drafter {setup.drafter.name}", f"acceptance: {setup.acceptance.label}"]
-    changed = set_line(setup.notes.changes).strip().rstrip(".")
+    fixed = [change for change in setup.notes.changes if change.flag != "--vary"]
+    changed = set_line(fixed).strip().rstrip(".")
     told += [changed] if changed else []
     return Caption(
-        title=f"{target.model.name} on {request.cards} x {setup.gpu.name}: {message}",
+        title=f"{target.model.name} on {gpus_named(setup)}: {message}",
         setting="; ".join(told),
         source=source,
     )

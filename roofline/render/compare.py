@@ -12,6 +12,7 @@ from roofline.base.units import format_size
 from roofline.questions.compare import Entry
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.formats import OutputFormat
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 from roofline.specs.overrides import Change
@@ -26,6 +27,7 @@ def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
     if how is OutputFormat.JSON:
         data = {
             "schema": SCHEMA,
+            "inputs": deployment_data(found[0][0].answer.setup),
             "set": set_data(_changes(found)),
             "points": [_point(entries) for entries in found],
             "refused": refused_data(found[0][0].answer.refused),
@@ -115,7 +117,7 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
     first = entries[0]
     setup, point = first.answer.setup, first.point
     where = (
-        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}, "
+        f"{setup.target.model.name} on {gpus_named(setup)}, "
         f"batch {point.batch}, context {format_size(point.context)}, {setup.engine.name}. "
         "Each drafter at its own best "
         "D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "

@@ -16,6 +16,7 @@ from roofline.advice.why import bound, grid_position, headline, reason, value_at
 from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
 from roofline.render.changes import set_data
+from roofline.render.deployment import deployment_data
 from roofline.render.refusals import refused_data
 from roofline.timing.machine import OpTime
 
@@ -51,16 +52,11 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
 
 def inputs_data(setup: Setup) -> dict[str, Any]:
     """Return what was asked, defaults filled in."""
-    request, precision = setup.request, setup.target.precision
-    routing = setup.target.placement.routing
+    request, routing = setup.request, setup.target.placement.routing
     placement = setup.drafter.placement
     return {
-        "model": setup.target.model.id,
-        "gpu": setup.gpu.id,
-        "tp": setup.target.placement.tp,
-        "ep": request.ep,
+        **deployment_data(setup),
         **({"gpu_hour": request.gpu_hour} if request.gpu_hour is not None else {}),
-        **({"dp_attention": request.dp} if request.dp > 1 else {}),
         "routing": {"skew": routing.skew, "correlation": routing.correlation},
         "batch": list(request.batches),
         "context": list(request.contexts),
@@ -72,27 +68,8 @@ def inputs_data(setup: Setup) -> dict[str, Any]:
         "acceptance_rounds": setup.rounds,
         "max_draft_length": request.max_draft_length,
         "extrapolate": request.extrapolate,
-        "weights": {c.value: d.value for c, d in precision.weights.items()},
-        "activations": precision.base.value,
-        "kv": precision.kv.value,
         "verify_attention": setup.target.placement.verify_attention.value,
-        "engine": setup.engine.id,
         "set": set_data(setup.notes.changes),
-        **_local(setup),
-    }
-
-
-def _local(setup: Setup) -> dict[str, Any]:
-    """Return how cards and processor of one machine share the model, where they do."""
-    if setup.host is None:
-        return {}
-    split, cards = setup.target.placement.split, setup.request.local.gpus
-    return {
-        "gpus": cards,
-        "split": split.mode.value if cards > 1 else None,
-        "tensor_split": list(split.shares) or None,
-        "cpu_expert_layers": split.cpu_layers,
-        "host": setup.host.id,
     }
 
 
@@ -126,7 +103,7 @@ def _cost(setup: Setup, point: Point, i: int) -> dict[str, float]:
     if price is None:
         return {}
     rate = float(point.batch / point.time_per_token[i])
-    cost = dollars_per_million(gpu_hour=price, gpus=setup.request.cards, tokens_per_s=rate)
+    cost = dollars_per_million(gpu_hour=price, gpus=setup.cards, tokens_per_s=rate)
     return {"dollars_per_million_tokens": float(cost)}
 
 

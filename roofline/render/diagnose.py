@@ -11,6 +11,7 @@ from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import listed, text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.forms import TableOrJson
 from roofline.render.refusals import refused_data, refused_lines
 
@@ -60,12 +61,8 @@ def _data(found: Diagnosis) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "inputs": {
-            "model": setup.target.model.id,
-            "gpu": setup.gpu.id,
-            "tp": setup.request.tp,
-            "ep": setup.request.ep,
+            **deployment_data(setup),
             "drafter": setup.drafter.name,
-            "engine": setup.engine.id,
             "noise": found.noise,
             "set": set_data(setup.notes.changes),
         },
@@ -206,7 +203,7 @@ def _factor(found: Explanation) -> str:
 def _where(found: Diagnosis) -> str:
     setup = found.setup
     return (
-        f"{setup.target.model.name} on {setup.request.tp} x {setup.gpu.name}, "
+        f"{setup.target.model.name} on {gpus_named(setup)}, "
         f"{setup.engine.name}; drafter {setup.drafter.name}. Band: one standard deviation of model "
         f"and measurement (the latter {found.noise:.1%})." + set_line(setup.notes.changes)
     )

@@ -14,6 +14,7 @@ from roofline.questions.explore import Exploration, Variant
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data
+from roofline.render.deployment import gpus_named
 from roofline.render.formats import OutputFormat
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 
@@ -218,7 +219,7 @@ def _setting(found: Exploration) -> str:
     setup = found.variants[0].setup
     fixed = [change for change in setup.notes.changes if change.flag != "--vary"]
     return (
-        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}; "
+        f"{setup.target.model.name} on {gpus_named(setup)}; "
         f"batch {found.batch}, context {format_size(found.context)}; "
         f"drafter {setup.drafter.name}; acceptance: "
         f"{setup.acceptance.label}; {setup.engine.name}.{set_line(fixed)}"
@@ -235,9 +236,10 @@ def _legend(found: Exploration) -> list[str]:
     )
     lines = [columns]
     if any(variant.kv_copied for variant in found.variants):
+        cards = found.variants[0].setup.cards
         lines.append(
-            f"c: fewer KV heads than GPUs. Each of the {found.request.tp} GPUs then holds a copy, "
-            "so neither its cache nor its attention changes further."
+            f"c: fewer KV heads than GPUs. Each of the {cards} GPUs then holds a copy, so neither "
+            "its cache nor its attention changes further."
         )
     lines.append(
         "Acceptance is held as given: measure it again for a changed architecture. Speedups are "

@@ -20,6 +20,7 @@ from roofline.render.captions import stored_as
 from roofline.render.changes import set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import as_data, explain_rows, goal_data
+from roofline.render.deployment import gpus_named
 from roofline.render.formulas import formulas
 from roofline.render.refusals import refused_lines, room_columns
 from roofline.render.sentences import (
@@ -31,7 +32,7 @@ from roofline.render.sentences import (
     timing_lines,
 )
 
-__all__ = ["OutputFormat", "layout_words", "render", "setting"]
+__all__ = ["OutputFormat", "render", "setting"]
 
 
 class OutputFormat(StrEnum):
@@ -150,7 +151,7 @@ def setting(setup: Setup, *, where: str) -> str:
     """Say what was asked: model, formats, GPUs, where, drafter and acceptance."""
     return (
         f"{setup.target.model.name} ({stored_as(setup)}, {setup.target.precision.kv} KV) on "
-        f"{setup.request.cards} x {setup.gpu.name}{layout_words(setup)}; {where}; "
+        f"{gpus_named(setup)}; {where}; "
         f"drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
         f"{set_line(setup.notes.changes)}"
     )
@@ -161,12 +162,6 @@ def _costs(setup: Setup, entry: dict[str, Any]) -> list[str]:
     if setup.request.gpu_hour is None:
         return []
     return [cost_line(setup, entry["by_draft_length"], entry["draft_length"])]
-
-
-def layout_words(setup: Setup) -> str:
-    """Say how attention is shared out, where it is."""
-    dp = setup.request.dp
-    return f" (attention in {dp} data-parallel groups)" if dp > 1 else ""
 
 
 def _footer(answer: Recommendation) -> list[str]:
@@ -230,7 +225,7 @@ def _csv(answer: Recommendation) -> str:
         entry = by_length.get(length, {"draft_length": length})
         parts = entry.get("breakdown_ms", {})
         row = {
-            **{name: data["inputs"][name] for name in ("model", "gpu", "tp")},
+            **{name: data["inputs"][name] for name in ("model", "gpu", "gpus", "tp")},
             "batch": batch,
             "context": context,
             **{name: entry.get(name) for name in names},

@@ -12,6 +12,7 @@ from roofline.questions.live import Change, Live
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.render.columns import wrap
+from roofline.render.deployment import deployment_data
 from roofline.render.forms import TableOrJson
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.render.schedule import as_data, schedule_blocks
@@ -72,11 +73,8 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "facts": {name: _fact(fact) for name, fact in serving.facts.items() if name in WORDS},
         },
         "used": {
-            "model": plan.setup.target.model.id,
-            "gpu": plan.setup.gpu.id,
+            **deployment_data(plan.setup),
             "engine": live.request.engine,
-            "tp": request.tp,
-            "ep": request.ep,
             "dp_attention": request.dp,
             "batch": live.batch,
             "context": request.contexts[0],

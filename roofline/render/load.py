@@ -119,7 +119,7 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
     price = answer.setup.request.gpu_hour
     if price is None:
         return data
-    gpus = answer.setup.request.cards
+    gpus = answer.setup.cards
     full = (policy.most_rps or math.nan) * (answer.load.output_tokens or 0)
     rates = {"tokens": policy.tokens_per_s, "at_most": full}
     for name, rate in rates.items():
@@ -152,7 +152,7 @@ def _cost(answer: LoadAnswer) -> list[str]:
     if price is None:
         return []
     best, plain = (_policy(answer, policy) for policy in (answer.advised, answer.plain))
-    start = f"At {dollars(price)} per GPU-hour and {answer.setup.request.cards} GPU(s): "
+    start = f"At {dollars(price)} per GPU-hour and {answer.setup.cards} GPU(s): "
     length = f"draft length {answer.advised.draft_length}"
 
     def cost(policy: dict[str, Any], name: str) -> str:
@@ -198,7 +198,7 @@ def _foot(answer: LoadAnswer) -> list[str]:
 
 
 def _csv(answer: LoadAnswer) -> str:
-    shared = {key: inputs_data(answer.setup)[key] for key in ("model", "gpu", "tp")}
+    shared = {key: inputs_data(answer.setup)[key] for key in ("model", "gpu", "gpus", "tp")}
     return csv_text(
         [
             {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}

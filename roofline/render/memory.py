@@ -13,6 +13,7 @@ from roofline.base.units import counted, format_bytes, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.forms import TableOrJson
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.timing.memory import Memory
@@ -59,6 +60,8 @@ def render_memory(
     if form is TableOrJson.JSON:
         data = {
             "schema": SCHEMA,
+            "inputs": deployment_data(setup)
+            | {"drafter": setup.drafter.name, "drafter_kind": setup.drafter.kind},
             "set": set_data(setup.notes.changes),
             "contexts": [_data(answer) for answer in answers],
             "refused": refused_data(refused),
@@ -135,10 +138,8 @@ def _gigabytes(count: float) -> str:
 
 def _headline(answer: MemoryAnswer) -> str:
     setup, slots, rules = answer.setup, answer.slots, answer.memory.rules
-    dp = setup.request.dp
-    groups = f", attention in {dp} groups" if dp > 1 else ""
     where = (
-        f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}{groups} "
+        f"{setup.target.model.name} on {gpus_named(setup)} "
         f"({setup.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )

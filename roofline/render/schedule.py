@@ -15,6 +15,7 @@ from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.refusals import refused_data, refused_lines
 
 __all__ = [
@@ -47,13 +48,10 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "inputs": {
-            "model": setup.target.model.id,
-            "gpu": setup.gpu.id,
-            "tp": setup.request.tp,
+            **deployment_data(setup),
             "drafter": setup.drafter.name,
             "acceptance": setup.acceptance.label,
             "acceptance_source": setup.acceptance.source,
-            "engine": setup.engine.id,
             "context": list(plan.contexts),
             "batches": plan.batches,
             "mix": plan.mix,
@@ -116,7 +114,7 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
     blocks = [
         wrap(schedule_headline(plan, written)),
         wrap(
-            f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}, contexts "
+            f"{setup.target.model.name} on {gpus_named(setup)}, contexts "
             f"{contexts}; drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}."
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
             + set_line(setup.notes.changes)

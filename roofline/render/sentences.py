@@ -98,7 +98,7 @@ def cost_line(setup: Setup, rows: list[dict[str, Any]], draft_length: int) -> st
     """Return what a million tokens cost with and without speculation."""
     cost = {row["draft_length"]: row["dollars_per_million_tokens"] for row in rows}
     plain = dollars(cost[0])
-    price, cards = setup.request.gpu_hour or 0.0, setup.request.cards
+    price, cards = setup.request.gpu_hour or 0.0, setup.cards
     told = f"At {dollars(price)} per GPU-hour and {cards} GPU(s): "
     if draft_length == 0:
         return f"{told}{plain} per million output tokens, without speculation."

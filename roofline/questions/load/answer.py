@@ -245,10 +245,11 @@ def _overloaded(policies: list[Policy], load: Load, setup: Setup) -> str:
     top = max(policies, key=lambda policy: policy.most_rps or 0.0)
     how = "a schedule" if top.draft_length is None else f"draft length {top.draft_length}"
     where = "that fit" if top.slots < load.max_batch else "of --max-batch"
-    tp, domain = setup.request.tp, setup.gpu.interconnect.domain_size
-    more = f", or give more GPUs (--tp {2 * tp})" if 2 * tp <= domain else ""
+    flag = "--gpus" if setup.request.local.gpus > 1 else "--tp"
+    more, domain = 2 * setup.cards, setup.gpu.interconnect.domain_size
+    remedy = f", or give more GPUs ({flag} {more})" if more <= domain else ""
     return (
         f"--rps {load.rps:g}: overloaded: at most {top.most_rps:.3g} requests/s, with {how} and "
         f"{top.slots} sequences running (the most {where} and pay); spread the load over more "
-        f"copies{more}"
+        f"copies{remedy}"
     )

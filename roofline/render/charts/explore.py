@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from roofline.base.errors import InputError
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
-from roofline.render.charts.figure import PALETTE, Caption, caption, new_panels, save, styled
+from roofline.render.captions import caption_for
+from roofline.render.charts.figure import PALETTE, caption, new_panels, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,13 +118,8 @@ def _tick_whole(panel: Axes, values: NDArray[np.float64]) -> None:
 def write_exploration(found: Exploration, path: Path, *, source: str) -> None:
     """Write the chart to a file."""
     setup, axis = found.variants[0].setup, found.axes[0]
-    words = Caption(
-        title=f"{setup.target.model.name} on {setup.request.cards} x {setup.gpu.name}: "
-        f"what {axis.path} changes",
-        setting=f"{setup.engine.name}; batch {found.batch}, context {format_size(found.context)}; "
-        f"drafter {setup.drafter.name}; acceptance: {setup.acceptance.label}",
-        source=source,
-    )
+    where = f"batch {found.batch}, context {format_size(found.context)}"
+    words = caption_for(setup, f"what {axis.path} changes", where=where, source=source)
     with styled():
         figure, axes = new_panels(2, 2)
         lines = draw_exploration(axes, found)

@@ -21,7 +21,7 @@ from roofline.base.schema import as_json
 from roofline.base.units import format_size
 from roofline.render.captions import stored_as
 from roofline.render.data import as_data
-from roofline.render.formats import layout_words
+from roofline.render.deployment import gpus_named
 from roofline.render.page.data import LIVE, page_data
 from roofline.render.page.findings import Findings
 from roofline.render.refusals import refused_lines
@@ -111,9 +111,8 @@ def _static(found: Findings) -> dict[str, Any]:
     entry = data["points"][0]
     rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
     grid_warnings = [w for w in found.grid.setup.notes.warnings if w not in answer.warnings]
-    gpus = f"{setup.request.tp} x {setup.gpu.name}{layout_words(setup)}"
     return {
-        "title": f"{setup.target.model.name} on {gpus}",
+        "title": f"{setup.target.model.name} on {gpus_named(setup)}",
         "setting": [
             f"{stored_as(setup)}, {setup.target.precision.kv} KV",
             setup.engine.name,
