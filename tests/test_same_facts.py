@@ -162,3 +162,26 @@ def test_a_server_is_stated_as_it_was_read(cli: Cli) -> None:
     assert (used["gpu"], used["gpus"], used["tp"]) == ("h100-sxm", 2, 2)
     for key in ("model", "gpu", "gpus", "tp", "ep", "weights", "kv", "drafter"):
         assert used[key] == asked[key]
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS)
+def test_what_is_said_per_gpu_counts_all_of_them(cli: Cli, tmp_path: Path, deployment: str) -> None:
+    """Tokens/s of all users over the number of GPUs; their price is that of all GPUs."""
+    question, drafter, _, facts = DEPLOYMENTS[deployment]
+    own = f"{question} --drafter {drafter} --acceptance 0.6 {ONE} --batch 1".split()
+    asked = ("recommend", *own, "--gpu-hour", "2", "--format", "json")
+    by_length = cli(*asked).by_draft_length()
+    data = tmp_path / "frontier.csv"
+    assert cli("plot", "frontier", *own, "--data", str(data)).code == 0
+    rows = list(csv.DictReader(data.read_text("utf-8").splitlines()))
+    assert len(rows) == len(by_length)
+    for row in rows:
+        known = by_length[int(row["draft_length"])]
+        per_gpu = known["tokens_per_s"] / facts["gpus"]
+        assert float(row["tokens_per_s_per_gpu"]) == pytest.approx(per_gpu, rel=1e-5)
+        dollars = 2 * facts["gpus"] / 3600 / known["tokens_per_s"] * 1e6
+        assert known["dollars_per_million_tokens"] == pytest.approx(dollars)
+    path = tmp_path / "report.html"
+    cells = ("--batches", "1,2", "--contexts", "2k")
+    assert cli("report", *own, *cells, "-o", str(path)).code == 0
+    assert read_page(path).data["gpus"] == facts["gpus"]

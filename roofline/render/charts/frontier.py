@@ -50,7 +50,7 @@ def undominated(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDAr
 
 def frontier_rows(answer: Recommendation) -> list[FrontierRow]:
     """Return every batch and draft length that can be run, at the answer's one context."""
-    contexts, gpus = answer.setup.request.contexts, answer.setup.request.tp
+    contexts, gpus = answer.setup.request.contexts, answer.setup.cards
     if len(contexts) != 1:
         raise InputError("--context: a frontier belongs to one context; give one")
     found = [

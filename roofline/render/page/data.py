@@ -55,7 +55,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
         "rounds": setup.request.acceptance_rounds,
         "fall": fall_of_one_rate(),
-        "gpus": setup.request.tp,
+        "gpus": setup.cards,
         "tie": TIE,
         "draft_lengths": list(grid.setup.draft_lengths),
         "batches": batches,
