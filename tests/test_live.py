@@ -36,11 +36,11 @@ def test_vllm(cli: Cli) -> None:
     assert found["context"] == 2000 + 400 / 2  # 80,000 / 40 prompt, 16,000 / 40 output
     assert found["tokens_per_s"] == 16_000 / 4
     assert gaps(data) == {"tp": "--tp", "drafter": "--drafter"}
-    assert data["used"] | {"drafter": "", "acceptance": ""} == {
-        "model": "llama-3.1-8b", "gpu": "h100-sxm", "engine": "vllm", "tp": 1, "ep": 1,
-        "dp_attention": 1, "batch": 8,
-        "context": 2200, "drafter": "", "acceptance": "",
+    used = {
+        "model": "llama-3.1-8b", "gpu": "h100-sxm", "gpus": 1, "engine": "vllm", "tp": 1, "ep": 1,
+        "dp_attention": 1, "activations": "bf16", "kv": "bf16", "batch": 8, "context": 2200,
     }  # fmt: skip
+    assert {name: data["used"][name] for name in used} == used
     assert all(line.startswith("GET ") for line in seen)
     assert data["change"]["measured_tokens_per_s"] == 4000
 

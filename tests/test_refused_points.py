@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from typing import Any
 
 import pytest
@@ -219,3 +220,29 @@ def test_a_schedule_ends_where_the_memory_does(cli: Cli, acceptance: str) -> Non
     far = {band["batch_end"] for band in data["bands"] if band["context"] == [32768]}
     (found,) = [each for each in data["refused"] if each["context"] == 32768]
     assert max(far) == found["batch"] - 1 < largest
+
+
+UNLINKED = (
+    "llama-3.1-70b --gpu rtx-4090 --engine llamacpp --weights q4_k_m --gpus 2 "
+    "--drafter llama-3.2-1b --acceptance 0.6"
+)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "recommend llama-3.1-70b --tp 4 --weights fp8 --batch 200 --context 8k",
+        f"recommend {UNLINKED} --batch 40 --context 2k",
+        f"schedule {UNLINKED} --batches 2 --contexts 2k",
+    ],
+)
+def test_the_parts_of_what_is_needed_add_up(cli: Cli, ask: str) -> None:
+    """All of them are those of the fullest GPU; each is rounded to three digits."""
+    line = assert_refused(cli(*ask.split()), code=3)
+    held = re.search(r"needs .*?\((.*?)\)", line)
+    assert held is not None
+    total = 0.0
+    for part in held[1].split(", "):
+        count, size, unit = re.findall(r"^(?:(\d+) x )?([\d.]+) ([GM]B)", part)[0]
+        total += int(count or 1) * float(size) * (1 if unit == "GB" else 1e-3)
+    assert total == pytest.approx(float(line.split("needs ")[1].split()[0]), rel=5e-3)

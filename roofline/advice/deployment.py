@@ -129,9 +129,8 @@ class Deployment:
 
     @property
     def cards(self) -> int:
-        """Accelerators that the target lies on."""
-        placement = self.target.placement
-        return max(placement.tp, placement.split.cards)
+        """Accelerators that the target lies on: all that is said or charged per GPU counts them."""
+        return self.target.placement.cards
 
     @property
     def model_names(self) -> list[str]:
@@ -376,7 +375,7 @@ def _placement(
     stated = priors().routing
     measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
     return Placement(
-        tp=split.cards if split.mode is SplitMode.TENSOR else configuration.tp,
+        tp=split.cards if split.mode is SplitMode.TENSOR and split.cards > 1 else configuration.tp,
         split=split,
         ep=configuration.ep,
         dp=configuration.dp_attention,

@@ -113,25 +113,29 @@ def explain(memory: Memory, refused: Refused) -> str:
     if memory.host is not None and refused.on_host:
         return _explain_host(memory, memory.host)
     batch, context, drafts = refused.batch, refused.context, refused.draft_length
-    each = format_bytes(float(memory.kv_per_sequence(context, drafts)))
+    fullest = memory.fullest(batch=batch, context=context, draft_length=drafts)
+    card, draft_card = memory.cards[fullest], memory.draft_cards[fullest]
+    weights = sum(card.weights(memory.held).values())
+    own, drafted = memory.target_cache(context, drafts), memory.draft_cache(context, drafts)
+    each = format_bytes(float(own * card.caches + drafted * draft_card.caches))
+    working = float(memory.working(batch, drafts, logits=card.last))
     placement = memory.target.placement
-    cards, held = placement.split.cards, int(placement.local(batch))
-    tp, more = max(placement.tp, cards), Option("gpus" if cards > 1 else "tp")
+    cards, held = placement.cards, int(placement.local(batch))
+    more = Option("gpus" if placement.split.cards > 1 else "tp")
     remedy = (
         f"the largest batch that fits is {refused.largest_batch}"
         if refused.largest_batch
         else f"not even one sequence fits: use more GPUs ({more}), narrower {Option('weights')} or "
         f"{Option('kv')}"
     )
-    owner = "the GPU has" if tp == 1 else f"each of the {tp} GPUs has"
+    owner = "the GPU has" if cards == 1 else f"each of the {cards} GPUs has"
     where, drafter = f"batch {batch} at {context} tokens", ""
     if drafts:
         where += f" with draft length {drafts}"
-        drafter = f"{format_bytes(memory.draft_weights)} of the drafter's, "
+        drafter = f"{format_bytes(memory.draft_weights * draft_card.layers)} of the drafter's, "
     return (
-        f"{where} needs {format_bytes(refused.needed)} ({format_bytes(memory.weights)} of "
-        f"weights, {drafter}{held} x {each} of KV, "
-        f"{format_bytes(float(memory.working(batch, drafts)))} of activations and logits) but "
+        f"{where} needs {format_bytes(refused.needed)} ({format_bytes(weights)} of weights, "
+        f"{drafter}{held} x {each} of KV, {format_bytes(working)} of activations and logits) but "
         f"{owner} {format_bytes(memory.available)} usable of {format_bytes(memory.total)}; {remedy}"
     )
 

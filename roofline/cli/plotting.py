@@ -248,6 +248,7 @@ def _named(deployment: Deployment) -> dict[str, str | int]:
     return {
         "model": deployment.target.model.id,
         "gpu": deployment.gpu.id,
+        "gpus": deployment.cards,
         "tp": deployment.target.placement.tp,
         "engine": deployment.engine.id,
         "drafter": deployment.drafter.name,

@@ -8,9 +8,10 @@ from roofline.kernels.matrices import used_components
 from roofline.render.changes import set_line
 from roofline.render.charts.figure import Caption
 from roofline.render.columns import listed
+from roofline.render.deployment import gpus_named
 from roofline.specs.formats import Component
 
-__all__ = ["caption_for", "gpus_of", "stored_as"]
+__all__ = ["caption_for", "stored_as"]
 
 _WORDS = {
     Component.EXPERTS: "experts",
@@ -19,11 +20,6 @@ _WORDS = {
     Component.ATTENTION: "attention",
     Component.MIXER: "linear mixers",
 }
-
-
-def gpus_of(deployment: Deployment) -> str:
-    """Say how many of which accelerator the target lies on: the one place that does."""
-    return f"{deployment.cards} x {deployment.gpu.name}"
 
 
 def stored_as(deployment: Deployment) -> str:
@@ -62,10 +58,11 @@ def caption_for(
     told += [where] if where else []
     if acceptance is not None:
         told += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
-    changed = set_line(deployment.changes).strip().rstrip(".")
+    fixed = [change for change in deployment.changes if change.flag != "--vary"]
+    changed = set_line(fixed).strip().rstrip(".")
     told += [changed] if changed else []
     return Caption(
-        title=f"{target.model.name} on {gpus_of(deployment)}: {message}",
+        title=f"{target.model.name} on {gpus_named(deployment)}: {message}",
         setting="; ".join(told),
         source=source,
     )

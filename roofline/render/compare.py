@@ -10,9 +10,9 @@ from roofline.advice.paste import flag
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.compare import Entry
-from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.formats import OutputFormat
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 from roofline.specs.overrides import Change
@@ -27,6 +27,7 @@ def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
     if how is OutputFormat.JSON:
         data = {
             "schema": SCHEMA,
+            "inputs": deployment_data(found[0][0].answer.deployment),
             "set": set_data(_changes(found)),
             "points": [_point(entries) for entries in found],
             "refused": refused_data(found[0][0].answer.refused),
@@ -117,11 +118,12 @@ def _short(entry: Entry) -> str:
 def _text(entries: list[Entry], how: OutputFormat) -> str:
     first = entries[0]
     question, point = first.answer.question, first.point
+    deployment = question.deployment
     where = (
-        f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}, "
-        f"batch {point.batch}, context {format_size(point.context)}, "
-        f"{question.deployment.engine.name}. Each drafter at its own best D; * where it beats plain decoding. Split: verify/draft/engine. AL needed: the "
-        "break-even. GB: the drafter's weights on one GPU."
+        f"{deployment.target.model.name} on {gpus_named(deployment)}, batch {point.batch}, context "
+        f"{format_size(point.context)}, {deployment.engine.name}. Each drafter at its own best D; "
+        "* where it beats plain decoding. Split: verify/draft/engine. AL needed: the break-even. "
+        "GB: the drafter's weights on one GPU."
     ) + set_line(_changes([entries]))
     cells = [_cells(entry) for entry in entries]
     seen = [

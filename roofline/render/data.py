@@ -16,6 +16,7 @@ from roofline.advice.why import bound, grid_position, headline, reason, value_at
 from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
 from roofline.render.changes import set_data
+from roofline.render.deployment import deployment_data
 from roofline.render.notices import warnings
 from roofline.render.provenance import provenance
 from roofline.render.refusals import refused_data
@@ -54,15 +55,11 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
 def inputs_data(question: Question) -> dict[str, Any]:
     """Return what was asked, defaults filled in."""
     deployment, workload = question.deployment, question.workload
-    placement, precision = deployment.target.placement, deployment.target.precision
-    routing, drafter = placement.routing, deployment.drafter
+    placement, drafter = deployment.target.placement, deployment.drafter
+    routing = placement.routing
     return {
-        "model": deployment.target.model.id,
-        "gpu": deployment.gpu.id,
-        "tp": placement.tp,
-        "ep": placement.ep,
+        **deployment_data(deployment),
         **({"gpu_hour": workload.gpu_hour} if workload.gpu_hour is not None else {}),
-        **({"dp_attention": placement.dp} if placement.dp > 1 else {}),
         "routing": {"skew": routing.skew, "correlation": routing.correlation},
         "batch": list(workload.batches),
         "context": list(workload.contexts),
@@ -74,28 +71,8 @@ def inputs_data(question: Question) -> dict[str, Any]:
         "acceptance_rounds": question.rounds,
         "max_draft_length": workload.max_draft_length,
         "extrapolate": workload.extrapolate,
-        "weights": {c.value: d.value for c, d in precision.weights.items()},
-        "activations": precision.base.value,
-        "kv": precision.kv.value,
-        "verify_attention": deployment.target.placement.verify_attention.value,
-        "engine": deployment.engine.id,
+        "verify_attention": placement.verify_attention.value,
         "set": set_data(deployment.changes),
-        **_local(question),
-    }
-
-
-def _local(question: Question) -> dict[str, Any]:
-    """Return how cards and processor of one machine share the model, where they do."""
-    if question.deployment.host is None:
-        return {}
-    split = question.deployment.target.placement.split
-    cards = split.cards
-    return {
-        "gpus": cards,
-        "split": split.mode.value if cards > 1 else None,
-        "tensor_split": list(split.shares) or None,
-        "cpu_expert_layers": split.cpu_layers,
-        "host": question.deployment.host.id,
     }
 
 

@@ -9,9 +9,9 @@ from roofline.base.units import format_size
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED
-from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import listed, text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.forms import TableOrJson
 from roofline.render.notices import assumptions, warnings
 from roofline.render.refusals import refused_data, refused_lines
@@ -58,16 +58,11 @@ def render_diagnosis(found: Diagnosis, how: TableOrJson) -> str:
 
 def _data(found: Diagnosis) -> dict[str, Any]:
     deployment, best = found.deployment, found.best
-    placement = deployment.target.placement
     return {
         "schema": SCHEMA,
         "inputs": {
-            "model": deployment.target.model.id,
-            "gpu": deployment.gpu.id,
-            "tp": placement.tp,
-            "ep": placement.ep,
+            **deployment_data(deployment),
             "drafter": deployment.drafter.name,
-            "engine": deployment.engine.id,
             "noise": found.noise,
             "set": set_data(deployment.changes),
         },
@@ -208,7 +203,7 @@ def _factor(found: Explanation) -> str:
 def _where(found: Diagnosis) -> str:
     deployment = found.deployment
     return (
-        f"{deployment.target.model.name} on {gpus_of(deployment)}, "
+        f"{deployment.target.model.name} on {gpus_named(deployment)}, "
         f"{deployment.engine.name}; drafter {deployment.drafter.name}. Band: one standard "
         f"deviation of model and measurement (the latter {found.noise:.1%})."
         + set_line(deployment.changes)

@@ -10,10 +10,10 @@ from typing import Any
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
-from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data
+from roofline.render.deployment import gpus_named
 from roofline.render.formats import OutputFormat
 from roofline.render.notices import assumptions, warnings
 from roofline.render.refusals import refused_data, refused_lines, room_columns
@@ -219,7 +219,7 @@ def _setting(found: Exploration) -> str:
     question = found.variants[0].question
     fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
     return (
-        f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}; "
+        f"{question.deployment.target.model.name} on {gpus_named(question.deployment)}; "
         f"batch {found.batch}, context {format_size(found.context)}; "
         f"drafter {question.deployment.drafter.name}; acceptance: "
         f"{question.acceptance.label}; {question.deployment.engine.name}.{set_line(fixed)}"
@@ -236,9 +236,10 @@ def _legend(found: Exploration) -> list[str]:
     )
     lines = [columns]
     if any(variant.kv_copied for variant in found.variants):
+        cards = found.variants[0].question.deployment.cards
         lines.append(
-            f"c: fewer KV heads than GPUs. Each of the {found.configuration.tp} GPUs then holds a copy, "
-            "so neither its cache nor its attention changes further."
+            f"c: fewer KV heads than GPUs. Each of the {cards} GPUs then holds a copy, so neither "
+            "its cache nor its attention changes further."
         )
     lines.append(
         "Acceptance is held as given: measure it again for a changed architecture. Speedups are "

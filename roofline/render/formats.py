@@ -8,7 +8,6 @@ from itertools import product
 from typing import Any, assert_never
 
 from roofline.advice.decide import Point
-from roofline.advice.deployment import Deployment
 from roofline.advice.paste import pasted
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
@@ -17,10 +16,11 @@ from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
 from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
-from roofline.render.captions import gpus_of, stored_as
+from roofline.render.captions import stored_as
 from roofline.render.changes import set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import as_data, explain_rows, goal_data
+from roofline.render.deployment import gpus_named
 from roofline.render.formulas import formulas
 from roofline.render.notices import assumptions
 from roofline.render.provenance import summary
@@ -34,7 +34,7 @@ from roofline.render.sentences import (
     timing_lines,
 )
 
-__all__ = ["OutputFormat", "layout_words", "render", "setting"]
+__all__ = ["OutputFormat", "render", "setting"]
 
 
 class OutputFormat(StrEnum):
@@ -159,7 +159,7 @@ def setting(question: Question, *, where: str) -> str:
     target = deployment.target
     return (
         f"{target.model.name} ({stored_as(deployment)}, {target.precision.kv} KV) on "
-        f"{gpus_of(deployment)}{layout_words(deployment)}; {where}; drafter "
+        f"{gpus_named(deployment)}; {where}; drafter "
         f"{deployment.drafter.name}; acceptance: {question.acceptance.label}."
         f"{set_line(deployment.changes)}"
     )
@@ -170,12 +170,6 @@ def _costs(question: Question, entry: dict[str, Any]) -> list[str]:
     if question.workload.gpu_hour is None:
         return []
     return [cost_line(question, entry["by_draft_length"], entry["draft_length"])]
-
-
-def layout_words(deployment: Deployment) -> str:
-    """Say how attention is shared out, where it is."""
-    dp = deployment.target.placement.dp
-    return f" (attention in {dp} data-parallel groups)" if dp > 1 else ""
 
 
 def _footer(answer: Recommendation) -> list[str]:
@@ -239,7 +233,7 @@ def _csv(answer: Recommendation) -> str:
         entry = by_length.get(length, {"draft_length": length})
         parts = entry.get("breakdown_ms", {})
         row = {
-            **{name: data["inputs"][name] for name in ("model", "gpu", "tp")},
+            **{name: data["inputs"][name] for name in ("model", "gpu", "gpus", "tp")},
             "batch": batch,
             "context": context,
             **{name: entry.get(name) for name in names},

@@ -12,6 +12,7 @@ from roofline.questions.live import Change, Live
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.render.columns import wrap
+from roofline.render.deployment import deployment_data
 from roofline.render.forms import TableOrJson
 from roofline.render.notices import assumptions
 from roofline.render.refusals import refused_data, refused_lines
@@ -73,11 +74,8 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "facts": {name: _fact(fact) for name, fact in serving.facts.items() if name in WORDS},
         },
         "used": {
-            "model": plan.question.deployment.target.model.id,
-            "gpu": plan.question.deployment.gpu.id,
+            **deployment_data(plan.question.deployment),
             "engine": live.configuration.engine,
-            "tp": named.tp,
-            "ep": named.ep,
             "dp_attention": named.dp_attention,
             "batch": live.batch,
             "context": live.workload.contexts[0],

@@ -203,7 +203,7 @@ def _foot(answer: LoadAnswer) -> list[str]:
 
 
 def _csv(answer: LoadAnswer) -> str:
-    shared = {key: inputs_data(answer.question)[key] for key in ("model", "gpu", "tp")}
+    shared = {key: inputs_data(answer.question)[key] for key in ("model", "gpu", "gpus", "tp")}
     return csv_text(
         [
             {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}

@@ -11,9 +11,9 @@ from roofline.advice.deployment import Deployment
 from roofline.advice.remedies import Refused
 from roofline.base.units import counted, format_bytes, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
-from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.forms import TableOrJson
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.timing.memory import Memory
@@ -64,6 +64,8 @@ def render_memory(
     if form is TableOrJson.JSON:
         data = {
             "schema": SCHEMA,
+            "inputs": deployment_data(deployment)
+            | {"drafter": deployment.drafter.name, "drafter_kind": deployment.drafter.kind},
             "set": set_data(deployment.changes),
             "contexts": [_data(answer) for answer in answers],
             "refused": refused_data(refused),
@@ -140,10 +142,8 @@ def _gigabytes(count: float) -> str:
 
 def _headline(answer: MemoryAnswer) -> str:
     deployment, slots, rules = answer.deployment, answer.slots, answer.memory.rules
-    dp = deployment.target.placement.dp
-    groups = f", attention in {dp} groups" if dp > 1 else ""
     where = (
-        f"{deployment.target.model.name} on {gpus_of(deployment)}{groups} "
+        f"{deployment.target.model.name} on {gpus_named(deployment)} "
         f"({deployment.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )
@@ -151,9 +151,8 @@ def _headline(answer: MemoryAnswer) -> str:
         return f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''}."
     return (
         f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''} without "
-        f"speculation, {slots.speculative} with "
-        f"{deployment.drafter.name} at draft length {slots.draft_length}: {slots.lost:.1%} of the slots "
-        "lost."
+        f"speculation, {slots.speculative} with {deployment.drafter.name} at draft length "
+        f"{slots.draft_length}: {slots.lost:.1%} of the slots lost."
     )
 
 

@@ -126,6 +126,7 @@ def _drafts_do_not_fit(batch: int, context: int, lengths: tuple[int, ...]) -> st
 
 
 def _slower_than_wide(
+    *,
     dtypes: tuple[str, ...],
     base: str,
     own_ms: float,
@@ -143,7 +144,7 @@ def _slower_than_wide(
 
 
 def _past_graphs(
-    engine: str, largest: int, lengths: tuple[int, ...], batches: tuple[int, ...], flag: str
+    *, engine: str, largest: int, lengths: tuple[int, ...], batches: tuple[int, ...], flag: str
 ) -> str:
     captures = f"the {largest} rows that {engine} captures CUDA graphs for"
     cost = "can cost several times more (published: 5 times)"

@@ -13,9 +13,9 @@ from roofline.questions.schedule.bands import Band
 from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain
-from roofline.render.captions import gpus_of
 from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
+from roofline.render.deployment import deployment_data, gpus_named
 from roofline.render.notices import assumptions, warnings
 from roofline.render.refusals import refused_data, refused_lines
 
@@ -49,13 +49,10 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "inputs": {
-            "model": question.deployment.target.model.id,
-            "gpu": question.deployment.gpu.id,
-            "tp": question.deployment.target.placement.tp,
+            **deployment_data(question.deployment),
             "drafter": question.deployment.drafter.name,
             "acceptance": question.acceptance.label,
             "acceptance_source": question.acceptance.source,
-            "engine": question.deployment.engine.id,
             "context": list(plan.contexts),
             "batches": plan.batches,
             "mix": plan.mix,
@@ -115,11 +112,12 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
     contexts = ", ".join(map(format_size, plan.contexts))
     rows = [row for band in written.bands for row in _rows(plan, band)]
     joined = f" (one table for all: geometric mean over contexts {contexts})"
+    deployment = question.deployment
     blocks = [
         wrap(schedule_headline(plan, written)),
         wrap(
-            f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}, contexts "
-            f"{contexts}; drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}."
+            f"{deployment.target.model.name} on {gpus_named(deployment)}, contexts {contexts}; "
+            f"drafter {deployment.drafter.name}; acceptance: {question.acceptance.label}."
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
             + set_line(question.deployment.changes)
         ),

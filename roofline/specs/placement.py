@@ -82,6 +82,15 @@ class Placement:
     split: Split = field(default_factory=Split)
 
     @property
+    def cards(self) -> int:
+        """Accelerators that the network lies on, linked or in one machine.
+
+        >>> Placement(tp=8).cards, Placement(split=Split(cards=2)).cards
+        (8, 2)
+        """
+        return max(self.tp, self.split.cards)
+
+    @property
     def attention_tp(self) -> int:
         """Ranks that attention, and all else but the routed experts, is divided over: tp / dp."""
         return self.tp // self.dp

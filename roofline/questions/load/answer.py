@@ -247,8 +247,9 @@ def _overloaded(policies: list[Policy], load: Load, question: Question) -> Input
     how = "a schedule" if top.draft_length is None else f"draft length {top.draft_length}"
     where = "that fit" if top.slots < load.max_batch else f"of {Option('max_batch')}"
     deployment = question.deployment
-    tp, domain = deployment.target.placement.tp, deployment.gpu.interconnect.domain_size
-    more = f", or give more GPUs ({Option('tp', 2 * tp)})" if 2 * tp <= domain else ""
+    cards, domain = 2 * deployment.cards, deployment.gpu.interconnect.domain_size
+    field = "gpus" if deployment.target.placement.split.cards > 1 else "tp"
+    more = f", or give more GPUs ({Option(field, cards)})" if cards <= domain else ""
     return InputError(
         f"overloaded: at most {top.most_rps:.3g} requests/s, with {how} and {top.slots} sequences "
         f"running (the most {where} and pay); spread the load over more copies{more}",

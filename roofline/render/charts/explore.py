@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from roofline.base.errors import InputError
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
-from roofline.render.captions import gpus_of
-from roofline.render.charts.figure import PALETTE, Caption, caption, new_panels, save, styled
+from roofline.render.captions import caption_for
+from roofline.render.charts.figure import PALETTE, caption, new_panels, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,11 +118,12 @@ def _tick_whole(panel: Axes, values: NDArray[np.float64]) -> None:
 def write_exploration(found: Exploration, path: Path, *, source: str) -> None:
     """Write the chart to a file."""
     question, axis = found.variants[0].question, found.axes[0]
-    words = Caption(
-        title=f"{question.deployment.target.model.name} on {gpus_of(question.deployment)}: "
+    where = f"batch {found.batch}, context {format_size(found.context)}"
+    words = caption_for(
+        question.deployment,
         f"what {axis.path} changes",
-        setting=f"{question.deployment.engine.name}; batch {found.batch}, "
-        f"context {format_size(found.context)}; drafter {question.deployment.drafter.name}; acceptance: {question.acceptance.label}",
+        where=where,
+        acceptance=question.acceptance,
         source=source,
     )
     with styled():

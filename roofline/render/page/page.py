@@ -20,9 +20,9 @@ from roofline.base.options import spelled
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
-from roofline.render.captions import gpus_of, stored_as
+from roofline.render.captions import stored_as
 from roofline.render.data import as_data
-from roofline.render.formats import layout_words
+from roofline.render.deployment import gpus_named
 from roofline.render.notices import assumptions, warnings
 from roofline.render.page.data import LIVE, page_data
 from roofline.render.page.findings import Findings
@@ -136,9 +136,8 @@ def _static(found: Findings) -> dict[str, Any]:
         text for text in warnings(found.grid.question.notices) if text not in data["warnings"]
     ]
     deployment = question.deployment
-    gpus = f"{gpus_of(deployment)}{layout_words(deployment)}"
     return {
-        "title": f"{deployment.target.model.name} on {gpus}",
+        "title": f"{deployment.target.model.name} on {gpus_named(deployment)}",
         "setting": [
             f"{stored_as(deployment)}, {deployment.target.precision.kv} KV",
             deployment.engine.name,
