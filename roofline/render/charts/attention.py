@@ -104,6 +104,8 @@ def _rows_of(setup: Setup, mode: VerifyAttention, time: OpTime, useful: Op) -> l
     if mode is VerifyAttention.TILE:
         tile = setup.target.placement.tile_rows
     peak = setup.gpu.peak(rate_name(useful.compute))
+    batch, context = setup.request.batches[0], setup.request.contexts[0]
+    memory = setup.memory()
     return [
         AttentionRow(
             op=useful.name,
@@ -118,6 +120,7 @@ def _rows_of(setup: Setup, mode: VerifyAttention, time: OpTime, useful: Op) -> l
             peak_used=float(flops[d] / each[d] / peak),
         )
         for d in lengths
+        if memory.has_room(batch, context, d)
     ]
 
 
