@@ -246,3 +246,21 @@ def test_the_parts_of_what_is_needed_add_up(cli: Cli, ask: str) -> None:
         count, size, unit = re.findall(r"^(?:(\d+) x )?([\d.]+) ([GM]B)", part)[0]
         total += int(count or 1) * float(size) * (1 if unit == "GB" else 1e-3)
     assert total == pytest.approx(float(line.split("needs ")[1].split()[0]), rel=5e-3)
+
+
+def test_a_goal_names_every_context_that_it_leaves_out(cli: Cli) -> None:
+    """bf16 weights of 35 GB leave 30 GB on each of 4 GPUs: no room for 128k tokens of 10 kB x 8."""
+    tight = ("llama-3.1-70b", "--tp", "4", "--memory-fraction", "0.55", "--acceptance", "0.7")
+    ask = ("recommend", *tight, "--context", "2k,32k,128k", "--objective", "latency", *JSON)
+    data = cli(*ask).data()
+    assert [choice["context"] for choice in data["goal"]["choices"]] == [2048, 32768]
+    (found,) = data["refused"]
+    assert (found["batch"], found["context"], found["largest_batch"]) == (1, 131072, 0)
+    # what takes long at 32k is out of reach there alone
+    paces = [choice["tpot_ms"] for choice in data["goal"]["choices"]]
+    goal = ("--slo-tpot", f"{sum(paces) / 2:.3f}")
+    limited = cli(*ask[:-4], *goal, *JSON).data()
+    assert [choice["context"] for choice in limited["goal"]["choices"]] == [2048]
+    (line,) = [text for text in limited["warnings"] if text.startswith("context 32768: --slo-tpot")]
+    fastest = float(line.split("the fastest is ")[1].split()[0])
+    assert fastest == pytest.approx(paces[1], rel=0.01)  # of batches within 1 % the first is chosen

@@ -19,7 +19,8 @@ from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
-    from roofline.questions.goals import Goal
+    from roofline.advice.recommend import Recommendation
+    from roofline.questions.goals import Choice, Goal
     from roofline.questions.live import Live
 
 __all__ = ["recommend"]
@@ -141,20 +142,39 @@ def recommend(
         emit_text(render_load(found, how), output, said)
         return
     answer = answer_for(ask(configuration, workload))
-    said += warnings(answer.notices)
     if goal is None:
-        emit_text(render(answer, how, explain=explain), output, said)
+        text = render(answer, how, explain=explain)
+        emit_text(text, output, [*said, *warnings(answer.notices)])
         return
-    from roofline.questions.goals import require
+    chosen, choices = _meeting(answer, goal, named=batch is not None)
+    text = render(chosen, how, explain=explain, met=(goal, choices))
+    emit_text(text, output, [*said, *warnings(chosen.notices)])
 
-    choices = require(answer.points, goal)
+
+def _meeting(
+    answer: Recommendation, goal: Goal, *, named: bool
+) -> tuple[Recommendation, list[Choice]]:
+    """Return the answer at the batches that meet the goal, and those choices.
+
+    What does not fit is refused where its batch was ``named``, else where no batch tried fits.
+    """
+    from roofline.advice.remedies import refuse
+    from roofline.base.notices import texts
+    from roofline.questions.goals import BATCHES, missed, require
+
+    choices, refused = require(answer.points, goal), answer.refused
+    if not named:
+        answered = {point.context for point in answer.points}
+        contexts = answer.question.workload.contexts
+        unfit = [(BATCHES[0], context) for context in contexts if context not in answered]
+        refused = refuse(answer.deployment, unfit)
     chosen = replace(
         answer,
         points=tuple(choice.point for choice in choices),
-        refused=() if batch is None else answer.refused,  # nobody asked for the batches tried
+        notices=(*answer.notices, *texts(missed(answer.points, goal, choices))),
+        refused=refused,
     )
-    text = render(chosen, how, explain=explain, met=(goal, choices))
-    emit_text(text, output, said)
+    return chosen, choices
 
 
 def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:

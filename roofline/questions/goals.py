@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from roofline.advice.decide import TIE, Point
 from roofline.base.errors import InputError
 
-__all__ = ["BATCHES", "Choice", "Goal", "Needed", "Objective", "choose", "needed_tokens", "require"]
+__all__ = [
+    "BATCHES",
+    "Choice",
+    "Goal",
+    "Needed",
+    "Objective",
+    "choose",
+    "missed",
+    "needed_tokens",
+    "require",
+]
 
 Array = NDArray[np.float64]
 #: What is tried where a goal is given and no batch: those of these that fit; eight to a doubling.
@@ -157,6 +167,16 @@ def require(points: Sequence[Point], goal: Goal) -> list[Choice]:
     if not found:
         raise InputError(_out_of_reach(groups[0], goal))
     return found
+
+
+def missed(points: Sequence[Point], goal: Goal, choices: Sequence[Choice]) -> list[str]:
+    """Say of every context without a choice how close one gets there."""
+    met = {choice.point.context for choice in choices}
+    return [
+        f"context {context}: {_out_of_reach([p for p in points if p.context == context], goal)}"
+        for context in dict.fromkeys(point.context for point in points)
+        if context not in met
+    ]
 
 
 def _out_of_reach(points: Sequence[Point], goal: Goal) -> str:

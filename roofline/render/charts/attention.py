@@ -58,7 +58,7 @@ def attention_rows(deployment: Deployment, *, batch: int, context: int) -> list[
     rows = []
     for mode in MODES:
         for time, own in zip(_kernels(deployment, mode, at), useful, strict=True):
-            rows += _rows_of(deployment, mode, time, own.op)
+            rows += _rows_of(deployment, mode, time, own.op, at)
     return rows
 
 
@@ -90,7 +90,11 @@ def _group(op: Op) -> int:
 
 
 def _rows_of(
-    deployment: Deployment, mode: VerifyAttention, time: OpTime, useful: Op
+    deployment: Deployment,
+    mode: VerifyAttention,
+    time: OpTime,
+    useful: Op,
+    at: tuple[int, int],
 ) -> list[AttentionRow]:
     group, law = _group(useful), time.chosen.law
     lengths = range(len(np.ravel(useful.rows)))
@@ -116,6 +120,7 @@ def _rows_of(
             peak_used=float(flops[d] / each[d] / peak),
         )
         for d in lengths
+        if deployment.memory.has_room(*at, d)
     ]
 
 
