@@ -92,7 +92,7 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
 
 def measurements(decoder: Any, batch: int, context: int, repeats: int) -> list[list[float]]:
     """Return the seconds of several steps for each draft length, taken in turn [s]."""
-    from roofline.calibrate.measure.decoder import Shape
+    from workshop.decoder import Shape
 
     shapes = [Shape(batch=batch, rows=1 + draft, context=context) for draft in DRAFTS]
     caches = decoder.caches(shapes[0])
@@ -181,9 +181,9 @@ def main() -> None:
             )
         )
     from roofline.calibrate.measure.cases import in_format
-    from roofline.calibrate.measure.decoder import build
-    from roofline.calibrate.measure.local import open_backend
+    from roofline.calibrate.measure.device import open_backend
     from roofline.specs.network import load_model
+    from workshop.decoder import build
 
     library = options.library or block.engine
     device = options.device or ("cpu" if profile.generation == "cpu" else "cuda")

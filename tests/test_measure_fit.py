@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import data_file
-from roofline.calibrate.fit.fitted import Fitted, fit_rows
-from roofline.calibrate.fit.stepped import Bench, fit_simple, predict
+from roofline.calibrate.fit.five_number import Bench, fit_simple, predict
+from roofline.calibrate.fit.machine import FittedMachine, fit_rows
 from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.case import Case
-from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.cases import Case, plan
 from roofline.calibrate.measure.noise import cliffs, drifted, settle, sift
 from roofline.calibrate.measure.rows import Row, RowFile, read_rows
 from roofline.calibrate.profile import profile_data
@@ -40,12 +39,12 @@ def campaign(device: FakeDevice, path: Path, budget: float = 1e9, **options: Any
     return file
 
 
-def fitted(device: FakeDevice, folder: Path) -> Fitted:
+def fitted(device: FakeDevice, folder: Path) -> FittedMachine:
     file = campaign(device, folder / "run.csv")
     return fit_rows(file.rows, device.facts(), None, cite="planted")
 
 
-def law_of(result: Fitted, covers: str) -> dict[str, Any]:
+def law_of(result: FittedMachine, covers: str) -> dict[str, Any]:
     blocks = [j.block for j in result.laws if j.block.get("covers") == covers]
     law: dict[str, Any] = blocks[0]["law"]
     return law
@@ -105,13 +104,14 @@ def test_rows_measured_while_the_machine_was_slow_are_left_out(tmp_path: Path) -
 
 
 def test_a_kernel_that_falls_off_a_cliff_is_named(tmp_path: Path) -> None:
-    def cliff(case: Case) -> float:
+    def slower(case: Case) -> float:
         return of_case(case) * (2.0 if case.op == "o_proj" and case.rows > 16 else 1.0)
 
-    result = fitted(FakeDevice(law=cliff), tmp_path)
-    named = [note for note in result.notes if note.startswith("cliff:")]
-    assert len(named) == 1
-    assert "o_proj linear fp32 from 16 to 20 rows: 2." in named[0] or "1.9" in named[0]
+    result = fitted(FakeDevice(law=slower), tmp_path)
+    (cliff,) = result.cliffs
+    assert (cliff.op, cliff.kernel, cliff.dtype) == ("o_proj", "linear", "fp32")
+    assert (cliff.before, cliff.after) == (16, 20)
+    assert cliff.jump == pytest.approx(2.0, rel=0.1)
 
 
 def test_the_staircase_of_a_library_is_followed(tmp_path: Path) -> None:

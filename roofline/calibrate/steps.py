@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from roofline.advice.prepare import Setup, prepare
 from roofline.advice.request import Request
 from roofline.base import resources
+from roofline.calibrate.engine.file import with_overhead, without_eras
+from roofline.calibrate.engine.spec_numbers import PULL
 from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.questions.measured import MeasuredStep
 from roofline.specs.engine import SHELF
@@ -17,8 +19,6 @@ from roofline.specs.placement import Grid
 from roofline.timing.drafters import launches
 from roofline.timing.machine import Machine
 from roofline.timing.step import step_times
-from roofline.validation.engine_file import with_overhead, without_eras
-from roofline.validation.spec_numbers import PULL
 
 __all__ = ["Fitted", "fit_steps"]
 
@@ -58,8 +58,14 @@ def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:
     )
     numbers = {name: rounded(float(v)) for name, v in zip(NAMES, found * stray, strict=True)}
     own = setup.engine.overhead
-    shipped = np.array([own.per_step, own.per_spec_round, own.draft_pass(setup.drafter.pass_kind),
-                        own.per_spec_sequence])  # fmt: skip
+    shipped = np.array(
+        [
+            own.per_step,
+            own.per_spec_round,
+            own.draft_pass(setup.drafter.pass_kind),
+            own.per_spec_sequence,
+        ]
+    )
     return Fitted(
         numbers=numbers,
         before=(kernels + features @ shipped) / measured - 1,

@@ -64,14 +64,14 @@ _suite(
     "decode",
     "Compare served decode runs.\n\nEngine numbers are fitted without the accelerator they ran on.",
     "served decode",
-    module="served",
+    module="steps",
     function="compare_decode",
 )
 _suite(
     "transfer",
     "Compare kernels of one accelerator with laws fitted on another.",
     "kernels, laws of another part",
-    module="transfer",
+    module="kernels",
     function="compare_transfer",
 )
 app.command()(validate_spec.steps)

@@ -22,8 +22,17 @@ SCHEMA = "roofline.validate/1"
 _GROUP = typer.Option(help="Only this group of runs; repeatable.")
 _FORMAT = typer.Option("--format", help="table, json or markdown.")
 _OUTPUT = typer.Option("-o", "--output", help="Write to FILE instead of stdout.")
-_STEP_HEADERS = ("kind", "group", "what", "rows", "median\n%", "p90\n%", "bias\n%",
-                 "text-\nbook %", "p90\n%")  # fmt: skip
+_STEP_HEADERS = (
+    "kind",
+    "group",
+    "what",
+    "rows",
+    "median\n%",
+    "p90\n%",
+    "bias\n%",
+    "text-\nbook %",
+    "p90\n%",
+)
 
 
 def steps(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
-from roofline.validation.spec_rows import SpecRow
+from roofline.calibrate.engine.spec_rows import SpecRow
 from roofline.validation.steps import Runs, runs
 
 __all__ = [
@@ -78,9 +78,18 @@ class Sign:
 
 def _key(row: SpecRow) -> tuple[object, ...]:
     return (
-        row.group, row.model, row.gpu, row.tp, row.linears, row.kind, row.drafter_name, row.block,
-        row.batch, row.context, row.dataset,
-    )  # fmt: skip
+        row.group,
+        row.model,
+        row.gpu,
+        row.tp,
+        row.linears,
+        row.kind,
+        row.drafter_name,
+        row.block,
+        row.batch,
+        row.context,
+        row.dataset,
+    )
 
 
 def _usable(row: SpecRow) -> bool:

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from roofline.calibrate.measure.case import Case
-from roofline.calibrate.measure.device import CaseError, Device
+from roofline.calibrate.measure.backend import CaseError
+from roofline.calibrate.measure.cases import Case
+from roofline.calibrate.measure.device import Device
 from roofline.calibrate.measure.noise import settle
 from roofline.calibrate.measure.rows import Row, RowFile, row_of
 
@@ -21,7 +22,7 @@ PROBE_EVERY = 0.5  # seconds between two looks at the reference kernel
 ANCHOR_LOOKS = 5  # times that bandwidth and peak are looked at, spread over the budget
 STATE_EVERY = 20  # rows between two looks at clocks and temperature
 GONE = ("unsupported", "wrong", "oom", "hung", "crashed")  # not tried again in later rounds
-Tell = Callable[[str], None]
+Tell = Callable[[Row], None]
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ def run(
             ended.measured += 1
             if row.status in GONE:
                 ended.skipped[case.key] = row.status
-                tell(f"{case.op} {case.kernel} {case.shape_text}: {row.status}: {row.note}")
+                tell(row)
         ended.rounds, ended.complete = number, True
     return ended
 

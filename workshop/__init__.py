@@ -1,0 +1,1 @@
+"""Scripts for maintainers; the wheel leaves them out."""
