@@ -61,7 +61,7 @@ def decode_lines(numbers: EngineNumbers, layers: Array) -> dict[str, float | str
 
     >>> numbers = EngineNumbers(floor_scale=1.1, expert_floor_scale=1.0, per_layer=22e-6,
     ...                         per_step=0.5e-3, per_sequence=2e-6)
-    >>> lines = as_yaml(numbers, np.array([[60.0, 60.0, 45.0]]))
+    >>> lines = decode_lines(numbers, np.array([[60.0, 60.0, 45.0]]))
     >>> [lines[name] for name in ("per_layer", "per_expert_layer", "per_state_layer")]
     ['4.0 us', '11.52 us', '8.64 us']
     """

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
-from roofline.calibrate.engine.spec_rows import SpecRow
+from roofline.calibrate.engine.spec_rows import LeftOut, SpecRow
 from roofline.validation.steps import Runs, runs
 
 __all__ = [
@@ -28,6 +28,12 @@ __all__ = [
 Array = NDArray[np.float64]
 #: Who chooses a draft length.
 RULES = ("ours", "always 3", "Leviathan", "textbook")
+#: Rows left out only because their tokens per step are not their own; their speedup is measured.
+WITHOUT_OWN_TOKENS = (
+    LeftOut.TOKENS_FROM_ELSEWHERE,
+    LeftOut.TOKENS_OF_ANOTHER_ENGINE,
+    LeftOut.NO_OWN_TOKENS,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +99,7 @@ def _key(row: SpecRow) -> tuple[object, ...]:
 
 
 def _usable(row: SpecRow) -> bool:
-    elsewhere = row.left_out.startswith(("tokens per step from elsewhere", "no tokens per step of"))
+    elsewhere = row.tokens_from_elsewhere or row.tokenless
     chain = row.topk == 1 and row.verify_width is None
     return chain and bool(row.speed) and row.trust in ("A", "B") and (row.scored or elsewhere)
 
@@ -202,7 +208,7 @@ def signs() -> list[Sign]:
     told = []
     for i, row in enumerate(found.rows):
         tokens = row.tokens_per_step or row.curve.get(row.draft_length)
-        elsewhere = row.left_out.startswith(("tokens per step from", "no tokens per step of"))
+        elsewhere = row.left_out in WITHOUT_OWN_TOKENS
         if not (row.draft_length and row.speedup and tokens and (row.scored or elsewhere)):
             continue
         predicted = tokens / float(found.predicted.ratio[i])

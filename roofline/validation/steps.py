@@ -148,7 +148,7 @@ def shown() -> list[dict[str, Any]]:
         {
             "id": row.id,
             "group": row.group,
-            "left_out": row.left_out or f"trust {row.trust}",
+            "left_out": row.reason or f"trust {row.trust}",
             "measured_cost_ratio": row.ratio,
             "predicted_cost_ratio": float(found.predicted.ratio[i]),
         }

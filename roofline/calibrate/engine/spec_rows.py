@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 
 from roofline.base import resources
@@ -19,6 +20,7 @@ from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
 
 __all__ = [
+    "LeftOut",
     "SpecRow",
     "curve_of",
     "drafter_of",
@@ -28,6 +30,22 @@ __all__ = [
     "load_spec_rows",
     "target_of",
 ]
+
+
+class LeftOut(StrEnum):
+    """Why a row is shown but not scored."""
+
+    NOT_AGAINST_PLAIN = "not-against-plain"  # the speedup is over something else
+    NO_OWN_TOKENS = "no-own-tokens"  # tokens per step follow from a rate; drafts may stop early
+    TOKENS_OF_ANOTHER_ENGINE = "tokens-of-another-engine"  # same model, drafter and data
+    TOKENS_FROM_ELSEWHERE = "tokens-from-elsewhere"
+    TOKENS_DOUBTED = "tokens-doubted"  # by its authors
+    DRAFTS_MISSING = "drafts-missing"  # the drafter delivers less than the requested depth
+    PREFILL_INSIDE = "prefill-inside"  # the measurement holds prefill
+    SPEEDS_DISAGREE = "speeds-disagree"  # speedup and speeds differ
+    BELOW_FLOORS = "below-floors"  # a plain step shorter than its kernels' floors
+    TREE_NOT_STATED = "tree-not-stated"
+    INCONSISTENT = "inconsistent"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +86,8 @@ class SpecRow:
     base: float | None
     step: float | None
     total: bool
-    left_out: str
+    left_out: LeftOut | None
+    reason: str  # of leaving it out, for people
     note: str
 
     @property
@@ -81,23 +100,22 @@ class SpecRow:
     @property
     def fits_step(self) -> bool:
         """Whether the speculative step may be fitted on."""
-        alone = self.left_out == "not against plain decoding"
-        external = self.left_out.startswith("no tokens per step of") and self.kind == "model"
-        usable = self.scored or alone or (external and self.batch == 1)
+        not_against_plain = self.left_out is LeftOut.NOT_AGAINST_PLAIN
+        draft_model_alone = self.tokenless and self.kind == "model" and self.batch == 1
+        usable = self.scored or not_against_plain or draft_model_alone
         return usable and self.trust == "A" and self.step is not None and not self.total
 
     @property
     def fits_plain(self) -> bool:
         """Whether the plain step may be fitted on."""
-        tokenless = self.left_out.startswith("no tokens per step of") and self.batch == 1
-        usable = self.trust == "A" and self.base is not None and not self.total
-        return usable and (self.scored or tokenless)
+        usable = self.scored or (self.tokenless and self.batch == 1)
+        return usable and self.trust == "A" and self.base is not None and not self.total
 
     @property
     def fits_ratio(self) -> bool:
         """Whether the cost ratio may be fitted on."""
-        paired = self.left_out.startswith("tokens per step from another engine")
-        return (self.scored or paired) and self.trust == "A" and self.ratio is not None
+        usable = self.scored or self.left_out is LeftOut.TOKENS_OF_ANOTHER_ENGINE
+        return usable and self.trust == "A" and self.ratio is not None
 
     @property
     def fits(self) -> bool:
@@ -110,10 +128,20 @@ class SpecRow:
         return not self.left_out and self.trust in ("A", "B")
 
     @property
+    def tokenless(self) -> bool:
+        """Whether its source counts no tokens per step."""
+        return self.left_out is LeftOut.NO_OWN_TOKENS
+
+    @property
+    def tokens_from_elsewhere(self) -> bool:
+        """Whether its tokens per step were measured on another run."""
+        return self.left_out is LeftOut.TOKENS_FROM_ELSEWHERE
+
+    @property
     def timed(self) -> bool:
         """Whether its plain step counts: tokens per step from elsewhere do not matter there."""
-        elsewhere = self.left_out.startswith("tokens per step from elsewhere")
-        return self.scored or (elsewhere and self.draft_length == 0 and self.trust in ("A", "B"))
+        plain = self.tokens_from_elsewhere and self.draft_length == 0
+        return self.scored or (plain and self.trust in ("A", "B"))
 
 
 @cache
@@ -141,7 +169,7 @@ _WORDS = (
     "drafter_name",
     "drafter",
     "draft_weights",
-    "left_out",
+    "reason",
     "note",
 )
 
@@ -157,6 +185,7 @@ def _row(line: dict[str, str]) -> SpecRow:
     words = {name: line[name] for name in _WORDS}
     return SpecRow(
         **words,
+        left_out=LeftOut(line["left_out"]) if line["left_out"] else None,
         fold=int(line["fold"]),
         tp=int(line["tp"]),
         ep=int(line["ep"]),
