@@ -113,18 +113,18 @@ def measurements(decoder: Any, batch: int, context: int, repeats: int) -> list[l
 
 def lines(options: argparse.Namespace, profile: Any, decoder: Any) -> Iterator[Line]:
     """Yield one line for each batch, context and draft length."""
-    from roofline.calibrate.measure.noise import settle
+    from roofline.calibrate.measure.noise import summarise
 
     for batch in map(int, options.batch.split(",")):
         for context in map(int, options.context.split(",")):
             predicted = predictions(profile, decoder.model, batch, context)
             samples = measurements(decoder, batch, context, options.repeats)
-            settled = [settle(values) for values in samples]
-            for draft, (guess, found) in enumerate(zip(predicted, settled, strict=True)):
+            summary = [summarise(values) for values in samples]
+            for draft, (guess, found) in enumerate(zip(predicted, summary, strict=True)):
                 yield Line(
                     batch=batch, context=context, draft=draft, measured=found.median,
                     predicted=guess, spread=found.spread,
-                    ratio=found.median / settled[0].median,
+                    ratio=found.median / summary[0].median,
                     predicted_ratio=guess / predicted[0],
                 )  # fmt: skip
 

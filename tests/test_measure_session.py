@@ -10,7 +10,7 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.calibrate import session
 from roofline.calibrate.fit.five_number import fit_five_numbers
-from roofline.calibrate.fit.judged import Source, fastest
+from roofline.calibrate.fit.judged import Source, fastest_kernel
 from roofline.calibrate.fit.machine import fit_all_reduce, measured_figures
 from roofline.calibrate.fit.tiles import fit_products_by_tiles
 from roofline.calibrate.measure.backend import CaseError
@@ -183,7 +183,7 @@ def test_too_few_rows_make_no_law(tmp_path: Path) -> None:
     assert fit_all_reduce(products[:3], device, source) is None
     # fp32 is no format of tensor cores
     assert fit_products_by_tiles(products, gpu, device, source) is None
-    assert fastest({}) is None
+    assert fastest_kernel({}) is None
 
 
 def test_a_datasheet_is_one_of_the_bundled() -> None:

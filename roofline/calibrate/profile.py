@@ -65,12 +65,12 @@ def profile_data(
     """Return a profile as plain data, checked."""
     data = _from_datasheet(datasheet) if datasheet else _from_measurement(fitted, facts, cite)
     data["calibration"] = [judged.block for judged in fitted.laws]
-    verdict = fitted.verdicts.get(fitted.chosen) if fitted.chosen else None
-    if verdict is not None and not _tiles_inside(fitted):
+    read_mode = fitted.read_modes.get(fitted.chosen) if fitted.chosen else None
+    if read_mode is not None and not _tiles_inside(fitted):
         data["verify_attention"] = {
-            "mode": verdict.mode.value,
-            "tile_rows": verdict.tile_rows,
-            "errors": verdict.errors,
+            "mode": read_mode.mode.value,
+            "tile_rows": read_mode.tile_rows,
+            "errors": read_mode.errors,
         }
     HardwareProfile.check(data, "the fitted profile")
     return data

@@ -12,7 +12,7 @@ from roofline.base.errors import InputError
 from roofline.base.files import write_atomically
 from roofline.base.yaml import dump_yaml
 from roofline.calibrate.fit.machine import FittedMachine, fit_rows
-from roofline.calibrate.measure.campaign import Ended, run
+from roofline.calibrate.measure.campaign import CampaignEnd, run
 from roofline.calibrate.measure.cases import plan
 from roofline.calibrate.measure.device import WorkerDevice
 from roofline.calibrate.measure.rows import Row, RowFile, read_rows
@@ -33,7 +33,7 @@ class Measured:
     facts: Mapping[str, Any]
     cases: int
     cases_seen: int
-    ended: Ended
+    ended: CampaignEnd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

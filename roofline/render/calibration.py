@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.units import format_seconds
-from roofline.calibrate.fit.attention import Verdict
+from roofline.calibrate.fit.attention import ReadMode
 from roofline.calibrate.fit.core import judged_rows, score
 from roofline.calibrate.fit.judged import Judged
 from roofline.calibrate.fit.machine import Cliff, Steadiness
@@ -73,11 +73,11 @@ def fitted_lines(fitted: FittedFile, output: Path) -> Iterator[str]:
     )
     for op, seconds in figures.launch.items():
         yield f"an empty kernel takes {format_seconds(seconds)} ({op})"
-    for reason, count in machine.sifted.left_out.items():
+    for reason, count in machine.believable.left_out.items():
         yield f"left out: {count} rows, {reason}"
     yield wrap(_steadiness_line(machine.steadiness))
     yield from (wrap(_cliff_line(cliff)) for cliff in machine.cliffs)
-    yield from (wrap(line) for line in _read_mode_lines(machine.verdicts))
+    yield from (wrap(line) for line in _read_mode_lines(machine.read_modes))
     basis = f"the datasheet of {datasheet.id}" if datasheet else "measured figures (no datasheet)"
     yield wrap(f"{len(machine.laws)} laws on {basis} written to {output}")
 
@@ -104,12 +104,12 @@ def _cliff_line(cliff: Cliff) -> str:
     )
 
 
-def _read_mode_lines(verdicts: Mapping[tuple[str, str], Verdict]) -> Iterator[str]:
-    for (kernel, dtype), verdict in verdicts.items():
-        errors = ", ".join(f"{mode} {error:.0%}" for mode, error in verdict.errors.items())
-        tile = f" of {verdict.tile_rows} rows" if verdict.mode == "tile" else ""
-        sure = "" if verdict.told_apart else " (not told apart: the default)"
-        yield f"attention {kernel} {dtype}: {verdict.mode}{tile}{sure}; errors {errors}"
+def _read_mode_lines(read_modes: Mapping[tuple[str, str], ReadMode]) -> Iterator[str]:
+    for (kernel, dtype), read_mode in read_modes.items():
+        errors = ", ".join(f"{mode} {error:.0%}" for mode, error in read_mode.errors.items())
+        tile = f" of {read_mode.tile_rows} rows" if read_mode.mode == "tile" else ""
+        sure = "" if read_mode.told_apart else " (not told apart: the default)"
+        yield f"attention {kernel} {dtype}: {read_mode.mode}{tile}{sure}; errors {errors}"
 
 
 def law_name(judged: Judged) -> str:

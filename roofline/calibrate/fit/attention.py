@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, rounded, score
-from roofline.calibrate.fit.five_number import FEWEST, Bench, fit_five_numbers, fit_simple, predict
+from roofline.calibrate.fit.five_number import (
+    FEWEST,
+    KernelRows,
+    fit_five_numbers,
+    fit_simple,
+    predict,
+)
 from roofline.calibrate.fit.judged import Judged, Source, hold_out, judge
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import AttentionShape
@@ -20,12 +26,12 @@ from roofline.timing.laws.attention import attention_time
 from roofline.timing.laws.base import Device
 
 __all__ = [
-    "Verdict",
-    "attention_verdicts",
-    "bench_as",
+    "ReadMode",
+    "find_read_mode",
     "fit_attention",
     "fit_split_attention",
-    "tell_mode",
+    "read_modes",
+    "rows_read_as",
 ]
 
 Array = NDArray[np.float64]
@@ -45,7 +51,7 @@ ATTENTION = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class ReadMode:
     """The way that fits best, and the median error of each [share]."""
 
     mode: VerifyAttention
@@ -60,9 +66,9 @@ class Verdict:
         return first < APART * second
 
 
-def bench_as(
+def rows_read_as(
     rows: Sequence[Row], mode: VerifyAttention, *, tile: int, peak: float, bandwidth: float
-) -> Bench:
+) -> KernelRows:
     """Return the rows with FLOPs and bytes as they are counted when the cache is read so.
 
     Each row's own count is that of ``kv_once``: B H_kv L d (2 b) bytes, and 4 B q A d L FLOPs.
@@ -81,7 +87,7 @@ def bench_as(
         flops = flops * np.ceil(packed / tile) * tile / packed
     if mode is VerifyAttention.KV_PER_QUERY:
         moved = moved + (q - 1) * cached
-    return Bench(
+    return KernelRows(
         flops=flops,
         bytes=moved,
         rows=packed,
@@ -102,7 +108,7 @@ def _cache_bytes(row: Row, s: dict[str, int]) -> float:
     return row.bytes - elements * s["q"] * s["group"] * 2.0
 
 
-def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
+def find_read_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> ReadMode:
     """Return which way of reading the cache explains the rows of one kernel best.
 
     The plain five-number law is fitted under each way's count (no staircase, which could imitate
@@ -112,7 +118,7 @@ def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
     tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]] = {}
     ways = [(VerifyAttention.KV_ONCE, 128), (VerifyAttention.KV_PER_QUERY, 128)]
     for mode, tile in [*ways, *((VerifyAttention.TILE, t) for t in TILES)]:
-        bench = bench_as(rows, mode, tile=tile, peak=peak, bandwidth=bandwidth)
+        bench = rows_read_as(rows, mode, tile=tile, peak=peak, bandwidth=bandwidth)
         law = fit_simple(bench, stepped=False)
         guess = predict(bench, law)
         loss = float(np.mean(np.abs(_centred(np.log(guess / bench.seconds), rows))))
@@ -122,10 +128,10 @@ def tell_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Verdict:
         for mode in VerifyAttention
     }
     best = min(VerifyAttention, key=lambda mode: by_mode[mode][0])
-    verdict = _verdict(best, by_mode, tried)
-    if not verdict.told_apart:
-        verdict = _verdict(VerifyAttention.KV_ONCE, by_mode, tried)
-    return verdict
+    read_mode = _read_mode(best, by_mode, tried)
+    if not read_mode.told_apart:
+        read_mode = _read_mode(VerifyAttention.KV_ONCE, by_mode, tried)
+    return read_mode
 
 
 def _centred(residual: Array, rows: Sequence[Row]) -> Array:
@@ -137,35 +143,35 @@ def _centred(residual: Array, rows: Sequence[Row]) -> Array:
     return centred
 
 
-def _verdict(
+def _read_mode(
     mode: VerifyAttention,
     by_mode: dict[VerifyAttention, tuple[float, int]],
     tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]],
-) -> Verdict:
+) -> ReadMode:
     tile = by_mode[mode][1]
     errors = {m.value: float(f"{loss:.4g}") for m, (loss, _) in by_mode.items()}
-    return Verdict(mode=mode, tile_rows=tile, errors=errors, law=tried[mode, tile][2])
+    return ReadMode(mode=mode, tile_rows=tile, errors=errors, law=tried[mode, tile][2])
 
 
-def attention_verdicts(rows: Iterable[Row], device: Device) -> dict[tuple[str, str], Verdict]:
+def read_modes(rows: Iterable[Row], device: Device) -> dict[tuple[str, str], ReadMode]:
     """Return how each attention kernel reads the cache, by (kernel, cache format)."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.kind == "attention":
             found.setdefault((row.kernel, row.dtype), []).append(row)
     return {
-        name: tell_mode(same, peak=device.peak, bandwidth=device.bandwidth)
+        name: find_read_mode(same, peak=device.peak, bandwidth=device.bandwidth)
         for name, same in found.items()
         if len(same) >= FEWEST and len({row.sizes["q"] for row in same}) > 1
     }
 
 
 def fit_attention(
-    rows: Sequence[Row], verdict: Verdict, device: Device, source: Source
+    rows: Sequence[Row], read_mode: ReadMode, device: Device, source: Source
 ) -> Judged | None:
     """Return the law of one attention kernel under the way it reads the cache."""
-    bench = bench_as(
-        rows, verdict.mode, tile=verdict.tile_rows, peak=device.peak, bandwidth=device.bandwidth
+    bench = rows_read_as(
+        rows, read_mode.mode, tile=read_mode.tile_rows, peak=device.peak, bandwidth=device.bandwidth
     )
     return fit_five_numbers(rows, device, source, bench=bench)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibrate.fit.five_number import IDENTIFIED, fit_five_numbers
-from roofline.calibrate.fit.judged import Judged, Source, better, hold_out, judge
+from roofline.calibrate.fit.judged import Judged, Source, better_law, hold_out, judge
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.experts import expert_rows
 from roofline.kernels.ops import MoeShape
@@ -47,7 +47,7 @@ UNUSED = {"p": 2.0, "per_local": 0.0, "row_passes": 0.0}  # where they do not ea
 
 def fit_experts(rows: Sequence[Row], device: Device, source: Source) -> Judged | None:
     """Return the law that predicts held-out rows of one expert kernel better."""
-    return better(_tables_form(rows, device, source), fit_five_numbers(rows, device, source))
+    return better_law(_tables_form(rows, device, source), fit_five_numbers(rows, device, source))
 
 
 def expert_shape(rows: Sequence[Row]) -> MoeShape:

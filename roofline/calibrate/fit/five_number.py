@@ -21,7 +21,7 @@ from roofline.timing.laws.base import Device, simple_time
 __all__ = [
     "FEWEST",
     "IDENTIFIED",
-    "Bench",
+    "KernelRows",
     "fit_five_numbers",
     "fit_products",
     "fit_simple",
@@ -49,7 +49,7 @@ LEAST_OWN, OWN_BEYOND = 8, 0.05  # rows of a product, and the error beyond which
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bench:
+class KernelRows:
     """Measured rows of one group. FLOP, B, s; ``depth`` is K, 0 where nothing is reduced.
 
     ``work`` is the FLOP of one sequence and KV head, 0 where a kernel has no such parts.
@@ -64,7 +64,7 @@ class Bench:
     peak: float
     bandwidth: float
 
-    def pick(self, chosen: NDArray[np.bool_]) -> Bench:
+    def pick(self, chosen: NDArray[np.bool_]) -> KernelRows:
         """Return some of the rows."""
         return replace(
             self,
@@ -81,7 +81,7 @@ class Bench:
         return score(predict(self, law), self.seconds)
 
 
-def predict(bench: Bench, law: SimpleLaw) -> Array:
+def predict(bench: KernelRows, law: SimpleLaw) -> Array:
     """Return what a law says of the rows [s]."""
     time = simple_time(
         flops=bench.flops,
@@ -97,7 +97,7 @@ def predict(bench: Bench, law: SimpleLaw) -> Array:
 
 
 def fit_constants(
-    bench: Bench, names: tuple[str, ...], fixed: SimpleLaw, *, cached: bool = False
+    bench: KernelRows, names: tuple[str, ...], fixed: SimpleLaw, *, cached: bool = False
 ) -> SimpleLaw:
     """Return ``fixed`` with the named constants fitted on log error; bounded, deterministic.
 
@@ -121,7 +121,7 @@ def fit_constants(
     return law_of(found)
 
 
-def fit_simple(bench: Bench, *, memory_only: bool = False, stepped: bool = True) -> SimpleLaw:
+def fit_simple(bench: KernelRows, *, memory_only: bool = False, stepped: bool = True) -> SimpleLaw:
     """Return the plain law, or one with a staircase or a path for small products if clearly better.
 
     Constants are rounded, and those that the rows do not tell apart stay where they start: K's
@@ -139,7 +139,7 @@ def fit_simple(bench: Bench, *, memory_only: bool = False, stepped: bool = True)
     return rounded_law(best)
 
 
-def _plain(bench: Bench) -> SimpleLaw:
+def _plain(bench: KernelRows) -> SimpleLaw:
     start = SimpleLaw(floor=0.0, mem_eff=0.8, compute_eff=0.7, overlap=2.0)
     names: tuple[str, ...] = ("floor", "mem_eff", "compute_eff")
     best = fit_constants(bench, names, start)
@@ -152,11 +152,11 @@ def _plain(bench: Bench) -> SimpleLaw:
     return best
 
 
-def _loss(bench: Bench, law: SimpleLaw) -> float:
+def _loss(bench: KernelRows, law: SimpleLaw) -> float:
     return float(np.mean(np.abs(np.log(predict(bench, law) / bench.seconds))))
 
 
-def _stepped(bench: Bench) -> SimpleLaw:
+def _stepped(bench: KernelRows) -> SimpleLaw:
     """Fit constants at the ends of the staircase and steps between them, in turn."""
     known = np.unique(bench.rows)
     first, last = known[0], known[-1]
@@ -172,7 +172,7 @@ def _stepped(bench: Bench) -> SimpleLaw:
     return replace(law, steps=tuple(steps))
 
 
-def _small_apart(bench: Bench, fit: Callable[[Bench], SimpleLaw]) -> SimpleLaw | None:
+def _small_apart(bench: KernelRows, fit: Callable[[KernelRows], SimpleLaw]) -> SimpleLaw | None:
     """Return the law that prices small products apart, None where there are too few of them.
 
     Libraries multiply small matrices as they lie and repack larger ones. Where the path ends is
@@ -206,9 +206,9 @@ def rounded_law(law: SimpleLaw) -> SimpleLaw:
     )
 
 
-def bench_of(rows: Sequence[Row], device: Device) -> Bench:
+def kernel_rows(rows: Sequence[Row], device: Device) -> KernelRows:
     """Return rows as the five-number law sees them."""
-    return Bench(
+    return KernelRows(
         flops=np.array([row.flops for row in rows]),
         bytes=np.array([row.bytes for row in rows]),
         rows=np.array([row.rows for row in rows]),
@@ -226,21 +226,21 @@ def fit_five_numbers(
     source: Source,
     *,
     op: str | None = None,
-    bench: Bench | None = None,
+    bench: KernelRows | None = None,
     stepped: bool = True,
 ) -> Judged | None:
     """Return the five-number law of rows that one law prices, None where they are too few."""
     memory_only = bool(rows) and rows[0].kind == "elementwise"
     if len(rows) < (2 if memory_only else FEWEST):
         return None
-    whole = bench or bench_of(rows, device)
+    whole = bench or kernel_rows(rows, device)
     law = fit_simple(whole.pick(~hold_out(rows)), memory_only=memory_only, stepped=stepped)
     return _judge(rows, whole, law, device, source, op=op)
 
 
 def _judge(
     rows: Sequence[Row],
-    bench: Bench,
+    bench: KernelRows,
     law: SimpleLaw,
     device: Device,
     source: Source,
@@ -317,7 +317,7 @@ def _shared_steps(general: Judged, device: Device) -> SimpleLaw:
     for op in set(of.tolist()):
         inside = (of == op) & fitted
         level[of == op] = np.median(ratio[inside]) if inside.any() else 1.0
-    bench = bench_of(general.rows, device)
+    bench = kernel_rows(general.rows, device)
     return fit_simple(replace(bench, seconds=measured / level).pick(fitted))
 
 
@@ -330,7 +330,7 @@ def _own(rows: Sequence[Row], shared: SimpleLaw, device: Device, source: Source)
     alone = fit_five_numbers(rows, device, source, op=rows[0].op)
     if not shared.steps or len(rows) < LEAST_OWN:
         return alone
-    held, bench = hold_out(rows), bench_of(rows, device)
+    held, bench = hold_out(rows), kernel_rows(rows, device)
     names = ("floor", "mem_eff", "compute_eff")
     law = rounded_law(fit_constants(bench.pick(~held), names, shared))
     together = _judge(rows, bench, law, device, source, op=rows[0].op)

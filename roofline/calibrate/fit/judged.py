@@ -19,7 +19,7 @@ from roofline.calibrate.fit.core import (
 from roofline.calibrate.measure.rows import Row
 from roofline.timing.laws.base import Device
 
-__all__ = ["Judged", "Source", "better", "fastest", "hold_out", "judge"]
+__all__ = ["Judged", "Source", "better_law", "fastest_kernel", "hold_out", "judge"]
 
 Array = NDArray[np.float64]
 CLEARLY_FASTER = 0.02
@@ -116,7 +116,7 @@ def _ratio_error(rows: Sequence[Row], predicted: Array, measured: Array) -> floa
     return ratio_error_of(shapes, counts, predicted, measured)
 
 
-def better(first: Judged | None, second: Judged | None) -> Judged | None:
+def better_law(first: Judged | None, second: Judged | None) -> Judged | None:
     """Return the law of the same rows that predicts those that neither was fitted on better.
 
     Fewer than five of them decide nothing: then all rows do.
@@ -126,7 +126,7 @@ def better(first: Judged | None, second: Judged | None) -> Judged | None:
     return min(laws, key=lambda law: law.loss(everything=few), default=None)
 
 
-def fastest(groups: Mapping[tuple[str, str], Sequence[Row]]) -> tuple[str, str] | None:
+def fastest_kernel(groups: Mapping[tuple[str, str], Sequence[Row]]) -> tuple[str, str] | None:
     """Return the name of the kernel with the least time on the shapes that all have.
 
     The first, which a model would use, stays unless another is over 2 % faster.

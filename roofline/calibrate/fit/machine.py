@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.calibrate.fit.attention import (
-    Verdict,
-    attention_verdicts,
+    ReadMode,
     fit_attention,
     fit_split_attention,
+    read_modes,
 )
 from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibrate.fit.experts import fit_experts
 from roofline.calibrate.fit.five_number import fit_five_numbers, fit_products
-from roofline.calibrate.fit.judged import Judged, Source, better, fastest, judge
+from roofline.calibrate.fit.judged import Judged, Source, better_law, fastest_kernel, judge
 from roofline.calibrate.fit.tiles import fit_products_by_tiles
-from roofline.calibrate.measure.noise import Sifted, cliffs, sift
+from roofline.calibrate.measure.noise import BelievableRows, believable_rows, cliffs
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.formats import DType, rate_name
@@ -87,9 +87,9 @@ class FittedMachine:
 
     figures: Figures
     laws: tuple[Judged, ...]
-    verdicts: Mapping[tuple[str, str], Verdict]
+    read_modes: Mapping[tuple[str, str], ReadMode]
     chosen: tuple[str, str] | None  # the attention kernel and cache format that a model would use
-    sifted: Sifted
+    believable: BelievableRows
     steadiness: Steadiness
     cliffs: tuple[Cliff, ...]
 
@@ -127,7 +127,7 @@ def fit_rows(
     rows: Sequence[Row], facts: Mapping[str, Any], datasheet: HardwareProfile | None, *, cite: str
 ) -> FittedMachine:
     """Return the laws of every kernel in a file, on a datasheet's figures or on measured ones."""
-    sifted = sift(rows)
+    believable = believable_rows(rows)
     figures = measured_figures(rows)
     library = str(facts.get("library", ""))
     source = Source(
@@ -136,20 +136,20 @@ def fit_rows(
         library=library.partition(" ")[0].lower(),
         version=library,
     )
-    fitter = _Fitter(sifted.rows, figures, datasheet, source)
-    laws = fitter.laws()
+    machine = _MachineFit(believable.rows, figures, datasheet, source)
+    laws = machine.laws()
     return FittedMachine(
         figures=figures,
         laws=tuple(laws),
-        verdicts=fitter.verdicts,
-        chosen=fitter.chosen,
-        sifted=sifted,
-        steadiness=_steadiness(rows, sifted),
-        cliffs=tuple(_cliffs(sifted.rows)),
+        read_modes=machine.read_modes,
+        chosen=machine.chosen,
+        believable=believable,
+        steadiness=_steadiness(rows, believable),
+        cliffs=tuple(_cliffs(believable.rows)),
     )
 
 
-class _Fitter:
+class _MachineFit:
     """The rows of one machine, group by group."""
 
     def __init__(
@@ -162,7 +162,7 @@ class _Fitter:
         self._rows, self._figures = rows, figures
         self._datasheet, self._source = datasheet, source
         base = next(row.dtype for row in rows if row.kind == "stream")
-        self.verdicts = attention_verdicts(rows, self._device(base))
+        self.read_modes = read_modes(rows, self._device(base))
         self.chosen = self._fastest()
 
     def _device(self, dtype: str) -> Device:
@@ -184,11 +184,11 @@ class _Fitter:
         """Return the attention kernel with the least time on the shapes that all have."""
         base = next(row.dtype for row in self._rows if row.kind == "stream")
         groups = self._by("attention", "kernel", "dtype")
-        return fastest(
+        return fastest_kernel(
             {
                 (kernel, dtype): rows
                 for (kernel, dtype), rows in groups.items()
-                if dtype == base and (kernel, dtype) in self.verdicts
+                if dtype == base and (kernel, dtype) in self.read_modes
             }
         )
 
@@ -216,20 +216,20 @@ class _Fitter:
                 if (self._datasheet is not None and rows)
                 else None
             )
-            found += [tiled] if tiled and _clearer(tiled, simple) else simple
+            found += [tiled] if tiled and _tiles_predict_better(tiled, simple) else simple
         return found
 
     def _attentions(self) -> list[Judged | None]:
         """Return the laws of the chosen kernel, for each cache format that it was timed with."""
         found = []
         for (kernel, dtype), rows in self._by("attention", "kernel", "dtype").items():
-            verdict = self.verdicts.get((kernel, dtype))
-            if self.chosen is None or kernel != self.chosen[0] or verdict is None:
+            read_mode = self.read_modes.get((kernel, dtype))
+            if self.chosen is None or kernel != self.chosen[0] or read_mode is None:
                 continue
             device = self._device("bf16" if dtype == "fp8" else dtype)
-            simple = fit_attention(rows, verdict, device, self._source)
+            simple = fit_attention(rows, read_mode, device, self._source)
             split = fit_split_attention(rows, device, self._source)
-            found.append(better(split, simple))
+            found.append(better_law(split, simple))
         return found
 
     def _experts(self) -> list[Judged | None]:
@@ -238,7 +238,7 @@ class _Fitter:
         found = []
         for wanted in dict.fromkeys(dtype for _, dtype in groups):
             same = {(k, d): rows for (k, d), rows in groups.items() if d == wanted}
-            name = fastest(same)
+            name = fastest_kernel(same)
             if name is not None:
                 found.append(fit_experts(same[name], self._device(wanted), self._source))
         return found
@@ -272,24 +272,24 @@ def fit_all_reduce(rows: Sequence[Row], device: Device, source: Source) -> Judge
     )
 
 
-def _clearer(tiled: Judged, simple: Sequence[Judged]) -> bool:
+def _tiles_predict_better(tiled: Judged, simple: Sequence[Judged]) -> bool:
     """Return whether one law of tiles predicts held-out products better than all simple ones."""
     errors = [np.log(x.predicted / [row.seconds for row in x.rows])[x.held] for x in simple]
     together = np.concatenate(errors) if errors else np.zeros(0)
     return not together.size or tiled.loss(everything=False) < float(np.mean(np.abs(together)))
 
 
-def _steadiness(rows: Sequence[Row], sifted: Sifted) -> Steadiness:
+def _steadiness(rows: Sequence[Row], believable: BelievableRows) -> Steadiness:
     judged = [row for row in rows if row.status in ("ok", "noisy")]
-    lost = sum(sifted.left_out.get(reason, 0) for reason in ("noisy", "drift"))
+    lost = sum(believable.left_out.get(reason, 0) for reason in ("noisy", "drift"))
     waited = float(np.mean([row.waited for row in judged])) if judged else 0.0
     return Steadiness(
         rows=len(judged),
         lost=lost,
-        repeated=sifted.repeated,
-        disagreement=sifted.disagreement,
+        repeated=believable.repeated,
+        disagreement=believable.disagreement,
         waited=waited,
-        noisy=lost > NOISY * len(judged) or sifted.disagreement > UNSTEADY or waited > BUSY,
+        noisy=lost > NOISY * len(judged) or believable.disagreement > UNSTEADY or waited > BUSY,
     )
 
 

@@ -31,8 +31,8 @@ __all__ = [
     "BOUNDS",
     "LEAST_ROWS",
     "PRODUCT_FORMATS",
-    "Bench",
     "ProductFormat",
+    "ProductRows",
     "fit_law",
     "fit_product_law",
     "fit_products_by_tiles",
@@ -41,7 +41,7 @@ __all__ = [
     "product_scored",
     "product_seconds",
     "product_textbook",
-    "spread",
+    "scattered",
 ]
 
 Array = NDArray[np.float64]
@@ -101,16 +101,16 @@ _SCATTER = 2654435761  # 2^32 over the golden ratio: consecutive multiples lie f
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bench:
+class ProductRows:
     """Measured rows: m, n and k, their seconds, and the weight of their log errors."""
 
     columns: Numbers
     seconds: Array
     weight: Array
 
-    def pick(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Bench:
+    def pick(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ProductRows:
         """Return some of the rows."""
-        return Bench(
+        return ProductRows(
             columns={name: column[rows] for name, column in self.columns.items()},
             seconds=self.seconds[rows],
             weight=self.weight[rows],
@@ -126,23 +126,23 @@ def fit_law(
     a benchmark may leave small weights (0: not looked for). The order of the rows does not matter.
     """
     weight = np.where(judged, 1.0, np.where(columns["m"] <= MAX_M, OUTSIDE_WEIGHT, 0.0))
-    bench = Bench(columns=columns, seconds=seconds, weight=weight)
+    bench = ProductRows(columns=columns, seconds=seconds, weight=weight)
     bench = bench.pick(np.lexsort((seconds, columns["k"], columns["n"], columns["m"])))
     tiles = _best_tiles(bench, predict, l2)
-    sample = _sample(bench, ROWS)
+    sample = _few_rows(bench, ROWS)
     law = fit_tile_set(sample, tiles=tiles, predict=predict, l2=l2)
     if law.l2_fit > 0 and law.l2_gain < LEAST_GAIN:
         law = fit_tile_set(sample, tiles=tiles, predict=predict, l2=0.0)
     return law
 
 
-def _best_tiles(bench: Bench, predict: Predict, l2: float) -> TileSet:
+def _best_tiles(bench: ProductRows, predict: Predict, l2: float) -> TileSet:
     """Return the tile set with the least 3 median + p90 error on shapes set aside."""
     aside = set_aside(shape_keys(bench.columns["n"], bench.columns["k"]))
     judge = bench.pick(aside & (bench.weight == 1))
-    sample = _sample(bench.pick(~aside), ROWS_TRIED)
+    sample = _few_rows(bench.pick(~aside), ROWS_TRIED)
     if not len(judge.seconds) or not len(sample.seconds):  # too few shapes to set any aside
-        judge = sample = _sample(bench, ROWS_TRIED)
+        judge = sample = _few_rows(bench, ROWS_TRIED)
 
     def loss(tiles: TileSet) -> float:
         law = fit_tile_set(sample, tiles=tiles, predict=predict, l2=l2)
@@ -164,18 +164,18 @@ def set_aside(keys: NDArray[np.str_]) -> NDArray[np.bool_]:
     return np.array([int(digest[:8], 16) % 4 == 0 for digest in digests])[inverse]
 
 
-def _sample(bench: Bench, count: int) -> Bench:
+def _few_rows(bench: ProductRows, count: int) -> ProductRows:
     """Return ``count`` judged rows at most, and a quarter as many outside."""
     inside = np.flatnonzero(bench.weight == 1)
     outside = np.flatnonzero((bench.weight > 0) & (bench.weight < 1))
-    few = spread(len(inside), count), spread(len(outside), count // OUTSIDE)
+    few = scattered(len(inside), count), scattered(len(outside), count // OUTSIDE)
     return bench.pick(np.concatenate([inside[few[0]], outside[few[1]]]))
 
 
-def spread(count: int, limit: int) -> NDArray[np.intp]:
+def scattered(count: int, limit: int) -> NDArray[np.intp]:
     """Return ``limit`` of ``count`` positions, evenly scattered and always the same.
 
-    >>> spread(3, 8), spread(10, 3)
+    >>> scattered(3, 8), scattered(10, 3)
     (array([0, 1, 2]), array([0, 2, 5]))
     """
     order = np.argsort((np.arange(count, dtype=np.int64) * _SCATTER) % 2**32, kind="stable")
@@ -196,7 +196,7 @@ def free_constants(tiles: TileSet, *, l2: bool) -> list[str]:
     return [name for name in BOUNDS if name not in unseen]
 
 
-def fit_tile_set(bench: Bench, *, tiles: TileSet, predict: Predict, l2: float) -> GemmLaw:
+def fit_tile_set(bench: ProductRows, *, tiles: TileSet, predict: Predict, l2: float) -> GemmLaw:
     """Return the constants of the law of one tile set, rounded.
 
     The solver minimises soft_l1 of weight log(predicted / measured), and of log c times a weak

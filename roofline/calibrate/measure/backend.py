@@ -1,4 +1,4 @@
-"""The kernels of a decoder as one library offers them, and the clock that times them."""
+"""What a library must offer to be measured: the kernels of a decoder, and a clock."""
 
 from __future__ import annotations
 

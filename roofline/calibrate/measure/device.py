@@ -1,4 +1,7 @@
-"""What a campaign asks of a device, and the ways in which it may fail."""
+"""A device that times kernels: in this process, or in one of its own.
+
+A process of its own confines a kernel that hangs or crashes: it ends that process, not the run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a case to a call that can be timed, and the fp64 result it is checked against."""
+"""A case as a call that can be timed, checked against the same result in fp64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify attention as PyTorch, flash-attn and FlashInfer offer it."""
+"""Verify attention and routed experts as PyTorch, flash-attn and FlashInfer offer them."""
 
 from __future__ import annotations
 
