@@ -12,7 +12,7 @@ from roofline.advice.request import Request
 from roofline.base import resources
 from roofline.calibrate.engine.file import with_overhead, without_eras
 from roofline.calibrate.engine.spec_numbers import PULL
-from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.calibrate.fit.core import fit_near, rounded
 from roofline.questions.measured import MeasuredStep
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid
@@ -20,7 +20,7 @@ from roofline.timing.drafters import launches
 from roofline.timing.machine import Machine
 from roofline.timing.step import step_times
 
-__all__ = ["Fitted", "fit_steps"]
+__all__ = ["FittedSteps", "fit_steps"]
 
 Array = NDArray[np.float64]
 NAMES = ("per_step", "per_spec_round", "per_draft_pass", "per_spec_sequence")
@@ -28,7 +28,7 @@ STEP_ERROR = 0.03  # deviation of the logarithm of a user's own measurement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fitted:
+class FittedSteps:
     """The numbers found [s], the steps' errors before and after, and the engine's file."""
 
     numbers: dict[str, float]
@@ -37,7 +37,7 @@ class Fitted:
     text: str
 
 
-def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:
+def fit_steps(request: Request, steps: list[MeasuredStep]) -> FittedSteps:
     """Fit the times around a step, a round, a draft pass and a drafting sequence.
 
     Kernels come from the laws; each number is pulled towards the generic engine, so that two or
@@ -49,27 +49,26 @@ def fit_steps(request: Request, steps: list[MeasuredStep]) -> Fitted:
     measured = np.array([step.seconds for step in steps])
     centre, stray, high = (np.array(c) for c in zip(*(PULL[n] for n in NAMES), strict=True))
 
-    def residual(x: Array) -> Array:
-        predicted = kernels + features @ (x * stray)
-        return np.concatenate([np.log(predicted / measured) / STEP_ERROR, x - centre / stray])
+    def log_errors(values: Array) -> Array:
+        return np.log((kernels + features @ values) / measured) / STEP_ERROR
 
-    found, _ = least_log_error(
-        residual, centre / stray, 0 * stray, high / stray, f_scale=1.0, max_nfev=400
+    fitted = fit_near(
+        log_errors, centre=centre, stray=stray, low=np.zeros(len(NAMES)), high=high, max_nfev=400
     )
-    numbers = {name: rounded(float(v)) for name, v in zip(NAMES, found * stray, strict=True)}
-    own = setup.engine.overhead
+    numbers = {name: rounded(float(value)) for name, value in zip(NAMES, fitted, strict=True)}
+    overhead = setup.engine.overhead
     shipped = np.array(
         [
-            own.per_step,
-            own.per_spec_round,
-            own.draft_pass(setup.drafter.pass_kind),
-            own.per_spec_sequence,
+            overhead.per_step,
+            overhead.per_spec_round,
+            overhead.draft_pass(setup.drafter.pass_kind),
+            overhead.per_spec_sequence,
         ]
     )
-    return Fitted(
+    return FittedSteps(
         numbers=numbers,
         before=(kernels + features @ shipped) / measured - 1,
-        after=(kernels + features @ (found * stray)) / measured - 1,
+        after=(kernels + features @ fitted) / measured - 1,
         text=_engine_file(request.engine, numbers, len(steps)),
     )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from roofline.calibrate.engine.spec_pricing import FEATURES, KINDS, Priced, engine_of
 from roofline.calibrate.engine.spec_rows import SpecRow
-from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.calibrate.fit.core import fit_near, rounded
 from roofline.specs.engine import load_engine
 
 __all__ = [
@@ -171,17 +171,17 @@ def _fit(
     step = np.array([row.step if row.fits_step and row.draft_length else np.nan for row in rows])
     ratio = np.array([row.ratio if row.fits_ratio else np.nan for row in rows])
 
-    def residual(x: Array) -> Array:
-        found = predict(EraNumbers(values=tuple(x * stray)), priced)
-        data = [
-            _log(found.plain, base) / TIME_ERROR,
-            _log(found.step, step) / TIME_ERROR,
-            _log(found.ratio, ratio) / RATIO_ERROR,
+    def log_errors(values: Array) -> Array:
+        predicted = predict(EraNumbers(values=tuple(values)), priced)
+        errors = [
+            _log(predicted.plain, base) / TIME_ERROR,
+            _log(predicted.step, step) / TIME_ERROR,
+            _log(predicted.ratio, ratio) / RATIO_ERROR,
         ]
-        return np.concatenate([*(weight * part for part in data), x - centre / stray])
+        return np.concatenate([weight * error for error in errors])
 
-    found, _ = least_log_error(residual, centre / stray, low / stray, high / stray, f_scale=1.0)
-    values = tuple(rounded(float(v)) for v in found * stray)
+    fitted = fit_near(log_errors, centre=centre, stray=stray, low=low, high=high)
+    values = tuple(rounded(float(value)) for value in fitted)
     return EraNumbers(values=values, rows=len(rows))
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "Numbers",
     "Score",
     "evidence_of",
+    "fit_near",
     "held_out",
     "hold_out_mask",
     "judged_rows",
@@ -134,6 +135,30 @@ def least_log_error(
     settings: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.1, "max_nfev": 80} | options
     found = least_squares(residual, np.clip(start, low, high), bounds=(low, high), **settings)
     return np.asarray(found.x), float(found.cost)
+
+
+def fit_near(
+    log_errors: Callable[[Array], Array],
+    *,
+    centre: Array,
+    stray: Array,
+    low: Array,
+    high: Array,
+    max_nfev: int = 80,
+) -> Array:
+    """Return the numbers near ``centre`` that explain the rows, within their bounds.
+
+    ``log_errors`` are those of the rows, each in its own deviation; a number that lies ``stray``
+    off the centre costs as much as a row that is one deviation off.
+    """
+
+    def residual(x: Array) -> Array:
+        return np.concatenate([log_errors(x * stray), x - centre / stray])
+
+    found, _ = least_log_error(
+        residual, centre / stray, low / stray, high / stray, f_scale=1.0, max_nfev=max_nfev
+    )
+    return found * stray
 
 
 def resident_share(footprint: Array, l2: float) -> Array:
