@@ -37,16 +37,16 @@ def write_decode_numbers(folder: Path) -> list[str]:
     """Fit all engines on all scored rows, write their files, and say what was found."""
     rows = [row for row in load_rows() if not row.left_out]
     skew, fitted = fit_with_skew(rows, {s: features(rows, skew=s) for s in SKEWS})
-    said = [f"expert popularity skew {skew:g} (priors.yaml states the one in use)"]
+    lines_written = [f"expert popularity skew {skew:g} (priors.yaml states the one in use)"]
     for engine, numbers in fitted.items():
         path = folder / f"{engine}.yaml"
-        own = [row for row in rows if row.engine == engine]
-        lines = decode_lines(numbers, _layers(own))
-        fitted_lines = lines | {"fitted_rows": len(own)}
+        members = [row for row in rows if row.engine == engine]
+        lines = decode_lines(numbers, _layers(members))
+        fitted_lines = lines | {"fitted_rows": len(members)}
         text = with_overhead(path.read_text("utf-8"), fitted_lines, file=path.name, add=False)
         write_atomically(path, text)
-        said.append(f"{path.name}: {lines}")
-    return said
+        lines_written.append(f"{path.name}: {lines}")
+    return lines_written
 
 
 def decode_lines(numbers: EngineNumbers, layers: Array) -> dict[str, float | str]:
@@ -111,20 +111,20 @@ SCALARS = (
 def write_spec_numbers(folder: Path) -> list[str]:
     """Fit every era on all rows marked A, write the engines' files, and say what was found."""
     rows = [row for row in load_spec_rows() if row.fits or (row.scored and row.trust == "A")]
-    fitted, said = fit_eras(rows, price(rows)), []
+    fitted, lines_written = fit_eras(rows, price(rows)), []
     fitted = {era: numbers for era, numbers in fitted.items() if not era.endswith("@*")}
     for engine in sorted({engine_of(era) for era in fitted}):
         path = folder / f"{engine}.yaml"
-        own = {era: numbers for era, numbers in fitted.items() if engine_of(era) == engine}
+        members = {era: numbers for era, numbers in fitted.items() if engine_of(era) == engine}
         text = path.read_text("utf-8")
-        if engine in own:
-            text = _current(text, own[engine], file=path.name)
-        older = [era_lines(era, numbers) for era, numbers in own.items() if "@" in era]
+        if engine in members:
+            text = _current(text, members[engine], file=path.name)
+        older = [era_lines(era, numbers) for era, numbers in members.items() if "@" in era]
         text = without_eras(text)
         text += "".join(["eras:\n", *older]) if older else ""
         write_atomically(path, text)
-        said += [f"{era}: {spec_lines(numbers)}" for era, numbers in own.items()]
-    return said
+        lines_written += [f"{era}: {spec_lines(numbers)}" for era, numbers in members.items()]
+    return lines_written
 
 
 def spec_lines(numbers: EraNumbers) -> dict[str, str]:

@@ -138,17 +138,17 @@ def _regression() -> str:
 
 def _spec_parts() -> dict[str, str]:
     """Return the tables by their place in the template."""
-    found, scores = runs(), pool(compare_steps())
-    choices, told = sweeps(), signs()
+    published, scores = runs(), pool(compare_steps())
+    choices, sign_rows = sweeps(), signs()
     return {
         "steps_pools": _scores([row for row in scores if row.group in POOLS]),
         "steps_groups": _scores([row for row in scores if row.group not in POOLS]),
-        "growth": _growth(found),
+        "growth": _growth(published),
         "bands": _bands(),
         "regret": _regret(choices),
         "regret_worst": _worst_sweeps(choices),
-        "signs": _signs(told),
-        "steps_worst": _worst_rows(found),
+        "signs": _signs(sign_rows),
+        "steps_worst": _worst_rows(published),
     }
 
 
@@ -252,12 +252,12 @@ def _worst_sweeps(choices: Sequence[Choice]) -> str:
     return markdown_table(headers, [choice.cells() for choice in bad])
 
 
-def _signs(told: Sequence[Sign]) -> str:
-    wrong = sorted((sign for sign in told if not sign.right), key=lambda sign: sign.id)
+def _signs(rows: Sequence[Sign]) -> str:
+    wrong = sorted((sign for sign in rows if not sign.right), key=lambda sign: sign.id)
     cells = [[sign.id, f"{sign.measured:.2f}x", f"{sign.predicted:.2f}x"] for sign in wrong]
-    right = len(told) - len(wrong)
+    right = len(rows) - len(wrong)
     table = markdown_table(["row", "measured", "predicted"], cells)
-    return f"{right} of {len(told)} rows are on the right side of 1. The others:\n\n{table}"
+    return f"{right} of {len(rows)} rows are on the right side of 1. The others:\n\n{table}"
 
 
 def _worst_rows(found: Runs) -> str:

@@ -50,7 +50,7 @@ def fit_steps(request: Request, steps: list[MeasuredStep]) -> FittedSteps:
     centre, stray, high = (np.array(c) for c in zip(*(PULL[n] for n in NAMES), strict=True))
 
     def log_errors(values: Array) -> Array:
-        return np.log((kernels + features @ values) / measured) / STEP_ERROR
+        return np.asarray(np.log((kernels + features @ values) / measured) / STEP_ERROR)
 
     fitted = fit_near(
         log_errors, centre=centre, stray=stray, low=np.zeros(len(NAMES)), high=high, max_nfev=400

@@ -261,18 +261,18 @@ def advice(
 
     _check_format(form)
     found = _of_group(sweeps(), group)
-    told = [sign for sign in signs() if not group or sign.group in group]
+    chosen_signs = [sign for sign in signs() if not group or sign.group in group]
     if plot is not None:
         from roofline.render.charts.regret import write_regrets
 
         write_regrets(found, plot, source=source_line())
-    regrets, right = regret_rows(found), sign_rows(told)
+    regrets, right = regret_rows(found), sign_rows(chosen_signs)
     if form == "json":
         data = {
             "schema": SCHEMA,
             "rows": [*regrets, *right],
             "sweeps": [choice.as_data() for choice in found],
-            "wrong_signs": [sign.as_data() for sign in told if not sign.right],
+            "wrong_signs": [sign.as_data() for sign in chosen_signs if not sign.right],
         }
         emit_text(json.dumps(data, indent=2) + "\n", output)
         return
@@ -337,7 +337,9 @@ def _reasons(aside: list[dict[str, Any]]) -> str:
     counts: dict[str, int] = {}
     for row in aside:
         counts[row["left_out"]] = counts.get(row["left_out"], 0) + 1
-    told = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
     from roofline.render.columns import wrap
 
-    return wrap(f"Shown in --format json, never scored: {told}." if told else "Nothing left out.")
+    return wrap(
+        f"Shown in --format json, never scored: {reasons}." if reasons else "Nothing left out."
+    )

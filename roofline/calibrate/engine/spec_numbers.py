@@ -96,16 +96,18 @@ def fit_eras(rows: Sequence[SpecRow], priced: Priced) -> dict[str, EraNumbers]:
     others, and an era that no row is of (``engine@*``).
     """
     usable = [i for i, row in enumerate(rows) if row.fits or (row.scored and row.trust == "A")]
-    found, trees = {}, dict[str, tuple[int, float]]()
+    fitted, trees = {}, dict[str, tuple[int, float]]()
     for era in sorted({rows[i].engine for i in usable}):
-        own = [i for i in usable if rows[i].engine == era]
-        found[era] = _fit([rows[i] for i in own], priced.pick(own), _pull(era))
-        count = sum(rows[i].topk > 1 for i in own)
-        best = (count, found[era].named()["per_tree_round"])
+        members = [i for i in usable if rows[i].engine == era]
+        fitted[era] = _fit([rows[i] for i in members], priced.pick(members), _pull(era))
+        count = sum(rows[i].topk > 1 for i in members)
+        best = (count, fitted[era].named()["per_tree_round"])
         trees[engine_of(era)] = max(trees.get(engine_of(era), (0, 0.0)), best)
-    told = {engine: value for engine, (count, value) in trees.items() if count}
-    found |= {f"{engine}@*": generic(f"{engine}@*") for engine in told}
-    return {era: _with_tree(numbers, told.get(engine_of(era))) for era, numbers in found.items()}
+    tree_costs = {engine: value for engine, (count, value) in trees.items() if count}
+    fitted |= {f"{engine}@*": generic(f"{engine}@*") for engine in tree_costs}
+    return {
+        era: _with_tree(numbers, tree_costs.get(engine_of(era))) for era, numbers in fitted.items()
+    }
 
 
 def _with_tree(numbers: EraNumbers, tree: float | None) -> EraNumbers:
@@ -134,8 +136,8 @@ def two_folds(rows: Sequence[SpecRow], priced: Priced) -> Predicted:
         seen = [i for i, row in enumerate(rows) if row.fold != fold]
         fitted = fit_eras([rows[i] for i in seen], priced.pick(seen))
         unseen = [i for i, row in enumerate(rows) if row.fold == fold]
-        found = _by_era([rows[i] for i in unseen], priced.pick(unseen), fitted)
-        plain[unseen], step[unseen] = found.plain, found.step
+        predicted = _by_era([rows[i] for i in unseen], priced.pick(unseen), fitted)
+        plain[unseen], step[unseen] = predicted.plain, predicted.step
     return Predicted(plain=plain, step=step)
 
 
@@ -149,12 +151,12 @@ def _by_era(rows: Sequence[SpecRow], priced: Priced, fitted: Mapping[str, EraNum
     plain, step = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     for era in {row.engine for row in rows}:
         pick = [i for i, row in enumerate(rows) if row.engine == era]
-        numbers, unseen = fitted.get(era), fitted.get(f"{engine_of(era)}@*")
+        numbers, unseen_era = fitted.get(era), fitted.get(f"{engine_of(era)}@*")
         if numbers is None:
-            tree = unseen.named()["per_tree_round"] if unseen else None
+            tree = unseen_era.named()["per_tree_round"] if unseen_era else None
             numbers = _with_tree(generic(era), tree)
-        found = predict(numbers, priced.pick(pick))
-        plain[pick], step[pick] = found.plain, found.step
+        predicted = predict(numbers, priced.pick(pick))
+        plain[pick], step[pick] = predicted.plain, predicted.step
     return Predicted(plain=plain, step=step)
 
 
