@@ -70,9 +70,9 @@ browser: $(READY)     ## The report's page in headless Chromium; skipped where t
 
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
-	$(BIN)/roofline calibrate import
-	$(BIN)/roofline calibrate engines
-	$(BIN)/python -m roofline.render.validation_page > docs/validation.md
+	$(BIN)/python -m workshop.import_tables
+	$(BIN)/python -m workshop.engines
+	$(BIN)/python -m workshop.validation_page > docs/validation.md
 
 docs: $(READY)        ## Refresh the outputs that the pages show
 	$(BIN)/python -m tests.test_docs
@@ -90,7 +90,7 @@ goldens: $(READY)     ## Compare what commands print here and at a commit: make 
 	$(BIN)/python -m workshop.goldens --base $(or $(BASE),HEAD)
 
 models: $(READY)      ## Write model_specs/ anew from the published configs in model_configs/
-	$(BIN)/python -m roofline.importers.regenerate
+	$(BIN)/python -m workshop.model_specs
 
 minimums: ## The core tests with the oldest dependencies allowed; docs/reference.md shows the newest
 	$(PYTHON) -m venv $(VENV)-minimums

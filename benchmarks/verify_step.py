@@ -92,7 +92,7 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
 
 def measurements(decoder: Any, batch: int, context: int, repeats: int) -> list[list[float]]:
     """Return the seconds of several steps for each draft length, taken in turn [s]."""
-    from roofline.calibrate.measure.decoder import Shape
+    from workshop.decoder import Shape
 
     shapes = [Shape(batch=batch, rows=1 + draft, context=context) for draft in DRAFTS]
     caches = decoder.caches(shapes[0])
@@ -113,18 +113,18 @@ def measurements(decoder: Any, batch: int, context: int, repeats: int) -> list[l
 
 def lines(options: argparse.Namespace, profile: Any, decoder: Any) -> Iterator[Line]:
     """Yield one line for each batch, context and draft length."""
-    from roofline.calibrate.measure.noise import settle
+    from roofline.calibrate.measure.noise import summarise
 
     for batch in map(int, options.batch.split(",")):
         for context in map(int, options.context.split(",")):
             predicted = predictions(profile, decoder.model, batch, context)
             samples = measurements(decoder, batch, context, options.repeats)
-            settled = [settle(values) for values in samples]
-            for draft, (guess, found) in enumerate(zip(predicted, settled, strict=True)):
+            summary = [summarise(values) for values in samples]
+            for draft, (guess, found) in enumerate(zip(predicted, summary, strict=True)):
                 yield Line(
                     batch=batch, context=context, draft=draft, measured=found.median,
                     predicted=guess, spread=found.spread,
-                    ratio=found.median / settled[0].median,
+                    ratio=found.median / summary[0].median,
                     predicted_ratio=guess / predicted[0],
                 )  # fmt: skip
 
@@ -181,9 +181,9 @@ def main() -> None:
             )
         )
     from roofline.calibrate.measure.cases import in_format
-    from roofline.calibrate.measure.decoder import build
-    from roofline.calibrate.measure.local import open_backend
+    from roofline.calibrate.measure.device import open_backend
     from roofline.specs.network import load_model
+    from workshop.decoder import build
 
     library = options.library or block.engine
     device = options.device or ("cpu" if profile.generation == "cpu" else "cuda")

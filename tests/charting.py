@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from roofline.advice.question import Workload
 from tests.support import Cli
 
 H200 = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(1, 32), contexts=(4096,))

@@ -18,8 +18,9 @@ LARGEST = 16_000  # bytes of an input: longer ones only take longer to mutate
 
 def _answered(**question: Any) -> object:
     """Ask about what a file describes: that it was read says nothing of what comes after."""
-    from roofline.advice.recommend import recommend
     from roofline.advice.request import Request
+
+    from roofline.advice.recommend import recommend
     from roofline.render.formats import OutputFormat, render
 
     asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
@@ -97,6 +98,7 @@ PLACES = ("/metrics", "/prometheus/metrics", "/version", "/v1/models", "/server_
 
 def _server(path: Path) -> object:
     from roofline.advice.request import Request
+
     from roofline.engines import http
     from roofline.engines.server import read_server
     from roofline.questions.live import question_from

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from roofline.calibrate.measure.backend import CaseError
 from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.case import Case, Menu
-from roofline.calibrate.measure.cases import plan
-from roofline.calibrate.measure.device import CaseError, Samples
+from roofline.calibrate.measure.cases import Case, Menu, plan
+from roofline.calibrate.measure.device import Samples
 from roofline.calibrate.measure.rows import Row, RowFile
 from roofline.specs.network import ModelSpec
 

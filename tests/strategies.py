@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from roofline.advice.question import Workload
 from roofline.specs.formats import DType
 from roofline.specs.laws import SimpleLaw
 from roofline.specs.placement import VerifyAttention

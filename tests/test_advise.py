@@ -13,7 +13,6 @@ from roofline.advice.decide import (
     smallest_within_tie,
     speedups,
 )
-from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import advise, costs
 from roofline.specs.priors import priors
 from roofline.timing.uncertainty import drawn_steps

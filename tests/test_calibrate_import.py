@@ -1,4 +1,4 @@
-"""`roofline calibrate import` from a folder of invented tables: what is fitted, and what not."""
+"""`python -m workshop.import_tables` on invented tables: what is fitted, and what is not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from roofline.base.yaml import load_yaml
-from roofline.validation.tables.importer import Outcome, write_samples
-from tests.support import Cli, assert_refused
+from workshop.import_tables import Outcome, main, write_samples
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")
 
+Capture = pytest.CaptureFixture[str]
 LINK = 450e9  # H200 SXM, per direction [B/s]
 SIZES = [2**n for n in range(7, 27)]
 #: An invented library among 8 GPUs: seconds before the first byte, share of the link.
@@ -49,22 +49,29 @@ def put(
     return path
 
 
-def fitted(cli: Cli, root: Path, *engines: str) -> tuple[str, Path]:
+def fitted(capsys: Capture, root: Path, *engines: str) -> tuple[str, Path]:
     """Import and return what was said on stderr, and the folder written to."""
     out = root / "out"
     out.mkdir(exist_ok=True)
     named = [word for engine in engines for word in ("--engine", engine)]
-    got = cli(
-        "calibrate", "import", "--tables", str(root), "--gpu", "h200-sxm", *named,
-        "--jobs", "1", "-o", str(out),
-    )  # fmt: skip
-    assert got.code == 0, got.err
-    return got.err, out
+    main(["--tables", str(root), "--gpu", "h200-sxm", *named, "--jobs", "1", "-o", str(out)])
+    return capsys.readouterr().err, out
 
 
-def test_a_planted_law_is_found_and_scored_on_sizes_left_out(cli: Cli, tmp_path: Path) -> None:
+def refused(capsys: Capture, *arguments: str) -> str:
+    """Return the one line on stderr of an import that is refused."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_planted_law_is_found_and_scored_on_sizes_left_out(
+    capsys: Capture, tmp_path: Path
+) -> None:
     put(tmp_path, "vllm", "1.0", SIZES)
-    _, out = fitted(cli, tmp_path, "vllm")
+    _, out = fitted(capsys, tmp_path, "vllm")
     (block,) = load_yaml(out / "h200-sxm.vllm.yaml")["calibration"]
     among = block["law"]["ranks"][8]
     for form, (start, share) in (("one_shot", ONE_SHOT), ("bulk", BULK)):
@@ -76,43 +83,43 @@ def test_a_planted_law_is_found_and_scored_on_sizes_left_out(cli: Cli, tmp_path:
     assert evidence["median_error"] < 0.01 < evidence["textbook_median_error"]
 
 
-def test_a_table_that_timed_the_host_is_named_and_skipped(cli: Cli, tmp_path: Path) -> None:
+def test_a_table_that_timed_the_host_is_named_and_skipped(capsys: Capture, tmp_path: Path) -> None:
     """50 us on every size is over three times the other engines' floor of 5 us."""
     put(tmp_path, "vllm", "1.0", SIZES)
     put(tmp_path, "trtllm", "1.0", SIZES)
     put(tmp_path, "sglang", "1.0", SIZES, later_ms=0.05)
-    said, out = fitted(cli, tmp_path, "vllm", "sglang")
+    said, out = fitted(capsys, tmp_path, "vllm", "sglang")
     assert "h200_sxm/comm/sglang/1.0/custom_allreduce_perf" in said
     assert "host-bound" in said
     assert [path.name for path in out.iterdir()] == ["h200-sxm.vllm.yaml"]
 
 
-def test_the_newest_complete_version_counts(cli: Cli, tmp_path: Path) -> None:
+def test_the_newest_complete_version_counts(capsys: Capture, tmp_path: Path) -> None:
     """2.0 covers everything and replaces 1.0; 10.0 holds less than half of the rows."""
     put(tmp_path, "vllm", "1.0", SIZES)
     put(tmp_path, "vllm", "2.0", SIZES)
     put(tmp_path, "vllm", "10.0", SIZES[:9])
-    _, out = fitted(cli, tmp_path, "vllm")
+    _, out = fitted(capsys, tmp_path, "vllm")
     (block,) = load_yaml(out / "h200-sxm.vllm.yaml")["calibration"]
     assert block["version"] == "2.0"
 
 
-def test_what_cannot_be_used_is_said(cli: Cli, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_said(capsys: Capture, tmp_path: Path) -> None:
     put(tmp_path, "vllm", "1.0", SIZES)
     put(tmp_path, "vllm", "2.0", SIZES).write_bytes(b"not parquet")
     put(tmp_path, "trtllm", "1.0", SIZES[:5])  # three lines need nine sizes
-    said, _ = fitted(cli, tmp_path, "vllm", "sglang", "trtllm")
+    said, _ = fitted(capsys, tmp_path, "vllm", "sglang", "trtllm")
     assert "vllm/2.0/custom_allreduce_perf: cannot be read as parquet" in said
     assert "h200-sxm sglang: no tables" in said
     assert "could not be fitted" in said
 
 
-def test_a_folder_without_tables_is_refused(cli: Cli, tmp_path: Path) -> None:
-    assert_refused(cli("calibrate", "import", "--tables", str(tmp_path)), "systems/data")
-    assert_refused(cli("calibrate", "import", "--gpu", "h200"), "no tables for 'h200'")
+def test_a_folder_without_tables_is_refused(capsys: Capture, tmp_path: Path) -> None:
+    assert "systems/data" in refused(capsys, "--tables", str(tmp_path))
+    assert "no tables for 'h200'" in refused(capsys, "--gpu", "h200")
     put(tmp_path, "vllm", "1.0", SIZES)
     missing = str(tmp_path / "nowhere")
-    assert_refused(cli("calibrate", "import", "--tables", str(tmp_path), "-o", missing), missing)
+    assert missing in refused(capsys, "--tables", str(tmp_path), "-o", missing)
 
 
 def sample(gpu: str, seconds: float) -> dict[str, object]:

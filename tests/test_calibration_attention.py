@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.calibrate.fit.core import score
+from roofline.calibrate.fit.core import hold_out_mask, score
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import AttentionLaw
-from roofline.validation.tables import attention
-from roofline.validation.tables.attention_fit import BOUNDS
-from roofline.validation.tables.family import Group
-from roofline.validation.tables.tables import hold_out_mask
+from roofline.validation.kernel_rows import FAMILIES
 from tests.attention_tables import BATCHES, CONTEXTS, H200, Array, table_of, timed
+from workshop.tables import attention
+from workshop.tables.attention import BOUNDS
+from workshop.tables.family import Group
 
 BF16 = {"dtype": "bf16", "kernel": "fa3", "head_dim": 128}
 GROUPS = (1, 2, 4, 8, 16, 32)
@@ -68,7 +68,7 @@ def grid(*, kv_heads: Iterable[int] = (1, 4, 8), windows: Iterable[int] = (0, 10
 
 
 def planted(columns: Mapping[str, Array]) -> Array:
-    return attention.seconds(columns, BF16, PLANTED, load_hardware(H200))
+    return FAMILIES["attention"].seconds(columns, BF16, PLANTED, load_hardware(H200))
 
 
 def test_a_row_is_read_in_the_tables_units(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_the_textbook_reads_keys_and_values_once_and_no_more_than_the_window(
     (group,) = read(tmp_path, [row(window_size=512), row(window_size=0)])
     # 4 x 8 caches of 1,024 or 512 tokens, K and V of 128 in two bytes; 4 queries and outputs.
     expected = [4 * 8 * (tokens * 2 * 128 * 2 + 4 * 2 * 128 * 2) / 4.8e12 for tokens in (1024, 512)]
-    found = attention.textbook(group.columns, BF16, load_hardware(H200))
+    found = FAMILIES["attention"].textbook(group.columns, BF16, load_hardware(H200))
     assert found == pytest.approx(expected)
 
 
@@ -160,7 +160,7 @@ def test_a_planted_law_is_recovered_from_noisy_rows(tmp_path: Path) -> None:
     law, extra = attention.fit(columns, group.label, seconds, gpu)
     assert extra == {"max_group": None}
     columns, _ = group.pick(held)
-    found = score(attention.seconds(columns, group.label, law, gpu), planted(columns))
+    found = score(FAMILIES["attention"].seconds(columns, group.label, law, gpu), planted(columns))
     assert found.median < 0.01  # a third of the noise, on shapes that the fit has not seen
     assert found.p90 < 0.03
     # The constants that these rows can tell apart.
@@ -232,7 +232,7 @@ def test_a_handful_of_rows_is_refused(tmp_path: Path) -> None:
         attention.fit(group.columns, group.label, group.seconds, load_hardware(H200))
 
 
-def test_groups_of_up_to_32_count_and_rows_above_the_floor_are_told() -> None:
+def test_groups_of_up_to_32_count() -> None:
     columns = {
         "batch": np.array([1.0, 256.0, 256.0]),
         "kv_heads": np.array([1.0, 8.0, 8.0]),
@@ -240,6 +240,4 @@ def test_groups_of_up_to_32_count_and_rows_above_the_floor_are_told() -> None:
         "context": np.array([2.0, 8192.0, 8192.0]),
         "window": np.zeros(3),
     }
-    assert attention.scored(columns, BF16).tolist() == [True, True, False]
-    above = attention.above_floor(columns, BF16, PLANTED, load_hardware(H200))
-    assert above.tolist() == [False, True, True]  # 8.6 GB take 1.8 ms at least, the floor 9 us
+    assert FAMILIES["attention"].scored(columns).tolist() == [True, True, False]

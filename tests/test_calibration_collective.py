@@ -11,8 +11,9 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import CollectiveLaw, Ranks
-from roofline.validation.tables.collective import fit, groups, seconds, textbook
-from roofline.validation.tables.tables import Table
+from roofline.validation.kernel_rows import FAMILIES
+from workshop.tables.collective import fit, groups
+from workshop.tables.parquet import Table
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")
@@ -76,8 +77,8 @@ def test_planted_lines_are_found_in_noisy_rows(tmp_path: Path) -> None:
         assert list(known.start.values()) == sorted(known.start.values())
         assert known.start["one_shot"] == pytest.approx(LAW.ranks[n].start["one_shot"], rel=0.03)
         assert known.share["bulk"] == pytest.approx(LAW.ranks[n].share["bulk"], rel=0.03)
-    exact = seconds(group.columns, group.label, LAW, H200)
-    found = seconds(group.columns, group.label, law, H200)
+    exact = FAMILIES["allreduce"].seconds(group.columns, group.label, LAW, H200)
+    found = FAMILIES["allreduce"].seconds(group.columns, group.label, law, H200)
     assert found == pytest.approx(exact, rel=0.05)
     assert np.median(np.abs(found / exact - 1)) < 0.01
 
@@ -116,7 +117,9 @@ def test_what_the_columns_mean(tmp_path: Path) -> None:
     assert group.seconds.item() == pytest.approx(5e-6)
     assert group.keys.tolist() == ["4x1024"]
     expected = 1.5 * 2048 / 450e9
-    assert textbook(group.columns, group.label, H200).item() == pytest.approx(expected)
+    assert FAMILIES["allreduce"].textbook(group.columns, group.label, H200).item() == pytest.approx(
+        expected
+    )
 
 
 def test_a_table_of_eager_rows_alone_has_no_group(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.calibrate.engine.file import with_overhead
 from roofline.calibrate.fit.core import resident_share, score
 from roofline.specs.gpu import load_hardware
-from roofline.validation.engine_file import with_overhead
-from roofline.validation.tables import gemm, latent, moe, state
-from roofline.validation.tables.tables import Table, data_folder, find_tables
 from tests.support import Cli
+from workshop import engines
+from workshop.tables import attention, gemm, moe, state
+from workshop.tables.parquet import Table, data_folder, find_tables
 
 HBM, GDDR = load_hardware("h200-sxm"), load_hardware("l40s")
 
@@ -35,12 +36,12 @@ def table(folder: Path, family: str, rows: dict[str, list[Any]]) -> Table:
     ("family", "reader", "rows"),
     [
         (
-            "gemm", gemm,
+            "gemm", gemm.groups,
             {"gemm_dtype": "bfloat16", "op_name": "gemm", "kernel_source": "x", "m": 1, "n": 512,
              "k": 512},
         ),
         (
-            "mla", latent,
+            "mla", attention.latent_groups,
             {"kernel_source": "x", "kv_cache_dtype": "bfloat16", "num_heads": 16, "batch_size": 1,
              "isl": 1024, "step": 0},
         ),
@@ -51,8 +52,8 @@ def test_a_table_of_nothing_but_nan_gives_no_law(
 ) -> None:
     """The same row with a time is a law's row."""
     held = {name: [value] for name, value in rows.items()}
-    assert reader.groups(table(tmp_path / "a", family, held | {"latency": [np.nan]}), HBM) == []
-    (group,) = reader.groups(table(tmp_path / "b", family, held | {"latency": [0.01]}), HBM)
+    assert reader(table(tmp_path / "a", family, held | {"latency": [np.nan]}), HBM) == []
+    (group,) = reader(table(tmp_path / "b", family, held | {"latency": [0.01]}), HBM)
     assert len(group.seconds) == 1
 
 
@@ -116,7 +117,9 @@ def test_fitted_steps_are_shown_without_a_file(cli: Cli, tmp_path: Path) -> None
     assert [file.name for file in tmp_path.iterdir()] == ["steps.csv"]
 
 
-def test_engines_are_written_one_line_each(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_are_written_one_line_each(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What each of the two fits says is shown; neither is run here."""
     seen: list[Path] = []
 
@@ -124,7 +127,8 @@ def test_engines_are_written_one_line_each(cli: Cli, monkeypatch: pytest.MonkeyP
         seen.append(folder)
         return ["one", "two"]
 
-    monkeypatch.setattr("roofline.validation.engine_numbers.write_engines", lines)
-    monkeypatch.setattr("roofline.validation.tables.spec_files.write_spec_numbers", lines)
-    assert cli("calibrate", "engines", "-o", "somewhere").out == "one\ntwo\none\ntwo\n"
+    monkeypatch.setattr(engines, "write_decode_numbers", lines)
+    monkeypatch.setattr(engines, "write_spec_numbers", lines)
+    engines.main(["-o", "somewhere"])
+    assert capsys.readouterr().out == "one\ntwo\none\ntwo\n"
     assert seen == [Path("somewhere")] * 2

@@ -11,7 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
-from roofline.calibrate.fit.core import score
+from roofline.calibrate.fit.core import hold_out_mask, score
+from roofline.calibrate.fit.tiles import (
+    BOUNDS,
+    PRODUCT_FORMATS,
+    STEP,
+    product_scored,
+    product_seconds,
+    product_textbook,
+)
 from roofline.kernels.ops import GemmShape
 from roofline.specs.calibrated import GemmBlock
 from roofline.specs.formats import bytes_per_element, rate_name
@@ -20,10 +28,9 @@ from roofline.specs.laws import GemmLaw
 from roofline.timing.lawbook import ENGINES
 from roofline.timing.laws.gemm import gemm_time
 from roofline.timing.machine import Machine
-from roofline.validation.tables import gemm
-from roofline.validation.tables.family import Group
-from roofline.validation.tables.gemm_fit import BOUNDS, STEP
-from roofline.validation.tables.tables import FOLDERS, Table, hold_out_mask
+from workshop.tables import gemm
+from workshop.tables.family import Group
+from workshop.tables.parquet import FOLDERS, Table
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -78,7 +85,7 @@ def table_of(folder: Path, rows: Iterable[dict[str, Any]]) -> Table:
 def planted(tmp_path_factory: pytest.TempPathFactory, gpu: HardwareProfile) -> Group:
     """Return the rows of the planted law, read from a table with 3 % noise."""
     columns = grid()
-    exact = gemm.seconds(columns, {"dtype": "fp8"}, PLANTED, gpu)
+    exact = product_seconds(columns, {"dtype": "fp8"}, PLANTED, gpu)
     noisy = exact * np.exp(np.random.default_rng(7).normal(0.0, 0.03, len(exact)))
     sizes = zip(columns["m"], columns["n"], columns["k"], noisy, strict=True)
     rows = [row(int(m), 1e3 * t, n=int(n), k=int(k)) for m, n, k, t in sizes]
@@ -98,8 +105,8 @@ def test_planted_law_predicts_shapes_it_was_not_fitted_on(
     planted: Group, recovered: GemmLaw, gpu: HardwareProfile
 ) -> None:
     columns, _ = planted.pick(hold_out_mask(planted.keys))
-    truth = gemm.seconds(columns, planted.label, PLANTED, gpu)
-    error = score(gemm.seconds(columns, planted.label, recovered, gpu), truth)
+    truth = product_seconds(columns, planted.label, PLANTED, gpu)
+    error = score(product_seconds(columns, planted.label, recovered, gpu), truth)
     assert error.rows > 100
     assert error.median < 0.01  # a third of the noise that was added
     assert error.p90 < 0.025
@@ -178,7 +185,7 @@ def test_a_malformed_table_is_named(tmp_path: Path, gpu: HardwareProfile) -> Non
 
 def test_textbook_by_hand(gpu: HardwareProfile) -> None:
     columns = {"m": np.array([1.0, 8192.0]), "n": np.full(2, 8192.0), "k": np.full(2, 8192.0)}
-    found = gemm.textbook(columns, {"dtype": "bf16"}, gpu)
+    found = product_textbook(columns, {"dtype": "bf16"}, gpu)
     # (8192^2 + 2 x 8192) x 2 B at 4.8 TB/s; 2 x 8192^3 FLOP at 989.4 TFLOP/s.
     assert found == pytest.approx([2.797e-5, 1.1113e-3], rel=1e-3)
 
@@ -189,14 +196,14 @@ def test_the_judged_region() -> None:
         "n": np.array([512.0, 512, 511, 512]),
         "k": np.array([512.0, 512, 512, 511]),
     }
-    assert gemm.scored(columns, {}).tolist() == [True, False, False, False]
+    assert product_scored(columns).tolist() == [True, False, False, False]
 
 
 def test_a_benchmark_may_find_small_weights_in_l2(gpu: HardwareProfile) -> None:
     columns = {"m": np.ones(2), "n": np.array([1024.0, 8192.0]), "k": np.array([4096.0, 8192.0])}
     label = {"dtype": "fp8"}
-    warm = gemm.seconds(columns, label, GemmLaw(r=1.0, l2_fit=20e6, l2_gain=2.0), gpu)
-    never = gemm.seconds(columns, label, GemmLaw(r=1.0), gpu)
+    warm = product_seconds(columns, label, GemmLaw(r=1.0, l2_fit=20e6, l2_gain=2.0), gpu)
+    never = product_seconds(columns, label, GemmLaw(r=1.0), gpu)
     # Half of 1024 x 4096 + 4096 + 2 x 1024 bytes at 85 % of 4.8 TB/s; 67 MB do not fit 20 MB.
     assert never - warm == pytest.approx([5.148e-7, 0.0], rel=1e-3, abs=1e-9)
 
@@ -221,7 +228,7 @@ def _block_scaled() -> GemmLaw:
 def test_staircase_of_a_kernel_that_gets_faster_with_more_rows(gpu: HardwareProfile) -> None:
     rows = np.array(list(MEASURED), dtype=np.float64)
     columns = {"m": rows, "n": np.full(len(rows), 8192.0), "k": np.full(len(rows), 8192.0)}
-    found = gemm.seconds(columns, {"dtype": "fp8-block"}, _block_scaled(), gpu)
+    found = product_seconds(columns, {"dtype": "fp8-block"}, _block_scaled(), gpu)
     measured = 1e-6 * np.array(list(MEASURED.values()))
     assert found == pytest.approx(measured, rel=0.15)
     assert np.sign(np.diff(found)).tolist() == np.sign(np.diff(measured)).tolist()
@@ -243,10 +250,9 @@ def test_without_the_staircase_no_law_falls_when_work_grows(recovered: GemmLaw) 
     m = np.unique(np.geomspace(1, 16384, 24).round())[:, None, None]
     n = np.geomspace(256, 262144, 12).round()[:, None]
     k = np.geomspace(256, 131072, 12).round()
-    formats = {known.label: known for known in gemm.FORMATS.values()}
     laws = [(gpu, block.dtype, block.law) for gpu, block in _shipped()]
     for gpu, dtype, law in [(H200, "fp8", recovered), (H200, "fp8", PLANTED), *laws]:
-        known = formats[dtype]
+        known = PRODUCT_FORMATS[dtype]
         shape: Any = {"m": m + 0 * (n + k), "n": n + 0 * (m + k), "k": k + 0 * (m + n)}
         shape |= {"weight": bytes_per_element(known.storage), "activation": 1.0}
         device = Machine(load_hardware(gpu)).device(rate_name(known.compute))

@@ -11,21 +11,23 @@ import numpy as np
 import pytest
 
 from roofline.base.arrays import Array
+from roofline.calibrate.fit.core import hold_out_mask
 from roofline.kernels.ops import MoeShape
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import MoeLaw
 from roofline.timing.laws.base import Device
 from roofline.timing.laws.moe import moe_time
-from roofline.validation.tables.family import Group
-from roofline.validation.tables.moe import fit, groups, seconds, textbook
-from roofline.validation.tables.routing import (
+from roofline.validation.kernel_rows import FAMILIES
+from workshop.tables.family import Group
+from workshop.tables.moe import fit, groups
+from workshop.tables.parquet import Table
+from workshop.tables.routing import (
     balanced_picks,
     group_limited_loads,
     picks_from_loads,
     power_law_loads,
     profile,
 )
-from roofline.validation.tables.tables import Table, hold_out_mask
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")
@@ -80,7 +82,7 @@ def timed(folder: Path, law: MoeLaw, noise: float) -> Group:
     """Return a group whose seconds obey ``law`` up to log-normal noise (seed 7)."""
     rows = grid()
     group = groups(written(folder, rows), H200)[0]
-    exact = seconds(group.columns, group.label, law, H200)
+    exact = FAMILIES["moe"].seconds(group.columns, group.label, law, H200)
     rng = np.random.default_rng(7)
     return Group(
         kind=group.kind,
@@ -112,8 +114,8 @@ def test_a_planted_law_is_found_in_noisy_rows(tmp_path: Path) -> None:
     for name, near in {"floor": 0.05, "mem_eff": 0.03, "compute_eff": 0.05, "serial": 0.1}.items():
         assert getattr(law, name) == pytest.approx(getattr(planted, name), rel=near), name
     columns, _ = group.pick(held)
-    truth = seconds(columns, group.label, planted, H200)
-    error = np.abs(seconds(columns, group.label, law, H200) / truth - 1)
+    truth = FAMILIES["moe"].seconds(columns, group.label, planted, H200)
+    error = np.abs(FAMILIES["moe"].seconds(columns, group.label, law, H200) / truth - 1)
     assert np.median(error) < 0.01
     assert error.max() < 0.05
 
@@ -191,7 +193,9 @@ def test_the_textbook_by_hand(tmp_path: Path) -> None:
     """One token, 2 of 8 experts: 2 x 3 x 2048 x 1024 x 2 B + 4 x 2048 B over 4.8 TB/s."""
     (group,) = groups(written(tmp_path, [row(num_tokens=1)]), H200)
     expected = (2 * 3 * 2048 * 1024 * 2 + 4 * 2048) / 4.8e12
-    assert textbook(group.columns, group.label, H200).item() == pytest.approx(expected)
+    assert FAMILIES["moe"].textbook(group.columns, group.label, H200).item() == pytest.approx(
+        expected
+    )
 
 
 def test_many_shapes_at_once_cost_what_each_costs_alone() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from roofline.calibrate.fit.core import hold_out_mask
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import StateLaw
-from roofline.validation.tables.state import fit, groups, seconds, textbook
-from roofline.validation.tables.tables import Table, hold_out_mask
+from roofline.validation.kernel_rows import FAMILIES
+from workshop.tables.parquet import Table
+from workshop.tables.state import fit, groups
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")
@@ -63,7 +65,7 @@ def test_a_planted_law_is_found_in_noisy_rows(tmp_path: Path) -> None:
     ]
     (group,) = groups(written(tmp_path, rows), H200)
     planted = StateLaw(floor=4.5e-6, mem_eff=0.85, r=1.4, l2_saving=0.25)
-    exact = seconds(group.columns, group.label, planted, H200)
+    exact = FAMILIES["ssm"].seconds(group.columns, group.label, planted, H200)
     rng = np.random.default_rng(11)
     measured = exact * np.exp(0.02 * rng.standard_normal(len(exact)))
     held = hold_out_mask(group.keys)
@@ -75,7 +77,9 @@ def test_a_planted_law_is_found_in_noisy_rows(tmp_path: Path) -> None:
     assert law.mem_eff == pytest.approx(planted.mem_eff, rel=0.03)
     assert law.r == pytest.approx(planted.r, rel=0.1)
     columns, _ = group.pick(held)
-    assert seconds(columns, group.label, law, H200) == pytest.approx(exact[held], rel=0.03)
+    assert FAMILIES["ssm"].seconds(columns, group.label, law, H200) == pytest.approx(
+        exact[held], rel=0.03
+    )
 
 
 def test_bad_rows_are_rejected_by_name(tmp_path: Path) -> None:
@@ -103,7 +107,10 @@ def test_an_update_reads_and_writes_its_state(tmp_path: Path) -> None:
     assert group.seconds.item() == pytest.approx(5e-6)
     assert group.keys.tolist() == ["16x32x128x128"]
     assert group.columns["moved"].item() == state + vectors
-    assert textbook(group.columns, group.label, H200).item() == (state + vectors) / 4.8e12
+    assert (
+        FAMILIES["ssm"].textbook(group.columns, group.label, H200).item()
+        == (state + vectors) / 4.8e12
+    )
 
 
 def test_an_unpacked_update_reads_bf16_and_writes_fp32_elsewhere(tmp_path: Path) -> None:
@@ -139,7 +146,7 @@ def test_what_rows_cannot_tell_is_pinned(tmp_path: Path) -> None:
     (group,) = groups(written(tmp_path, rows), H200)
     assert np.ptp(group.columns["resident"]) < 0.01
     planted = StateLaw(floor=4e-6, mem_eff=0.6, r=1.5)
-    exact = seconds(group.columns, group.label, planted, H200)
+    exact = FAMILIES["ssm"].seconds(group.columns, group.label, planted, H200)
     law, _ = fit(group.columns, group.label, exact, H200)
     assert law.l2_saving == 0.0
     assert law.mem_eff == pytest.approx(0.6, rel=0.01)

@@ -12,10 +12,10 @@ import json
 
 import numpy as np
 import pytest
+from roofline.advice.request import Request
 
 from roofline.advice.decide import Point
 from roofline.advice.recommend import recommend
-from roofline.advice.request import Request
 from roofline.specs.formats import DType
 from tests.html_browser import Open, browser, report, settle, text
 from tests.support import Cli

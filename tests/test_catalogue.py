@@ -6,7 +6,6 @@ from inspect import signature
 
 import pytest
 
-from roofline.advice.question import Workload
 from roofline.base.resources import bundled_names
 from roofline.base.units import parse_quantity
 from roofline.cli.recommend import recommend as recommend_command

@@ -8,7 +8,6 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import costs, recommend
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import costs, recommend
 from roofline.base.errors import InputError
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use

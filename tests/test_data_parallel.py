@@ -10,9 +10,8 @@ import json
 
 import numpy as np
 import pytest
-
-from roofline.advice.question import ask
 from roofline.advice.request import Request
+
 from roofline.kernels.ops import CollectiveShape, Kind
 from roofline.kernels.weights import weight_bytes
 from roofline.specs.formats import Component, bytes_per_element
@@ -38,7 +37,12 @@ def memory(dp: int, *, tp: int = 8, ep: int = 8) -> Memory:
             contexts=(8191,),
         )
     )
-    return memory_for(question.deployment.target, question.deployment.drafter, question.deployment.gpu, question.deployment.engine.memory)
+    return memory_for(
+        question.deployment.target,
+        question.deployment.drafter,
+        question.deployment.gpu,
+        question.deployment.engine.memory,
+    )
 
 
 @pytest.mark.parametrize(("dp", "copies"), [(1, 1 / 8), (4, 1 / 2), (8, 1)])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from roofline.advice.request import Request
+
 from roofline.base.errors import InputError
 from roofline.calibrate.steps import fit_steps
 from roofline.kernels.ops import GemmShape, MoeShape

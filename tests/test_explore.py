@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.advice.question import Workload
 from roofline.advice.recommend import recommend
 from roofline.questions.explore import Exploration, Variant, explore, parse_axis, since
 from roofline.render.charts.explore import draw_exploration, lines_of

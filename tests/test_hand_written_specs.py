@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from roofline.importers.regenerate import write_specs
 from tests.support import ROOT
+from workshop.model_specs import write_specs
 
 CATALOGUE = """
 schema: 1

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from roofline.base.resources import aliases, bundled_names
-from roofline.importers.regenerate import Catalogue, regenerated
 from roofline.importers.specfile import spec_text
 from roofline.specs.network import SHELF, ModelSpec, load_model, load_network
 from tests.physics import refusal, run
 from tests.published import CONFIGS
 from tests.support import ROOT
+from workshop.model_specs import Catalogue, regenerated
 
 FLAGS = "--acceptance 0.7 --drafter ngram --format json"
 

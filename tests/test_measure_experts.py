@@ -11,18 +11,16 @@ import numpy as np
 import pytest
 
 from roofline.base.yaml import dump_yaml
-from roofline.calibrate.fit.fitted import Fitted, fit_rows
-from roofline.calibrate.fit.groups import Judged
-from roofline.calibrate.measure.case import Case, Menu
-from roofline.calibrate.measure.cases import in_format, plan
-from roofline.calibrate.measure.decoder import Shape, build
-from roofline.calibrate.measure.local import LocalDevice, open_backend
-from roofline.calibrate.measure.prepared import prepare
-from roofline.calibrate.measure.reference import draw_experts
+from roofline.calibrate.fit.judged import Judged
+from roofline.calibrate.fit.machine import FittedMachine, fit_rows
+from roofline.calibrate.measure.cases import Case, Menu, in_format, plan
+from roofline.calibrate.measure.device import LocalDevice, open_backend
+from roofline.calibrate.measure.kernel_calls import draw_experts, prepare
 from roofline.calibrate.profile import datasheet_for, profile_data
 from roofline.specs.network import ModelSpec, load_model
 from tests.measuring import FakeDevice, FakeGpu, of_case, short_campaign
 from tests.support import Cli
+from workshop.decoder import Shape, build
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 LIBRARIES = ["numpy", pytest.param("torch", marks=needs_torch)]
@@ -145,7 +143,7 @@ def test_cases_of_experts_are_checked_against_fp64(library: str, spec: Path) -> 
 def test_rows_that_come_back_in_another_order_are_wrong(
     monkeypatch: pytest.MonkeyPatch, spec: Path
 ) -> None:
-    from roofline.calibrate.measure.device import CaseError
+    from roofline.calibrate.measure.backend import CaseError
 
     use = open_backend("cpu", "numpy", 1)
     cases = plan(load_model(str(spec)), use.menu())
@@ -180,7 +178,7 @@ def test_the_work_of_a_case_is_that_of_the_awake_experts(spec: Path) -> None:
     assert halves == {128, 64}  # whole, and as two ranks share them; 32 is too narrow
 
 
-def expert_law(result: Fitted) -> Judged:
+def expert_law(result: FittedMachine) -> Judged:
     return next(j for j in result.laws if "moe" in (j.block["kind"], j.block.get("covers")))
 
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import data_file
-from roofline.calibrate.fit.fitted import Fitted, fit_rows
-from roofline.calibrate.fit.stepped import Bench, fit_simple, predict
+from roofline.calibrate.fit.five_number import KernelRows, fit_simple, predict
+from roofline.calibrate.fit.machine import FittedMachine, fit_rows
 from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.case import Case
-from roofline.calibrate.measure.cases import plan
-from roofline.calibrate.measure.noise import cliffs, drifted, settle, sift
+from roofline.calibrate.measure.cases import Case, plan
+from roofline.calibrate.measure.noise import believable_rows, cliffs, drifted, summarise
 from roofline.calibrate.measure.rows import Row, RowFile, read_rows
 from roofline.calibrate.profile import profile_data
 from roofline.specs.gpu import HardwareProfile
@@ -40,12 +39,12 @@ def campaign(device: FakeDevice, path: Path, budget: float = 1e9, **options: Any
     return file
 
 
-def fitted(device: FakeDevice, folder: Path) -> Fitted:
+def fitted(device: FakeDevice, folder: Path) -> FittedMachine:
     file = campaign(device, folder / "run.csv")
     return fit_rows(file.rows, device.facts(), None, cite="planted")
 
 
-def law_of(result: Fitted, covers: str) -> dict[str, Any]:
+def law_of(result: FittedMachine, covers: str) -> dict[str, Any]:
     blocks = [j.block for j in result.laws if j.block.get("covers") == covers]
     law: dict[str, Any] = blocks[0]["law"]
     return law
@@ -96,22 +95,23 @@ def test_rows_measured_while_the_machine_was_slow_are_left_out(tmp_path: Path) -
     run(device, cases, file, budget=4.4 * len(cases), now=lambda: float(next(ticks)))
     slow = [row for row in file.rows if row.probe > 1.2e-3]
     assert slow
-    sifted = sift(file.rows)
-    assert sifted.left_out["drift"] == len(slow)
-    assert not {(r.round, r.key) for r in sifted.rows} & {(r.round, r.key) for r in slow}
+    believable = believable_rows(file.rows)
+    assert believable.left_out["drift"] == len(slow)
+    assert not {(r.round, r.key) for r in believable.rows} & {(r.round, r.key) for r in slow}
     result = fit_rows(file.rows, device.facts(), None, cite="planted")
     law = law_of(result, "gemm")
     assert law["mem_eff"] * result.figures.bandwidth == pytest.approx(BANDWIDTH * MEM_EFF, rel=0.03)
 
 
 def test_a_kernel_that_falls_off_a_cliff_is_named(tmp_path: Path) -> None:
-    def cliff(case: Case) -> float:
+    def slower(case: Case) -> float:
         return of_case(case) * (2.0 if case.op == "o_proj" and case.rows > 16 else 1.0)
 
-    result = fitted(FakeDevice(law=cliff), tmp_path)
-    named = [note for note in result.notes if note.startswith("cliff:")]
-    assert len(named) == 1
-    assert "o_proj linear fp32 from 16 to 20 rows: 2." in named[0] or "1.9" in named[0]
+    result = fitted(FakeDevice(law=slower), tmp_path)
+    (cliff,) = result.cliffs
+    assert (cliff.op, cliff.kernel, cliff.dtype) == ("o_proj", "linear", "fp32")
+    assert (cliff.before, cliff.after) == (16, 20)
+    assert cliff.jump == pytest.approx(2.0, rel=0.1)
 
 
 def test_the_staircase_of_a_library_is_followed(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_one_row_has_a_step_however_few_products_were_timed_at_it() -> None:
     """By hand: one row at 1 us, two and more at 4 us, each moving 80 kB at 80 GB/s or a quarter."""
     m = np.array([1.0, *np.repeat([2.0, 4.0, 8.0, 16.0, 32.0], 3)])
     seconds = np.where(m == 1, 1e-6, 4e-6)
-    bench = Bench(
+    bench = KernelRows(
         flops=2 * m, bytes=np.full(m.shape, 80e3), rows=m, depth=np.ones(m.shape),
         work=np.zeros(m.shape), seconds=seconds, peak=1e15, bandwidth=80e9,
     )  # fmt: skip
@@ -225,12 +225,12 @@ def planted_mode(mode: VerifyAttention, tile: int = 32) -> FakeDevice:
 def test_the_ways_of_three_real_kernels_are_told_apart() -> None:
     """On the shipped run of a CPU: kernels that read the cache once, in tiles, per row."""
     facts, rows = read_rows(Path(str(data_file("measured"))) / "cpu-epyc-2-cores-numpy.csv")
-    verdicts = fit_rows(rows, facts, None, cite="shipped").verdicts
-    assert {kernel: v.mode.value for (kernel, _), v in verdicts.items()} == {
+    read_modes = fit_rows(rows, facts, None, cite="shipped").read_modes
+    assert {kernel: v.mode.value for (kernel, _), v in read_modes.items()} == {
         "packed": "kv_once", "per_query": "kv_per_query", "tile": "tile",
     }  # fmt: skip
-    assert all(verdict.told_apart for verdict in verdicts.values())
-    assert verdicts["tile", "fp32"].tile_rows == 32
+    assert all(read_mode.told_apart for read_mode in read_modes.values())
+    assert read_modes["tile", "fp32"].tile_rows == 32
 
 
 @pytest.mark.parametrize("mode", VerifyAttention)
@@ -238,12 +238,12 @@ def test_the_three_ways_to_read_a_cache_are_told_apart(
     mode: VerifyAttention, tmp_path: Path
 ) -> None:
     result = fitted(planted_mode(mode), tmp_path)
-    (verdict,) = result.verdicts.values()
-    assert verdict.mode is mode
-    assert verdict.told_apart
+    (read_mode,) = result.read_modes.values()
+    assert read_mode.mode is mode
+    assert read_mode.told_apart
     if mode is VerifyAttention.TILE:
-        assert verdict.tile_rows == 32
-    assert min(verdict.errors, key=lambda name: verdict.errors[name]) == mode.value
+        assert read_mode.tile_rows == 32
+    assert min(read_mode.errors, key=lambda name: read_mode.errors[name]) == mode.value
 
 
 def test_the_mode_found_is_the_default_of_the_profile(tmp_path: Path) -> None:
@@ -258,11 +258,11 @@ def test_the_mode_found_is_the_default_of_the_profile(tmp_path: Path) -> None:
 
 def test_samples_settle_on_the_median_without_far_ones() -> None:
     """MAD of (1, 1, 1.02, .98, 1.01) about 1 is .01: 5 x 1.4826 x .01 = .074; 1.2 is far."""
-    settled = settle([1.0, 1.0, 1.02, 0.98, 1.01, 1.2])
-    assert settled.outliers == 1
-    assert settled.median == 1.0
-    assert not settled.noisy
-    assert settle([1.0, 2.0, 3.0, 4.0]).noisy
+    summary = summarise([1.0, 1.0, 1.02, 0.98, 1.01, 1.2])
+    assert summary.outliers == 1
+    assert summary.median == 1.0
+    assert not summary.noisy
+    assert summarise([1.0, 2.0, 3.0, 4.0]).noisy
 
 
 def test_drift_is_judged_only_where_a_probe_was_taken() -> None:

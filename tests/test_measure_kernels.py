@@ -12,18 +12,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from roofline.calibrate.measure.backend import Backend
-from roofline.calibrate.measure.case import Case
-from roofline.calibrate.measure.cases import in_format, plan
-from roofline.calibrate.measure.decoder import Shape, build
-from roofline.calibrate.measure.device import CaseError
-from roofline.calibrate.measure.local import LocalDevice, open_backend
-from roofline.calibrate.measure.prepared import prepare
-from roofline.calibrate.measure.reference import reference_attention
+from roofline.calibrate.measure.backend import Backend, CaseError
+from roofline.calibrate.measure.cases import Case, in_format, plan
+from roofline.calibrate.measure.device import LocalDevice, open_backend, serve
+from roofline.calibrate.measure.kernel_calls import prepare, reference_attention
 from roofline.calibrate.measure.torch_backend import TorchBackend
-from roofline.calibrate.measure.worker import serve
 from roofline.specs.network import ModelSpec
 from tests.support import MODEL
+from workshop.decoder import Shape, build
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 LIBRARIES = ["numpy", pytest.param("torch", marks=needs_torch)]
@@ -167,7 +163,7 @@ def test_what_a_device_cannot_do_has_a_status(monkeypatch: pytest.MonkeyPatch) -
         (MemoryError("9 TiB"), "oom"),
         # bugs of our own: not a kind of failure
         (
-            ImportError("cannot import name 'x'", name="roofline.calibrate.measure.torch_experts"),
+            ImportError("cannot import name 'x'", name="roofline.calibrate.measure.torch_kernels"),
             None,
         ),
         (KeyError("heads"), None),

@@ -9,10 +9,9 @@ import pytest
 
 from roofline.base.yaml import dump_yaml
 from roofline.calibrate.diff import differences
-from roofline.calibrate.fit.fitted import fit_rows
+from roofline.calibrate.fit.machine import fit_rows
 from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.case import Case, Menu
-from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.cases import Case, Menu, plan
 from roofline.calibrate.measure.rows import RowFile
 from roofline.calibrate.measure.torch_timing import CALLS, time_on_device
 from roofline.calibrate.profile import datasheet_for, profile_data

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.calibrate.measure.backend import CaseError
 from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.case import Case
-from roofline.calibrate.measure.cases import plan
-from roofline.calibrate.measure.device import CaseError, Samples
-from roofline.calibrate.measure.rows import COLUMNS, RowFile, read_rows
-from roofline.calibrate.measure.worker import WorkerDevice
+from roofline.calibrate.measure.cases import Case, plan
+from roofline.calibrate.measure.device import Samples, WorkerDevice
+from roofline.calibrate.measure.rows import COLUMNS, Row, RowFile, read_rows
+from roofline.render.calibration import failed_line
 from roofline.specs.network import load_model
 from tests.measuring import FakeDevice
 from tests.support import ROOT, Cli, assert_refused
@@ -81,14 +81,14 @@ def test_another_machine_cannot_continue_a_file(tmp_path: Path) -> None:
 def test_what_fails_is_named_skipped_and_reported(tmp_path: Path, status: str) -> None:
     bad = CASES[3].key
     device = FakeDevice(failing={bad: status})
-    said: list[str] = []
+    failed: list[Row] = []
     file = RowFile(tmp_path / "run.csv", device.facts(), resume=False)
-    ended = run(device, CASES, file, budget=1e9, tell=said.append)
+    ended = run(device, CASES, file, budget=1e9, tell=failed.append)
     assert ended.complete
     assert ended.skipped == {bad: status}
     assert device.asked.count(bad) == 1  # not tried again in later rounds
-    assert len(said) == 1
-    assert status in said[0]
+    assert len(failed) == 1
+    assert status in failed_line(failed[0])
     assert {row.status for row in file.rows if row.key == bad} == {status}
     assert {row.key for row in file.rows if row.status == "ok"} == {c.key for c in CASES} - {bad}
 

@@ -9,16 +9,17 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.calibrate import session
-from roofline.calibrate.fit.fitted import measured_figures
-from roofline.calibrate.fit.groups import fastest, fit_group
-from roofline.calibrate.fit.tiled import fit_all_reduce, fit_tiles
+from roofline.calibrate.fit.five_number import fit_five_numbers
+from roofline.calibrate.fit.judged import Source, fastest_kernel
+from roofline.calibrate.fit.machine import fit_all_reduce, measured_figures
+from roofline.calibrate.fit.tiles import fit_products_by_tiles
+from roofline.calibrate.measure.backend import CaseError
 from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.case import Menu, kernels
-from roofline.calibrate.measure.cases import in_format, plan
-from roofline.calibrate.measure.device import CaseError
-from roofline.calibrate.measure.local import LocalDevice
+from roofline.calibrate.measure.cases import Menu, in_format, kernels, plan
+from roofline.calibrate.measure.device import LocalDevice
 from roofline.calibrate.profile import profile_data
 from roofline.kernels.ops import Kind
+from roofline.render.calibration import measured_lines
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.timing.laws.base import Device
@@ -46,11 +47,17 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
     def measure(device: FakeWorker, budget: float = 1e9, *, resume: bool = False) -> str:
         monkeypatch.setattr(session, "WorkerDevice", lambda **_: device)
-        lines = session.measure(
-            device="cpu", library="numpy", model=MODEL, budget=budget, threads=1,
-            path=tmp_path / "run.csv", resume=resume, tell=lambda _: None,
-        )  # fmt: skip
-        return "\n".join(lines)
+        measured = session.measure(
+            device="cpu",
+            library="numpy",
+            model=MODEL,
+            budget=budget,
+            threads=1,
+            path=tmp_path / "run.csv",
+            resume=resume,
+            tell=lambda _: None,
+        )
+        return "\n".join(measured_lines(measured))
 
     return measure
 
@@ -101,12 +108,17 @@ def test_a_model_without_ordinary_attention_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(session, "WorkerDevice", lambda **_: FakeWorker())
-    lines = session.measure(
-        device="cpu", library="numpy", model="deepseek-v3", budget=9, threads=1,
-        path=tmp_path / "run.csv", resume=False, tell=lambda _: None,
-    )  # fmt: skip
     with pytest.raises(InputError, match=r"--model deepseek-v3: .* no layer with grouped-query"):
-        next(lines)
+        session.measure(
+            device="cpu",
+            library="numpy",
+            model="deepseek-v3",
+            budget=9,
+            threads=1,
+            path=tmp_path / "run.csv",
+            resume=False,
+            tell=lambda _: None,
+        )
     assert not (tmp_path / "run.csv").exists()
 
 
@@ -166,10 +178,12 @@ def test_too_few_rows_make_no_law(tmp_path: Path) -> None:
     gpu = load_hardware("h200-sxm")
     device = Device(bandwidth=100e9, peak=10e12, units=4, l2=1e6, link=1e9)
     products = [row for row in rows if row.kind == "gemm"]
-    assert fit_group(products[:2], device, {}) is None
-    assert fit_all_reduce(products[:3], device, {}) is None
-    assert fit_tiles(products, gpu, device, {}) is None  # fp32 is no format of tensor cores
-    assert fastest({}) is None
+    source = Source(cite="planted", date="", library="planted", version="planted 1.0")
+    assert fit_five_numbers(products[:2], device, source) is None
+    assert fit_all_reduce(products[:3], device, source) is None
+    # fp32 is no format of tensor cores
+    assert fit_products_by_tiles(products, gpu, device, source) is None
+    assert fastest_kernel({}) is None
 
 
 def test_a_datasheet_is_one_of_the_bundled() -> None:

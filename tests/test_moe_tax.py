@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from roofline.advice.question import Workload
 from roofline.advice.decide import Point
 from roofline.advice.recommend import recommend
 from roofline.specs.placement import Routing

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from roofline.advice.request import LocalRequest, Request
 
 from roofline.advice.recommend import Recommendation, recommend
-from roofline.advice.request import LocalRequest, Request
 from roofline.base.errors import DoesNotFitError
 from roofline.specs.formats import DType
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from roofline.advice.request import Request
 
 from roofline.advice.recommend import recommend
-from roofline.advice.request import Request
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, MoeShape, Op
 from roofline.questions.load.queueing import occupancy

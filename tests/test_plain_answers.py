@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from roofline.advice.request import Request
+
 from roofline.base.errors import InputError
 from roofline.questions.explore import explore
 from tests.support import ENGINE, GPU, MODEL, Cli, assert_refused, write

@@ -10,9 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roofline.acceptance import from_curve, tokens_per_step
-from roofline.advice.decide import smallest_within_tie
-from roofline.advice.question import Workload, ask
-from roofline.advice.decide import Point
+from roofline.advice.decide import Point, smallest_within_tie
 from roofline.advice.recommend import recommend
 from roofline.base.units import format_size, parse_quantity, parse_size
 from roofline.specs.laws import SimpleLaw
@@ -130,7 +128,13 @@ def smooth(request: Request) -> tuple[StepTimes, np.ndarray[tuple[int, ...], np.
     question = prepare(request)
     grid = Grid.of(request.batches, request.contexts, question.draft_lengths)
     machine = Machine(question.deployment.gpu, question.deployment.engine.id, staircase=False)
-    times = step_times(question.deployment.target, question.deployment.drafter, grid, machine, question.deployment.engine.overhead)
+    times = step_times(
+        question.deployment.target,
+        question.deployment.drafter,
+        grid,
+        machine,
+        question.deployment.engine.overhead,
+    )
     return times, question.acceptance.tokens_per_step(question.draft_lengths)
 
 

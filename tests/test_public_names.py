@@ -10,8 +10,7 @@ import pytest
 
 from tests.support import ROOT
 
-PACKAGE = ROOT / "roofline"
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES = sorted(path for name in ("roofline", "workshop") for path in (ROOT / name).rglob("*.py"))
 
 
 def name_of(path: Path) -> str:

@@ -8,9 +8,9 @@ import ssl
 from pathlib import Path
 
 import pytest
+from roofline.advice.request import Request, check_numbers
 
 from roofline.acceptance.models import compare
-from roofline.advice.request import Request, check_numbers
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import csv_text

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from roofline.base.yaml import load_yaml
-from roofline.importers import regenerate
 from roofline.specs.network import ModelSpec
 from tests.published import CONFIGS
+from workshop import model_specs
 
 CATALOGUE = """\
 schema: 1
@@ -30,14 +30,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(CONFIGS / "Qwen--Qwen3-8B.json", tmp_path / "model_configs")
     (tmp_path / "model_configs" / "catalogue.yaml").write_text(CATALOGUE)
     (tmp_path / "model_specs" / "own.yaml").write_text("schema: 1\n")
-    monkeypatch.setattr(regenerate, "files", lambda _: package)
+    monkeypatch.setattr(model_specs, "files", lambda _: package)
     return package
 
 
 def test_what_the_catalogue_names_is_written(
     package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    regenerate.main()
+    model_specs.main()
     shelf = package.parent / "model_specs"
     assert {file.name for file in shelf.iterdir()} == {"qwen3-8b.yaml", "own.yaml"}
     assert (shelf / "own.yaml").read_text() == "schema: 1\n"
@@ -50,6 +50,6 @@ def test_what_the_catalogue_names_is_written(
 def test_a_config_that_cannot_be_read_changes_nothing(package: Path) -> None:
     (package.parent / "model_configs" / "Qwen--Qwen3-8B.json").write_text("{}")
     with pytest.raises(SystemExit) as stop:
-        regenerate.main()
+        model_specs.main()
     assert str(stop.value.code).startswith("roofline: Qwen--Qwen3-8B.json: ")
     assert [file.name for file in (package.parent / "model_specs").iterdir()] == ["own.yaml"]

@@ -15,8 +15,8 @@ import pytest
 from roofline.base.resources import shelf
 from roofline.specs.calibrated import Block
 from roofline.specs.gpu import SHELF, Overlay, load_hardware
+from roofline.validation.kernel_rows import FAMILIES
 from roofline.validation.kernels import matching_block, sample_groups
-from roofline.validation.tables import families
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("scipy")
@@ -34,8 +34,8 @@ def _installed() -> bool:
 
 @pytest.mark.skipif(not _installed(), reason="needs the tables extra")
 def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
-    from roofline.validation.tables.importer import import_tables, write_overlays
-    from roofline.validation.tables.tables import data_folder
+    from workshop.import_tables import import_tables, write_overlays
+    from workshop.tables.parquet import data_folder
 
     outcome = import_tables(data_folder(), gpu=GPU, engines=[ENGINE], date="2026-01-01", jobs=2)
     written = write_overlays(outcome, tmp_path)
@@ -49,7 +49,7 @@ def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
     for group in sample_groups():
         if (group.gpu, group.engine) == (GPU, ENGINE):
             blocks = matching_block(fresh, group), matching_block(committed, group)
-            family = families()[group.kind]
+            family = FAMILIES[group.kind]
             mine, theirs = (
                 np.asarray(family.seconds(group.columns, group.label, block.law, profile))
                 for block in blocks

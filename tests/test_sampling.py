@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from roofline.acceptance.sampling import drawn_tokens_per_step, rounds_covariance, survival
-from roofline.advice.decide import Confidence
-from roofline.advice.decide import Point
+from roofline.advice.decide import Confidence, Point
 from roofline.render.sentences import likely_line
 from tests.schedule_rules import vllm_config
 from tests.support import Cli, assert_refused

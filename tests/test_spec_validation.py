@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from roofline.base import resources
+from roofline.calibrate.engine.spec_rows import load_spec_rows
 from roofline.specs.priors import priors
 from roofline.validation.advice import RULES, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
-from roofline.validation.spec_rows import load_spec_rows
 from roofline.validation.steps import compare_steps, runs, shown
 from tests.support import ROOT, Cli
 

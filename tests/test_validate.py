@@ -12,12 +12,11 @@ import pytest
 import yaml
 
 from roofline.base import resources
-from roofline.render import validation_page
-from roofline.validation.decode_rows import load_rows
-from roofline.validation.engine_numbers import write_engines
+from roofline.calibrate.engine.decode_rows import load_rows
 from roofline.validation.score import Compared, pool, worst
-from roofline.validation.tables.spec_files import write_spec_numbers
 from tests.support import ROOT, Cli, assert_refused
+from workshop import validation_page
+from workshop.engines import write_decode_numbers, write_spec_numbers
 
 pytest.importorskip("scipy")
 
@@ -107,7 +106,7 @@ def test_engine_numbers_are_those_of_the_fit(tmp_path: Path) -> None:
     shelf = Path(str(resources.shelf("engines")))
     for engine in ("vllm", "sglang", "trtllm"):
         shutil.copy(shelf / f"{engine}.yaml", tmp_path)
-    write_engines(tmp_path)
+    write_decode_numbers(tmp_path)
     for path in tmp_path.iterdir():
         again, stated = (yaml.safe_load((d / path.name).read_text()) for d in (tmp_path, shelf))
         fitted = [again.pop("overhead"), stated.pop("overhead")]
@@ -126,7 +125,7 @@ def assert_equal_but_for_last_digits(now: str, shown: str) -> None:
 
 
 def test_speculation_numbers_are_those_of_the_fit(tmp_path: Path) -> None:
-    """What `calibrate engines` writes around speculation is what the package ships."""
+    """What `make calibrate` writes around speculation is what the package ships."""
     shelf = Path(str(resources.shelf("engines")))
     for path in shelf.glob("*.yaml"):
         shutil.copy(path, tmp_path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,7 @@ __all__ = [
     "context_refusal",
     "draft_lengths_to_draw",
     "question_about",
+    "question_of",
 ]
 
 MAX_DRAFT_LENGTH = 8
@@ -146,6 +148,14 @@ def ask(
     check_workload(workload)
     deployment, notices = deploy(configuration, documents=documents, drop_idle=drop_idle)
     return question_about(deployment, workload, notices, drop_idle=drop_idle)
+
+
+def question_of(**options: Any) -> Question:
+    """Return the question that options by name ask: fields of `Configuration` and `Workload`."""
+    own = {field.name for field in fields(Workload)}
+    workload = {name: value for name, value in options.items() if name in own}
+    named = {name: value for name, value in options.items() if name not in own}
+    return ask(Configuration(**named), Workload(**workload))
 
 
 def question_about(

@@ -15,10 +15,15 @@ __all__ = ["differences"]
 
 #: The base unit of each figure, beside that of the peaks.
 UNITS = {
-    "memory.capacity": "B", "memory.visible": "B", "memory.bandwidth": "B/s",
-    "compute.clock": "Hz", "compute.l2": "B", "compute.last_level_cache": "B",
-    "interconnect.per_direction": "B/s", "tdp": "W",
-}  # fmt: skip
+    "memory.capacity": "B",
+    "memory.visible": "B",
+    "memory.bandwidth": "B/s",
+    "compute.clock": "Hz",
+    "compute.l2": "B",
+    "compute.last_level_cache": "B",
+    "interconnect.per_direction": "B/s",
+    "tdp": "W",
+}
 #: Constants of the laws that are times.
 TIMES = ("floor", "serial", "latency")
 
@@ -31,12 +36,15 @@ def differences(first: HardwareProfile, second: HardwareProfile) -> list[dict[st
     one, two = dict(_entries(first)), dict(_entries(second))
     names = list(dict.fromkeys([*one, *two]))
     return [
-        {"what": name, "first": _shown(name, one.get(name)),
-         "second": _shown(name, two.get(name)),
-         "change": _change(one.get(name), two.get(name))}
+        {
+            "what": name,
+            "first": _shown(name, one.get(name)),
+            "second": _shown(name, two.get(name)),
+            "change": _change(one.get(name), two.get(name)),
+        }
         for name in names
         if one.get(name) != two.get(name)
-    ]  # fmt: skip
+    ]
 
 
 def _entries(profile: HardwareProfile) -> Iterator[tuple[str, Any]]:

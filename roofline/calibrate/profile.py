@@ -10,7 +10,7 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.yaml import load_yaml
-from roofline.calibrate.fit.fitted import Fitted
+from roofline.calibrate.fit.machine import FittedMachine
 from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 
 __all__ = ["datasheet_for", "profile_data"]
@@ -53,27 +53,30 @@ def datasheet_for(facts: Mapping[str, Any]) -> HardwareProfile | None:
     return min(
         profiles,
         key=lambda profile: (
-            round(abs(profile.memory_bytes - memory) / 1e9), "sxm" not in profile.id
+            round(abs(profile.memory_bytes - memory) / 1e9),
+            "sxm" not in profile.id,
         ),
-    )  # fmt: skip
+    )
 
 
 def profile_data(
-    fitted: Fitted, facts: Mapping[str, Any], datasheet: HardwareProfile | None, *, cite: str
+    fitted: FittedMachine, facts: Mapping[str, Any], datasheet: HardwareProfile | None, *, cite: str
 ) -> dict[str, Any]:
     """Return a profile as plain data, checked."""
     data = _from_datasheet(datasheet) if datasheet else _from_measurement(fitted, facts, cite)
     data["calibration"] = [judged.block for judged in fitted.laws]
-    verdict = fitted.verdicts.get(fitted.chosen) if fitted.chosen else None
-    if verdict is not None and not _tiles_inside(fitted):
+    read_mode = fitted.read_modes.get(fitted.chosen) if fitted.chosen else None
+    if read_mode is not None and not _tiles_inside(fitted):
         data["verify_attention"] = {
-            "mode": verdict.mode.value, "tile_rows": verdict.tile_rows, "errors": verdict.errors,
-        }  # fmt: skip
+            "mode": read_mode.mode.value,
+            "tile_rows": read_mode.tile_rows,
+            "errors": read_mode.errors,
+        }
     HardwareProfile.check(data, "the fitted profile")
     return data
 
 
-def _tiles_inside(fitted: Fitted) -> bool:
+def _tiles_inside(fitted: FittedMachine) -> bool:
     """Return whether the attention law counts its own tiles (then the cache is read once)."""
     return any(judged.block["kind"] == "attention" for judged in fitted.laws)
 
@@ -85,7 +88,7 @@ def _from_datasheet(datasheet: HardwareProfile) -> dict[str, Any]:
     return load_yaml(file)
 
 
-def _from_measurement(fitted: Fitted, facts: Mapping[str, Any], cite: str) -> dict[str, Any]:
+def _from_measurement(fitted: FittedMachine, facts: Mapping[str, Any], cite: str) -> dict[str, Any]:
     figures, device = fitted.figures, str(facts["device"])
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "device"
     kind = str(facts.get("kind", "cpu"))

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from roofline.advice.deployment import Configuration, Deployment, deploy
 from roofline.base import resources
-from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.calibrate.engine.file import with_overhead, without_eras
+from roofline.calibrate.engine.spec_numbers import PULL
+from roofline.calibrate.fit.core import fit_near, rounded
 from roofline.questions.measured import MeasuredStep
 from roofline.specs.engine import SHELF
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import launches
-from roofline.validation.engine_file import with_overhead, without_eras
-from roofline.validation.spec_numbers import PULL
 
-__all__ = ["Fitted", "fit_steps"]
+__all__ = ["FittedSteps", "fit_steps"]
 
 Array = NDArray[np.float64]
 NAMES = ("per_step", "per_spec_round", "per_draft_pass", "per_spec_sequence")
@@ -25,7 +25,7 @@ STEP_ERROR = 0.03  # deviation of the logarithm of a user's own measurement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fitted:
+class FittedSteps:
     """The numbers found [s], the steps' errors before and after, and the engine's file."""
 
     numbers: dict[str, float]
@@ -34,7 +34,7 @@ class Fitted:
     text: str
 
 
-def fit_steps(configuration: Configuration, steps: list[MeasuredStep]) -> Fitted:
+def fit_steps(configuration: Configuration, steps: list[MeasuredStep]) -> FittedSteps:
     """Fit the times around a step, a round, a draft pass and a drafting sequence.
 
     Kernels come from the laws; each number is pulled towards the generic engine, so that two or
@@ -46,22 +46,21 @@ def fit_steps(configuration: Configuration, steps: list[MeasuredStep]) -> Fitted
     measured = np.array([step.seconds for step in steps])
     centre, stray, high = (np.array(c) for c in zip(*(PULL[n] for n in NAMES), strict=True))
 
-    def residual(x: Array) -> Array:
-        predicted = kernels + features @ (x * stray)
-        return np.concatenate([np.log(predicted / measured) / STEP_ERROR, x - centre / stray])
+    def log_errors(values: Array) -> Array:
+        return np.asarray(np.log((kernels + features @ values) / measured) / STEP_ERROR)
 
-    found, _ = least_log_error(
-        residual, centre / stray, 0 * stray, high / stray, f_scale=1.0, max_nfev=400
+    fitted = fit_near(
+        log_errors, centre=centre, stray=stray, low=np.zeros(len(NAMES)), high=high, max_nfev=400
     )
-    numbers = {name: rounded(float(v)) for name, v in zip(NAMES, found * stray, strict=True)}
+    numbers = {name: rounded(float(value)) for name, value in zip(NAMES, fitted, strict=True)}
     own = deployment.engine.overhead
     draft_pass = own.draft_pass(deployment.drafter.pass_kind)
     shipped = np.array([own.per_step, own.per_spec_round, draft_pass, own.per_spec_sequence])
-    return Fitted(
+    return FittedSteps(
         numbers=numbers,
         before=(kernels + features @ shipped) / measured - 1,
-        after=(kernels + features @ (found * stray)) / measured - 1,
-        text=_engine_file(str(configuration.engine), numbers, len(steps)),
+        after=(kernels + features @ fitted) / measured - 1,
+        text=_engine_file(configuration.engine, numbers, len(steps)),
     )
 
 

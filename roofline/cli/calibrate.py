@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -20,65 +17,6 @@ app = typer.Typer(
     callback=help_if_bare,
     invoke_without_command=True,
 )
-
-
-@app.command("import")
-def import_(
-    gpu: Annotated[
-        list[str] | None, typer.Option(help="Only this accelerator; repeatable.")
-    ] = None,
-    engine: Annotated[list[str] | None, typer.Option(help="Only this engine; repeatable.")] = None,
-    tables: Annotated[
-        Path | None, typer.Option(help="Folder of the unpacked wheel.  [the installed one]")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder to write to.  [hardware_profiles]")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
-) -> None:
-    """Fit every law to the public kernel tables.
-
-    Writes the overlays of the profiles.
-    """
-    from roofline.validation.tables.importer import import_tables, write_overlays, write_samples
-    from roofline.validation.tables.tables import FOLDERS, data_folder
-
-    gpus = _chosen("--gpu", gpu, list(FOLDERS))
-    engines = _chosen("--engine", engine, ["vllm", "sglang", "trtllm"])
-    root, folder = data_folder(tables), _folder(output)
-    today = dt.date.today().isoformat()
-    count = 0
-    for name in gpus:  # what an accelerator's fits gave is written before the next one starts
-        with _progress() as tell:
-            outcome = import_tables(
-                root, gpu=name, engines=engines, date=today, jobs=jobs, progress=tell
-            )
-        write_overlays(outcome, folder)
-        if output is None:
-            write_samples(outcome, _sample_file())
-        for line in outcome.skipped:
-            typer.echo(f"skipped: {line}", err=True)
-        count += sum(len(blocks) for blocks in outcome.blocks.values())
-    typer.echo(f"{count} laws of {len(gpus)} accelerators written to {folder}")
-
-
-@app.command()
-def engines(
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder to write to.  [data/engines]")
-    ] = None,
-) -> None:
-    """Fit each engine's numbers to the shipped runs.
-
-    They are decode and speculative runs that others published.
-    """
-    from roofline.base.resources import shelf
-    from roofline.validation.engine_numbers import write_engines
-    from roofline.validation.tables.spec_files import write_spec_numbers
-
-    folder = output or Path(str(shelf("engines")))
-    for line in (*write_engines(folder), *write_spec_numbers(folder)):
-        typer.echo(line)
 
 
 @app.command("fit-steps")
@@ -151,6 +89,7 @@ def measure(
 ) -> None:
     """Time the kernels of a model on this machine."""
     from roofline.calibrate.session import measure as run
+    from roofline.render.calibration import failed_line, measured_lines
 
     wanted = library or ("numpy" if device == "cpu" else "torch")
     _one_of("--device", device, ["cpu", "cuda"])
@@ -160,10 +99,17 @@ def measure(
     if not 1 <= threads <= 1024:
         raise InputError(f"--threads {threads}: expected 1 to 1024")
     seconds = time_in_seconds("--budget", budget, least=1, most=86400)
-    for line in run(
-        device=device, library=wanted, model=model, budget=seconds, threads=threads,
-        path=output, resume=resume, tell=lambda text: typer.echo(text, err=True),
-    ):  # fmt: skip
+    measured = run(
+        device=device,
+        library=wanted,
+        model=model,
+        budget=seconds,
+        threads=threads,
+        path=output,
+        resume=resume,
+        tell=lambda row: typer.echo(failed_line(row), err=True),
+    )
+    for line in measured_lines(measured):
         typer.echo(line)
 
 
@@ -184,51 +130,23 @@ def fit(
     Writes the machine's profile.
     """
     from roofline.calibrate.session import fit as run_fit
+    from roofline.render.calibration import fitted_lines
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"-o {output}: expected a name ending in .yaml")
-    for line in run_fit(run, output, gpu=gpu, plot=plot):
+    fitted = run_fit(run, output, gpu=gpu)
+    if plot is not None:
+        from roofline.render.charts.residuals import write_residuals
+
+        device = str(fitted.facts.get("device"))
+        try:
+            write_residuals(fitted.machine.laws, plot, device=device, source=fitted.cite)
+        except (OSError, ValueError) as error:
+            raise InputError(f"--plot {plot}: cannot be written ({error})") from None
+    for line in fitted_lines(fitted, output):
         typer.echo(line)
 
 
 def _one_of(flag: str, given: str, known: list[str]) -> None:
     if given not in known:
         raise InputError(f"{flag}: unknown value '{given}': {did_you_mean(given, known)}")
-
-
-def _chosen(flag: str, given: list[str] | None, known: list[str]) -> list[str]:
-    for name in given or []:
-        if name not in known:
-            raise InputError(f"{flag}: no tables for '{name}': {did_you_mean(name, known)}")
-    return list(dict.fromkeys(given or known))
-
-
-def _sample_file() -> Path:
-    from roofline.base.resources import data_file
-
-    return Path(str(data_file("validation"))) / "kernels.jsonl.gz"
-
-
-def _folder(output: Path | None) -> Path:
-    if output is None:
-        from roofline.base.resources import shelf
-
-        return Path(str(shelf("hardware_profiles")))
-    if not output.is_dir():
-        raise InputError(f"-o {output}: expected a folder that exists")
-    return output
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on stderr while laws are fitted."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("reading tables", total=None)
-
-        def tell(done: int, total: int, text: str) -> None:
-            bar.update(task, completed=done, total=total, description=text[:60])
-
-        yield tell

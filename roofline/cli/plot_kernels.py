@@ -140,7 +140,7 @@ def parity(
     from roofline.cli.validate import compared
     from roofline.render.charts.parity import draw_parity, parity_rows, parity_words
     from roofline.validation.kernels import compare_kernels
-    from roofline.validation.served import compare_decode
+    from roofline.validation.steps import compare_decode
 
     suites = {"kernels": compare_kernels, "decode": compare_decode}
     if what not in suites:

@@ -37,7 +37,16 @@ FEW_ROWS = 64
 #: Rows that a law is asked for at a time: with every tile they stay in a core's cache.
 TILE_ROWS = 256
 
-__all__ = ["OVER_LINK", "Machine", "OpTime", "by_part", "time_op", "time_ops", "vector_time"]
+__all__ = [
+    "OVER_LINK",
+    "Machine",
+    "OpTime",
+    "by_part",
+    "device_of",
+    "time_op",
+    "time_ops",
+    "vector_time",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,14 +91,18 @@ class Machine:
 
     def device(self, rate: str) -> Device:
         """Return the datasheet figures that the laws need, at one compute rate."""
-        gpu = self.gpu
-        return Device(
-            bandwidth=gpu.bandwidth,
-            peak=gpu.peak(rate),
-            units=gpu.compute.units.value if gpu.compute.units else 0,
-            l2=gpu.compute.l2.value if gpu.compute.l2 else 0.0,
-            link=gpu.interconnect.per_direction.value,
-        )
+        return device_of(self.gpu, rate)
+
+
+def device_of(gpu: HardwareProfile, rate: str) -> Device:
+    """Return the datasheet figures that the laws need, at one compute rate."""
+    return Device(
+        bandwidth=gpu.bandwidth,
+        peak=gpu.peak(rate),
+        units=gpu.compute.units.value if gpu.compute.units else 0,
+        l2=gpu.compute.l2.value if gpu.compute.l2 else 0.0,
+        link=gpu.interconnect.per_direction.value,
+    )
 
 
 def time_op(op: Op, machine: Machine) -> OpTime:

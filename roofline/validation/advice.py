@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
-from roofline.validation.spec_rows import SpecRow
+from roofline.calibrate.engine.spec_rows import LeftOut, SpecRow
 from roofline.validation.steps import Runs, runs
 
 __all__ = [
@@ -28,6 +28,12 @@ __all__ = [
 Array = NDArray[np.float64]
 #: Who chooses a draft length.
 RULES = ("ours", "always 3", "Leviathan", "textbook")
+#: Rows left out only because their tokens per step are not their own; their speedup is measured.
+WITHOUT_OWN_TOKENS = (
+    LeftOut.TOKENS_FROM_ELSEWHERE,
+    LeftOut.TOKENS_OF_ANOTHER_ENGINE,
+    LeftOut.NO_OWN_TOKENS,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,13 +84,22 @@ class Sign:
 
 def _key(row: SpecRow) -> tuple[object, ...]:
     return (
-        row.group, row.model, row.gpu, row.tp, row.linears, row.kind, row.drafter_name, row.block,
-        row.batch, row.context, row.dataset,
-    )  # fmt: skip
+        row.group,
+        row.model,
+        row.gpu,
+        row.tp,
+        row.linears,
+        row.kind,
+        row.drafter_name,
+        row.block,
+        row.batch,
+        row.context,
+        row.dataset,
+    )
 
 
 def _usable(row: SpecRow) -> bool:
-    elsewhere = row.left_out.startswith(("tokens per step from elsewhere", "no tokens per step of"))
+    elsewhere = row.tokens_from_elsewhere or row.tokenless
     chain = row.topk == 1 and row.verify_width is None
     return chain and bool(row.speed) and row.trust in ("A", "B") and (row.scored or elsewhere)
 
@@ -95,32 +110,32 @@ def _tokens(row: SpecRow, own: bool) -> float | None:
 
 def sweeps() -> list[Choice]:
     """Return every sweep of at least two draft lengths whose tokens per step are known."""
-    found = runs()
+    published = runs()
     members: dict[tuple[object, ...], list[int]] = {}
-    for i, row in enumerate(found.rows):
+    for i, row in enumerate(published.rows):
         if _usable(row) and row.draft_length:
             members.setdefault(_key(row), []).append(i)
     choices = []
     for pick in members.values():
-        rows = [found.rows[i] for i in pick]
+        rows = [published.rows[i] for i in pick]
         own = all(row.tokens_per_step for row in rows)
-        usable = [i for i in pick if _tokens(found.rows[i], own)]
-        lengths = {found.rows[i].draft_length for i in usable}
+        usable = [i for i in pick if _tokens(published.rows[i], own)]
+        lengths = {published.rows[i].draft_length for i in usable}
         if len(lengths) >= 2:
-            usable.sort(key=lambda i: found.rows[i].draft_length)
-            choices.append(_choice(found, usable, own))
+            usable.sort(key=lambda i: published.rows[i].draft_length)
+            choices.append(_choice(published, usable, own))
     return choices
 
 
-def _choice(found: Runs, pick: Sequence[int], own: bool) -> Choice:
+def _choice(published: Runs, pick: Sequence[int], own: bool) -> Choice:
     """Let each rule choose among the sweep's lengths, D = 0 included where a baseline exists."""
-    rows = [found.rows[i] for i in pick]
+    rows = [published.rows[i] for i in pick]
     plain = bool(rows[0].base_speed)
     lengths = [0, *(row.draft_length for row in rows)]
     speeds = np.array([rows[0].base_speed or np.nan, *(row.speed or np.nan for row in rows)])
     tokens = np.array([1.0, *(_tokens(row, own) or np.nan for row in rows)])
-    ratio = np.array([1.0, *found.predicted.ratio[list(pick)]])
-    textbook = found.priced.textbook[list(pick)] / found.priced.plain_textbook[list(pick)]
+    ratio = np.array([1.0, *published.predicted.ratio[list(pick)]])
+    textbook = published.priced.textbook[list(pick)] / published.priced.plain_textbook[list(pick)]
     start = 0 if plain else 1
     lengths, speeds, tokens, ratio = lengths[start:], speeds[start:], tokens[start:], ratio[start:]
     book = np.array([1.0, *textbook])[start:]
@@ -189,16 +204,16 @@ def _constant_rate(tokens: float, length: int) -> float:
 
 def signs() -> list[Sign]:
     """Return every row with tokens per step (its own, else a named curve's) and a speedup."""
-    found = runs()
-    told = []
-    for i, row in enumerate(found.rows):
+    published = runs()
+    rows = []
+    for i, row in enumerate(published.rows):
         tokens = row.tokens_per_step or row.curve.get(row.draft_length)
-        elsewhere = row.left_out.startswith(("tokens per step from", "no tokens per step of"))
+        elsewhere = row.left_out in WITHOUT_OWN_TOKENS
         if not (row.draft_length and row.speedup and tokens and (row.scored or elsewhere)):
             continue
-        predicted = tokens / float(found.predicted.ratio[i])
-        told.append(Sign(id=row.id, group=row.group, measured=row.speedup, predicted=predicted))
-    return told
+        predicted = tokens / float(published.predicted.ratio[i])
+        rows.append(Sign(id=row.id, group=row.group, measured=row.speedup, predicted=predicted))
+    return rows
 
 
 def regret_rows(choices: Sequence[Choice]) -> list[dict[str, Any]]:
@@ -224,10 +239,10 @@ def _regret(group: str, choices: Sequence[Choice], rule: str) -> dict[str, Any]:
     }
 
 
-def sign_rows(told: Sequence[Sign]) -> list[dict[str, Any]]:
+def sign_rows(rows: Sequence[Sign]) -> list[dict[str, Any]]:
     """Return how often winning and losing are told apart, pooled and by group."""
-    pools = {"all": list(told)}
-    for sign in told:
+    pools = {"all": list(rows)}
+    for sign in rows:
         pools.setdefault(sign.group, []).append(sign)
     return [
         {

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibrate.engine.spec_pricing import machine_of
+from roofline.calibrate.engine.spec_rows import SpecRow, drafter_of, grid_of, target_of
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Routing
 from roofline.specs.priors import Spread, priors
 from roofline.timing.step import step_times
 from roofline.timing.uncertainty import drawn_steps
-from roofline.validation.spec_pricing import machine_of
-from roofline.validation.spec_rows import SpecRow, drafter_of, grid_of, target_of
 from roofline.validation.steps import Runs, runs
 
 __all__ = ["GroupBand", "compare_bands", "unexplained"]

@@ -1,4 +1,4 @@
-"""Kernel laws against the shipped sample of held-out timings."""
+"""Kernel laws against the shipped sample of held-out timings, on their own GPU and on another."""
 
 from __future__ import annotations
 
@@ -16,12 +16,24 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.specs.calibrated import Block
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
+from roofline.validation.kernel_rows import FAMILIES
 from roofline.validation.score import Compared
-from roofline.validation.tables import families
 
-__all__ = ["SampleGroup", "compare_kernels", "matching_block", "sample_groups"]
+__all__ = ["SampleGroup", "compare_kernels", "compare_transfer", "matching_block", "sample_groups"]
 
 ABOVE_FLOOR = 3.0  # attention rows over this many floors are scored once more by themselves
+#: (laws of, used on): within an architecture, and across.
+PAIRS = (
+    ("h100-sxm", "h200-sxm"),
+    ("h200-sxm", "h100-sxm"),
+    ("b200-hgx", "b300-hgx"),
+    ("b200-hgx", "gb200"),
+    ("l40s", "rtx-pro-6000-blackwell-server"),
+    ("rtx-pro-6000-blackwell-server", "l40s"),
+    ("h100-sxm", "b200-hgx"),
+    ("a100-sxm-80gb", "h100-sxm"),
+    ("h100-sxm", "a100-sxm-80gb"),
+)
 Array = NDArray[np.float64]
 
 
@@ -67,7 +79,7 @@ def compare_kernels(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[
         block = matching_block(overlay.calibration if overlay else (), group)
         if block is None:
             continue
-        family, profile = families()[group.kind], _profile(group.gpu)
+        family, profile = FAMILIES[group.kind], _profile(group.gpu)
         predicted = family.seconds(group.columns, group.label, block.law, profile)
         textbook = family.textbook(group.columns, group.label, profile)
         floor = float(getattr(block.law, "floor", 0.0))
@@ -99,3 +111,38 @@ def matching_block(blocks: Sequence[Block], group: SampleGroup) -> Block | None:
 @cache
 def _profile(gpu: str) -> HardwareProfile:
     return load_hardware(gpu)
+
+
+def compare_transfer(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[Compared]:
+    """Yield one accelerator's measurements beside predictions with another's laws.
+
+    Datasheet figures are the measured part's own; only the fitted constants are borrowed.
+    """
+    groups = [group for group in sample_groups() if group.engine in engines]
+    for lender, borrower in PAIRS:
+        if borrower not in gpus:
+            continue
+        for group in groups:
+            if group.gpu == borrower and len(group.seconds):
+                compared = _borrowed(group, lender)
+                if compared is not None:
+                    yield compared
+
+
+def _borrowed(group: SampleGroup, lender: str) -> Compared | None:
+    overlay = load_overlay(lender, group.engine)
+    block = matching_block(overlay.calibration if overlay else (), group)
+    if block is None:
+        return None
+    family, profile = FAMILIES[group.kind], _profile(group.gpu)
+    return Compared(
+        suite="transfer",
+        kind=group.kind,
+        gpu=f"{lender} on {group.gpu}",
+        engine="all",
+        dtype="all",
+        name=" ".join(str(value) for value in group.label.values()),
+        predicted=np.asarray(family.seconds(group.columns, group.label, block.law, profile)),
+        measured=group.seconds,
+        textbook=np.asarray(family.textbook(group.columns, group.label, profile)),
+    )

@@ -1,4 +1,7 @@
-"""Published speculative runs against predictions whose engine numbers never saw their group."""
+"""Published runs against predictions whose engine numbers never saw them.
+
+Plain decoding leaves the accelerator out of the fit, speculation half of the groups.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibrate.engine.decode_numbers import leave_one_gpu_out
+from roofline.calibrate.engine.decode_rows import DecodeRow, load_rows
+from roofline.calibrate.engine.spec_numbers import Predicted, in_sample_steps, two_folds
+from roofline.calibrate.engine.spec_pricing import Priced, price
+from roofline.calibrate.engine.spec_rows import SpecRow, is_dense, load_spec_rows
 from roofline.validation.score import Compared
-from roofline.validation.spec_numbers import Predicted, in_sample_steps, two_folds
-from roofline.validation.spec_pricing import Priced, price
-from roofline.validation.spec_rows import SpecRow, is_dense, load_spec_rows
 
-__all__ = ["POOLS", "Runs", "compare_steps", "in_sample", "runs", "shown"]
+__all__ = ["POOLS", "Runs", "compare_decode", "compare_steps", "in_sample", "runs", "shown"]
 
 Array = NDArray[np.float64]
 #: What pools of all groups are called.
@@ -143,10 +148,39 @@ def shown() -> list[dict[str, Any]]:
         {
             "id": row.id,
             "group": row.group,
-            "left_out": row.left_out or f"trust {row.trust}",
+            "left_out": row.reason or f"trust {row.trust}",
             "measured_cost_ratio": row.ratio,
             "predicted_cost_ratio": float(found.predicted.ratio[i]),
         }
         for i, row in enumerate(found.rows)
         if not row.scored and row.draft_length
     ]
+
+
+def compare_decode(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[Compared]:
+    """Yield predicted and measured time per output token, grouped by model and format."""
+    rows = [row for row in load_rows() if not row.left_out]
+    if not any(row.gpu in gpus and row.engine in engines for row in rows):
+        return
+    predicted, textbook = leave_one_gpu_out(rows)
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, row in enumerate(rows):
+        if row.gpu in gpus and row.engine in engines:
+            groups.setdefault((row.gpu, row.engine, row.model, _format(row)), []).append(index)
+    for (gpu, engine, model, dtype), members in sorted(groups.items()):
+        pick = np.array(members)
+        yield Compared(
+            suite="decode",
+            kind="tpot-dense" if rows[members[0]].dense else "tpot-moe",
+            gpu=gpu,
+            engine=engine,
+            dtype=dtype,
+            name=f"{model} {dtype}",
+            predicted=predicted[pick],
+            measured=np.array([rows[i].tpot for i in members]),
+            textbook=textbook[pick],
+        )
+
+
+def _format(row: DecodeRow) -> str:
+    return row.experts or row.linears or ("mxfp4" if row.model.startswith("gpt-oss") else "bf16")

@@ -3,7 +3,7 @@
     python -m tests.reference.make_steps E2E.csv OUT.csv
 
 What each group's configuration means here stands in ``step_groups``; the measured columns are
-copied. A row that cannot be scored keeps the reason in ``left_out``.
+copied. A row that cannot be scored keeps a code in ``left_out``, and in words the ``reason``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,28 @@ COLUMNS = [
     "head", "kv", "activations", "engine", "batch", "context", "dataset", "kind", "drafter_name",
     "drafter", "draft_weights", "draft_length", "verify_width", "topk", "block",
     "tokens_per_step", "curve", "speedup", "base_speed", "speed", "base_ms", "step_ms", "total",
-    "left_out", "note",
+    "left_out", "reason", "note",
 ]  # fmt: skip
 
 
-def left_out(row: Row, group: str) -> str:
+#: The code of each reason, as ``LeftOut`` names them.
+CODES = {
+    "not against plain decoding": "not-against-plain",
+    "no tokens per step of its own: derived from a rate, drafts may stop early": "no-own-tokens",
+    "tokens per step from another engine, same model, drafter and data": "tokens-of-another-engine",
+    "tokens per step from elsewhere": "tokens-from-elsewhere",
+    "tokens per step from elsewhere; GPU in doubt": "tokens-from-elsewhere",
+    "prefill inside the measurement": "prefill-inside",
+    "speedup and speeds disagree by up to 6 %": "speeds-disagree",
+    "its authors doubt the tokens per step": "tokens-doubted",
+    "drafter delivers 53-77 % of the requested depth (its authors)": "drafts-missing",
+    "plain step shorter than its kernels' floors": "below-floors",
+    "inconsistent in itself": "inconsistent",
+    "depth and branches of the tree not stated": "tree-not-stated",
+}
+
+
+def reason(row: Row, group: str) -> str:
     """Return why a row is shown but not scored (README of the table, section 9)."""
     number = int(row["id"].rsplit("-", 1)[1])
     if row["trust"] == "C":
@@ -106,13 +123,15 @@ def convert(row: Row) -> Row | None:
         return None
     if length in ("", "0"):
         length, tokens = "0" if text_is_plain(row) else length, "1"
+    why = reason(row, group)
     out |= {
         "id": row["id"].removeprefix("e2e-"), "group": group, "trust": row["trust"],
         "source": row["source_url_or_repo_path"][:120], "tp": str(int(float(row["tp"] or 1))),
         "ep": str(int(float(row["ep"] or 1))), "model": MODELS.get(row["model"], ""),
         "drafter_name": text_of(row["drafter"]),
         "batch": str(int(float(batch))), "dataset": row["dataset"],
-        "left_out": left_out(row, group), "draft_length": length, "tokens_per_step": tokens,
+        "left_out": CODES.get(why, ""), "reason": why,
+        "draft_length": length, "tokens_per_step": tokens,
         "speedup": row["speedup"],
     }  # fmt: skip
     out |= {k: v for k, v in given.items() if k in COLUMNS and k != "tokens_per_step"}

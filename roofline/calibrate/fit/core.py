@@ -1,18 +1,38 @@
-"""What every fit shares: bounded least squares on log error, rounding, and the score."""
+"""What every fit shares: least squares on log error, rounding, rows held out, and the evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Score", "least_log_error", "resident_share", "rounded", "score"]
+from roofline.specs.calibrated import Evidence
+
+__all__ = [
+    "Label",
+    "Numbers",
+    "Score",
+    "evidence_of",
+    "fit_near",
+    "held_out",
+    "hold_out_mask",
+    "judged_rows",
+    "least_log_error",
+    "ratio_error_of",
+    "resident_share",
+    "rounded",
+    "score",
+    "shape_keys",
+]
 
 DIGITS = 4
 Array = NDArray[np.float64]
+Numbers = Mapping[str, Array]  # columns of rows, by name
+Label = Mapping[str, Any]  # what tells a law from others of its kind: dtype, kernel, head_dim, ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +72,60 @@ def rounded(value: float, digits: int = DIGITS) -> float:
     return float(f"{value:.{digits}g}") if abs(value) > 1e-13 else 0.0
 
 
+def judged_rows(held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the rows that a law is judged on: those held out, or all where none were."""
+    return held if held.any() else ~held
+
+
+def evidence_of(
+    *,
+    source: str,
+    date: str,
+    rows_fitted: int,
+    rows_held_out: int,
+    predicted: Array,
+    textbook: Array,
+    measured: Array,
+    ratio_error: float | None,
+    rejected: Mapping[str, int] | None = None,
+) -> Evidence:
+    """Return the evidence of a law from the rows that it is judged on. Times in s."""
+    own, plain = score(predicted, measured), score(textbook, measured)
+    return Evidence(
+        source=source,
+        date=date,
+        rows_fitted=rows_fitted,
+        rows_held_out=rows_held_out,
+        median_error=rounded(own.median),
+        p90_error=rounded(own.p90),
+        bias=rounded(own.bias),
+        textbook_median_error=rounded(plain.median),
+        rejected=dict(rejected or {}),
+        ratio_error=None if ratio_error is None else rounded(ratio_error),
+    )
+
+
+def ratio_error_of(
+    shapes: Sequence[Hashable], rows: Sequence[float], predicted: Array, measured: Array
+) -> float | None:
+    """Return the median error of t(4 M) / t(M) at a fixed shape; None without such a pair.
+
+    >>> ratio_error_of("aab", [1, 4, 4], np.array([1.0, 3.0, 9.0]), np.array([1.0, 2.0, 9.0]))
+    0.5
+    """
+    at = {each: i for i, each in enumerate(zip(shapes, rows, strict=True))}
+    pairs = [
+        (i, at[shape, 4 * m])
+        for i, (shape, m) in enumerate(zip(shapes, rows, strict=True))
+        if m and (shape, 4 * m) in at
+    ]
+    if not pairs:
+        return None
+    low, high = np.array(pairs).T
+    growth = (predicted[high] / predicted[low]) / (measured[high] / measured[low])
+    return float(np.median(np.abs(growth - 1)))
+
+
 def least_log_error(
     residual: Callable[[Array], Array], start: Array, low: Array, high: Array, **options: Any
 ) -> tuple[Array, float]:
@@ -61,6 +135,30 @@ def least_log_error(
     settings: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.1, "max_nfev": 80} | options
     found = least_squares(residual, np.clip(start, low, high), bounds=(low, high), **settings)
     return np.asarray(found.x), float(found.cost)
+
+
+def fit_near(
+    log_errors: Callable[[Array], Array],
+    *,
+    centre: Array,
+    stray: Array,
+    low: Array,
+    high: Array,
+    max_nfev: int = 80,
+) -> Array:
+    """Return the numbers near ``centre`` that explain the rows, within their bounds.
+
+    ``log_errors`` are those of the rows, each in its own deviation; a number that lies ``stray``
+    off the centre costs as much as a row that is one deviation off.
+    """
+
+    def residual(x: Array) -> Array:
+        return np.concatenate([log_errors(x * stray), x - centre / stray])
+
+    found, _ = least_log_error(
+        residual, centre / stray, low / stray, high / stray, f_scale=1.0, max_nfev=max_nfev
+    )
+    return found * stray
 
 
 def resident_share(footprint: Array, l2: float) -> Array:
@@ -75,3 +173,31 @@ def resident_share(footprint: Array, l2: float) -> Array:
     if l2 <= 0:
         return np.zeros_like(footprint)
     return np.maximum(0.0, 1 - (footprint / l2) ** 8)
+
+
+def held_out(key: str) -> bool:
+    """Return whether a shape is never fitted: a fifth of them, chosen by a stable hash.
+
+    >>> held_out("4096x4096"), held_out("2048x2048"), held_out("8192x8192")
+    (False, True, True)
+    """
+    return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % 5 == 0
+
+
+def shape_keys(*columns: NDArray[np.generic]) -> NDArray[np.str_]:
+    """Return one key for each row: the columns' integers joined by ``x``."""
+    whole = [np.asarray(column).astype(np.int64).astype(str) for column in columns]
+    keys = whole[0].astype(object)
+    for column in whole[1:]:
+        keys = keys + "x" + column.astype(object)
+    return keys.astype(str)
+
+
+def hold_out_mask(keys: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Return which rows belong to held-out shapes; at least one shape is held out."""
+    names, inverse = np.unique(keys, return_inverse=True)
+    chosen = np.array([held_out(str(name)) for name in names])
+    if len(names) > 1 and not chosen.any():
+        digests = [hashlib.sha256(str(name).encode()).hexdigest() for name in names]
+        chosen[int(np.argmin(digests))] = True
+    return np.asarray(chosen[inverse])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import least_log_error, rounded
-from roofline.calibrate.fit.groups import Judged, better, evidence, fit_group, hold_out
-from roofline.calibrate.fit.stepped import IDENTIFIED
+from roofline.calibrate.fit.five_number import IDENTIFIED, fit_five_numbers
+from roofline.calibrate.fit.judged import Judged, Source, better_law, hold_out, judge
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.experts import expert_rows
 from roofline.kernels.ops import MoeShape
@@ -36,14 +36,18 @@ BOUNDS = {
 ALWAYS = ("floor", "mem_eff", "compute_eff")
 #: Constants that one model on one rank does not tell from others, out of the way.
 OUT = {
-    "serial": 0.0, "per_active": 0.0, "all_passes": 0.0, "hottest_weight": 0.0, "min_width": 1.0,
-}  # fmt: skip
+    "serial": 0.0,
+    "per_active": 0.0,
+    "all_passes": 0.0,
+    "hottest_weight": 0.0,
+    "min_width": 1.0,
+}
 UNUSED = {"p": 2.0, "per_local": 0.0, "row_passes": 0.0}  # where they do not earn their place
 
 
-def fit_experts(rows: Sequence[Row], device: Device, source: Mapping[str, str]) -> Judged | None:
+def fit_experts(rows: Sequence[Row], device: Device, source: Source) -> Judged | None:
     """Return the law that predicts held-out rows of one expert kernel better."""
-    return better(_tables_form(rows, device, source), fit_group(rows, device, source))
+    return better_law(_tables_form(rows, device, source), fit_five_numbers(rows, device, source))
 
 
 def expert_shape(rows: Sequence[Row]) -> MoeShape:
@@ -52,14 +56,23 @@ def expert_shape(rows: Sequence[Row]) -> MoeShape:
     tokens, top_k, experts = size["tokens"], rows[0].sizes["top_k"], rows[0].sizes["experts"]
     load = expert_rows(experts=experts, top_k=top_k, tokens=tokens, independent=tokens)
     return MoeShape(
-        tokens=tokens, top_k=top_k, experts=experts, ranks=1, hidden=size["hidden"],
-        width=size["width"], matrices=size["matrices"],
-        weight=bytes_per_element(DType(rows[0].dtype)), distinct=load.distinct,
-        awake=load.distinct, rows=tokens * top_k, hottest=load.hottest, padded=load.padded,
-    )  # fmt: skip
+        tokens=tokens,
+        top_k=top_k,
+        experts=experts,
+        ranks=1,
+        hidden=size["hidden"],
+        width=size["width"],
+        matrices=size["matrices"],
+        weight=bytes_per_element(DType(rows[0].dtype)),
+        distinct=load.distinct,
+        awake=load.distinct,
+        rows=tokens * top_k,
+        hottest=load.hottest,
+        padded=load.padded,
+    )
 
 
-def _tables_form(rows: Sequence[Row], device: Device, source: Mapping[str, str]) -> Judged | None:
+def _tables_form(rows: Sequence[Row], device: Device, source: Source) -> Judged | None:
     """Return the law of the public expert tables, less what one model on one rank cannot tell."""
     if len(rows) < FEWEST:
         return None
@@ -94,9 +107,5 @@ def _tables_form(rows: Sequence[Row], device: Device, source: Mapping[str, str])
     predicted = np.asarray(moe_time(shape, device, law).total)
     constants = asdict(law)
     del constants["steps"]
-    block = {
-        "kind": "moe", "engine": source["library"], "version": source["version"],
-        "dtype": rows[0].dtype, "kernel": rows[0].kernel, "law": constants,
-        "evidence": evidence(rows, predicted, held, device, source),
-    }  # fmt: skip
-    return Judged(block=block, rows=tuple(rows), predicted=predicted, held=held)
+    block = {"dtype": rows[0].dtype, "kernel": rows[0].kernel, "law": constants}
+    return judge("moe", block, rows, predicted=predicted, held=held, device=device, source=source)

@@ -1,4 +1,4 @@
-"""The kernels of a decoder as one library offers them, and the clock that times them."""
+"""What a library must offer to be measured: the kernels of a decoder, and a clock."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.measure.case import Menu
+from roofline.calibrate.measure.cases import Menu
 
-__all__ = ["TOLERANCE", "Backend", "Timed"]
+__all__ = ["TOLERANCE", "Backend", "CaseError", "Timed"]
 
 #: Largest deviation from fp64, over the largest value, that a correct kernel may show.
 TOLERANCE = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8": 1.5e-1, "int8-wo": 5e-2}
@@ -104,3 +104,18 @@ class Backend(Protocol):
 
     def failure(self, error: BaseException) -> str | None:
         """Return the status of an expected failure, None for a bug."""
+
+
+class CaseError(Exception):
+    """One case cannot be measured; the campaign goes on without it.
+
+    ``status`` is ``oom``, ``unsupported``, ``wrong``, ``hung`` or ``crashed``.
+    """
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CaseError, (self.status, self.reason)

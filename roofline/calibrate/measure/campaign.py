@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from roofline.calibrate.measure.case import Case
-from roofline.calibrate.measure.device import CaseError, Device
-from roofline.calibrate.measure.noise import settle
+from roofline.calibrate.measure.backend import CaseError
+from roofline.calibrate.measure.cases import Case
+from roofline.calibrate.measure.device import Device
+from roofline.calibrate.measure.noise import summarise
 from roofline.calibrate.measure.rows import Row, RowFile, row_of
 
-__all__ = ["Ended", "run"]
+__all__ = ["CampaignEnd", "run"]
 
 REPEATS = 9  # samples of one case in one round
 SLICE = 0.06  # seconds after which a case has enough samples
@@ -21,11 +22,11 @@ PROBE_EVERY = 0.5  # seconds between two looks at the reference kernel
 ANCHOR_LOOKS = 5  # times that bandwidth and peak are looked at, spread over the budget
 STATE_EVERY = 20  # rows between two looks at clocks and temperature
 GONE = ("unsupported", "wrong", "oom", "hung", "crashed")  # not tried again in later rounds
-Tell = Callable[[str], None]
+Tell = Callable[[Row], None]
 
 
 @dataclass(slots=True)
-class Ended:
+class CampaignEnd:
     """What a campaign did."""
 
     measured: int = 0
@@ -44,19 +45,19 @@ def run(
     budget: float,
     now: Callable[[], float] = time.monotonic,
     tell: Tell = lambda _: None,
-) -> Ended:
+) -> CampaignEnd:
     """Measure the cases in rounds, so that a disturbance meets many once, for ``budget`` seconds.
 
     What failed is named and not tried again; what the file has is not measured again.
     """
-    ended, begin = Ended(), now()
+    ended, begin = CampaignEnd(), now()
     have = {(row.round, row.key) for row in file.rows}
     ended.resumed = len(have)
     ended.skipped = {row.key: row.status for row in file.rows if row.status in GONE}
-    speed, looks = _Speed(file.rows), _Looks(begin, budget / ANCHOR_LOOKS, now)
+    speed, looks = _Speed(file.rows), _AnchorClock(begin, budget / ANCHOR_LOOKS, now)
     probe, probing = 0.0, begin
     for number in range(1, ROUNDS + 1):
-        for turn, case in _turns(number, cases, have, looks):
+        for turn, case in _cases_of_round(number, cases, have, looks):
             if case.key in ended.skipped:
                 continue
             left = budget - (now() - begin)
@@ -76,12 +77,12 @@ def run(
             ended.measured += 1
             if row.status in GONE:
                 ended.skipped[case.key] = row.status
-                tell(f"{case.op} {case.kernel} {case.shape_text}: {row.status}: {row.note}")
+                tell(row)
         ended.rounds, ended.complete = number, True
     return ended
 
 
-class _Looks:
+class _AnchorClock:
     """Whether bandwidth and peak are due to be looked at again."""
 
     def __init__(self, begin: float, every: float, now: Callable[[], float]) -> None:
@@ -95,8 +96,8 @@ class _Looks:
         return True
 
 
-def _turns(
-    number: int, cases: Sequence[Case], have: set[tuple[int, str]], looks: _Looks
+def _cases_of_round(
+    number: int, cases: Sequence[Case], have: set[tuple[int, str]], looks: _AnchorClock
 ) -> Iterator[tuple[int, Case]]:
     """Yield the cases of a round that the file has not, and the anchors again when they are due.
 
@@ -128,20 +129,20 @@ def _measure(device: Device, case: Case, number: int, *, probe: float, describe:
         note = device.state() if describe else samples.note
     except CaseError as error:
         return row_of(case, round=number, status=error.status, note=error.reason)
-    settled = settle(samples.seconds)
+    summary = summarise(samples.seconds)
     return row_of(
         case,
         round=number,
-        seconds=settled.median,
-        spread=settled.spread,
-        samples=settled.kept,
-        outliers=settled.outliers,
+        seconds=summary.median,
+        spread=summary.spread,
+        samples=summary.kept,
+        outliers=summary.outliers,
         clock=samples.clock,
         cold=samples.cold,
         error=samples.error,
         probe=probe,
         waited=samples.waited,
-        status="noisy" if settled.noisy else "ok",
+        status="noisy" if summary.noisy else "ok",
         note=note,
     )
 

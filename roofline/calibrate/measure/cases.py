@@ -6,17 +6,107 @@ law is fitted on the FLOPs and bytes that it will be asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from roofline.calibrate.measure.case import Case, Menu, case_of, kernels
 from roofline.kernels.formulas import attention_bytes, gemm_bytes, gemm_flops
+from roofline.kernels.forward import decode
 from roofline.kernels.ops import GemmShape, Kind, MoeShape, Op
-from roofline.specs.formats import Component, DType, bytes_per_element
+from roofline.specs.formats import Component, DType, bytes_per_element, resolve
 from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.specs.placement import Placement
 
-__all__ = ["expert_cases", "expert_layer", "in_format", "one_layer", "plan"]
+__all__ = [
+    "Case",
+    "Menu",
+    "case_of",
+    "expert_cases",
+    "expert_layer",
+    "in_format",
+    "kernels",
+    "one_layer",
+    "plan",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One kernel at one shape. ``flops`` [FLOP] and ``bytes`` [B] are those the laws count."""
+
+    kind: str
+    op: str
+    dtype: str
+    kernel: str
+    shape: tuple[tuple[str, int], ...]
+    flops: float
+    bytes: float
+    rows: float
+    tier: int = 0  # 0 first; later ones while the budget lasts
+
+    @property
+    def key(self) -> str:
+        """Return the name that the case has in a file of measurements."""
+        return f"{self.kind}/{self.op}/{self.dtype}/{self.kernel}/{self.shape_text}"
+
+    @property
+    def shape_text(self) -> str:
+        """Return the shape as the file writes it: ``m=1 n=4096 k=4096``."""
+        return " ".join(f"{name}={value}" for name, value in self.shape)
+
+    @property
+    def anchors(self) -> bool:
+        """Whether the machine's bandwidth or peak is read from this case."""
+        return self.kind == "stream" or self.op == "peak"
+
+    def size(self, name: str) -> int:
+        """Return one number of the shape."""
+        return dict(self.shape)[name]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Menu:
+    """What a device can be asked for."""
+
+    base: str  # format of everything that is not named below
+    products: tuple[str, ...]  # formats of matrix products
+    caches: tuple[str, ...]  # formats of the KV cache
+    attention: tuple[str, ...]  # kernels, the one that a model would use first
+    experts: tuple[tuple[str, str], ...] = ()  # (format, kernel), the likeliest to serve first
+    graphs: bool = False  # launches can be captured
+    ranks: int = 1  # accelerators that can be reduced over
+    long: bool = True  # M and L as large as a GPU deserves
+
+
+def kernels(
+    model: ModelSpec, *, batch: int, rows: int, context: int, placement: Placement | None = None
+) -> list[Op]:
+    """Return the kernels of one pass at plain numbers, in the model's own formats."""
+    formats = {model.dtype, *model.dtypes.values()}
+    precision, _ = resolve(
+        stored=model.stored(),
+        base=model.dtype,
+        kv_stored=None,
+        available=sorted(formats),
+        gpu="any",
+    )
+    where = placement or Placement()
+    return decode(model, precision, where, batch=batch, context=context, rows=rows)
+
+
+def case_of(op: Op, dtype: str, kernel: str, shape: Iterable[tuple[str, int]], tier: int) -> Case:
+    """Return the case of one kernel, with the work that the laws count for it."""
+    return Case(
+        kind=op.kind.value,
+        op=op.name,
+        dtype=dtype,
+        kernel=kernel,
+        shape=tuple(shape),
+        flops=float(op.flops),
+        bytes=float(op.bytes),
+        rows=float(op.rows),
+        tier=tier,
+    )
+
 
 BEYOND = (128, 256)  # tokens of the parts, and of kernels and formats beside the first
 PARTS = (1, 2, 4)  # ranks that share each expert
@@ -65,10 +155,13 @@ def _sizes(op: Op, tokens: int) -> Sequence[tuple[str, int]]:
     shape = op.shape
     assert isinstance(shape, MoeShape)
     return (
-        ("tokens", tokens), ("hidden", int(shape.hidden)), ("width", int(shape.width)),
-        ("matrices", int(shape.matrices)), ("experts", int(shape.experts)),
+        ("tokens", tokens),
+        ("hidden", int(shape.hidden)),
+        ("width", int(shape.width)),
+        ("matrices", int(shape.matrices)),
+        ("experts", int(shape.experts)),
         ("top_k", int(shape.top_k)),
-    )  # fmt: skip
+    )
 
 
 #: M of the products. The lean ones come first; the others fill in while the budget lasts.
@@ -121,18 +214,30 @@ def _streams(menu: Menu) -> Iterator[Case]:
     count = STREAM_BYTES // width
     for op, trips in (("copy", 2), ("read", 1)):
         yield Case(
-            kind="stream", op=op, dtype=menu.base, kernel=op, shape=(("count", count),), flops=0.0,
-            bytes=float(trips * STREAM_BYTES), rows=1.0,
-        )  # fmt: skip
+            kind="stream",
+            op=op,
+            dtype=menu.base,
+            kernel=op,
+            shape=(("count", count),),
+            flops=0.0,
+            bytes=float(trips * STREAM_BYTES),
+            rows=1.0,
+        )
     size = 2048 if menu.long else 768
     for scale in (1.0, 0.75, 1.25):  # one may be lost to noise
         edge = int(scale * size)
         yield _product("peak", menu.base, edge, edge, edge, tier=0)
     for op in ("eager", "graph") if menu.graphs else ("eager",):
         yield Case(
-            kind="launch", op=op, dtype=menu.base, kernel=op, shape=(("count", 1),), flops=0.0,
-            bytes=2.0 * width, rows=1.0,
-        )  # fmt: skip
+            kind="launch",
+            op=op,
+            dtype=menu.base,
+            kernel=op,
+            shape=(("count", 1),),
+            flops=0.0,
+            bytes=2.0 * width,
+            rows=1.0,
+        )
 
 
 def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
@@ -165,23 +270,41 @@ def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
             other = own.model_copy(update={"num_heads": group * own.num_kv_heads})
             for rows in QUERY_ROWS[:6]:
                 yield from _one_attention(
-                    model, other, menu, kernel=kernel, batch=BATCHES[1], rows=rows,
-                    context=CONTEXTS[1], tier=1,
-                )  # fmt: skip
+                    model,
+                    other,
+                    menu,
+                    kernel=kernel,
+                    batch=BATCHES[1],
+                    rows=rows,
+                    context=CONTEXTS[1],
+                    tier=1,
+                )
         for rows in QUERY_ROWS[:4] if first else ():
             yield from _one_attention(
-                model, own, menu, kernel=kernel, batch=BATCHES[1], rows=rows,
-                context=SHORT_CONTEXT, tier=1,
-            )  # fmt: skip
+                model,
+                own,
+                menu,
+                kernel=kernel,
+                batch=BATCHES[1],
+                rows=rows,
+                context=SHORT_CONTEXT,
+                tier=1,
+            )
         for context in contexts if first else CONTEXTS[1:]:
             for batch in BATCHES if first else BATCHES[:1]:
                 for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
                     lean = first and batch < BATCHES[-1] and context in CONTEXTS[1:]
                     tier = 0 if lean and rows in QUERY_ROWS[:4] else 1
                     yield from _one_attention(
-                        model, own, menu, kernel=kernel, batch=batch, rows=rows, context=context,
+                        model,
+                        own,
+                        menu,
+                        kernel=kernel,
+                        batch=batch,
+                        rows=rows,
+                        context=context,
                         tier=tier,
-                    )  # fmt: skip
+                    )
 
 
 def _one_attention(
@@ -200,17 +323,26 @@ def _one_attention(
     found = kernels(other, batch=batch, rows=rows, context=context)
     op = next(op for op in found if op.kind is Kind.ATTENTION)
     shape = (
-        ("batch", batch), ("q", rows), ("kv_heads", attention.num_kv_heads),
-        ("group", attention.group_size), ("head_dim", attention.head_dim), ("context", context),
-    )  # fmt: skip
+        ("batch", batch),
+        ("q", rows),
+        ("kv_heads", attention.num_kv_heads),
+        ("group", attention.group_size),
+        ("head_dim", attention.head_dim),
+        ("context", context),
+    )
     for cache in menu.caches:
         if cache != menu.base and kernel not in NARROW_CACHE:
             continue
         moved = attention_bytes(
-            batch=batch, rows=rows, heads=attention.num_heads, kv_heads=attention.num_kv_heads,
-            head_dim=attention.head_dim, length=context, kv=bytes_per_element(DType(cache)),
+            batch=batch,
+            rows=rows,
+            heads=attention.num_heads,
+            kv_heads=attention.num_kv_heads,
+            head_dim=attention.head_dim,
+            length=context,
+            kv=bytes_per_element(DType(cache)),
             activation=bytes_per_element(op.compute),
-        )  # fmt: skip
+        )
         yield case_of(replace(op, bytes=moved), cache, kernel, shape, tier)
 
 
@@ -235,10 +367,16 @@ def _collectives(menu: Menu) -> Iterator[Case]:
     for power in range(12, 28, 2):
         payload = 2**power
         yield Case(
-            kind="allreduce", op="all_reduce", dtype=menu.base, kernel="nccl",
-            shape=(("payload", payload), ("ranks", menu.ranks)), flops=0.0,
-            bytes=2 * (menu.ranks - 1) / menu.ranks * payload, rows=1.0, tier=1,
-        )  # fmt: skip
+            kind="allreduce",
+            op="all_reduce",
+            dtype=menu.base,
+            kernel="nccl",
+            shape=(("payload", payload), ("ranks", menu.ranks)),
+            flops=0.0,
+            bytes=2 * (menu.ranks - 1) / menu.ranks * payload,
+            rows=1.0,
+            tier=1,
+        )
 
 
 def _product(op: str, dtype: str, m: int, n: int, k: int, *, tier: int) -> Case:
@@ -247,11 +385,16 @@ def _product(op: str, dtype: str, m: int, n: int, k: int, *, tier: int) -> Case:
     weight = base if weight is None else weight
     activation = 1.0 if dtype == "fp8" else base
     return Case(
-        kind="gemm", op=op, dtype=dtype, kernel="linear", shape=(("m", m), ("n", n), ("k", k)),
+        kind="gemm",
+        op=op,
+        dtype=dtype,
+        kernel="linear",
+        shape=(("m", m), ("n", n), ("k", k)),
         flops=float(gemm_flops(m=m, n=n, k=k)),
         bytes=float(gemm_bytes(m=m, n=n, k=k, weight=weight, activation=activation, output=base)),
-        rows=float(m), tier=tier,
-    )  # fmt: skip
+        rows=float(m),
+        tier=tier,
+    )
 
 
 def _widths(model: ModelSpec, run: LayerRun, op: Op, after: Op | None) -> Sequence[tuple[str, int]]:
@@ -264,7 +407,11 @@ def _widths(model: ModelSpec, run: LayerRun, op: Op, after: Op | None) -> Sequen
     if op.name == "top_k" and isinstance(run.mlp, MoeMlp):
         width, chosen = run.mlp.num_experts, (("top_k", run.mlp.top_k),)
     return (
-        ("hidden", model.hidden_size), ("heads", attention.num_heads),
-        ("kv_heads", attention.num_kv_heads), ("head_dim", attention.head_dim),
-        ("width", width), *chosen, ("vocab", model.vocab_size),
-    )  # fmt: skip
+        ("hidden", model.hidden_size),
+        ("heads", attention.num_heads),
+        ("kv_heads", attention.num_kv_heads),
+        ("head_dim", attention.head_dim),
+        ("width", width),
+        *chosen,
+        ("vocab", model.vocab_size),
+    )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from roofline.calibrate.measure.rows import Row
 
-__all__ = ["Settled", "Sifted", "cliffs", "drifted", "settle", "sift"]
+__all__ = ["BelievableRows", "SampleSummary", "believable_rows", "cliffs", "drifted", "summarise"]
 
 FAR = 5.0  # robust standard deviations beyond which a sample is an outlier
 LEAST = 0.02  # but never within this share of the median
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
+class SampleSummary:
     """What the samples of one case say [s]."""
 
     median: float
@@ -35,13 +35,13 @@ class Settled:
         return self.spread > WIDE
 
 
-def settle(samples: Sequence[float]) -> Settled:
+def summarise(samples: Sequence[float]) -> SampleSummary:
     """Return the median and spread of the samples [s] after outliers are taken out.
 
     An outlier lies over 5 robust standard deviations (1.4826 MAD), and over 2 %, off the median.
 
-    >>> settled = settle([1.0, 1.01, 0.99, 1.0, 7.0])
-    >>> settled.median, settled.outliers
+    >>> summary = summarise([1.0, 1.01, 0.99, 1.0, 7.0])
+    >>> summary.median, summary.outliers
     (1.0, 1)
     """
     values = np.asarray(samples, dtype=np.float64)
@@ -49,7 +49,7 @@ def settle(samples: Sequence[float]) -> Settled:
     width = 1.4826 * float(np.median(np.abs(values - middle)))
     kept = values[np.abs(values - middle) <= max(FAR * width, LEAST * middle)]
     low, middle, high = np.quantile(kept, [0.25, 0.5, 0.75])
-    return Settled(
+    return SampleSummary(
         median=float(middle),
         spread=float((high - low) / middle),
         kept=len(kept),
@@ -86,7 +86,7 @@ def cliffs(rows: Array, seconds: Array) -> list[tuple[float, float, float]]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sifted:
+class BelievableRows:
     """One median for each case that can be believed, and what was left out by reason."""
 
     rows: tuple[Row, ...]
@@ -96,7 +96,7 @@ class Sifted:
     disagreement: float
 
 
-def sift(rows: Sequence[Row]) -> Sifted:
+def believable_rows(rows: Sequence[Row]) -> BelievableRows:
     """Return the believable rows: the median over rounds of each case.
 
     Left out: every status but ``ok`` by its name (``noisy``: an interquartile range over 25 %),
@@ -118,7 +118,7 @@ def sift(rows: Sequence[Row]) -> Sifted:
         middle.append(chosen)
         if len(same) > 1:
             differences += [abs(row.seconds / chosen.seconds - 1) for row in same]
-    return Sifted(
+    return BelievableRows(
         rows=tuple(middle),
         left_out=left,
         repeated=sum(len(same) > 1 for same in cases.values()),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.measure.backend import Timed
-from roofline.calibrate.measure.case import Menu
+from roofline.calibrate.measure.cases import Menu
 
 __all__ = [
     "KERNELS",
@@ -33,7 +33,7 @@ KERNELS = ("sorted", "padded")
 
 def run_experts(  # noqa: PLR0917
     x: Array, choice: NDArray[np.intp], up: Array, down: Array, activation: Activation, kernel: str
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the mean of each row's chosen experts.
 
     ``sorted``: one product for each awake expert on its own rows. ``padded``: one batched product
@@ -52,9 +52,12 @@ def run_experts(  # noqa: PLR0917
 
 
 def _sorted(
-    rows: Array, count: NDArray[np.intp], up: Array, down: Array,
+    rows: Array,
+    count: NDArray[np.intp],
+    up: Array,
+    down: Array,
     activation: Activation,
-) -> Array:  # fmt: skip
+) -> Array:
     out = np.empty((len(rows), down.shape[1]), dtype=rows.dtype)
     end = 0
     for expert in np.flatnonzero(count):
@@ -65,9 +68,12 @@ def _sorted(
 
 
 def _padded(
-    rows: Array, count: NDArray[np.intp], up: Array, down: Array,
+    rows: Array,
+    count: NDArray[np.intp],
+    up: Array,
+    down: Array,
     activation: Activation,
-) -> Array:  # fmt: skip
+) -> Array:
     awake = np.flatnonzero(count)
     place = np.repeat(np.arange(len(awake)), count[awake])
     slot = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
@@ -171,10 +177,13 @@ class NumpyBackend:
     def menu(self) -> Menu:
         """Return fp32, and the three ways to read a cache."""
         return Menu(
-            base="fp32", products=("fp32",), caches=("fp32",),
+            base="fp32",
+            products=("fp32",),
+            caches=("fp32",),
             attention=("packed", "per_query", "tile"),
-            experts=tuple(("fp32", kernel) for kernel in KERNELS), long=False,
-        )  # fmt: skip
+            experts=tuple(("fp32", kernel) for kernel in KERNELS),
+            long=False,
+        )
 
     def operand(self, shape: tuple[int, ...], dtype: str, index: int) -> Array:
         """Return a window of the pool."""
@@ -245,10 +254,14 @@ class NumpyBackend:
         if kernel == "per_query":
             length = keys.shape[2]
             each = [
-                _attend(split[:, :, :, i], keys[:, :, : length - q + i + 1],
-                        values[:, :, : length - q + i + 1], 1)
+                _attend(
+                    split[:, :, :, i],
+                    keys[:, :, : length - q + i + 1],
+                    values[:, :, : length - q + i + 1],
+                    1,
+                )
                 for i in range(q)
-            ]  # fmt: skip
+            ]
             out = np.stack(each, axis=3)
         else:
             padded = queries

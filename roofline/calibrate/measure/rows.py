@@ -14,7 +14,7 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.files import check_output, read_at_most
-from roofline.calibrate.measure.case import Case
+from roofline.calibrate.measure.cases import Case
 from roofline.specs.formats import DType
 
 __all__ = ["Row", "RowFile", "read_rows", "row_of"]
@@ -71,9 +71,17 @@ _TYPES = {
 def row_of(case: Case, *, round: int, **measured: Any) -> Row:
     """Return the row of a case with what was found."""
     return Row(
-        round=round, kind=case.kind, op=case.op, dtype=case.dtype, kernel=case.kernel,
-        shape=case.shape_text, flops=case.flops, bytes=case.bytes, rows=case.rows, **measured,
-    )  # fmt: skip
+        round=round,
+        kind=case.kind,
+        op=case.op,
+        dtype=case.dtype,
+        kernel=case.kernel,
+        shape=case.shape_text,
+        flops=case.flops,
+        bytes=case.bytes,
+        rows=case.rows,
+        **measured,
+    )
 
 
 class RowFile:

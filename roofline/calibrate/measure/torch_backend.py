@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.resources import how_to_install
-from roofline.calibrate.measure.backend import Timed
-from roofline.calibrate.measure.case import Menu
-from roofline.calibrate.measure.device import CaseError
+from roofline.calibrate.measure.backend import CaseError, Timed
+from roofline.calibrate.measure.cases import Menu
 from roofline.calibrate.measure.numpy_backend import cache_bytes, cpu_facts, time_calls
-from roofline.calibrate.measure.torch_attention import available, run_attention
-from roofline.calibrate.measure.torch_experts import expert_kernels, run_experts
+from roofline.calibrate.measure.torch_kernels import (
+    available,
+    expert_kernels,
+    run_attention,
+    run_experts,
+)
 from roofline.calibrate.measure.torch_timing import nvidia, time_on_device
 
 __all__ = ["TorchBackend"]
@@ -98,21 +101,27 @@ class TorchBackend:
         """Return bf16 on a GPU (and fp8 where it multiplies it), fp32 on a CPU."""
         if not self._gpu:
             return Menu(
-                base="fp32", products=("fp32",), caches=("fp32",),
-                attention=("packed", "gqa", "per_query"), long=False,
+                base="fp32",
+                products=("fp32",),
+                caches=("fp32",),
+                attention=("packed", "gqa", "per_query"),
+                long=False,
                 experts=expert_kernels(self._torch, base="fp32", fp8=False),
-            )  # fmt: skip
+            )
         narrow = (self._properties.major, self._properties.minor) >= (8, 9)
         narrow = narrow and hasattr(self._torch, "_scaled_mm")
         hopper = self._properties.major == 9 and bool(self._torch.version.cuda)
         kernels = available(self._torch)
         products = ("bf16", "fp8", "int4-wo") if narrow else ("bf16", "int4-wo")
         return Menu(
-            base="bf16", products=products, attention=kernels,
+            base="bf16",
+            products=products,
+            attention=kernels,
             caches=("bf16", "fp8") if "flashinfer" in kernels and narrow else ("bf16",),
             experts=expert_kernels(self._torch, base="bf16", fp8=hopper),
-            graphs=True, ranks=self._torch.cuda.device_count(),
-        )  # fmt: skip
+            graphs=True,
+            ranks=self._torch.cuda.device_count(),
+        )
 
     @cached_property
     def _pool(self) -> Any:
@@ -171,9 +180,12 @@ class TorchBackend:
         if dtype == "fp8":
             one = torch.ones((), dtype=torch.float32, device=self._device)
             return torch._scaled_mm(
-                x.to(weight.dtype), weight.t(), scale_a=one, scale_b=one,
+                x.to(weight.dtype),
+                weight.t(),
+                scale_a=one,
+                scale_b=one,
                 out_dtype=torch.bfloat16,
-            )  # fmt: skip
+            )
         if dtype == "int4-wo":
             return torch.ops.aten._weight_int4pack_mm(x, weight[0], 128, weight[1])
         return torch.nn.functional.linear(x, weight)

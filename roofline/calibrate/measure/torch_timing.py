@@ -103,8 +103,11 @@ def nvidia(query: str) -> str:
     try:
         done = subprocess.run(
             [tool, f"--query-gpu={query}", "--format=csv,noheader", "--id=0"],
-            capture_output=True, text=True, timeout=10, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()

@@ -1,0 +1,210 @@
+"""What kernels explain of a published speculative run, and what the engine's numbers multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibrate.engine.decode_rows import textbook_seconds
+from roofline.calibrate.engine.spec_rows import (
+    SpecRow,
+    drafter_of,
+    gpu_of,
+    grid_of,
+    target_of,
+)
+from roofline.kernels.forward import Op, decode
+from roofline.specs.engine import Overhead, load_engine
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.laws import VectorKernels
+from roofline.specs.network import ModelSpec
+from roofline.specs.placement import Grid, Routing
+from roofline.specs.priors import priors
+from roofline.timing.drafters import Drafter, draft_passes, launches
+from roofline.timing.machine import Machine
+from roofline.timing.step import Target, step_times
+
+__all__ = [
+    "FEATURES",
+    "KINDS",
+    "WIDTHS",
+    "Priced",
+    "engine_of",
+    "machine_of",
+    "overhead_features",
+    "price",
+]
+
+Array = NDArray[np.float64]
+#: Kinds of drafter whose pass may have a cost of its own.
+KINDS = ("eagle1", "eagle3", "mtp", "model", "stateful_model", "block")
+#: Matrix-vector kernels by how wide a weight is stored.
+WIDTHS = ("narrow", "byte", "wide")
+#: What an engine's numbers multiply, in order.
+FEATURES = (
+    "per_step",
+    "per_spec_round",
+    "per_draft_pass",
+    *KINDS,
+    "per_tree_round",
+    "per_model_round",
+    "per_spec_sequence",
+    "per_expert_layer",
+    *WIDTHS,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Priced:
+    """Plain and speculative step of each row [s]; features are (rows, FEATURES)."""
+
+    plain: Array  # kernels and what served decode runs say of the engine
+    step: Array
+    plain_features: Array
+    features: Array
+    plain_textbook: Array
+    textbook: Array
+
+    def pick(self, rows: NDArray[np.bool_] | list[int]) -> Priced:
+        """Return some rows."""
+        return Priced(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+
+def engine_of(era: str) -> str:
+    """Return the engine that an era belongs to.
+
+    >>> engine_of("vllm@2025")
+    'vllm'
+    """
+    return era.split("@", maxsplit=1)[0]
+
+
+def price(rows: Sequence[SpecRow]) -> Priced:
+    """Return what the kernels of each row take, and what the engine's numbers multiply."""
+    columns = zip(*(_one(row) for row in rows), strict=True)
+    return Priced(**dict(zip(Priced.__slots__, map(np.array, columns), strict=True)))
+
+
+def kind_name(kind: str) -> str:
+    """Return the name under which a drafter's pass is fitted: block drafters are one kind."""
+    return "block" if kind in ("dflash", "dspark", "domino", "peagle", "medusa") else kind
+
+
+def overhead_features(
+    row: SpecRow, model: ModelSpec, pass_kind: str, *, drafting: bool
+) -> dict[str, float]:
+    """Return what each number but those of matrix-vector kernels multiplies in this step."""
+    found = dict.fromkeys(FEATURES, 0.0)
+    found["per_step"] = 1.0
+    found["per_expert_layer"] = float(model.num_expert_layers)
+    if drafting:
+        passes = float(launches(row.kind, float(row.draft_length)))
+        found["per_spec_round"] = 1.0
+        found["per_draft_pass"] = passes
+        found["per_spec_sequence"] = float(row.batch)
+        found["per_model_round"] = float(row.kind == "model" and model.has_state)
+        found["per_tree_round"] = float(row.verify_width is not None and row.topk > 1)
+        if kind_name(pass_kind) in KINDS:
+            found[kind_name(pass_kind)] = passes
+    return found
+
+
+def machine_of(row: SpecRow, overhead: Overhead) -> Machine:
+    """Return the row's accelerator as its engine runs it."""
+    return Machine(
+        gpu_of(row.gpu),
+        engine_of(row.engine),
+        floor_scale=overhead.floor_scale,
+        expert_floor_scale=overhead.expert_floor_scale,
+        vector=overhead.vector,
+    )
+
+
+def _one(row: SpecRow) -> tuple[float | Array, ...]:
+    stated = priors().routing
+    target = target_of(row, Routing(skew=stated.skew, correlation=stated.correlation))
+    drafter, grid, gpu = drafter_of(row, target), grid_of(row), gpu_of(row.gpu)
+    engine = load_engine(engine_of(row.engine))
+    served = engine.overhead.model_copy(
+        update={
+            "per_step": 0.0,
+            "per_spec_round": 0.0,
+            "per_draft_pass": 0.0,
+            "draft_passes": {},
+            "per_model_round": 0.0,
+            "per_tree_round": 0.0,
+            "per_spec_sequence": 0.0,
+            "per_expert_layer": 0.0,
+        }
+    )
+
+    def total(vector: VectorKernels | None) -> Array:
+        machine = machine_of(row, served.model_copy(update={"vector": vector}))
+        return np.asarray(step_times(target, drafter, grid, machine, served).total[0, 0])
+
+    features = [
+        overhead_features(row, target.model, drafter.pass_kind, drafting=d)
+        for d in (False, row.draft_length > 0)
+    ]
+    known = _vector_features(total, served, features)
+    first, last = textbook(target, drafter, grid, gpu)
+    vectors = [np.array([found[name] for name in FEATURES]) for found in features]
+    return float(known[0]), float(known[-1]), vectors[0], vectors[1], first, last
+
+
+def _vector_features(
+    total: Callable[[VectorKernels | None], Array],
+    served: Overhead,
+    features: list[dict[str, float]],
+) -> Array:
+    """Return the times without what rows' arithmetic costs, and fill in what its costs multiply.
+
+    Arithmetic hides under the weights' stream, so time is not linear in its costs: the features are
+    slopes at the engine's own numbers, where features x numbers + what is returned is exact.
+    """
+    if served.vector is None:
+        return np.asarray(total(None))
+    bare = here = np.asarray(total(served.vector))
+    for name in WIDTHS:
+        cost = getattr(served.vector, name)
+        step = 0.05 * max(cost, 0.2)
+        moved = total(served.vector.model_copy(update={name: cost + step}))
+        slope = (np.asarray(moved) - here) / step
+        features[0][name], features[1][name] = float(slope[0]), float(slope[-1])
+        bare = bare - slope * cost
+    return bare
+
+
+def textbook(
+    target: Target, drafter: Drafter, grid: Grid, gpu: HardwareProfile
+) -> tuple[float, float]:
+    """Return the plain and the speculative step by max(bytes / BW, FLOP / peak) of each kernel."""
+
+    def seconds(ops: list[Op], at: int) -> float:
+        return sum(op.count * textbook_seconds(_at(op, at), gpu) for op in ops)
+
+    verify = decode(
+        target.model,
+        target.precision,
+        target.placement,
+        batch=grid.batch,
+        context=grid.context,
+        rows=grid.rows,
+    )
+    if grid.draft_length.size == 1:
+        plain = seconds(verify, 0)
+        return plain, plain
+    first, further = draft_passes(drafter, grid)
+    more = max(float(grid.draft_length[0, 0, -1]) - 1, 0.0)
+    drafts = seconds(first, -1) + more * seconds(further, -1)
+    return seconds(verify, 0), seconds(verify, -1) + drafts
+
+
+def _at(op: Op, position: int) -> Op:
+    def value(x: Array | float) -> float:
+        return float(np.asarray(x).ravel()[position if np.size(x) > 1 else 0])
+
+    return replace(op, flops=value(op.flops), bytes=value(op.bytes))

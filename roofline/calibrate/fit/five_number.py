@@ -1,0 +1,339 @@
+"""The five-number law on a machine's own rows: with a staircase over rows, and for products.
+
+A law of products serves them all; one that it is far off gets a law of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.calibrate.fit.core import Score, least_log_error, rounded, score
+from roofline.calibrate.fit.judged import Judged, Source, hold_out, judge
+from roofline.calibrate.measure.rows import Row
+from roofline.specs.laws import SimpleLaw
+from roofline.timing.laws.base import Device, simple_time
+
+__all__ = [
+    "FEWEST",
+    "IDENTIFIED",
+    "KernelRows",
+    "fit_five_numbers",
+    "fit_products",
+    "fit_simple",
+    "predict",
+]
+
+Array = NDArray[np.float64]
+#: Lowest, start and highest of each constant; floor is in units of the quickest row.
+BOUNDS = {
+    "floor": (0.0, 0.5, 1.0),
+    "mem_eff": (0.01, 0.8, 1.05),
+    "compute_eff": (0.002, 0.7, 1.05),
+    "serial": (0.0, 0.0, 1e-6),
+    "overlap": (1.0, 2.0, 8.0),
+    "share": (0.001, 0.8, 20.0),
+}
+FEWEST = 4  # rows that a law needs; 2 tell the two constants of an elementwise one
+_WARM = SimpleLaw(floor=0.0, mem_eff=0.8)
+LEAST_SMALL = 3  # small products before they are priced apart
+CLEARLY = 0.8  # at most so much of the error must a wider law leave
+SIZES = 12  # of small products, tried as the end of their path
+IDENTIFIED = 1.02  # a constant whose removal costs less than this is left at its start
+FEWEST_TOGETHER = 2  # products that a general law must serve
+LEAST_OWN, OWN_BEYOND = 8, 0.05  # rows of a product, and the error beyond which it gets its own law
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelRows:
+    """Measured rows of one group. FLOP, B, s; ``depth`` is K, 0 where nothing is reduced.
+
+    ``work`` is the FLOP of one sequence and KV head, 0 where a kernel has no such parts.
+    """
+
+    flops: Array
+    bytes: Array
+    rows: Array
+    depth: Array
+    work: Array
+    seconds: Array
+    peak: float
+    bandwidth: float
+
+    def pick(self, chosen: NDArray[np.bool_]) -> KernelRows:
+        """Return some of the rows."""
+        return replace(
+            self,
+            flops=self.flops[chosen],
+            bytes=self.bytes[chosen],
+            rows=self.rows[chosen],
+            depth=self.depth[chosen],
+            work=self.work[chosen],
+            seconds=self.seconds[chosen],
+        )
+
+    def score(self, law: SimpleLaw) -> Score:
+        """Return how far a law is off."""
+        return score(predict(self, law), self.seconds)
+
+
+def predict(bench: KernelRows, law: SimpleLaw) -> Array:
+    """Return what a law says of the rows [s]."""
+    time = simple_time(
+        flops=bench.flops,
+        bytes=bench.bytes,
+        reduction=bench.depth,
+        peak=bench.peak,
+        bandwidth=bench.bandwidth,
+        law=law,
+        rows=bench.rows if law.steps or law.small else None,
+        work=bench.work,
+    )
+    return np.asarray(time.total)
+
+
+def fit_constants(
+    bench: KernelRows, names: tuple[str, ...], fixed: SimpleLaw, *, cached: bool = False
+) -> SimpleLaw:
+    """Return ``fixed`` with the named constants fitted on log error; bounded, deterministic.
+
+    ``cached`` operands may be read faster than memory, or not all of them.
+    """
+    quickest = float(bench.seconds.min())
+    unit = {"floor": quickest, "serial": 1e-6}
+
+    def law_of(scaled: Array) -> SimpleLaw:
+        values = {n: float(v) * unit.get(n, 1.0) for n, v in zip(names, scaled, strict=True)}
+        return replace(fixed, **values)  # type: ignore[arg-type]
+
+    def residual(scaled: Array) -> Array:
+        return np.log(predict(bench, law_of(scaled)) / bench.seconds)
+
+    limits = BOUNDS | ({"mem_eff": BOUNDS["share"]} if cached else {})
+    low, start, high = (np.array([limits[n][i] for n in names]) for i in range(3))
+    serial = [i for i, n in enumerate(names) if n == "serial"]
+    high[serial] = 5.0  # up to 5 us for 64 of K
+    found, _ = least_log_error(residual, start, low, high)
+    return law_of(found)
+
+
+def fit_simple(bench: KernelRows, *, memory_only: bool = False, stepped: bool = True) -> SimpleLaw:
+    """Return the plain law, or one with a staircase or a path for small products if clearly better.
+
+    Constants are rounded, and those that the rows do not tell apart stay where they start: K's
+    latency needs several K, and the exponent p must earn its place. The staircase is 1 at its ends,
+    so that the first row fixes the memory's share and the last one the arithmetic's.
+    """
+    if memory_only:
+        return rounded_law(fit_constants(bench, ("floor", "mem_eff"), _WARM, cached=True))
+    best = _plain(bench)
+    if not stepped or len(np.unique(bench.rows)) < 4:
+        return rounded_law(best)
+    for wider in (_stepped(bench), _small_apart(bench, _plain), _small_apart(bench, _stepped)):
+        if wider is not None and _loss(bench, wider) < CLEARLY * _loss(bench, best):
+            best = wider
+    return rounded_law(best)
+
+
+def _plain(bench: KernelRows) -> SimpleLaw:
+    start = SimpleLaw(floor=0.0, mem_eff=0.8, compute_eff=0.7, overlap=2.0)
+    names: tuple[str, ...] = ("floor", "mem_eff", "compute_eff")
+    best = fit_constants(bench, names, start)
+    for extra in ("overlap", "serial"):
+        if extra == "serial" and len(np.unique(bench.depth)) < 2:
+            continue
+        wider = fit_constants(bench, (*names, extra), best)
+        if _loss(bench, best) > IDENTIFIED * _loss(bench, wider):
+            best, names = wider, (*names, extra)
+    return best
+
+
+def _loss(bench: KernelRows, law: SimpleLaw) -> float:
+    return float(np.mean(np.abs(np.log(predict(bench, law) / bench.seconds))))
+
+
+def _stepped(bench: KernelRows) -> SimpleLaw:
+    """Fit constants at the ends of the staircase and steps between them, in turn."""
+    known = np.unique(bench.rows)
+    first, last = known[0], known[-1]
+    ends = (bench.rows <= first) | (bench.rows >= last)
+    law = SimpleLaw(floor=0.0, mem_eff=0.8, compute_eff=0.7, overlap=4.0)
+    law = fit_constants(bench.pick(ends), ("floor", "mem_eff", "compute_eff"), law)
+    steps = []
+    for rows in known:
+        at = bench.pick(bench.rows == rows)
+        body = np.maximum(predict(at, law) - law.floor, 1e-12)
+        factor = float(np.median((at.seconds - law.floor) / body))
+        steps.append((float(rows), max(factor, 0.05)))
+    return replace(law, steps=tuple(steps))
+
+
+def _small_apart(bench: KernelRows, fit: Callable[[KernelRows], SimpleLaw]) -> SimpleLaw | None:
+    """Return the law that prices small products apart, None where there are too few of them.
+
+    Libraries multiply small matrices as they lie and repack larger ones. Where the path ends is
+    tried at each measured size, and put in the middle to the next.
+    """
+    sizes = np.unique(bench.work)
+    found = []
+    for last, after in pairwise(sizes[: SIZES + 1]):
+        small = bench.work <= last
+        if small.sum() < LEAST_SMALL or len(np.unique(bench.rows[~small])) < 4:
+            continue
+        rest, those = fit(bench.pick(~small)), bench.pick(small)
+        body = predict(those, replace(rest, steps=(), floor=0.0))
+        factor = float(np.median((those.seconds - rest.floor) / body))
+        middle = float(np.sqrt(last * after))
+        found.append(replace(rest, small=middle, small_factor=max(factor, 0.01)))
+    return min(found, key=lambda law: _loss(bench, law), default=None)
+
+
+def rounded_law(law: SimpleLaw) -> SimpleLaw:
+    """Round every constant to the digits that files keep."""
+    return SimpleLaw(
+        floor=rounded(law.floor),
+        mem_eff=rounded(law.mem_eff),
+        compute_eff=rounded(law.compute_eff),
+        serial=rounded(law.serial),
+        overlap=rounded(law.overlap),
+        steps=tuple((m, rounded(c)) for m, c in law.steps),
+        small=rounded(law.small),
+        small_factor=rounded(law.small_factor),
+    )
+
+
+def kernel_rows(rows: Sequence[Row], device: Device) -> KernelRows:
+    """Return rows as the five-number law sees them."""
+    return KernelRows(
+        flops=np.array([row.flops for row in rows]),
+        bytes=np.array([row.bytes for row in rows]),
+        rows=np.array([row.rows for row in rows]),
+        depth=np.array([float(row.sizes.get("k", 0)) for row in rows]),
+        work=np.zeros(len(rows)),
+        seconds=np.array([row.seconds for row in rows]),
+        peak=device.peak,
+        bandwidth=device.bandwidth,
+    )
+
+
+def fit_five_numbers(
+    rows: Sequence[Row],
+    device: Device,
+    source: Source,
+    *,
+    op: str | None = None,
+    bench: KernelRows | None = None,
+    stepped: bool = True,
+) -> Judged | None:
+    """Return the five-number law of rows that one law prices, None where they are too few."""
+    memory_only = bool(rows) and rows[0].kind == "elementwise"
+    if len(rows) < (2 if memory_only else FEWEST):
+        return None
+    whole = bench or kernel_rows(rows, device)
+    law = fit_simple(whole.pick(~hold_out(rows)), memory_only=memory_only, stepped=stepped)
+    return _judge(rows, whole, law, device, source, op=op)
+
+
+def _judge(
+    rows: Sequence[Row],
+    bench: KernelRows,
+    law: SimpleLaw,
+    device: Device,
+    source: Source,
+    *,
+    op: str | None = None,
+) -> Judged:
+    """Return a five-number law beside what it says of the rows, those held out among them."""
+    constants = asdict(law)
+    constants["steps"] = [list(step) for step in law.steps]
+    if not law.steps:
+        del constants["steps"]
+    if not law.small:
+        del constants["small"], constants["small_factor"]
+    block = {
+        "covers": rows[0].kind,
+        "dtype": rows[0].dtype,
+        "kernel": rows[0].kernel,
+        **({} if op is None else {"op": op}),
+        "law": constants,
+    }
+    return judge(
+        "simple",
+        block,
+        rows,
+        predicted=predict(bench, law),
+        held=hold_out(rows),
+        device=device,
+        source=source,
+    )
+
+
+def fit_products(rows: Sequence[Row], device: Device, source: Source) -> list[Judged]:
+    """Return the law of all products; where it is over 5 % off one, that one's own beside it.
+
+    The worst is taken out first and the general law fitted on the others again, until it serves
+    them. Where it would be left with one product, it stays fitted on all. Empty where the rows are
+    too few.
+    """
+    whole = general = fit_five_numbers(rows, device, source)
+    odd: list[str] = []
+    while general is not None and (worst := _worst(general)) is not None:
+        odd.append(worst)
+        rest = [row for row in rows if row.op not in odd]
+        if len({row.op for row in rest}) < FEWEST_TOGETHER:
+            general, odd = whole, list(dict.fromkeys(row.op for row in rows))
+            break
+        general = fit_five_numbers(rest, device, source)
+    if whole is None or general is None:
+        return [whole] if whole else []
+    shared = _shared_steps(whole, device) if odd else SimpleLaw(floor=0.0, mem_eff=1.0)
+    own = [_own([row for row in rows if row.op == op], shared, device, source) for op in odd]
+    return [general, *(law for law in own if law is not None)]
+
+
+def _worst(judged: Judged) -> str | None:
+    """Return the product that a law is furthest off, None where it serves all that have rows."""
+    off = np.abs(judged.predicted / [row.seconds for row in judged.rows] - 1)
+    of = np.array([row.op for row in judged.rows])
+    error = {
+        op: float(np.median(off[of == op]))
+        for op in dict.fromkeys(of.tolist())
+        if (of == op).sum() >= LEAST_OWN
+    }
+    worst = max(error, key=lambda op: error[op], default=None)
+    return worst if worst is not None and error[worst] > OWN_BEYOND else None
+
+
+def _shared_steps(general: Judged, device: Device) -> SimpleLaw:
+    """Return the law of all products with each one's own level taken out."""
+    measured = np.array([row.seconds for row in general.rows])
+    ratio, fitted = measured / general.predicted, ~general.held
+    of = np.array([row.op for row in general.rows])
+    level = np.ones(len(of))
+    for op in set(of.tolist()):
+        inside = (of == op) & fitted
+        level[of == op] = np.median(ratio[inside]) if inside.any() else 1.0
+    bench = kernel_rows(general.rows, device)
+    return fit_simple(replace(bench, seconds=measured / level).pick(fitted))
+
+
+def _own(rows: Sequence[Row], shared: SimpleLaw, device: Device, source: Source) -> Judged | None:
+    """Return one product's law: constants on the staircase of all, or a staircase of its own.
+
+    A staircase of its own has as many steps as rows, so only rows that it was not fitted on speak
+    for it.
+    """
+    alone = fit_five_numbers(rows, device, source, op=rows[0].op)
+    if not shared.steps or len(rows) < LEAST_OWN:
+        return alone
+    held, bench = hold_out(rows), kernel_rows(rows, device)
+    names = ("floor", "mem_eff", "compute_eff")
+    law = rounded_law(fit_constants(bench.pick(~held), names, shared))
+    together = _judge(rows, bench, law, device, source, op=rows[0].op)
+    if alone is None or not held.any():
+        return together
+    return min(together, alone, key=lambda judged: judged.loss(everything=False))

@@ -1,0 +1,179 @@
+"""``python -m workshop.engines``: fit each engine's numbers on the shipped published runs.
+
+The numbers go into the engines' files: those of plain decoding from served decode runs, those
+around speculation, era by era, from speculative runs marked A.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.base.files import write_atomically
+from roofline.base.resources import shelf
+from roofline.calibrate.engine.decode_numbers import GENERIC, SKEWS, EngineNumbers, fit_with_skew
+from roofline.calibrate.engine.decode_rows import DecodeRow, features, load_rows
+from roofline.calibrate.engine.file import with_overhead, without_eras
+from roofline.calibrate.engine.spec_numbers import EraNumbers, fit_eras
+from roofline.calibrate.engine.spec_pricing import KINDS, WIDTHS, engine_of, price
+from roofline.calibrate.engine.spec_rows import load_spec_rows
+from roofline.calibrate.fit.core import rounded
+from roofline.specs.network import load_model
+from roofline.timing.drafters import BLOCK_KINDS
+
+__all__ = ["main", "write_decode_numbers", "write_spec_numbers"]
+
+Array = NDArray[np.float64]
+
+
+def write_decode_numbers(folder: Path) -> list[str]:
+    """Fit all engines on all scored rows, write their files, and say what was found."""
+    rows = [row for row in load_rows() if not row.left_out]
+    skew, fitted = fit_with_skew(rows, {s: features(rows, skew=s) for s in SKEWS})
+    lines_written = [f"expert popularity skew {skew:g} (priors.yaml states the one in use)"]
+    for engine, numbers in fitted.items():
+        path = folder / f"{engine}.yaml"
+        members = [row for row in rows if row.engine == engine]
+        lines = decode_lines(numbers, _layers(members))
+        fitted_lines = lines | {"fitted_rows": len(members)}
+        text = with_overhead(path.read_text("utf-8"), fitted_lines, file=path.name, add=False)
+        write_atomically(path, text)
+        lines_written.append(f"{path.name}: {lines}")
+    return lines_written
+
+
+def decode_lines(numbers: EngineNumbers, layers: Array) -> dict[str, float | str]:
+    """Return the numbers as an engine file writes them.
+
+    ``layers`` counts, for each model that was served, all layers, those with experts and those with
+    a recurrent state. Rows of models with experts only say nothing of a dense layer: what they add
+    to the generic engine's cost per layer is then charged to layers with experts and layers with a
+    state, by the smallest such costs that explain it (least squares of least norm). 4 us generic
+    and 18 us more in 60 layers, all with experts, 45 with a state: 18 x 60 / (60^2 + 45^2) x 60 and
+    x 45.
+
+    >>> numbers = EngineNumbers(floor_scale=1.1, expert_floor_scale=1.0, per_layer=22e-6,
+    ...                         per_step=0.5e-3, per_sequence=2e-6)
+    >>> lines = decode_lines(numbers, np.array([[60.0, 60.0, 45.0]]))
+    >>> [lines[name] for name in ("per_layer", "per_expert_layer", "per_state_layer")]
+    ['4.0 us', '11.52 us', '8.64 us']
+    """
+    generic = float(GENERIC[EngineNumbers.__slots__.index("per_layer")])
+    dense_seen = bool(np.any(layers[:, 1] == 0))
+    every = numbers.per_layer if dense_seen else min(numbers.per_layer, generic)
+    extra = (numbers.per_layer - every) * layers[:, 0]
+    experts, states = np.linalg.lstsq(layers[:, 1:], extra)[0]
+    times = asdict(numbers) | {
+        "per_layer": every,
+        "per_expert_layer": float(experts),
+        "per_state_layer": float(states),
+    }
+    return {
+        name: value
+        if name.endswith("scale")
+        else f"{rounded(1e6 * value) if value > 1e-12 else 0.0} us"
+        for name, value in times.items()
+    }
+
+
+def _layers(rows: list[DecodeRow]) -> Array:
+    """Return, for each model of the rows, its layers: all, with experts, with a state."""
+    models = [load_model(name) for name in sorted({row.model for row in rows})]
+    counts = [(m.num_layers, m.num_expert_layers, m.num_state_layers) for m in models]
+    return np.array(counts, dtype=np.float64)
+
+
+#: What each older era's builds are, and the last version among them by the engines' releases.
+BUILDS = {
+    "vllm@2025": ("V1 of 2025, 0.8 to 0.11", "0.11"),
+    "sglang@0.4": ("0.4, early 2025", "0.4"),
+    "sglang@0.5": ("0.5.0 to 0.5.5, late 2025", "0.5.5"),
+    "trtllm@2025": ("the PyTorch backend of mid 2025", "1.0"),
+}
+SOURCE = "fitted on published speculative runs (data/validation/steps.csv, rows marked A)"
+SCALARS = (
+    "per_spec_round",
+    "per_draft_pass",
+    "per_tree_round",
+    "per_model_round",
+    "per_spec_sequence",
+    "per_expert_layer",
+)
+
+
+def write_spec_numbers(folder: Path) -> list[str]:
+    """Fit every era on all rows marked A, write the engines' files, and say what was found."""
+    rows = [row for row in load_spec_rows() if row.fits or (row.scored and row.trust == "A")]
+    fitted, lines_written = fit_eras(rows, price(rows)), []
+    fitted = {era: numbers for era, numbers in fitted.items() if not era.endswith("@*")}
+    for engine in sorted({engine_of(era) for era in fitted}):
+        path = folder / f"{engine}.yaml"
+        members = {era: numbers for era, numbers in fitted.items() if engine_of(era) == engine}
+        text = path.read_text("utf-8")
+        if engine in members:
+            text = _current(text, members[engine], file=path.name)
+        older = [era_lines(era, numbers) for era, numbers in members.items() if "@" in era]
+        text = without_eras(text)
+        text += "".join(["eras:\n", *older]) if older else ""
+        write_atomically(path, text)
+        lines_written += [f"{era}: {spec_lines(numbers)}" for era, numbers in members.items()]
+    return lines_written
+
+
+def spec_lines(numbers: EraNumbers) -> dict[str, str]:
+    """Return the numbers as an engine file writes them."""
+    named = numbers.named()
+    found = {name: _us(named[name]) for name in SCALARS}
+    kinds = {kind: named[kind] for kind in KINDS if abs(named[kind]) > 1e-6}
+    passes = {
+        name: _us(named["per_draft_pass"] + value)
+        for kind, value in kinds.items()
+        for name in ((*BLOCK_KINDS, "medusa") if kind == "block" else (kind,))
+    }
+    found["draft_passes"] = "{" + ", ".join(f"{k}: {v}" for k, v in passes.items()) + "}"
+    found["spec_rows"] = str(numbers.rows)
+    return found
+
+
+def _us(seconds: float) -> str:
+    return f"{rounded(1e6 * seconds) if seconds > 1e-7 else 0.0} us"
+
+
+def _current(text: str, numbers: EraNumbers, *, file: str) -> str:
+    """Replace the lines of today's numbers in an engine's overhead."""
+    named, lines = numbers.named(), spec_lines(numbers)
+    if re.search(r"^  vector: ", text, re.MULTILINE):  # no served runs: per_step is fitted here
+        lines["per_step"] = _us(named["per_step"])
+        costs = ", ".join(f"{name}: {rounded(named[name])}" for name in WIDTHS)
+        lines["vector"] = f"{{{costs}}}"
+    return with_overhead(text, lines, file=file, add=True)
+
+
+def era_lines(era: str, numbers: EraNumbers) -> str:
+    """Return an older era's entry."""
+    lines = {"per_step": _us(numbers.named()["per_step"])} | spec_lines(numbers)
+    body = "".join(f"  {name}: {value}\n" for name, value in lines.items())
+    name = era.split("@")[1]
+    builds, until = BUILDS[era]
+    about = f'- id: "{name}"\n  builds: {builds}\n  until: "{until}"\n'
+    return f"{about}{body}  source: {SOURCE}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, fit and write."""
+    parser = argparse.ArgumentParser("python -m workshop.engines", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, help="folder with engine files to rewrite")
+    folder = parser.parse_args(arguments).output or Path(str(shelf("engines")))
+    lines = [*write_decode_numbers(folder), *write_spec_numbers(folder)]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

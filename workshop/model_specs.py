@@ -1,0 +1,118 @@
+"""``python -m workshop.model_specs``: write ``model_specs/`` anew from published configs.
+
+``model_configs/catalogue.yaml`` in a checkout says which config becomes which spec.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from roofline.base.errors import RooflineError
+from roofline.base.files import write_atomically
+from roofline.base.schema import Document, Schema
+from roofline.base.yaml import dump_yaml
+from roofline.importers.build import Identity
+from roofline.importers.read import import_path
+from roofline.importers.specfile import spec_text
+from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
+
+__all__ = ["Catalogue", "Entry", "regenerated", "write_specs"]
+
+
+class Entry(Schema):
+    """One spec: the config it is read from, and what that does not say."""
+
+    config: str
+    id: str
+    name: str | None = None
+    source: str
+    repository: str | None = None
+    license: str | None = None
+    #: A drafter's target, by id.
+    target: str | None = None
+    #: Leave the config's quantisation out: it is that of a quantised copy.
+    unquantized: bool = False
+
+
+class AliasEntry(Schema):
+    """Another name, and what its user is told."""
+
+    id: str
+    note: str | None = None
+
+
+class Catalogue(Document):
+    """All of them, and other names."""
+
+    models: tuple[Entry, ...]
+    drafters: tuple[Entry, ...]
+    aliases: dict[str, str | AliasEntry]
+
+
+def _identity(entry: Entry) -> Identity:
+    repository = entry.repository
+    name = entry.name or (repository or entry.id).rsplit("/", 1)[-1]
+    return Identity(
+        id=entry.id,
+        name=name,
+        source=entry.source,
+        repository=repository,
+        license=entry.license,
+    )
+
+
+def _unquantized(spec: NetworkSpec) -> NetworkSpec:
+    notes = tuple(n for n in spec.notes if n.startswith("vision tower"))
+    return spec.model_copy(update={"dtypes": {}, "kv_dtype": None, "notes": notes})
+
+
+def regenerated(folder: Path) -> Iterator[NetworkSpec]:
+    """Yield every spec of the catalogue in ``folder``."""
+    catalogue = Catalogue.load(folder / "catalogue.yaml")
+    targets: dict[str, ModelSpec] = {}
+    for entry in catalogue.models:
+        spec = import_path(folder / entry.config, identity=_identity(entry)).spec
+        spec = _unquantized(spec) if entry.unquantized else spec
+        if isinstance(spec, ModelSpec):
+            targets[spec.id] = spec
+        yield spec
+    for entry in catalogue.drafters:
+        base = targets[entry.target or ""]
+        head = import_path(folder / entry.config, identity=_identity(entry), target=base).spec
+        assert isinstance(head, DrafterSpec)
+        yield head
+
+
+def write_specs(configs: Path, shelf: Path) -> tuple[int, list[str]]:
+    """Write every spec of the catalogue to ``shelf``; return how many, and the files left alone.
+
+    A spec that the catalogue does not name was written by hand and stays as it is.
+    """
+    written = {f"{spec.id}.yaml": spec_text(spec) for spec in regenerated(configs)}
+    for name, text in written.items():
+        write_atomically(shelf / name, text)
+    others = sorted(file.name for file in shelf.glob("*.yaml") if file.name not in written)
+    return len(written), others
+
+
+def main() -> None:
+    """Write the specs and the aliases."""
+    package = Path(str(files("roofline")))
+    configs = package.parent / "model_configs"
+    try:
+        count, others = write_specs(configs, package.parent / "model_specs")
+        catalogue = Catalogue.load(configs / "catalogue.yaml")
+    except RooflineError as error:
+        sys.exit(f"roofline: {error}")
+    names = catalogue.model_dump(mode="json", exclude_none=True)["aliases"]
+    write_atomically(package / "data" / "model_specs.aliases.yaml", dump_yaml({"aliases": names}))
+    sys.stdout.write(f"{count} specs and {len(names)} aliases written\n")
+    if others:
+        sys.stdout.write(f"left as they are, by hand: {', '.join(others)}\n")
+
+
+if __name__ == "__main__":
+    main()
