@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.engine.spec_pricing import machine_of
+from roofline.calibrate.engine.spec_pricing import deployed
 from roofline.calibrate.engine.spec_rows import SpecRow, drafter_of, grid_of, target_of
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Routing
 from roofline.specs.priors import Spread, priors
-from roofline.timing.step import step_times
 from roofline.timing.uncertainty import drawn_steps
 from roofline.validation.steps import Runs, runs
 
@@ -66,7 +65,8 @@ def _log_ratios(row: SpecRow, spread: Spread) -> Array:
     stated = priors().routing
     target = target_of(row, Routing(skew=stated.skew, correlation=stated.correlation))
     grid, overhead = grid_of(row), load_engine(row.engine).overhead
-    times = step_times(target, drafter_of(row, target), grid, machine_of(row, overhead), overhead)
+    drafter = drafter_of(row, target)
+    times = deployed(row, target, drafter, overhead).price(grid).times
     total = np.asarray(times.total[0, 0], dtype=np.float64)
     drawn = np.asarray(drawn_steps(times, grid, spread)[:, 0, 0], dtype=np.float64)
     growth = drawn[:, -1] / drawn[:, 0] * (total[0] / total[-1])

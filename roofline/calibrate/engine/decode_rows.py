@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.deployment import Deployment
 from roofline.base import resources
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
@@ -21,8 +22,7 @@ from roofline.specs.network import ModelSpec, NetworkSpec, load_model
 from roofline.specs.placement import Placement, Routing
 from roofline.timing.drafters import Drafter
 from roofline.timing.lawbook import OVER_LINK
-from roofline.timing.machine import Machine, time_ops
-from roofline.timing.memory import memory_for
+from roofline.timing.machine import time_ops
 from roofline.timing.step import Target
 
 __all__ = ["DecodeRow", "Features", "features", "load_rows", "stored_as", "textbook_seconds"]
@@ -101,9 +101,15 @@ def _one(row: DecodeRow, skew: float) -> tuple[float, ...]:
     model, gpu = _model(row.model), _gpu(row.gpu)
     precision = _precision(row, model, gpu)
     placement = Placement(tp=row.tp, ep=row.ep, routing=Routing(skew=skew))
-    batch = _slots(row, model, gpu, precision, placement)
+    deployment = Deployment(
+        gpu=gpu,
+        target=Target(model=model, precision=precision, placement=placement),
+        drafter=Drafter(kind="none", name="none"),
+        engine=load_engine(row.engine),
+    )
+    batch = _slots(row, deployment)
     ops = decode(model, precision, placement, batch=batch, context=row.context, rows=1.0)
-    times = time_ops(ops, Machine(gpu, row.engine))
+    times = time_ops(ops, deployment.machine)
     floors = [t.op.count * float(np.min(t.time.floor)) for t in times]
     experts = [f for f, t in zip(floors, times, strict=True) if t.op.kind is Kind.MOE]
     return (
@@ -124,18 +130,9 @@ def textbook_seconds(op: Op, gpu: HardwareProfile) -> float:
     return float(np.maximum(np.asarray(op.bytes) / bandwidth, np.asarray(op.flops) / peak))
 
 
-def _slots(
-    row: DecodeRow,
-    model: ModelSpec,
-    gpu: HardwareProfile,
-    precision: Precision,
-    placement: Placement,
-) -> float:
+def _slots(row: DecodeRow, deployment: Deployment) -> float:
     """Return the sequences that decode together: no more than the cache has room for."""
-    target = Target(model=model, precision=precision, placement=placement)
-    rules = load_engine(row.engine).memory
-    memory = memory_for(target, Drafter(kind="none", name="none"), gpu, rules, host=None)
-    room = memory.largest_batch(context=int(row.context), draft_length=0)
+    room = deployment.memory.largest_batch(context=int(row.context), draft_length=0)
     return float(min(row.batch, room) if room else row.batch)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.deployment import Deployment
 from roofline.calibrate.engine.decode_rows import textbook_seconds
 from roofline.calibrate.engine.spec_rows import (
     SpecRow,
@@ -24,16 +25,15 @@ from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import priors
 from roofline.timing.drafters import Drafter, draft_passes, launches
-from roofline.timing.machine import Machine
-from roofline.timing.step import Target, step_times
+from roofline.timing.step import Target
 
 __all__ = [
     "FEATURES",
     "KINDS",
     "WIDTHS",
     "Priced",
+    "deployed",
     "engine_of",
-    "machine_of",
     "overhead_features",
     "price",
 ]
@@ -112,14 +112,14 @@ def overhead_features(
     return found
 
 
-def machine_of(row: SpecRow, overhead: Overhead) -> Machine:
-    """Return the row's accelerator as its engine runs it."""
-    return Machine(
-        gpu_of(row.gpu),
-        engine_of(row.engine),
-        floor_scale=overhead.floor_scale,
-        expert_floor_scale=overhead.expert_floor_scale,
-        vector=overhead.vector,
+def deployed(row: SpecRow, target: Target, drafter: Drafter, overhead: Overhead) -> Deployment:
+    """Return what a row ran, on an engine with this time around the kernels."""
+    engine = load_engine(engine_of(row.engine))
+    return Deployment(
+        gpu=gpu_of(row.gpu),
+        target=target,
+        drafter=drafter,
+        engine=engine.model_copy(update={"overhead": overhead, "graphs": None}),
     )
 
 
@@ -142,8 +142,8 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
     )
 
     def total(vector: VectorKernels | None) -> Array:
-        machine = machine_of(row, served.model_copy(update={"vector": vector}))
-        return np.asarray(step_times(target, drafter, grid, machine, served).total[0, 0])
+        overhead = served.model_copy(update={"vector": vector})
+        return np.asarray(deployed(row, target, drafter, overhead).price(grid).times.total[0, 0])
 
     features = [
         overhead_features(row, target.model, drafter.pass_kind, drafting=d)
