@@ -25,13 +25,17 @@ from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
+from roofline.advice.deployment import Configuration
 from roofline.advice.question import Workload
+from roofline.cli.spelling import typed
 from roofline.questions.sweep.encoding import SweepFormat, check_format
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import Plan
-from roofline.questions.sweep.pricing import Notes, price_unit
-from roofline.questions.sweep.run import local, to_file
+from roofline.questions.sweep.pricing import Told, price_unit
+from roofline.questions.sweep.run import Words, local, to_file
 from roofline.questions.sweep.store import Store
+from roofline.render.notices import warnings
+from roofline.render.provenance import source_data
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "dense GQA: Llama-3.1-8B, EAGLE-3": {"model": "llama-3.1-8b"},
@@ -50,6 +54,15 @@ GRIDS = {"128 x 96": (128, 96), "512 x 16": (512, 16)}
 SIZES = {"1e4": (16, 70), "1e5": (64, 174), "1e6": (128, 868), "1e7": (256, 4341)}
 
 
+WORDS = Words(spell=typed, say=warnings, source=source_data)
+
+
+def _asked(**given: Any) -> tuple[Configuration, Workload]:
+    """Return what a sweep names and asks."""
+    acceptance = given.pop("acceptance", None)
+    return Configuration(**({"model": ""} | given)), Workload(acceptance=acceptance)
+
+
 def plan(question: dict[str, Any], batches: int, contexts: int, span: int = 24 * 1024) -> Plan:
     """Return the grid of one question: nine draft lengths for each batch and context."""
     asked = {"gpu": "h200-sxm", "acceptance": "0.7", **question}
@@ -59,7 +72,7 @@ def plan(question: dict[str, Any], batches: int, contexts: int, span: int = 24 *
         cases=({},),
         batches=tuple(range(1, batches + 1)),
         contexts=tuple(range(512, 512 + contexts * apart, apart)),
-        ask=lambda **given: Request(**({"model": ""} | given)),
+        ask=_asked,
         order=tuple(asked),
     )
 
@@ -68,7 +81,7 @@ def frames(grid: Plan) -> Iterator[Frame]:
     """Price every part of a grid, and let go of it."""
     for task in grid.tasks():
         for unit in task.units:
-            yield from price_unit(unit, Notes())
+            yield from price_unit(unit, Told())
 
 
 def cost(run: Callable[[], int], repeats: int) -> float:
@@ -130,7 +143,7 @@ def write(form: str, shape: tuple[int, int]) -> None:
         store = Store(Path(folder) / f"x.{form}")
         store.open({}, resume=False)
         start = time.process_time()
-        to_file(grid, SweepFormat(form), workers, store, tell=lambda _: None, about={})
+        to_file(grid, SweepFormat(form), workers, store, words=WORDS, tell=lambda _: None, about={})
         spent = time.process_time() - start
         size = store.output.stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -8,15 +8,20 @@ from typing import Any
 
 from tests.support import Cli
 
-H200 = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(1, 32), contexts=(4096,))
-DEEP = Request(
-    model="nvidia-nemotron-3-ultra-550b-a55b-nvfp4",
-    gpu="rtx-pro-6000-blackwell-server",
-    tp=8,
-    drafter="mtp",
-    acceptance="0.7",
-    engine="sglang",
-)
+H200: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "gpu": "h200-sxm",
+    "batches": (1, 32),
+    "contexts": (4096,),
+}
+DEEP: dict[str, Any] = {
+    "model": "nvidia-nemotron-3-ultra-550b-a55b-nvfp4",
+    "gpu": "rtx-pro-6000-blackwell-server",
+    "tp": 8,
+    "drafter": "mtp",
+    "acceptance": "0.7",
+    "engine": "sglang",
+}
 
 
 def said(cli: Cli, *arguments: str) -> list[dict[str, Any]]:

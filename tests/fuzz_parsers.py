@@ -18,13 +18,12 @@ LARGEST = 16_000  # bytes of an input: longer ones only take longer to mutate
 
 def _answered(**question: Any) -> object:
     """Ask about what a file describes: that it was read says nothing of what comes after."""
-    from roofline.advice.request import Request
-
+    from roofline.advice.question import question_of
     from roofline.advice.recommend import recommend
     from roofline.render.formats import OutputFormat, render
 
     asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
-    answer = recommend(Request(**(asked | question), contexts=(512,), max_draft_length=3))
+    answer = recommend(question_of(**(asked | question), contexts=(512,), max_draft_length=3))
     return render(answer, OutputFormat.TABLE)
 
 
@@ -97,8 +96,8 @@ PLACES = ("/metrics", "/prometheus/metrics", "/version", "/v1/models", "/server_
 
 
 def _server(path: Path) -> object:
-    from roofline.advice.request import Request
-
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
     from roofline.engines import http
     from roofline.engines.server import read_server
     from roofline.questions.live import question_from
@@ -114,14 +113,20 @@ def _server(path: Path) -> object:
 
     with patch.object(http, "fetch", fetch):
         serving = read_server("http://server", interval=0.0, timeout=5.0)
-    return question_from(serving, Request(model="llama-3.1-8b"), given={"model", "gpu"})
+    return question_from(
+        serving, Configuration(model="llama-3.1-8b"), Workload(), given={"model", "gpu"}
+    )
 
 
 def _host(path: Path) -> object:
-    from roofline.advice.request import LocalRequest
-
-    local = LocalRequest(gpus=2, host=str(path), cpu_experts="2")
-    return _answered(model="qwen3-30b-a3b", gpu="rtx-5090", engine="llamacpp", local=local)
+    return _answered(
+        model="qwen3-30b-a3b",
+        gpu="rtx-5090",
+        engine="llamacpp",
+        gpus=2,
+        host=str(path),
+        cpu_experts="2",
+    )
 
 
 def _points(path: Path) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from roofline.specs.formats import DType
@@ -53,22 +55,22 @@ def conditional(values: list[float]) -> str:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Request:
-    """Return an answerable question: everything here fits its accelerator."""
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    """Return the options of an answerable question: everything here fits its accelerator."""
     model, tp = draw(st.sampled_from([("llama-3.1-8b", 1), ("qwen3-8b", 1), ("llama-3.1-70b", 4)]))
     drafter = draw(st.sampled_from(["eagle3", "ngram"]))
     engines = ["vllm", "sglang", "trtllm"] + (["llamacpp"] if drafter == "ngram" else [])
     acceptance = draw(rates.map(conditional) | curves().map(typed))
-    return Request(
-        model=model,
-        gpu=draw(st.sampled_from(["h200-sxm", "b200-hgx", "mi300x"])),
-        tp=tp * draw(st.sampled_from([1, 2])),
-        batches=(draw(st.integers(min_value=1, max_value=64)),),
-        contexts=(draw(st.integers(min_value=1, max_value=4096)),),
-        drafter=drafter,
-        acceptance=acceptance,
-        weights=draw(st.sampled_from([None, DType.FP8, DType.INT4_G128])),
-        kv=draw(st.sampled_from([None, DType.FP8])),
-        verify_attention=draw(st.sampled_from(list(VerifyAttention))),
-        engine=draw(st.sampled_from(engines)),
-    )
+    return {
+        "model": model,
+        "gpu": draw(st.sampled_from(["h200-sxm", "b200-hgx", "mi300x"])),
+        "tp": tp * draw(st.sampled_from([1, 2])),
+        "batches": (draw(st.integers(min_value=1, max_value=64)),),
+        "contexts": (draw(st.integers(min_value=1, max_value=4096)),),
+        "drafter": drafter,
+        "acceptance": acceptance,
+        "weights": draw(st.sampled_from([None, DType.FP8, DType.INT4_G128])),
+        "kv": draw(st.sampled_from([None, DType.FP8])),
+        "verify_attention": draw(st.sampled_from(list(VerifyAttention))),
+        "engine": draw(st.sampled_from(engines)),
+    }

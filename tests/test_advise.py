@@ -13,7 +13,8 @@ from roofline.advice.decide import (
     smallest_within_tie,
     speedups,
 )
-from roofline.advice.recommend import advise, costs
+from roofline.advice.question import question_of
+from roofline.advice.recommend import decide_grid
 from roofline.specs.priors import priors
 from roofline.timing.uncertainty import drawn_steps
 from tests.support import Cli
@@ -118,13 +119,15 @@ def test_common_errors_cancel() -> None:
     served build adds to D > 0 alone (6.5 %) comes on top: sqrt(12^2 + (2 x 1.28 x 6.5)^2) = 21 %,
     of which the lower half ends at the plain step: a ratio of 1.02 less 2 %, plus half of 21 %.
     """
-    question = prepare(
-        Request(
-            model="llama-3.1-8b", batches=(32,), contexts=(8192,), drafter="ngram",
-            acceptance="0.7", max_draft_length=1,
-        )
-    )  # fmt: skip
-    found = costs(question)
+    question = question_of(
+        model="llama-3.1-8b",
+        batches=(32,),
+        contexts=(8192,),
+        drafter="ngram",
+        acceptance="0.7",
+        max_draft_length=1,
+    )
+    found = question.price()
     width = {}
     for served in (0.0, 0.065):
         spread = priors().spread.model_copy(update={"served": served})
@@ -137,12 +140,13 @@ def test_common_errors_cancel() -> None:
 
 def test_no_draw_makes_a_step_with_drafts_shorter_than_one_without() -> None:
     """Its verify pass does all that a plain pass does: the speedup cannot exceed AL(D)."""
-    question = prepare(Request(model="llama-3.1-8b", drafter="ngram", acceptance="0.7"))
-    found = costs(question)
+    question = question_of(model="llama-3.1-8b", drafter="ngram", acceptance="0.7")
+    found = question.price()
     steps = found.drawn.steps()
     assert (steps >= steps[..., :1]).all()
     assert (steps[..., 1:] > steps[..., :1]).any()
-    assert (advise(question, found).high <= found.tokens_per_step * (1 + 1e-12)).all()
+    tokens = question.tokens_per_step((4096,))
+    assert (decide_grid(question, found).high <= tokens * (1 + 1e-12)).all()
 
 
 def test_the_edge_of_the_search_is_said(cli: Cli) -> None:

@@ -12,9 +12,9 @@ import json
 
 import numpy as np
 import pytest
-from roofline.advice.request import Request
 
 from roofline.advice.decide import Point
+from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.specs.formats import DType
 from tests.html_browser import Open, browser, report, settle, text
@@ -42,7 +42,7 @@ def points(**changes: object) -> tuple[Point, ...]:
         "model": "llama-3.1-8b", "gpu": "h200-sxm", "acceptance": "0.8", "contexts": (256,),
         "batches": BATCHES,
     }  # fmt: skip
-    return recommend(Request(**(asked | changes))).points  # type: ignore[arg-type]
+    return recommend(question_of(**(asked | changes))).points
 
 
 def test_the_advice_is_the_best_inside_the_captures() -> None:
@@ -208,8 +208,8 @@ def test_the_page_decides_alike(report: Open, cli: Cli) -> None:
 
 def test_data_parallel_groups_have_graphs_of_their_own() -> None:
     """512 sequences on 8 groups are 64 each: D = 7 makes 512 rows in each."""
-    asked = Request(
-        model="deepseek-v3", gpu="h200-sxm", tp=8, ep=8, dp=8, drafter="mtp", acceptance="0.9",
+    asked = question_of(
+        model="deepseek-v3", gpu="h200-sxm", tp=8, ep=8, dp_attention=8, drafter="mtp", acceptance="0.9",
         batches=(512,), contexts=(256,), kv=DType.FP8,
     )  # fmt: skip
     (point,) = recommend(asked).points

@@ -6,6 +6,7 @@ from inspect import signature
 
 import pytest
 
+from roofline.advice.deployment import Configuration
 from roofline.base.resources import bundled_names
 from roofline.base.units import parse_quantity
 from roofline.cli.recommend import recommend as recommend_command
@@ -264,7 +265,10 @@ def test_links_are_counted_in_one_direction(name: str, per_direction: float) -> 
 def test_pre_release_parts_are_marked_and_never_a_default() -> None:
     marked = {name for name in GPUS if load_hardware(name).status == "pre-release"}
     assert marked == {"b100", "rubin-vr-nvl72"}
-    defaults = {Request(model="any").gpu, signature(recommend_command).parameters["gpu"].default}
+    defaults = {
+        Configuration(model="any").gpu,
+        signature(recommend_command).parameters["gpu"].default,
+    }
     assert not defaults & marked
     assert all(load_hardware(name).status == "released" for name in defaults)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from roofline.advice.recommend import costs, recommend
+from roofline.advice.question import question_of
+from roofline.advice.recommend import recommend
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
 from roofline.render.charts.figure import Caption, caption, styled
@@ -19,18 +21,22 @@ from roofline.render.charts.speedup import draw_speedup, speedup_rows
 from tests.charting import DEEP, H200
 
 
-def paint(name: str, request: Request, figure: Figure) -> None:
-    """Draw one chart of an answer to ``request``, its caption included."""
+def paint(name: str, options: dict[str, Any], figure: Figure) -> None:
+    """Draw one chart of the answer to a question, its caption included."""
+    question = question_of(**options)
     if name in ("roofline", "attention"):
-        question = prepare(request)
         if name == "roofline":
-            draw_roofline(figure.add_subplot(), roofline_rows(question, costs(question)))
+            draw_roofline(figure.add_subplot(), roofline_rows(question.price()))
         else:
             top, bottom = figure.subplots(2)
-            draw_attention_time(top, attention_rows(question))
-            draw_attention_use(bottom, attention_rows(question))
+            workload = question.workload
+            rows = attention_rows(
+                question.deployment, batch=workload.batches[0], context=workload.contexts[0]
+            )
+            draw_attention_time(top, rows)
+            draw_attention_use(bottom, rows)
     else:
-        answer = recommend(request)
+        answer = recommend(question)
         axes = figure.add_subplot()
         if name == "speedup":
             draw_speedup(axes, speedup_rows(answer))
@@ -47,20 +53,17 @@ def paint(name: str, request: Request, figure: Figure) -> None:
 BATCHES = {"speedup": (1, 8, 32), "frontier": (1, 2, 4, 8, 16, 32, 64), "heatmap": (1, 8, 64)}
 
 
-@pytest.mark.parametrize("model", ["llama-3.1-8b", DEEP.model])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", DEEP["model"]])
 @pytest.mark.parametrize(
     "name", ["speedup", "breakdown", "frontier", "heatmap", "roofline", "attention"]
 )
 def test_no_word_is_clipped_or_lies_on_another(name: str, model: str) -> None:
-    base = DEEP if model == DEEP.model else H200
+    base = DEEP if model == DEEP["model"] else H200
     contexts = (1024, 8192) if name == "heatmap" else (4096,)
-    request = Request(
-        model=base.model, gpu=base.gpu, tp=base.tp, drafter=base.drafter, engine=base.engine,
-        acceptance=base.acceptance, batches=BATCHES.get(name, (32,)), contexts=contexts,
-    )  # fmt: skip
+    options = {**base, "batches": BATCHES.get(name, (32,)), "contexts": contexts}
     with styled():
         figure = Figure(figsize=(7.5, 5.4), layout="constrained", dpi=100)
-        paint(name, request, figure)
+        paint(name, options, figure)
         figure.draw_without_rendering()
         words: list[Text] = [figure._suptitle, figure._supxlabel]  # type: ignore[attr-defined]
         for axes in figure.axes:

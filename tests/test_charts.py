@@ -14,7 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from roofline.advice.recommend import costs, recommend
+from roofline.advice.deployment import Configuration, deploy
+from roofline.advice.question import question_of
+from roofline.advice.recommend import recommend
 from roofline.base.errors import InputError
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
@@ -28,7 +30,7 @@ from tests.charting import H200, said
 from tests.support import Cli, assert_refused
 
 #: A drafter that stops paying inside the grid, and stops fitting beside it.
-TURNS = Request(
+TURNS = question_of(
     model="qwen3-8b",
     drafter="qwen3-0.6b",
     acceptance="0.6",
@@ -54,7 +56,7 @@ def column(rows: Sequence[dict[str, Any]], name: str) -> list[float]:
 
 def test_speedup_draws_what_recommend_says(points: list[dict[str, Any]]) -> None:
     axes = Figure().add_subplot()
-    lines = draw_speedup(axes, speedup_rows(recommend(H200)))
+    lines = draw_speedup(axes, speedup_rows(recommend(question_of(**H200))))
     assert list(lines) == [(1, 4096), (32, 4096)]
     for point, line, band in zip(points, lines.values(), axes.collections, strict=True):
         rows = point["by_draft_length"]
@@ -72,7 +74,7 @@ def test_speedup_draws_what_recommend_says(points: list[dict[str, Any]]) -> None
 
 
 def test_breakdown_stacks_up_to_the_step(points: list[dict[str, Any]]) -> None:
-    answer = recommend(H200)
+    answer = recommend(question_of(**H200))
     bars, line = draw_breakdown(Figure().add_subplot(), breakdown_rows(answer, answer.points[1]))
     rows = points[1]["by_draft_length"]
     heights = {name: [bar.get_height() for bar in found] for name, found in bars.items()}
@@ -88,7 +90,7 @@ def test_breakdown_stacks_up_to_the_step(points: list[dict[str, Any]]) -> None:
 
 def test_frontier_draws_what_each_batch_gives(cli: Cli) -> None:
     batches = (1, 4, 16, 64, 256)
-    asked = Request(model="llama-3.1-8b", gpu="h100-sxm", tp=2, batches=batches)
+    asked = question_of(model="llama-3.1-8b", gpu="h100-sxm", tp=2, batches=batches)
     rows = frontier_rows(recommend(asked))
     lines = draw_frontier(Figure().add_subplot(), rows)
     text = ",".join(map(str, batches))
@@ -129,7 +131,10 @@ def test_heatmap_draws_the_advice_of_every_cell(cli: Cli) -> None:
     assert drawn.shape == (3, 4)
     expected = np.ma.masked_invalid(np.full((3, 4), np.nan))
     for point in points:
-        at = TURNS.contexts.index(point["context"]), TURNS.batches.index(point["batch"])
+        at = (
+            TURNS.workload.contexts.index(point["context"]),
+            TURNS.workload.batches.index(point["batch"]),
+        )
         expected[at] = point["draft_length"]
     assert (drawn.mask == expected.mask).all()
     assert drawn.mask.any()  # batch 256 at 2k does not fit
@@ -149,12 +154,15 @@ def test_the_break_even_line_parts_win_and_loss() -> None:
     assert gain[64, 512] > 1 > gain[256, 512]  # type: ignore[operator]
     expected = set()
     for (i, batch), (j, context) in itertools.product(
-        enumerate(TURNS.batches), enumerate(TURNS.contexts)
+        enumerate(TURNS.workload.batches), enumerate(TURNS.workload.contexts)
     ):
         for di, dj in ((1, 0), (0, 1)):
-            if i + di == len(TURNS.batches) or j + dj == len(TURNS.contexts):
+            if i + di == len(TURNS.workload.batches) or j + dj == len(TURNS.workload.contexts):
                 continue
-            one, other = gain[batch, context], gain[TURNS.batches[i + di], TURNS.contexts[j + dj]]
+            one, other = (
+                gain[batch, context],
+                gain[TURNS.workload.batches[i + di], TURNS.workload.contexts[j + dj]],
+            )
             if one is not None and other is not None and (one > 1) != (other > 1):
                 expected.add(((i + di, j + dj), (i + 1, j + 1)))
     assert drawn == expected
@@ -162,10 +170,9 @@ def test_the_break_even_line_parts_win_and_loss() -> None:
 
 
 def test_roofline_tracks_are_the_kernels_of_explain(cli: Cli) -> None:
-    asked = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,))
-    question = prepare(asked)
+    question = question_of(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,))
     axes = Figure().add_subplot()
-    lines = draw_roofline(axes, roofline_rows(question, costs(question)))
+    lines = draw_roofline(axes, roofline_rows(question.price()))
     outcome = cli(
         "recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--batch", "32", "--explain",
         "--format", "json",
@@ -199,8 +206,8 @@ def test_attention_that_does_not_fit_is_refused(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_attention_is_timed_over_rows_and_counted_by_hand(cli: Cli) -> None:
-    asked = Request(model="llama-3.1-8b", gpu="h200-sxm", batches=(32,), drafter="none")
-    rows = attention_rows(prepare(asked, needs_acceptance=False))
+    asked = Configuration(model="llama-3.1-8b", gpu="h200-sxm", drafter="none")
+    rows = attention_rows(deploy(asked)[0], batch=32, context=4096)
     figure = Figure()
     top, bottom = figure.subplots(2)
     times = draw_attention_time(top, rows)
@@ -247,12 +254,10 @@ def test_parity_draws_every_row_in_the_unit_that_fits(
 
 def test_charts_of_one_point_say_so() -> None:
     with pytest.raises(InputError, match="one"):
-        frontier_rows(recommend(Request(model="llama-3.1-8b", contexts=(1024, 2048))))
-    question = prepare(H200)
+        frontier_rows(recommend(question_of(model="llama-3.1-8b", contexts=(1024, 2048))))
+    question = question_of(**H200)
     with pytest.raises(InputError, match="one"):
-        roofline_rows(question, costs(question))
-    with pytest.raises(InputError, match="one"):
-        attention_rows(question)
+        roofline_rows(question.price())
 
 
 def test_the_palette_is_okabe_and_itos() -> None:

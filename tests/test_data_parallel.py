@@ -10,13 +10,13 @@ import json
 
 import numpy as np
 import pytest
-from roofline.advice.request import Request
 
+from roofline.advice.deployment import Configuration, deploy
 from roofline.kernels.ops import CollectiveShape, Kind
 from roofline.kernels.weights import weight_bytes
 from roofline.specs.formats import Component, bytes_per_element
 from roofline.specs.placement import Placement
-from roofline.timing.memory import Memory, memory_for
+from roofline.timing.memory import Memory
 from tests.physics import decode_ops, named, refusal, run, scalar
 
 NODE = "deepseek-v3 --gpu h200-sxm --tp 8 --ep 8 --drafter mtp --acceptance 0.8"
@@ -26,23 +26,10 @@ LATENT = 61 * 576 * 2  # cached bytes of one token in bf16
 
 
 def memory(dp: int, *, tp: int = 8, ep: int = 8) -> Memory:
-    question = prepare(
-        Request(
-            model="deepseek-v3",
-            gpu="h200-sxm",
-            tp=tp,
-            ep=ep,
-            dp=dp,
-            drafter="none",
-            contexts=(8191,),
-        )
+    configuration = Configuration(
+        model="deepseek-v3", gpu="h200-sxm", tp=tp, ep=ep, dp_attention=dp, drafter="none"
     )
-    return memory_for(
-        question.deployment.target,
-        question.deployment.drafter,
-        question.deployment.gpu,
-        question.deployment.engine.memory,
-    )
+    return deploy(configuration)[0].memory
 
 
 @pytest.mark.parametrize(("dp", "copies"), [(1, 1 / 8), (4, 1 / 2), (8, 1)])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from roofline.advice.request import Request
 
+from roofline.advice.deployment import Configuration
 from roofline.base.errors import InputError
 from roofline.calibrate.steps import fit_steps
 from roofline.kernels.ops import GemmShape, MoeShape
@@ -163,7 +163,7 @@ def test_fitting_to_a_few_steps(cli: Cli, tmp_path: Path) -> None:
 def test_a_number_that_no_row_tells_stays_generic(tmp_path: Path) -> None:
     """A plain step says nothing of drafting: the generic engine's 0.7 ms and 0.15 ms are left."""
     path = Path(write(tmp_path, "plain.csv", "batch,context,draft_length,step_ms\n1,400,0,7.07\n"))
-    fitted = fit_steps(Request(model="llama-3.1-8b", drafter="eagle3"), read_steps(path))
+    fitted = fit_steps(Configuration(model="llama-3.1-8b", drafter="eagle3"), read_steps(path))
     assert fitted.numbers["per_spec_round"] == pytest.approx(0.7e-3)
     assert fitted.numbers["per_draft_pass"] == pytest.approx(0.15e-3)
 
@@ -171,7 +171,7 @@ def test_a_number_that_no_row_tells_stays_generic(tmp_path: Path) -> None:
 def test_a_fit_leaves_the_rest_of_the_file(tmp_path: Path) -> None:
     """Numbers of the same name outside the overhead, as idle speculation's, are not its own."""
     fitted = fit_steps(
-        Request(model="llama-3.1-8b", drafter="eagle3"),
+        Configuration(model="llama-3.1-8b", drafter="eagle3"),
         read_steps(Path(write(tmp_path, "steps.csv", STEPS))),
     )
     own = load_engine(write(tmp_path, "own.yaml", fitted.text))

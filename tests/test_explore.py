@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from roofline.advice.deployment import Configuration
+from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import recommend
 from roofline.questions.explore import Exploration, Variant, explore, parse_axis, since
 from roofline.render.charts.explore import draw_exploration, lines_of
@@ -20,11 +22,17 @@ from roofline.render.charts.figure import new_panels
 from roofline.specs.overrides import parse_override
 from tests.support import Cli, assert_refused
 
-LLAMA = Request(model="llama-3.1-70b", gpu="h200-sxm", tp=8, contexts=(8192,))
+LLAMA = Configuration(model="llama-3.1-70b", gpu="h200-sxm", tp=8)
+AT_8K = Workload(contexts=(8192,))
 
 
-def varied(*axes: str, request: Request = LLAMA, batch: int = 8) -> Exploration:
-    return explore(request, [parse_axis(text) for text in axes], batch=batch)
+def varied(
+    *axes: str,
+    configuration: Configuration = LLAMA,
+    workload: Workload = AT_8K,
+    batch: int = 8,
+) -> Exploration:
+    return explore(configuration, workload, [parse_axis(text) for text in axes], batch=batch)
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +43,13 @@ def groups() -> Exploration:
 @pytest.mark.parametrize("size", ["1", "4", "32"])
 def test_a_variant_is_the_single_answer_with_it_set(groups: Exploration, size: str) -> None:
     (variant,) = (v for v in groups.variants if v.values == (size,))
-    asked = replace(LLAMA, batches=(8,), overrides=(parse_override(f"group_size={size}"),))
-    point = recommend(asked).points[0]
+    asked = replace(LLAMA, overrides=(parse_override(f"group_size={size}"),))
+    point = recommend(ask(asked, replace(AT_8K, batches=(8,)))).points[0]
     assert variant.draft_length == point.draft_length
     np.testing.assert_allclose(variant.speedup, point.speedup, rtol=1e-12)
     np.testing.assert_allclose(variant.step, point.step, rtol=1e-12)
     # and so is the best D at another batch
-    other = recommend(replace(asked, batches=(32,))).points[0]
+    other = recommend(ask(asked, replace(AT_8K, batches=(32,)))).points[0]
     assert variant.by_batch[variant.batches.index(32)] == other.draft_length
 
 
@@ -84,7 +92,7 @@ def test_longer_drafts_pay_less_as_the_group_grows(groups: Exploration) -> None:
 def test_the_statement_holds_without_copies_up_to_64() -> None:
     """A quarter of the layers on one GPU: G query heads do share a KV head up to G = 64."""
     single = replace(LLAMA, tp=1, overrides=(parse_override("layers=20"),))
-    found = varied("group_size=1,2,4,8,16,32,64", request=single)
+    found = varied("group_size=1,2,4,8,16,32,64", configuration=single)
     assert not any(v.kv_copied for v in found.variants)
     for smaller, larger in pairwise(found.variants):
         assert (larger.cost_ratio[1:] > smaller.cost_ratio[1:]).all()
@@ -99,8 +107,12 @@ def test_the_statement_holds_without_copies_up_to_64() -> None:
 
 def test_more_experts_make_drafts_dearer() -> None:
     """Two tokens wake E (1 - (1 - k/E)^2) experts, one wakes k: 1.5 times at E = 2 k, 2 at most."""
-    asked = Request(model="qwen3-30b-a3b", gpu="h200-sxm", acceptance="0.7")
-    found = varied("experts=16,32,64,128,256", request=asked, batch=1)
+    found = varied(
+        "experts=16,32,64,128,256",
+        configuration=Configuration(model="qwen3-30b-a3b", gpu="h200-sxm"),
+        workload=Workload(acceptance="0.7"),
+        batch=1,
+    )
     ratios = [float(v.cost_ratio[1]) for v in found.variants]
     assert all(b > a for a, b in pairwise(ratios)), ratios
 

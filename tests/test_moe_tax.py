@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from roofline.advice.decide import Point
+from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.specs.placement import Routing
 
@@ -20,7 +21,7 @@ def points(
     model: str = "qwen3-30b-a3b", acceptance: str = "0.7", correlation: float = 0.0
 ) -> tuple[Point, ...]:
     """Return one H200's answers; n-gram drafts cost no passes, so only verifying is paid for."""
-    request = Request(
+    request = question_of(
         model=model,
         gpu="h200-sxm",
         batches=BATCHES,

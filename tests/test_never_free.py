@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from roofline.advice.request import LocalRequest, Request
 
+from roofline.advice.question import question_of
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.base.errors import DoesNotFitError
 from roofline.specs.formats import DType
@@ -37,8 +37,7 @@ def test_no_gguf_type_gains_where_kernels_change(model: str, gpu: str) -> None:
     seen = 0
     for weights in GGUF:
         try:
-            answer = recommend(
-                Request(
+            answer = recommend(question_of(
                     model=model, gpu=gpu, engine="llamacpp", weights=DType(weights),
                     drafter="ngram", acceptance="0.4", batches=BATCHES, contexts=(1024,),
                 )
@@ -52,7 +51,7 @@ def test_no_gguf_type_gains_where_kernels_change(model: str, gpu: str) -> None:
 
 def test_nothing_accepted_is_never_a_gain() -> None:
     """Acceptance 0 at batch 8: 1.28x before tiles were priced no cheaper than rows."""
-    asked = Request(
+    asked = question_of(
         model="qwen3-8b", gpu="rtx-3090", engine="llamacpp", weights=DType("q4_k_m"),
         drafter="ngram", acceptance="0.0", batches=(8,), max_draft_length=4,
     )  # fmt: skip
@@ -71,7 +70,7 @@ def test_nothing_accepted_is_never_a_gain() -> None:
 )
 def test_a_step_down_of_a_table_is_no_gain(model: str, gpu: str, engine: str) -> None:
     """Measured staircases have steps down; a draft length must not live on one."""
-    asked = Request(
+    asked = question_of(
         model=model, gpu=gpu, engine=engine, drafter="ngram", acceptance="0.6",
         batches=(1, 5, 13, 30, 60, 64, 100, 128, 200), contexts=(512,),
     )  # fmt: skip
@@ -80,10 +79,10 @@ def test_a_step_down_of_a_table_is_no_gain(model: str, gpu: str, engine: str) ->
 
 def test_experts_that_move_to_the_card_are_no_gain() -> None:
     """At 32 rows their weights are copied instead of computed beside: 0.94 of 31 rows' time."""
-    asked = Request(
+    asked = question_of(
         model="qwen3-30b-a3b", gpu="rtx-3090", engine="llamacpp", weights=DType("q4_k_m"),
         drafter="ngram", acceptance="0.5", batches=(8, 28, 31, 32), contexts=(1024,),
-        local=LocalRequest(cpu_experts="all"),
+        cpu_experts="all",
     )  # fmt: skip
     never_free(recommend(asked))
 
@@ -93,7 +92,7 @@ def test_sixteen_rows_take_as_long_as_published() -> None:
 
     15.28 ms a pass. 18 % is what nine in ten dense steps are within on the validation page.
     """
-    asked = Request(
+    asked = question_of(
         model="llama-3.1-8b", gpu="rtx-3090", engine="llamacpp", weights=DType("iq4_nl"),
         drafter="none", batches=(16,), contexts=(128,),
     )  # fmt: skip

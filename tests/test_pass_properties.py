@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from roofline.advice.request import Request
 
+from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, MoeShape, Op
@@ -91,9 +91,10 @@ def test_layers_add_up(model: str, layers: int, batch: int, context: int, rows: 
 
 @few
 @given(requests(), st.permutations([1, 3, 8, 20, 64]))
-def test_the_order_of_batches_is_no_matter(request: Request, order: list[int]) -> None:
-    rising = recommend(replace(request, batches=tuple(sorted(order)), contexts=(256, 2048)))
-    mixed = recommend(replace(request, batches=tuple(order), contexts=(2048, 256)))
+def test_the_order_of_batches_is_no_matter(options: dict[str, Any], order: list[int]) -> None:
+    sorted_batches = {**options, "batches": tuple(sorted(order)), "contexts": (256, 2048)}
+    shuffled = {**options, "batches": tuple(order), "contexts": (2048, 256)}
+    rising, mixed = (recommend(question_of(**asked)) for asked in (sorted_batches, shuffled))
     by_place = {(p.batch, p.context): p for p in mixed.points}
     assert len(by_place) == len(rising.points)
     for point in rising.points:
@@ -128,25 +129,32 @@ def test_a_part_of_a_grid_is_the_grid(
     model: str, gpu: str, batches: list[int], contexts: list[int], data: st.DataObject
 ) -> None:
     """Cutting a grid anywhere changes no bit of any number."""
-    asked = Request(
-        model=model, gpu=gpu, tp=2, drafter="ngram", acceptance="0.6", batches=tuple(batches),
-        contexts=tuple(contexts),
-    )  # fmt: skip
-    whole = {(p.batch, p.context): p for p in recommend(asked).points}
+    asked: dict[str, Any] = {
+        "model": model,
+        "gpu": gpu,
+        "tp": 2,
+        "drafter": "ngram",
+        "acceptance": "0.6",
+        "batches": tuple(batches),
+        "contexts": tuple(contexts),
+    }
+    whole = {(p.batch, p.context): p for p in recommend(question_of(**asked)).points}
     size = data.draw(st.integers(1, len(batches)))
     start = data.draw(st.integers(0, len(batches) - size))
     kept = tuple(data.draw(st.lists(st.sampled_from(contexts), min_size=1, unique=True)))
-    part = recommend(replace(asked, batches=tuple(batches[start : start + size]), contexts=kept))
+    asked |= {"batches": tuple(batches[start : start + size]), "contexts": kept}
+    part = recommend(question_of(**asked))
     for point in part.points:
         same(point, whole[point.batch, point.context])
 
 
 @few
 @given(requests())
-def test_no_drafts_is_exactly_one(request: Request) -> None:
-    (point,) = recommend(request).points
+def test_no_drafts_is_exactly_one(options: dict[str, Any]) -> None:
+    (point,) = recommend(question_of(**options)).points
     assert (point.speedup[0], point.tokens_per_step[0], point.cost_ratio[0]) == (1, 1, 1)
-    (alone,) = recommend(replace(request, drafter="none", acceptance=None)).points
+    without = {**options, "drafter": "none", "acceptance": None}
+    (alone,) = recommend(question_of(**without)).points
     assert alone.draft_lengths == (0,)
     assert alone.speedup.tolist() == [1]
     assert alone.step[0] == point.step[0]

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from roofline.advice.request import Request
 
+from roofline.advice.deployment import Configuration
+from roofline.advice.question import Workload
 from roofline.base.errors import InputError
 from roofline.questions.explore import explore
 from tests.support import ENGINE, GPU, MODEL, Cli, assert_refused, write
@@ -76,7 +77,7 @@ def test_csv_has_no_place_for_kernels(cli: Cli) -> None:
 
 def test_an_axis_is_needed_to_explore() -> None:
     with pytest.raises(InputError, match="--vary: give PATH=VALUE,VALUE at least once"):
-        explore(Request(model="llama-3.1-8b"), (), batch=1)
+        explore(Configuration(model="llama-3.1-8b"), Workload(), (), batch=1)
 
 
 def test_memory_without_a_drafter_counts_sequences_alone(cli: Cli) -> None:

@@ -8,9 +8,9 @@ import ssl
 from pathlib import Path
 
 import pytest
-from roofline.advice.request import Request, check_numbers
 
 from roofline.acceptance.models import compare
+from roofline.advice.question import Workload, check_workload
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import csv_text
@@ -92,7 +92,7 @@ def test_an_empty_name_of_an_engine() -> None:
 
 def test_no_batches_are_refused() -> None:
     with pytest.raises(InputError, match="--batch: expected at least one number"):
-        check_numbers(Request(model="qwen3-8b", batches=()))
+        check_workload(Workload(batches=()))
 
 
 def test_a_value_below_zero_is_a_number() -> None:

@@ -100,6 +100,9 @@ class BrokenProcessPool(RuntimeError):
     """As concurrent.futures calls it."""
 
 
+WORDS = sweep_run.Words(spell=str, say=lambda _: [], source=lambda _: {})
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [(BrokenProcessPool("gone"), RooflineError), (ZeroDivisionError("a bug"), ZeroDivisionError)],
@@ -118,10 +121,10 @@ def test_a_killed_worker_is_told_from_a_bug(error: Exception, expected: type[Exc
 
     executor: Any = Executor()
     tasks: Any = iter(range(3))
-    results = sweep_run._results(tasks, (executor, 1), (), SweepFormat.CSV)
+    results = sweep_run._results(tasks, (executor, 1), (), SweepFormat.CSV, WORDS)
     with pytest.raises(expected) as caught:
         next(results)
-    assert (expected is RooflineError) == ("repeat with --resume" in str(caught.value))
+    assert (expected is RooflineError) == ("repeat with resume" in str(caught.value))
     assert len(futures) > 1
     assert all(future.cancelled() for future in futures[1:])
 
