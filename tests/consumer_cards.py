@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from roofline.base import resources
-from roofline.specs.host import SHELF
+from roofline.specs.gpu import SHELF
 
 JSON = ("--format", "json")
 LLAMA = ("--engine", "llamacpp")

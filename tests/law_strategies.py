@@ -16,8 +16,8 @@ from roofline.specs.laws import (
     StateLaw,
     VectorKernels,
 )
-from roofline.timing.laws.base import Device
 from roofline.timing.laws.gemm import TILES
+from roofline.timing.laws.simple import Device
 
 many = settings(max_examples=150, deadline=None)
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

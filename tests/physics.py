@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.cli import main
 from roofline.kernels.forward import decode, prefill
 from roofline.kernels.ops import Op

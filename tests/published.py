@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.importers.read import Imported, import_path
-from roofline.kernels.weights import parameters_total
+from roofline.kernels.footprint import parameters_total
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from roofline.specs.network import DenseMlp, DrafterSpec, ModelSpec, MoeMlp, load_model
 from tests.support import ROOT

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.acceptance.curve import tokens_per_step
-from roofline.acceptance.defaults import Standing, choose, closest, default_for, filled, rules
-from roofline.acceptance.doubts import bare_name
+from roofline.acceptance.defaults import (
+    Standing,
+    bare_name,
+    choose,
+    closest,
+    default_for,
+    filled,
+    rules,
+)
 from roofline.acceptance.files import SHELF, bundled, lengths_of, load_acceptance
 from roofline.base import resources
 from tests.support import Cli, assert_refused

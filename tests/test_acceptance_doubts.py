@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.acceptance.doubts import same_model
+from roofline.acceptance.defaults import same_model
 from roofline.acceptance.files import bundled
 from tests.support import Cli
 

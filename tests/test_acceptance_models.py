@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.acceptance.convert import Convention, convert, spread_of_mean
+from roofline.acceptance.curve import Convention, convert, spread_of_mean
 from roofline.acceptance.files import bundled
 from roofline.acceptance.models import compare, fit_all, fit_decay
 from tests.support import Cli, assert_refused

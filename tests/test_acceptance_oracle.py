@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from roofline.acceptance import from_curve, tokens_per_step
-from roofline.acceptance.convert import (
+from roofline.acceptance.curve import (
     Convention,
     convert,
+    from_rates,
     iid_rate,
     spread_of_mean,
     survival_from_histogram,
+    weighted,
 )
-from roofline.acceptance.curve import from_rates, weighted
-from roofline.acceptance.models import decaying, fit_constant, geometric
-from roofline.acceptance.sampling import rounds_covariance
+from roofline.acceptance.models import decaying, fit_constant, geometric, rounds_covariance
 
 Array = NDArray[np.float64]
 DIGITS = 50

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from roofline.acceptance.convert import Convention, convert
-from roofline.base.document_paths import options
-from roofline.base.yaml import load_yaml
+from roofline.acceptance.curve import Convention, convert
+from roofline.base.schema import load_yaml
 from roofline.specs.gpu import load_hardware
+from roofline.specs.overrides import options
 from tests.support import ACCEPTANCE, ROOT, Cli, assert_refused, write
 
 

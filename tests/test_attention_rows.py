@@ -12,7 +12,7 @@ import pytest
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.laws import AttentionLaw
 from roofline.timing.laws.attention import attention_time
-from roofline.timing.laws.base import Device
+from roofline.timing.laws.simple import Device
 from tests.support import Cli
 
 DEVICE = Device(bandwidth=3e12, peak=1e15, units=132, l2=50e6, link=450e9)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.base.yaml import load_yaml
+from roofline.base.schema import load_yaml
 from workshop.import_tables import Outcome, main, write_samples
 
 parquet = pytest.importorskip("pyarrow.parquet")

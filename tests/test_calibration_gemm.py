@@ -21,10 +21,9 @@ from roofline.calibrate.fit.tiles import (
     product_textbook,
 )
 from roofline.kernels.ops import GemmShape
-from roofline.specs.calibrated import GemmBlock
 from roofline.specs.formats import bytes_per_element, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
-from roofline.specs.laws import GemmLaw
+from roofline.specs.laws import GemmBlock, GemmLaw
 from roofline.timing.lawbook import ENGINES
 from roofline.timing.laws.gemm import gemm_time
 from roofline.timing.machine import Machine

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.calibrate.fit.core import hold_out_mask
 from roofline.kernels.ops import MoeShape
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import MoeLaw
-from roofline.timing.laws.base import Device
 from roofline.timing.laws.moe import moe_time
+from roofline.timing.laws.simple import Device
 from roofline.validation.kernel_rows import FAMILIES
 from workshop.tables.family import Group
 from workshop.tables.moe import fit, groups

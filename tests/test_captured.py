@@ -209,9 +209,17 @@ def test_the_page_decides_alike(report: Open, cli: Cli) -> None:
 def test_data_parallel_groups_have_graphs_of_their_own() -> None:
     """512 sequences on 8 groups are 64 each: D = 7 makes 512 rows in each."""
     asked = question_of(
-        model="deepseek-v3", gpu="h200-sxm", tp=8, ep=8, dp_attention=8, drafter="mtp", acceptance="0.9",
-        batches=(512,), contexts=(256,), kv=DType.FP8,
-    )  # fmt: skip
+        model="deepseek-v3",
+        gpu="h200-sxm",
+        tp=8,
+        ep=8,
+        dp_attention=8,
+        drafter="mtp",
+        acceptance="0.9",
+        batches=(512,),
+        contexts=(256,),
+        kv=DType.FP8,
+    )
     (point,) = recommend(asked).points
     assert point.captured.tolist() == [d <= 7 for d in point.draft_lengths]
 

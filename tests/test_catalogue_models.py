@@ -7,7 +7,7 @@ import yaml
 
 from roofline.base.resources import bundled_names
 from roofline.importers.specfile import shown, spec_text
-from roofline.kernels.weights import kv_bytes_per_token, parameters_decode_read, parameters_total
+from roofline.kernels.footprint import kv_bytes_per_token, parameters_decode_read, parameters_total
 from roofline.specs.formats import DType
 from roofline.specs.network import DrafterSpec, load_model, load_network
 from tests.physics import decode_ops, named, scalar

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from roofline.base import resources
-from roofline.kernels.split import cards_of, layer_counts
+from roofline.kernels.forward import cards_of, layer_counts
 from roofline.specs.formats import Component
-from roofline.specs.host import SHELF, load_host
+from roofline.specs.gpu import SHELF, load_host
 from roofline.specs.network import SHELF as MODELS
 from roofline.specs.network import load_model
 from roofline.specs.placement import Split, SplitMode

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from roofline.advice.deployment import Configuration, deploy
+from roofline.kernels.footprint import weight_bytes
 from roofline.kernels.ops import CollectiveShape, Kind
-from roofline.kernels.weights import weight_bytes
 from roofline.specs.formats import Component, bytes_per_element
 from roofline.specs.placement import Placement
 from roofline.timing.memory import Memory

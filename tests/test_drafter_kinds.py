@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.importers.open_drafter import open_drafter
-from roofline.kernels.weights import parameters_total
-from roofline.specs.draft_heads import derive
+from roofline.importers.open import open_drafter
+from roofline.kernels.footprint import parameters_total
 from roofline.specs.formats import resolve
-from roofline.specs.network import DrafterSpec, load_drafter, load_model
+from roofline.specs.network import DrafterSpec, derive, load_drafter, load_model
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import Drafter, deepest, draft_passes, launches
 from tests.support import Cli, assert_refused

@@ -15,7 +15,7 @@ from roofline.questions.measured import read_steps
 from roofline.specs.engine import Graphs, load_engine
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import SimpleLaw, VectorKernels
-from roofline.timing.laws.vector import by_pairs, row_work
+from roofline.timing.laws.simple import by_pairs, row_work
 from roofline.timing.machine import vector_time
 from tests.support import ENGINE, Cli, write
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from roofline.kernels.experts import distinct_experts, inclusion_probabilities, independent_tokens
+from roofline.kernels.mlp import distinct_experts, inclusion_probabilities, independent_tokens
 from roofline.kernels.ops import Op
 from roofline.specs.placement import Placement, Routing
 from tests.physics import decode_ops, named, scalar

@@ -10,10 +10,16 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.importers.read import import_path
-from roofline.kernels.cache import kv_bytes_per_token, kv_bytes_read, kv_bytes_reserved, state_bytes
+from roofline.kernels.footprint import (
+    kv_bytes_per_token,
+    kv_bytes_read,
+    kv_bytes_reserved,
+    parameters_total,
+    state_bytes,
+    weight_bytes,
+)
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Part
-from roofline.kernels.weights import parameters_total, weight_bytes
 from roofline.specs.formats import Component, DType
 from roofline.specs.mixers import GatedDeltaNet, GroupedQueryAttention, NoAttention
 from roofline.specs.network import ModelSpec

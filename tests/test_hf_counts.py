@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roofline.kernels.weights import parameters_decode_read, parameters_total
+from roofline.kernels.footprint import parameters_decode_read, parameters_total
 from roofline.specs.network import DrafterSpec
 from tests.published import DRAFTERS, FILES, MODELS, ROWS, drafter, imported, total
 

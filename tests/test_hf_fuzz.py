@@ -16,7 +16,7 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.importers.read import Imported, import_path
 from roofline.importers.specfile import spec_text
-from roofline.kernels.weights import parameters_decode_read, parameters_total
+from roofline.kernels.footprint import parameters_decode_read, parameters_total
 from roofline.specs.network import load_model
 from tests.published import CONFIGS, FILES, imported
 from tests.support import ROOT

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from roofline.kernels.cache import attended_tokens, kv_bytes_per_token, kv_bytes_read
-from roofline.kernels.weights import parameters_total, state_bytes_per_sequence
+from roofline.kernels.footprint import (
+    attended_tokens,
+    kv_bytes_per_token,
+    kv_bytes_read,
+    parameters_total,
+    state_bytes_per_sequence,
+)
 from roofline.specs.formats import DType
 from roofline.specs.mixers import (
     CompressedAttention,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base import resources
-from roofline.kernels.split import cards_of
+from roofline.kernels.forward import cards_of
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.specs.placement import Split

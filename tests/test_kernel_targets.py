@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from roofline.specs.calibrated import Block
 from roofline.specs.gpu import load_overlay
+from roofline.specs.laws import Block
 
 HOPPER_AND_BLACKWELL = ("h100-sxm", "h200-sxm", "b200-hgx")
 ENGINES = ("vllm", "sglang", "trtllm")

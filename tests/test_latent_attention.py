@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from roofline.advice.why import bound
+from roofline.kernels.footprint import kv_bytes_per_token, kv_bytes_read
 from roofline.kernels.formulas import latent_attention_bytes, latent_attention_flops
 from roofline.kernels.ops import Kind
-from roofline.kernels.weights import kv_bytes_per_token, kv_bytes_read
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.kernels.experts import distinct_experts
+from roofline.kernels.mlp import distinct_experts
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, MoeShape
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import (
@@ -26,12 +26,17 @@ from roofline.specs.laws import (
     VectorKernels,
 )
 from roofline.timing.laws.attention import attention_time
-from roofline.timing.laws.base import Device, KernelTime, in_turn
-from roofline.timing.laws.collective import collective_time, exchange_time
 from roofline.timing.laws.gemm import gemm_time
 from roofline.timing.laws.moe import moe_time
-from roofline.timing.laws.state import state_time
-from roofline.timing.laws.vector import row_work
+from roofline.timing.laws.simple import (
+    Device,
+    KernelTime,
+    collective_time,
+    exchange_time,
+    in_turn,
+    row_work,
+    state_time,
+)
 from roofline.timing.machine import vector_time
 from tests.law_strategies import (
     ROUNDING,

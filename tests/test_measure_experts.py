@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from roofline.base.yaml import dump_yaml
+from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.judged import Judged
 from roofline.calibrate.fit.machine import FittedMachine, fit_rows
 from roofline.calibrate.measure.cases import Case, Menu, in_format, plan

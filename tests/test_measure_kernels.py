@@ -26,7 +26,7 @@ LIBRARIES = ["numpy", pytest.param("torch", marks=needs_torch)]
 
 
 def small_model() -> ModelSpec:
-    from roofline.base.yaml import load_yaml
+    from roofline.base.schema import load_yaml
 
     class Text:
         name = "tiny.yaml"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roofline.base.yaml import dump_yaml
+from roofline.base.schema import dump_yaml
 from roofline.calibrate.diff import differences
 from roofline.calibrate.fit.machine import fit_rows
 from roofline.calibrate.measure.campaign import run

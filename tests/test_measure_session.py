@@ -22,7 +22,7 @@ from roofline.kernels.ops import Kind
 from roofline.render.calibration import measured_lines
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
-from roofline.timing.laws.base import Device
+from roofline.timing.laws.simple import Device
 from tests.measuring import FakeDevice, short_campaign
 from tests.support import Cli, assert_refused
 

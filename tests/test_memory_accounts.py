@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.importers.open_drafter import open_drafter
-from roofline.kernels.weights import kv_bytes_reserved
+from roofline.importers.open import open_drafter
+from roofline.kernels.footprint import kv_bytes_reserved
 from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware

@@ -6,17 +6,16 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
-from roofline.importers.open_drafter import heads_for, open_drafter
-from roofline.kernels.ops import Op
-from roofline.kernels.weights import (
+from roofline.importers.open import heads_for, open_drafter
+from roofline.kernels.footprint import (
     kv_bytes_per_token,
     parameters_decode_read,
     parameters_total,
     weight_bytes,
 )
-from roofline.specs.draft_heads import mtp_head
+from roofline.kernels.ops import Op
 from roofline.specs.formats import DType
-from roofline.specs.network import ModelSpec, load_model, load_network
+from roofline.specs.network import ModelSpec, load_model, load_network, mtp_head
 from roofline.specs.placement import Grid, Placement
 from roofline.timing.drafters import Drafter, draft_passes
 from tests.physics import named, precision_of, refusal, run, scalar

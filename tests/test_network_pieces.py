@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from roofline.kernels.cache import index_tokens
+from roofline.kernels.footprint import index_tokens
 from roofline.kernels.matrices import (
     attention_linears,
     attention_split,

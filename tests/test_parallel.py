@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from roofline.base.resources import shelf
+from roofline.kernels.footprint import kv_bytes_per_token, parameters_total, weight_bytes
 from roofline.kernels.matrices import check_parallel, local_heads
-from roofline.kernels.weights import kv_bytes_per_token, parameters_total, weight_bytes
 from roofline.specs.formats import Component, DType
 from roofline.specs.network import load_model
 from roofline.specs.placement import Placement

@@ -16,7 +16,7 @@ from roofline.advice.recommend import recommend
 from roofline.base.units import format_size, parse_quantity, parse_size
 from roofline.specs.laws import SimpleLaw
 from roofline.specs.placement import Grid
-from roofline.timing.laws.base import simple_time
+from roofline.timing.laws.simple import simple_time
 from roofline.timing.machine import Machine
 from roofline.timing.step import StepTimes, step_times
 from tests.strategies import curves, laws, rates, requests, work

@@ -1,4 +1,4 @@
-"""Refusals that need a question of their own: loads, routing, formats, servers' lists, overrides."""
+"""Refusals that need a question of their own: loads, routing, formats, servers, overrides."""
 
 from __future__ import annotations
 

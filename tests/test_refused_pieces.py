@@ -14,7 +14,7 @@ from roofline.advice.question import Workload, check_workload
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.files import csv_text
-from roofline.base.yaml import load_yaml
+from roofline.base.schema import load_yaml
 from roofline.engines.http import _at_most, _exchange, _parsed, _reason
 from roofline.questions.sweep.files import _files
 from roofline.specs.engine import load_engine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.base.yaml import load_yaml
+from roofline.base.schema import load_yaml
 from roofline.specs.network import ModelSpec
 from tests.published import CONFIGS
 from workshop import model_specs

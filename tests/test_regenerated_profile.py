@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import shelf
-from roofline.specs.calibrated import Block
 from roofline.specs.gpu import SHELF, Overlay, load_hardware
+from roofline.specs.laws import Block
 from roofline.validation.kernel_rows import FAMILIES
 from roofline.validation.kernels import matching_block, sample_groups
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from roofline.acceptance.sampling import drawn_tokens_per_step, rounds_covariance, survival
+from roofline.acceptance.models import drawn_tokens_per_step, rounds_covariance, survival
 from roofline.advice.decide import Confidence, Point
 from roofline.render.sentences import likely_line
 from tests.schedule_rules import vllm_config

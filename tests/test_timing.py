@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from roofline.specs.laws import SimpleLaw
-from roofline.timing.laws.base import simple_time
+from roofline.timing.laws.simple import simple_time
 from tests.support import GPU, Cli, write
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from roofline.base.resources import bundled_names
-from roofline.specs.calibrated import GemmBlock
 from roofline.specs.gpu import load_overlay
+from roofline.specs.laws import GemmBlock
 from roofline.timing.lawbook import CAPTURED, ENGINES
 from tests.physics import run
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import bundled_names
-from roofline.kernels.formulas import windowed_pairs
-from roofline.kernels.forward import prefill
-from roofline.kernels.ops import Op
-from roofline.kernels.weights import (
+from roofline.kernels.footprint import (
     attended_tokens,
     kv_bytes_per_token,
     kv_bytes_read,
     kv_bytes_reserved,
 )
+from roofline.kernels.formulas import windowed_pairs
+from roofline.kernels.forward import prefill
+from roofline.kernels.ops import Op
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, load_model

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.base.yaml import dump_yaml, load_yaml
+from roofline.base.schema import dump_yaml, load_yaml
 from tests.support import DRAFTER, GPU, MODEL, ROOT, Cli, assert_refused, write
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(

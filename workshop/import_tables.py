@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.files import write_atomically, write_bytes_atomically
 from roofline.base.resources import data_file, shelf
-from roofline.base.yaml import dump_yaml
+from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.core import Numbers, evidence_of, hold_out_mask, ratio_error_of, rounded
 from roofline.specs.gpu import HardwareProfile, Overlay, load_hardware
 from roofline.validation.kernel_rows import FAMILIES

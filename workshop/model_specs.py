@@ -12,8 +12,7 @@ from pathlib import Path
 
 from roofline.base.errors import RooflineError
 from roofline.base.files import write_atomically
-from roofline.base.schema import Document, Schema
-from roofline.base.yaml import dump_yaml
+from roofline.base.schema import Document, Schema, dump_yaml
 from roofline.importers.build import Identity
 from roofline.importers.read import import_path
 from roofline.importers.specfile import spec_text

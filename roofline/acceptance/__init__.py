@@ -5,8 +5,7 @@ S_i is their product; tokens per step AL(D) = 1 + sum of S_i up to D, the bonus 
 """
 
 from roofline.acceptance.curve import Acceptance, from_curve, tokens_per_step
-from roofline.acceptance.files import SHELF, AcceptanceFile, load_acceptance
-from roofline.acceptance.parse import parse_acceptance
+from roofline.acceptance.files import SHELF, AcceptanceFile, load_acceptance, parse_acceptance
 
 __all__ = [
     "SHELF",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from roofline.base.arrays import Array
 from roofline.base.errors import InputError
+from roofline.base.numbers import Array
 
 __all__ = ["check_price", "dollars_per_million"]
 

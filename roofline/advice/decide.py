@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.timing.launches import advisable
+from roofline.timing.step import advisable
 
 __all__ = [
     "CONFIDENCES",

@@ -15,20 +15,25 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.arrays import Array
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
-from roofline.base.options import Option
+from roofline.base.numbers import Array
 from roofline.base.resources import alias_note
 from roofline.base.schema import Document
-from roofline.importers.open import open_model
-from roofline.importers.open_drafter import heads_for, open_drafter
+from roofline.importers.open import heads_for, open_drafter, open_model
+from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
-from roofline.kernels.split import cpu_expert_layers
 from roofline.specs.engine import EngineProfile, load_engine
 from roofline.specs.formats import DType, Precision, few_bits, resolve
-from roofline.specs.gpu import HardwareProfile, VerifyMode, load_hardware
-from roofline.specs.host import DEFAULT, HostProfile, linked, load_host
+from roofline.specs.gpu import (
+    DEFAULT,
+    HardwareProfile,
+    HostProfile,
+    VerifyMode,
+    linked,
+    load_hardware,
+    load_host,
+)
 from roofline.specs.network import SHELF, DrafterSpec, ModelSpec, NetworkSpec
 from roofline.specs.overrides import Change, Override, changed
 from roofline.specs.placement import (
@@ -42,10 +47,9 @@ from roofline.specs.placement import (
 )
 from roofline.specs.priors import priors, unknown_generation
 from roofline.timing.drafters import BLOCK_KINDS, Drafter, shares_formats
-from roofline.timing.launches import advisable
 from roofline.timing.machine import Machine
 from roofline.timing.memory import Memory, memory_for
-from roofline.timing.step import StepTimes, Target, step_times
+from roofline.timing.step import StepTimes, Target, advisable, step_times
 from roofline.timing.uncertainty import Drawn, grouped
 
 __all__ = [

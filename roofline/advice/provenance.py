@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofline.advice.question import Question
-from roofline.base.document_paths import GIVEN
 from roofline.base.notices import Notice
 from roofline.kernels.ops import Kind
 from roofline.specs.gpu import HardwareProfile
+from roofline.specs.overrides import GIVEN
 from roofline.timing.lawbook import Chosen, weight_key
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roofline.advice.deployment import Deployment, deploy, load
-from roofline.base.errors import DoesNotFitError, InputError
-from roofline.base.options import Option
+from roofline.base.errors import DoesNotFitError, InputError, Option
 from roofline.base.resources import bundled_names
 from roofline.base.units import format_bytes, format_size
-from roofline.kernels.split import cpu_expert_bytes
+from roofline.kernels.forward import cpu_expert_bytes
 from roofline.specs.formats import DType, bytes_per_element
-from roofline.specs.host import SHELF, HostProfile, load_host
+from roofline.specs.gpu import HOSTS, HostProfile, load_host
 from roofline.timing.memory import Memory
 
 __all__ = ["Refused", "Remedy", "does_not_fit", "explain", "longest_context", "phrase", "refuse"]
@@ -234,7 +233,7 @@ def _remedies(
     if here.host is not None and here.host_is_short:
         layers = _layers_on_host(here, here.host)
         yield from nearest([remedy("cpu_experts", layers, cpu_experts=str(layers))])
-        hosts = sorted(map(load_host, bundled_names(SHELF)), key=lambda host: host.usable)
+        hosts = sorted(map(load_host, bundled_names(HOSTS)), key=lambda host: host.usable)
         yield from nearest(remedy("host", host.id, host=host.id) for host in hosts)
     else:
         yield from nearest([_beside_processor(here, tried, remedy, batch)])

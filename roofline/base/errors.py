@@ -1,19 +1,59 @@
-"""Expected failures; everything else is a bug and keeps its traceback."""
+"""Expected failures, and how a text names an option; anything else is a bug with a traceback."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-
-from roofline.base.options import Option, spelled
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 __all__ = [
     "DoesNotFitError",
     "InputError",
+    "Option",
     "RooflineError",
     "UnknownAcceptanceError",
     "did_you_mean",
+    "in_python",
+    "spelled",
 ]
+
+#: An option inside a text: ``{{kv}}``, or ``{{kv|fp8}}`` with a value.
+_OPTION = re.compile(r"\{\{(\w+)(?:\|(.*?))?\}\}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting, with a value where one is meant."""
+
+    field: str
+    value: object = None
+
+    def __str__(self) -> str:
+        """Return the option as texts hold it, for `spelled`."""
+        value = "" if self.value is None else f"|{self.value}"
+        return f"{{{{{self.field}{value}}}}}"
+
+
+def in_python(field: str, value: str | None) -> str:
+    """Return an option as a keyword argument.
+
+    >>> in_python("kv", "fp8"), in_python("batch", "8"), in_python("tp", None)
+    ("kv='fp8'", 'batch=8', 'tp')
+    """
+    if value is None:
+        return field
+    number = re.fullmatch(r"-?\d+(\.\d+)?", value)
+    return f"{field}={value if number else repr(value)}"
+
+
+def spelled(text: str, spell: Callable[[str, str | None], str] = in_python) -> str:
+    """Return a text with its options spelled.
+
+    >>> spelled(f"use {Option('tp', 8)} or less")
+    'use tp=8 or less'
+    """
+    return _OPTION.sub(lambda found: spell(found[1], found[2]), text)
 
 
 class RooflineError(Exception):

@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.base.yaml import load_yaml
+from roofline.base.schema import load_yaml
 
 __all__ = [
     "Alias",

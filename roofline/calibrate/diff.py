@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from roofline.base.units import format_quantity, format_seconds
-from roofline.specs.calibrated import Block
 from roofline.specs.gpu import HardwareProfile
+from roofline.specs.laws import Block
 
 __all__ = ["differences"]
 

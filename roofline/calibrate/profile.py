@@ -9,7 +9,7 @@ from typing import Any
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
-from roofline.base.yaml import load_yaml
+from roofline.base.schema import load_yaml
 from roofline.calibrate.fit.machine import FittedMachine
 from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.files import write_atomically
-from roofline.base.yaml import dump_yaml
+from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.machine import FittedMachine, fit_rows
 from roofline.calibrate.measure.campaign import CampaignEnd, run
 from roofline.calibrate.measure.cases import plan

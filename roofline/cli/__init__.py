@@ -26,7 +26,7 @@ def main() -> None:
 
     from roofline.base.errors import RooflineError
     from roofline.cli.commands import build, needed
-    from roofline.cli.spelling import typed
+    from roofline.cli.listing import typed
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller

@@ -14,7 +14,7 @@ from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bar
 from roofline.cli.reading import seconds
 
 if TYPE_CHECKING:
-    from roofline.acceptance.convert import Convention
+    from roofline.acceptance.curve import Convention
     from roofline.engines.reading import Reading
 
 app = typer.Typer(
@@ -101,8 +101,8 @@ def convert(
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Convert acceptance from one convention to another."""
-    from roofline.acceptance.convert import check_values
-    from roofline.acceptance.convert import convert as converted
+    from roofline.acceptance.curve import check_values
+    from roofline.acceptance.curve import convert as converted
 
     if draft_length is not None and not 1 <= draft_length <= 256:
         raise InputError(f"--draft-length {draft_length}: expected 1 to 256")
@@ -193,7 +193,7 @@ def _data(reading: Reading) -> dict[str, Any]:
 
 def _rises(reading: Reading) -> list[str]:
     """Say where survival rises, as noise may make it do."""
-    from roofline.acceptance.doubts import rise
+    from roofline.acceptance.defaults import rise
 
     if reading.draft_length is None and reading.curve is None:
         return []
@@ -203,7 +203,7 @@ def _rises(reading: Reading) -> list[str]:
 
 def _file(reading: Reading) -> str:
     """Return the reading as an acceptance file; what rises is no survival, so AL stands there."""
-    from roofline.base.yaml import dump_yaml
+    from roofline.base.schema import dump_yaml
 
     made = reading.acceptance()
     body: dict[str, Any] = {"schema": 1}
@@ -256,7 +256,7 @@ def _cut(name: str) -> str | None:
 
 
 def _convention(flag: str, text: str) -> Convention:
-    from roofline.acceptance.convert import Convention
+    from roofline.acceptance.curve import Convention
 
     try:
         return Convention(text)

@@ -35,7 +35,7 @@ def _is_model(text: str) -> bool:
 
 def drafters(incomplete: str) -> list[str]:
     """Return the words, heads and models that a drafter may be called and that begin so."""
-    from roofline.specs.draft_heads import DERIVED, HOST_DRAFTERS
+    from roofline.specs.network import DERIVED, HOST_DRAFTERS
 
     words = _begun([*HOST_DRAFTERS, "mtp", *DERIVED], incomplete)
     return [*words, *specs(incomplete)]

@@ -1,4 +1,4 @@
-"""How ``list``, ``show`` and ``check`` print: JSON for programs, plain text for people."""
+"""How commands print: options as they are typed, JSON for programs, plain text for people."""
 
 from __future__ import annotations
 
@@ -9,11 +9,29 @@ from typing import Any
 
 import typer
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, spelled
 from roofline.base.files import printable
-from roofline.cli.spelling import typed
 
-__all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "help_if_bare"]
+__all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "flag", "help_if_bare", "typed"]
+
+#: Settings that are typed otherwise than as ``--`` and their name.
+_OTHER = {"model": "MODEL", "output": "-o"}
+
+
+def flag(field: str, value: str | None = None) -> str:
+    """Return an option as it is typed.
+
+    >>> flag("dp_attention", "2"), flag("model")
+    ('--dp-attention 2', 'MODEL')
+    """
+    name = _OTHER.get(field, "--" + field.replace("_", "-"))
+    return name if value is None else f"{name} {value}"
+
+
+def typed(text: str) -> str:
+    """Return a text with its options as they are typed."""
+    return spelled(text, flag)
+
 
 FORMAT = typer.Option("--format", help="table or json.")
 

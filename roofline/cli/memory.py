@@ -87,7 +87,7 @@ def memory(
 
 def _check_depth(deployment: Deployment, draft_length: int, most: int) -> None:
     """Refuse a draft length that the drafter cannot make."""
-    from roofline.advice.draft_lengths import allowed_lengths, check_length, ending, ending_value
+    from roofline.advice.question import allowed_lengths, check_length, ending, ending_value
     from roofline.render.notices import why_drafts_end
 
     check_length(deployment, draft_length, field="draft_length")
@@ -105,8 +105,12 @@ def _with_acceptance(
     deployment: Deployment, workload: Workload, draft_length: int | None
 ) -> Question | None:
     """Return the question whose acceptance adds throughput; None where no acceptance is known."""
-    from roofline.advice.draft_lengths import allowed_lengths
-    from roofline.advice.question import Question, acceptance_for, acceptance_is_known
+    from roofline.advice.question import (
+        Question,
+        acceptance_for,
+        acceptance_is_known,
+        allowed_lengths,
+    )
 
     if acceptance_is_known(deployment, workload.acceptance):
         acceptance, told = acceptance_for(deployment, workload)

@@ -112,7 +112,7 @@ def _no_target(target: str | None, why: str) -> None:
 
 
 def _summary(network: NetworkSpec) -> dict[str, Any]:
-    from roofline.kernels.weights import (
+    from roofline.kernels.footprint import (
         kv_bytes_per_token,
         parameters_decode_read,
         parameters_total,

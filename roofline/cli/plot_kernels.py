@@ -49,9 +49,8 @@ def roofline_chart(
     Roofs are those of the datasheet and of the fitted laws.
     """
     from roofline.advice.deployment import deploy
-    from roofline.advice.notices import law_limits
     from roofline.advice.question import context_notices, draft_lengths_to_draw
-    from roofline.advice.recommend import fitting
+    from roofline.advice.recommend import fitting, law_limits
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
     from roofline.render.notices import warnings
 

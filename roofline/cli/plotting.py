@@ -15,8 +15,8 @@ import typer
 from roofline.base.errors import InputError
 from roofline.base.files import printable
 from roofline.base.units import format_size
+from roofline.cli.listing import typed
 from roofline.cli.question import hints, signed
-from roofline.cli.spelling import typed
 from roofline.cli.values import one_size
 
 if TYPE_CHECKING:

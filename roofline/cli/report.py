@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.cli.listing import typed
 from roofline.cli.plotting import Batch, Context, asked, at_one, doublings, source_line, told
 from roofline.cli.question import asks
-from roofline.cli.spelling import typed
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import typer
 from roofline.base.errors import InputError
 from roofline.base.units import format_bytes
 from roofline.cli.axes import axes
+from roofline.cli.listing import typed
 from roofline.cli.question import OUTPUT, choice
-from roofline.cli.spelling import typed
 
 if TYPE_CHECKING:
     from roofline.questions.sweep.encoding import SweepFormat

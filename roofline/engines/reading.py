@@ -7,8 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofline.acceptance.convert import spread_of_mean, survival_from_histogram
-from roofline.acceptance.curve import Acceptance, from_curve, from_survival
+from roofline.acceptance.curve import (
+    Acceptance,
+    from_curve,
+    from_survival,
+    spread_of_mean,
+    survival_from_histogram,
+)
 from roofline.base.errors import InputError
 
 __all__ = [

@@ -182,7 +182,7 @@ def _sniff(held: Held, part: str | None) -> Reading:
 
     text = _text(held)
     if held.name.endswith((".yaml", ".yml")):
-        from roofline.base.yaml import load_yaml
+        from roofline.base.schema import load_yaml
         from roofline.engines.inferencex import read_golden
 
         return read_golden(load_yaml(held), held.name, part)
@@ -282,7 +282,7 @@ def _is_acceptance_file(where: str) -> bool:
     path = Path(where)
     if not path.is_file():
         return True
-    from roofline.base.yaml import load_yaml
+    from roofline.base.schema import load_yaml
     from roofline.engines.inferencex import curves
 
     data = load_yaml(path)

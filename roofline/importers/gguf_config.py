@@ -14,7 +14,7 @@ from roofline.importers.build import Identity, build_model
 from roofline.importers.fields import Log
 from roofline.importers.gguf import GgufHeader, read_gguf
 from roofline.importers.source import Source
-from roofline.kernels.weights import parameters_total
+from roofline.kernels.footprint import parameters_total
 from roofline.specs.formats import Component, DType, bytes_per_element
 from roofline.specs.network import ModelSpec
 

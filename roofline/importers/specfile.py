@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from roofline.base.yaml import dump_yaml
+from roofline.base.schema import dump_yaml
 from roofline.specs.network import NetworkSpec
 
 __all__ = ["shown", "spec_text"]

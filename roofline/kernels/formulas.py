@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.specs.placement import StateHandling
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.kernels import formulas
 from roofline.kernels.matrices import Linear
 from roofline.specs.formats import DType, Precision, bytes_per_element

@@ -9,8 +9,7 @@ from roofline.advice.decide import Point
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import Recommendation, recommend
-from roofline.base.errors import InputError, UnknownAcceptanceError
-from roofline.base.options import Option
+from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.questions.memory import Slots, slots
 
 __all__ = ["Candidate", "Entry", "compare", "parse_candidate"]

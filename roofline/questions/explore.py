@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
 from roofline.advice.deployment import Configuration, load
-from roofline.advice.notices import law_limits
 from roofline.advice.question import Question, Workload, ask
-from roofline.advice.recommend import fitting
+from roofline.advice.recommend import fitting, law_limits
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.notices import Notice, texts
-from roofline.kernels.cache import kv_bytes_per_token
-from roofline.kernels.weights import parameters_total
+from roofline.kernels.footprint import kv_bytes_per_token, parameters_total
 from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
-from roofline.timing.launches import past_graphs
+from roofline.timing.step import past_graphs
 
 __all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.convert import iid_rate
-from roofline.acceptance.curve import from_rates
-from roofline.acceptance.doubts import same_model
+from roofline.acceptance.curve import from_rates, iid_rate
+from roofline.acceptance.defaults import same_model
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
@@ -20,11 +19,10 @@ from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written
-from roofline.specs.draft_heads import HOST_DRAFTERS
 from roofline.specs.engine import SHELF as ENGINES
 from roofline.specs.engine import Era, load_engine
 from roofline.specs.formats import DType
-from roofline.specs.network import SHELF, DrafterSpec, load_network
+from roofline.specs.network import HOST_DRAFTERS, SHELF, DrafterSpec, load_network
 
 __all__ = ["Change", "Gap", "Live", "change", "check_known", "contradictions", "question_from"]
 

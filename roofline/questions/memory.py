@@ -8,7 +8,7 @@ import numpy as np
 
 from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.question import Question
-from roofline.kernels.weights import (
+from roofline.kernels.footprint import (
     kv_bytes_per_token,
     kv_bytes_read,
     state_bytes_per_sequence,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from roofline.advice.decide import Point
 from roofline.advice.recommend import Recommendation
 from roofline.base.units import format_bytes
-from roofline.kernels.formulas import attention_intensity, gemm_knee_rows, state_traffic
-from roofline.kernels.matrices import local_heads
-from roofline.kernels.mlp import expert_rows
-from roofline.kernels.ops import Pass
-from roofline.kernels.weights import (
+from roofline.kernels.footprint import (
     attended_tokens,
     kv_bytes_per_token,
     kv_bytes_read,
     state_bytes,
 )
+from roofline.kernels.formulas import attention_intensity, gemm_knee_rows, state_traffic
+from roofline.kernels.matrices import local_heads
+from roofline.kernels.mlp import rows_of_experts
+from roofline.kernels.ops import Pass
 from roofline.specs.formats import Component, bytes_per_element, rate_name
 from roofline.specs.network import (
     Attention,
@@ -143,7 +143,7 @@ def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
         context=float(point.context),
     )
     tokens = point.batch * (1 + point.draft_length)
-    awake = float(expert_rows(state, mlp).distinct)
+    awake = float(rows_of_experts(state, mlp).distinct)
     routing = target.placement.routing
     how = (
         "independent uniform routing"

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofline.base.units import format_bytes
-from roofline.kernels.cache import kv_bytes_read
-from roofline.kernels.weights import (
+from roofline.kernels.footprint import (
     kv_bytes_per_token,
+    kv_bytes_read,
     parameters_decode_read,
     parameters_total,
     state_bytes_per_sequence,
     weight_bytes,
 )
-from roofline.specs.draft_heads import mtp_head
 from roofline.specs.formats import Precision
-from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec, mtp_head
 from roofline.specs.placement import Placement
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from roofline.advice.draft_lengths import Ending
+from roofline.advice.question import Ending
+from roofline.base.errors import Option
 from roofline.base.notices import Code, Notice
-from roofline.base.options import Option
 
 __all__ = ["assumptions", "sentence", "warnings", "why_drafts_end"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from roofline.advice.deployment import Deployment
 from roofline.advice.remedies import Refused, explain, phrase
-from roofline.base.options import Option
+from roofline.base.errors import Option
 from roofline.base.units import format_bytes, format_size
 from roofline.render.columns import listed
 from roofline.timing.memory import Memory

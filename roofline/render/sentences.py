@@ -9,7 +9,7 @@ from roofline.advice.decide import LIKELY, Point
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.rules import rules
-from roofline.base.draws import DRAWS
+from roofline.base.numbers import DRAWS
 from roofline.base.units import format_size
 from roofline.questions.goals import Choice, Goal, Objective
 from roofline.render.columns import listed

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from roofline.base import resources
-from roofline.base.arrays import Array
 from roofline.base.errors import InputError
+from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec

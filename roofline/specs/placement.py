@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 
 __all__ = ["Grid", "Placement", "Routing", "Split", "SplitMode", "StateHandling", "VerifyAttention"]
 

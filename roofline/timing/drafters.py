@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.kernels.forward import Op, decode, fusion, head_kernels, matrix
 from roofline.kernels.matrices import Linear, medusa_linears
 from roofline.specs.formats import Component, DType, Precision

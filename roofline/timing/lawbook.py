@@ -8,7 +8,9 @@ from functools import cache, cached_property
 from typing import TypeVar
 
 from roofline.kernels.ops import AttentionShape, Kind, Op
-from roofline.specs.calibrated import (
+from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
+from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
+from roofline.specs.laws import (
     AttentionBlock,
     Block,
     CollectiveBlock,
@@ -17,11 +19,9 @@ from roofline.specs.calibrated import (
     LatentBlock,
     MoeBlock,
     SimpleBlock,
+    SimpleLaw,
     StateBlock,
 )
-from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
-from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
-from roofline.specs.laws import SimpleLaw
 from roofline.specs.priors import priors
 
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]

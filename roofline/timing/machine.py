@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from roofline.base.arrays import Array
-from roofline.kernels.experts import distinct_values
+from roofline.base.numbers import Array
+from roofline.kernels.mlp import distinct_values
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
 from roofline.specs.formats import rate_name
-from roofline.specs.gpu import HardwareProfile
-from roofline.specs.host import HostProfile
+from roofline.specs.gpu import HardwareProfile, HostProfile
 from roofline.specs.laws import (
     AttentionLaw,
     CollectiveLaw,
@@ -25,12 +24,20 @@ from roofline.specs.laws import (
 from roofline.specs.priors import priors
 from roofline.timing.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.timing.laws.attention import attention_time
-from roofline.timing.laws.base import Device, KernelTime, in_turn, simple_time
-from roofline.timing.laws.collective import collective_time, exchange_time
 from roofline.timing.laws.gemm import gemm_time
 from roofline.timing.laws.moe import moe_time
-from roofline.timing.laws.state import state_time
-from roofline.timing.laws.vector import by_pairs, by_tiles, product_flops
+from roofline.timing.laws.simple import (
+    Device,
+    KernelTime,
+    by_pairs,
+    by_tiles,
+    collective_time,
+    exchange_time,
+    in_turn,
+    product_flops,
+    simple_time,
+    state_time,
+)
 
 #: Below this many rows to price, looking for equal ones costs more than it saves.
 FEW_ROWS = 64

@@ -9,14 +9,13 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.base.units import format_bytes
-from roofline.kernels.split import Card, cards_of, cpu_expert_bytes
-from roofline.kernels.weights import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
+from roofline.kernels.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
+from roofline.kernels.forward import Card, cards_of, cpu_expert_bytes
 from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import Component, Precision, bytes_per_element
-from roofline.specs.gpu import HardwareProfile
-from roofline.specs.host import HostProfile
+from roofline.specs.gpu import HardwareProfile, HostProfile
 from roofline.specs.network import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
 from roofline.specs.placement import Grid, SplitMode, StateHandling
 from roofline.timing.drafters import Drafter

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.draws import DRAWS, normal_draws
+from roofline.base.numbers import DRAWS, normal_draws
 from roofline.specs.placement import Grid
 from roofline.specs.priors import Spread
 from roofline.timing.machine import OpTime

@@ -19,10 +19,8 @@ from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import AttentionLaw, CollectiveLaw, MoeLaw, StateLaw
 from roofline.timing.laws.attention import attention_time
-from roofline.timing.laws.base import Device
-from roofline.timing.laws.collective import collective_time
 from roofline.timing.laws.moe import moe_time
-from roofline.timing.laws.state import state_time
+from roofline.timing.laws.simple import Device, collective_time, state_time
 from roofline.timing.machine import device_of
 
 __all__ = [

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.specs.calibrated import Block
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
+from roofline.specs.laws import Block
 from roofline.validation.kernel_rows import FAMILIES
 from roofline.validation.score import Compared
 

@@ -16,7 +16,7 @@ from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import Label, Numbers, least_log_error, rounded
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import CollectiveLaw, Form, Ranks
-from roofline.timing.laws.collective import wire_factor
+from roofline.timing.laws.simple import wire_factor
 from roofline.validation.kernel_rows import by_ranks, link_bandwidth
 from workshop.tables.family import Group, TableFamily
 from workshop.tables.parquet import Columns, Table, clean, latency, pick, read

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.kernels.experts import ROW_TILE
+from roofline.kernels.mlp import ROW_TILE
 
 __all__ = [
     "Profile",

@@ -10,7 +10,7 @@ from functools import cache
 
 from roofline.base import resources
 from roofline.calibrate.engine.decode_rows import stored_as
-from roofline.importers.open_drafter import open_drafter
+from roofline.importers.open import open_drafter
 from roofline.specs.formats import Component, DType, Precision, resolve
 from roofline.specs.gpu import SHELF as GPUS
 from roofline.specs.gpu import HardwareProfile, load_hardware

@@ -23,7 +23,7 @@ from roofline.kernels.ops import AttentionShape
 from roofline.specs.laws import AttentionLaw, SimpleLaw
 from roofline.specs.placement import VerifyAttention
 from roofline.timing.laws.attention import attention_time
-from roofline.timing.laws.base import Device
+from roofline.timing.laws.simple import Device
 
 __all__ = [
     "ReadMode",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.specs.calibrated import Evidence
+from roofline.specs.laws import Evidence
 
 __all__ = [
     "Label",

@@ -13,12 +13,12 @@ from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibrate.fit.five_number import IDENTIFIED, fit_five_numbers
 from roofline.calibrate.fit.judged import Judged, Source, better_law, hold_out, judge
 from roofline.calibrate.measure.rows import Row
-from roofline.kernels.experts import expert_rows
+from roofline.kernels.mlp import expert_rows
 from roofline.kernels.ops import MoeShape
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.laws import MoeLaw
-from roofline.timing.laws.base import Device
 from roofline.timing.laws.moe import moe_time
+from roofline.timing.laws.simple import Device
 
 __all__ = ["expert_shape", "fit_experts"]
 

@@ -16,7 +16,7 @@ from roofline.calibrate.fit.core import Score, least_log_error, rounded, score
 from roofline.calibrate.fit.judged import Judged, Source, hold_out, judge
 from roofline.calibrate.measure.rows import Row
 from roofline.specs.laws import SimpleLaw
-from roofline.timing.laws.base import Device, simple_time
+from roofline.timing.laws.simple import Device, simple_time
 
 __all__ = [
     "FEWEST",

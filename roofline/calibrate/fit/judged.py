@@ -17,7 +17,7 @@ from roofline.calibrate.fit.core import (
     score,
 )
 from roofline.calibrate.measure.rows import Row
-from roofline.timing.laws.base import Device
+from roofline.timing.laws.simple import Device
 
 __all__ = ["Judged", "Source", "better_law", "fastest_kernel", "hold_out", "judge"]
 

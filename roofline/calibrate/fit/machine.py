@@ -27,8 +27,7 @@ from roofline.kernels.ops import CollectiveShape
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import CollectiveLaw, Ranks
-from roofline.timing.laws.base import Device
-from roofline.timing.laws.collective import collective_time
+from roofline.timing.laws.simple import Device, collective_time
 from roofline.timing.machine import device_of
 
 __all__ = [

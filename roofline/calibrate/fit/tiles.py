@@ -23,8 +23,8 @@ from roofline.kernels.ops import GemmShape
 from roofline.specs.formats import DType, bytes_per_element, rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import ROW_EDGES, GemmLaw, TileSet
-from roofline.timing.laws.base import Device
 from roofline.timing.laws.gemm import gemm_time
+from roofline.timing.laws.simple import Device
 from roofline.timing.machine import device_of
 
 __all__ = [

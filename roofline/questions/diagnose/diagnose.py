@@ -9,9 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.deployment import Configuration, Deployment, Notices, deploy
-from roofline.advice.draft_lengths import check_length
-from roofline.advice.notices import law_limits
-from roofline.advice.question import Workload, check_idle, check_workload, context_notices
+from roofline.advice.question import (
+    Workload,
+    check_idle,
+    check_length,
+    check_workload,
+    context_notices,
+)
+from roofline.advice.recommend import law_limits
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
 from roofline.questions.diagnose.explain import (

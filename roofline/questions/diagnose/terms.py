@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.draws import DRAWS
+from roofline.base.numbers import DRAWS
 from roofline.kernels.ops import Part
 from roofline.specs.placement import Grid, VerifyAttention
 from roofline.specs.priors import Spread

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.deployment import Configuration
-from roofline.advice.notices import law_limits
 from roofline.advice.question import Question, Workload, ask
-from roofline.base.errors import InputError
+from roofline.advice.recommend import law_limits
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Notice, texts
-from roofline.base.options import Option
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
 from roofline.questions.load.pricing import Priced, price

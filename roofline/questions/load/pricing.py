@@ -15,8 +15,7 @@ from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Columns
 from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
 from roofline.questions.schedule.plan import idle_seconds, pass_rows
-from roofline.timing.launches import advisable, covered
-from roofline.timing.step import StepTimes
+from roofline.timing.step import StepTimes, advisable, covered
 
 __all__ = ["Priced", "columns", "price"]
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.deployment import Configuration, PricedGrid
-from roofline.advice.notices import law_limits
 from roofline.advice.question import Question, Workload, ask
-from roofline.advice.recommend import fitting
+from roofline.advice.recommend import fitting, law_limits
 from roofline.advice.remedies import Refused
 from roofline.base.errors import InputError
 from roofline.base.notices import Notice, texts
@@ -23,9 +22,8 @@ from roofline.questions.schedule.bands import (
     within,
 )
 from roofline.questions.schedule.room import beside_drafter, check_first, first_refused, leading
-from roofline.timing.launches import advisable, covered, local_rows, past_graphs
 from roofline.timing.machine import by_part
-from roofline.timing.step import StepTimes
+from roofline.timing.step import StepTimes, advisable, covered, local_rows, past_graphs
 
 __all__ = [
     "Plan",

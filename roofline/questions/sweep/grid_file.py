@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from roofline.base.schema import Document, Schema
-from roofline.base.yaml import Readable
+from roofline.base.schema import Document, Readable, Schema
 
 __all__ = ["read_grid"]
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from roofline.advice.decide import CONFIDENCES
 from roofline.advice.deployment import Configuration, PricedGrid, deploy
-from roofline.advice.notices import law_limits
 from roofline.advice.provenance import Source, sources
 from roofline.advice.question import (
     Question,
@@ -20,10 +19,9 @@ from roofline.advice.question import (
     context_refusal,
     question_about,
 )
-from roofline.advice.recommend import decide_grid
-from roofline.base.errors import InputError
+from roofline.advice.recommend import decide_grid, law_limits
+from roofline.base.errors import InputError, spelled
 from roofline.base.notices import Code, Notice, notice
-from roofline.base.options import spelled
 from roofline.questions.sweep.frames import (
     FITS,
     REASONS,

@@ -19,9 +19,8 @@ from typing import Any
 from roofline.advice.deployment import deploy
 from roofline.advice.provenance import Source
 from roofline.advice.remedies import does_not_fit
-from roofline.base.errors import DoesNotFitError, InputError, RooflineError
+from roofline.base.errors import DoesNotFitError, InputError, Option, RooflineError
 from roofline.base.notices import Notice
-from roofline.base.options import Option
 from roofline.base.resources import how_to_install
 from roofline.questions.sweep.columns import Column, columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.deployment import Deployment, PricedGrid
-from roofline.base.errors import InputError
-from roofline.base.options import Option
+from roofline.base.errors import InputError, Option
 from roofline.kernels.ops import Kind, Part
 from roofline.render.charts.figure import PALETTE, label_ticks
 from roofline.specs.formats import rate_name

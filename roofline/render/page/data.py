@@ -9,12 +9,20 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import fit_constant
-from roofline.advice.beyond import BEYOND, captured_steps
 from roofline.advice.decide import TIE, Point
 from roofline.advice.paste import flag
 from roofline.advice.recommend import Recommendation
 from roofline.advice.remedies import explain
-from roofline.advice.why import HEADLINES, NOTHING_DRAFTED, PAST, REASON, VERDICTS, opening
+from roofline.advice.why import (
+    BEYOND,
+    HEADLINES,
+    NOTHING_DRAFTED,
+    PAST,
+    REASON,
+    VERDICTS,
+    captured_steps,
+    opening,
+)
 from roofline.base.units import format_size, without_queries
 from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
 from roofline.render.charts.rooflines import GROUPS

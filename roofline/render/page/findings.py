@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 
 from roofline.acceptance.curve import all_accepted
 from roofline.advice.deployment import DEEPEST, Configuration
-from roofline.advice.draft_lengths import allowed_lengths, known_lengths
-from roofline.advice.question import Question, Workload, ask, context_notices
+from roofline.advice.question import (
+    Question,
+    Workload,
+    allowed_lengths,
+    ask,
+    context_notices,
+    known_lengths,
+)
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.advice.remedies import Refused
-from roofline.base.errors import InputError, RooflineError
-from roofline.base.options import Option
+from roofline.base.errors import InputError, Option, RooflineError
 from roofline.questions.schedule.formats import Wording, write
 from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
 from roofline.questions.schedule.written import NoScheduleError, Written

@@ -15,8 +15,7 @@ from typing import Any
 from roofline import __version__
 from roofline.advice.provenance import law_sources
 from roofline.advice.recommend import Recommendation
-from roofline.base.errors import InputError
-from roofline.base.options import spelled
+from roofline.base.errors import InputError, spelled
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.laws import AttentionLaw
-from roofline.timing.laws.base import Device, KernelTime, combine
+from roofline.timing.laws.simple import Device, KernelTime, combine
 
 __all__ = ["ROW_BANDS", "attention_time"]
 

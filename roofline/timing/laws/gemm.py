@@ -13,10 +13,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.kernels.ops import GemmShape
 from roofline.specs.laws import ROW_EDGES, GemmLaw, TileSet
-from roofline.timing.laws.base import Device, KernelTime, combine
+from roofline.timing.laws.simple import Device, KernelTime, combine
 
 __all__ = ["gemm_time"]
 

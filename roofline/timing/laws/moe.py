@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.arrays import Array
+from roofline.base.numbers import Array
 from roofline.kernels.ops import MoeShape
 from roofline.specs.laws import MoeLaw
-from roofline.timing.laws.base import Device, KernelTime, combine
+from roofline.timing.laws.simple import Device, KernelTime, combine
 
 __all__ = ["ALIGNMENT", "STEP_HIGH", "STEP_LOW", "moe_time", "step_index"]
 

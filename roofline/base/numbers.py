@@ -1,14 +1,17 @@
-"""Standard normal numbers, the same every time: every range of an answer is drawn from them."""
+"""The type of arrays, and standard normal numbers that every range is drawn from."""
 
 from __future__ import annotations
 
 from functools import cache
 from statistics import NormalDist
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DRAWS", "normal_draws"]
+__all__ = ["DRAWS", "Array", "normal_draws"]
+
+Array: TypeAlias = float | NDArray[np.float64]
 
 
 #: Draws of everything uncertain; few are enough because they are evenly spread.
