@@ -61,13 +61,23 @@ def no_figures_at(data: Any, batch: int) -> None:
         ("recommend", *ASK, "--batch", "10,200", "--context", "8k", "--explain"),
         ("recommend", *ASK, "--batch", "10,200", "--context", "8k", "--objective", "latency"),
         ("schedule", *ASK, "--batches", "10,200", "--contexts", "8k"),
-        ("compare", *MACHINE, "--drafter", "eagle3=0.6", "--drafter", "ngram=0.3", "--batch",
-         "10,200", "--context", "8k"),
+        (
+            "compare",
+            *MACHINE,
+            "--drafter",
+            "eagle3=0.6",
+            "--drafter",
+            "ngram=0.3",
+            "--batch",
+            "10,200",
+            "--context",
+            "8k",
+        ),
         ("explore", *ASK, "--vary", "layers=8,80", "--batch", "200", "--context", "8k"),
         ("memory", *ASK, "--batch", "200", "--context", "1k,8k"),
     ],
     ids=lambda command: f"{command[0]} {command[-1]}",
-)  # fmt: skip
+)
 def test_where_some_points_do_not_fit(
     cli: Cli, refused: dict[str, Any], command: tuple[str, ...]
 ) -> None:
@@ -104,8 +114,10 @@ def test_a_measured_load_without_room_is_marked(cli: Cli, refused: dict[str, Any
     asked = ("diagnose", *MACHINE, "--drafter", "eagle3", "--measured", points)
     data = cli(*asked, "--format", "json").data()
     assert [(point["batch"], point["fits"]) for point in data["points"]] == [
-        (10, True), (200, False), (10, True),
-    ]  # fmt: skip
+        (10, True),
+        (200, False),
+        (10, True),
+    ]
     assert data["refused"] == [refused]
     if data["next"] is not None:
         at = ("--batch", f"{data['next']['batch']}", "--context", f"{data['next']['context']}")
@@ -147,8 +159,18 @@ def test_a_chart_of_attention_ends_with_the_memory(cli: Cli, tmp_path: Path) -> 
         assert cli("plot", "attention", *MACHINE, *own).code == 0
         rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
         longest[batch] = max(int(row["draft_length"]) for row in rows)
-        held = cli("memory", *MACHINE, "--drafter", "ngram", "--context", "8k", "--draft-length",
-                   str(longest[batch]), "--format", "json").data()["contexts"][0]  # fmt: skip
+        held = cli(
+            "memory",
+            *MACHINE,
+            "--drafter",
+            "ngram",
+            "--context",
+            "8k",
+            "--draft-length",
+            str(longest[batch]),
+            "--format",
+            "json",
+        ).data()["contexts"][0]
         assert held["largest_batch_speculative"] >= int(batch)
     assert longest["76"] < longest["64"]
 

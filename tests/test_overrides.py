@@ -200,7 +200,7 @@ def test_every_answer_states_what_was_set(cli: Cli, command: str, form: str) -> 
         assert all(len(line) <= 80 or "--spec" in line for line in outcome.out.splitlines())
         return
     data = outcome.data()
-    stated = data["inputs"]["set"] if "inputs" in data else data["set"]
+    stated = data["set"] if "set" in data else data["inputs"]["set"]
     assert {"path": "group_size", "value": "2", "was": "4"} in stated
     assert {"path": "drafter.layers", "value": "3", "was": "1"} in stated
     assert len(stated) == 3

@@ -88,9 +88,18 @@ def test_of_many_only_the_first_and_the_last_are_named(cli: Cli) -> None:
 
 
 LOCAL = (
-    "qwen3-235b-a22b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--weights", "q4_k_m",
-    "--drafter", "ngram", "--acceptance", "0.6",
-)  # fmt: skip
+    "qwen3-235b-a22b",
+    "--gpu",
+    "rtx-4090",
+    "--engine",
+    "llamacpp",
+    "--weights",
+    "q4_k_m",
+    "--drafter",
+    "ngram",
+    "--acceptance",
+    "0.6",
+)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +108,15 @@ LOCAL = (
         ((*ASK, "--batch", "10,200"), {"--context", "--kv", "--tp"}),
         (("llama-3.1-8b", "--context", "128k", "--batch", "4,7"), {"--context", "--kv", "--tp"}),
         (("llama-3.1-70b", "--batch", "1"), {"--tp"}),
-        (("gpt-oss-20b", *LOCAL[1:5], *LOCAL[7:], "--context", "32k", "--batch", "32"),
-         {"--context", "--kv", "--cpu-experts", "--gpus"}),
+        (
+            ("gpt-oss-20b", *LOCAL[1:5], *LOCAL[7:], "--context", "32k", "--batch", "32"),
+            {"--context", "--kv", "--cpu-experts", "--gpus"},
+        ),
         ((*LOCAL, "--cpu-experts", "all"), {"--host"}),
         ((*LOCAL, "--cpu-experts", "70", "--host", "workstation-ddr5"), {"--cpu-experts"}),
         (("llama-3.1-70b", *LOCAL[1:], "--gpus", "2", "--tensor-split", "3,1"), {"--tensor-split"}),
     ],
-)  # fmt: skip
+)
 def test_every_remedy_gives_the_batch_that_it_names(
     cli: Cli, ask: tuple[str, ...], options: set[str]
 ) -> None:

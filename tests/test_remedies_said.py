@@ -55,9 +55,17 @@ def test_experts_that_a_host_cannot_hold(cli: Cli) -> None:
 
 #: 235B in Q4_K_M: 227e9 expert weights at 4.9 bits are 139 GB, a 64 GB desktop has 56 to give.
 BESIDE = (
-    "qwen3-235b-a22b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--weights", "q4_k_m",
-    "--drafter", "ngram", "--cpu-experts",
-)  # fmt: skip
+    "qwen3-235b-a22b",
+    "--gpu",
+    "rtx-4090",
+    "--engine",
+    "llamacpp",
+    "--weights",
+    "q4_k_m",
+    "--drafter",
+    "ngram",
+    "--cpu-experts",
+)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +111,11 @@ def test_a_sweep_goes_on_past_a_host_that_is_too_small(cli: Cli) -> None:
     assert outcome.code == 0, outcome.err
     rows = list(csv.DictReader(outcome.out.splitlines()))
     assert [(row["cpu_experts"], row["fits"]) for row in rows] == [
-        ("20", "true"), ("20", "true"), ("all", "false"), ("all", "false"),
-    ]  # fmt: skip
+        ("20", "true"),
+        ("20", "true"),
+        ("all", "false"),
+        ("all", "false"),
+    ]
     assert {row["reason"] for row in rows[2:]} == {"its experts do not fit in the host's memory"}
     assert all(row["step_s"] == "" for row in rows[2:])
 

@@ -105,8 +105,12 @@ def test_answers_state_the_deployment(cli: Cli, deployment: str, command: str) -
         assert all(part in said for part in stated)
     inputs = cli(*typed, "--format", "json").data()[place]
     assert {key: inputs[key] for key in facts} == facts
-    reference = cli("recommend", *words("recommend", COMMANDS["recommend"][0], question, drafter),
-                    "--format", "json").data()["inputs"]  # fmt: skip
+    reference = cli(
+        "recommend",
+        *words("recommend", COMMANDS["recommend"][0], question, drafter),
+        "--format",
+        "json",
+    ).data()["inputs"]
     shared = ("weights", "activations", "kv", "engine", "model", "ep")
     assert {key: inputs[key] for key in shared} == {key: reference[key] for key in shared}
     if "drafter" in inputs:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ __all__ = [
     "from_survival",
     "iid_rate",
     "mean_rate",
+    "rise",
     "spread_of_mean",
     "survival_from_conditional",
     "survival_from_histogram",
@@ -453,3 +455,28 @@ def _range(source: Convention, depth: int) -> tuple[float, float]:
     if source is Convention.ACCEPTED_DRAFTS:
         return 0.0, float(depth)
     return 0.0, 1.0
+
+
+#: Tokens per step that figures of two digits may be off by, all together.
+ROUNDING = 0.02
+
+
+def rise(table: Mapping[int, float], *, beyond: float = ROUNDING) -> str | None:
+    """Return what to say of a curve in which a later draft survives more often than an earlier one.
+
+    S_i = AL(i) - AL(i-1) cannot rise: draft i is reached only where draft i-1 was accepted. Between
+    given D the mean over the positions cannot either. ``table`` is AL by D.
+
+    >>> rise({0: 1, 1: 1.9, 2: 1.9, 3: 2.9})
+    'survival rises from 0.00 at D=2 to 1.00 at D=3, as only noise or other prompts can make it'
+    """
+    lengths = sorted({0: 1.0, **table})
+    curve = {0: 1.0, **table}
+    means = {b: (curve[b] - curve[a]) / (b - a) for a, b in pairwise(lengths)}
+    for first, second in pairwise(means):
+        if means[second] - max(means[first], 0.0) > beyond:
+            return (
+                f"survival rises from {max(means[first], 0.0):.2f} at D={first} to "
+                f"{means[second]:.2f} at D={second}, as only noise or other prompts can make it"
+            )
+    return None

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from roofline.acceptance.curve import Acceptance, iid_rate, weighted
+from roofline.acceptance.curve import Acceptance, iid_rate, rise, weighted
 from roofline.acceptance.files import SHELF, bundled, lengths_of, load_file
 from roofline.base import resources
 from roofline.base.schema import Document, Schema
@@ -27,14 +27,11 @@ __all__ = [
     "doubts",
     "fall_of_one_rate",
     "filled",
-    "rise",
     "rules",
     "same_model",
     "with_gaps_filled",
 ]
 
-#: Tokens per step that figures of two digits may be off by, all together.
-ROUNDING = 0.02
 
 #: Endings of a name that say how weights are stored, not which model it is.
 _STORED = re.compile(r"(nvfp4|mxfp4|fp8|fp4|int8|int4|bf16|awq|gptq|gguf|dspark)$")
@@ -85,27 +82,6 @@ def bare_name(name: str) -> str:
     while len(parts) > 1 and _STORED.fullmatch(parts[-1]):
         parts.pop()
     return "".join(part for part in parts if part != "meta")
-
-
-def rise(table: Mapping[int, float], *, beyond: float = ROUNDING) -> str | None:
-    """Return what to say of a curve in which a later draft survives more often than an earlier one.
-
-    S_i = AL(i) - AL(i-1) cannot rise: draft i is reached only where draft i-1 was accepted. Between
-    given D the mean over the positions cannot either. ``table`` is AL by D.
-
-    >>> rise({0: 1, 1: 1.9, 2: 1.9, 3: 2.9})
-    'survival rises from 0.00 at D=2 to 1.00 at D=3, as only noise or other prompts can make it'
-    """
-    lengths = sorted({0: 1.0, **table})
-    curve = {0: 1.0, **table}
-    means = {b: (curve[b] - curve[a]) / (b - a) for a, b in pairwise(lengths)}
-    for first, second in pairwise(means):
-        if means[second] - max(means[first], 0.0) > beyond:
-            return (
-                f"survival rises from {max(means[first], 0.0):.2f} at D={first} to "
-                f"{means[second]:.2f} at D={second}, as only noise or other prompts can make it"
-            )
-    return None
 
 
 def _fall(table: Mapping[int, float], longest: int) -> tuple[int, int] | None:

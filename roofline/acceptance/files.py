@@ -20,8 +20,8 @@ from roofline.acceptance.curve import (
     from_curve,
     from_rates,
     from_survival,
+    rise,
 )
-from roofline.acceptance.defaults import rise
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.schema import Document, PositiveInt, Schema

@@ -193,7 +193,7 @@ def _data(reading: Reading) -> dict[str, Any]:
 
 def _rises(reading: Reading) -> list[str]:
     """Say where survival rises, as noise may make it do."""
-    from roofline.acceptance.defaults import rise
+    from roofline.acceptance.curve import rise
 
     if reading.draft_length is None and reading.curve is None:
         return []
