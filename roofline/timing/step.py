@@ -48,7 +48,7 @@ def local_rows(placement: Placement, grid: Grid) -> NDArray[np.float64]:
 
     Each data-parallel group runs its own graph over its own share.
     """
-    return np.asarray(placement.local(grid.batch) * grid.rows + grid.local_riders(placement))
+    return np.asarray(placement.local(grid.batch) * grid.rows + grid.local_extra_rows(placement))
 
 
 def covered(graphs: Graphs | None, rows: NDArray[np.float64]) -> Mask:
@@ -74,8 +74,8 @@ def advisable(captured: Mask) -> Mask:
 def by_hand_seconds(*, kernels: int, busy: Array, each: float, captured: Mask) -> Array:
     """Return what launching every kernel by hand adds where no graph covers the pass [s].
 
-    max(0, kernels x each - busy): slow launches hide behind slow kernels, whose time is ``busy`` [s];
-    ``each`` is the time of one launch [s]. Shapes broadcast.
+    max(0, kernels x each - busy): slow launches hide behind slow kernels. ``each`` is the time of
+    one launch, ``busy`` that of the kernels [s]. Shapes broadcast.
 
     >>> hidden = {"kernels": 1000, "each": 40e-6, "captured": np.array([True, False, False])}
     >>> by_hand_seconds(busy=np.array([0.01, 0.01, 0.05]), **hidden)  # 40 ms of launches
@@ -258,8 +258,8 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
             batch=grid.batch,
             context=grid.context,
             rows=grid.rows,
-            riders=grid.prefill_tokens + padding * target.placement.dp,
-            local_riders=grid.local_riders(target.placement) + padding,
+            extra_rows=grid.prefill_tokens + padding * target.placement.dp,
+            local_extra_rows=grid.local_extra_rows(target.placement) + padding,
         )
 
     rows = local_rows(target.placement, grid)

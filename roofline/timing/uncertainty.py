@@ -132,12 +132,12 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     """Yield what a step is made of, with the factors that its errors draw.
 
     log f = s (z_kind + z_kernel) / sqrt(2) + r sqrt(log q / log 4) z_rows + v [D > 0] z_served:
-    s and r are the standard deviations of `law_sigma`, q the rows per sequence, v ``spread.served``,
-    every z a standard normal number of the draw. Half the variance of a kernel's level is shared by
-    its kind. The error in more rows is a walk in log q: its variance grows evenly with it, and r is
-    its standard deviation at four times the rows. With s = 0.1, r = 0.05 and q = 4, log f is spread
-    by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how often its ranges hold what was
-    measured is counted in docs/validation.md.
+    s and r are the standard deviations of `law_sigma`, q the rows per sequence, v is
+    ``spread.served``, and every z is a standard normal number of the draw. Half the variance of a
+    kernel's level is shared by its kind. The error in more rows is a walk in log q: its variance
+    grows evenly, and r is its standard deviation at four times the rows. With s = 0.1, r = 0.05
+    and q = 4, log f is spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how
+    often its ranges hold what was measured is counted in docs/validation.md.
     """
     streams, drafts = _Streams(), grid.draft_length
     overhead = np.exp(spread.overhead * streams.draws("overhead"))[None, :]
