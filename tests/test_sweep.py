@@ -21,7 +21,7 @@ def close(mine: float, theirs: float) -> bool:
 
 
 #: Dense GQA, mixture with MLA, hybrid with states, windows and tensor parallelism; an engine that
-#: pads nothing, a tree, riders, counted acceptance.
+#: pads nothing, a tree, prompt tokens in the step, counted acceptance.
 QUESTIONS = [
     ("llama-3.1-8b", "--gpu", "h100-sxm"),
     ("llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--weights", "int4-g128", "--engine", "llamacpp",

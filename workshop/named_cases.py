@@ -96,7 +96,7 @@ def _prefill() -> list[list[str]]:
     Of its 256 requests some 230 fit in memory at once, drafter included.
     """
     cells = []
-    for riders in (0, 1024):
+    for prompt_tokens in (0, 1024):
         point = _point(
             model="gemma-4-31b-it",
             gpu="h100-nvl",
@@ -105,10 +105,10 @@ def _prefill() -> list[list[str]]:
             contexts=(448,),
             drafter="eagle1",
             acceptance="al:3=1.5",
-            prefill_tokens_per_step=riders,
+            prefill_tokens_per_step=prompt_tokens,
             **_eight_bits(),
         )
-        name = f"vllm48944, 224 requests, D 3, AL 1.5 assumed, {riders} prompt tokens a step"
+        name = f"vllm48944, 224 requests, D 3, AL 1.5 assumed, {prompt_tokens} prompt tokens a step"
         cells.append([name, "0.79x", "-", _band(point, 3)])
     return cells
 

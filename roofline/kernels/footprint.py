@@ -372,14 +372,14 @@ def weight_bytes(
         size += bytes_per_element(precision.base) * linear.biases
         sizes[linear.component] += layers * linear.copies * size
     if isinstance(network, DrafterSpec):
-        own = network.side_parameters / placement.attention_tp
-        sizes[Component.HEAD] += own * bytes_per_element(stored[Component.HEAD])
+        side = network.side_parameters / placement.attention_tp
+        sizes[Component.HEAD] += side * bytes_per_element(stored[Component.HEAD])
     if isinstance(network, ModelSpec):
         tower = network.vision_parameters * bytes_per_element(stored[Component.VISION])
         sizes[Component.VISION] += tower / placement.attention_tp
     sizes[Component.NORM] += _vector_parameters(network) * bytes_per_element(stored[Component.NORM])
     if isinstance(network, ModelSpec):
         rows = network.positions + (0 if network.tie_embeddings else network.vocab_size)
-        own = rows * network.hidden_size / placement.attention_tp
-        sizes[Component.EMBEDDING] += own * bytes_per_element(stored[Component.EMBEDDING])
+        embedding = rows * network.hidden_size / placement.attention_tp
+        sizes[Component.EMBEDDING] += embedding * bytes_per_element(stored[Component.EMBEDDING])
     return {component: size for component, size in sizes.items() if size}

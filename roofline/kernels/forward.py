@@ -30,7 +30,7 @@ __all__ = [
     "layer_counts",
     "matrix",
     "prefill",
-    "spread",
+    "split_among_devices",
 ]
 
 LOGIT_BYTES = 4.0  # logits are turned into fp32 for sampling and verification [B]
@@ -45,19 +45,19 @@ def decode(
     context: Array,
     rows: Array,
     head_rows: Array | None = None,
-    riders: Array = 0.0,
-    local_riders: Array | None = None,
+    extra_rows: Array = 0.0,
+    local_extra_rows: Array | None = None,
 ) -> list[Op]:
     """Return the kernels of one pass with ``rows`` rows per sequence over ``context`` tokens.
 
     ``head_rows`` is how many of the rows get logits: all of them in a verify pass (the default),
-    one in a draft pass. ``riders`` are rows of the whole batch that pass the layers beside them.
+    one in a draft pass. ``extra_rows`` of the batch pass the layers as well, without logits.
     Arrays broadcast; each kernel keeps the smallest shape it depends on. Under data-parallel
-    attention ``batch`` and ``riders`` are those of all groups; the kernels are the fullest one's,
-    with ``local_riders``.
+    attention ``batch`` and ``extra_rows`` are those of all groups; the kernels are those of the
+    fullest group, with ``local_extra_rows``.
     """
     shared_out = placement.dp > 1
-    local = riders / placement.dp if local_riders is None else local_riders
+    local = extra_rows / placement.dp if local_extra_rows is None else local_extra_rows
     state = Pass(
         network=network,
         precision=precision,
@@ -65,8 +65,8 @@ def decode(
         batch=placement.local(batch),
         rows=rows,
         context=context,
-        riders=local if shared_out else riders,
-        in_all=(batch, riders) if shared_out else None,
+        extra_rows=local if shared_out else extra_rows,
+        all_groups=(batch, extra_rows) if shared_out else None,
     )
     return _kernels(state, rows if head_rows is None else head_rows)
 
@@ -87,7 +87,7 @@ def prefill(
         rows=prompt,
         context=prompt,
         prefill=True,
-        in_all=(batch, 0.0) if placement.dp > 1 else None,
+        all_groups=(batch, 0.0) if placement.dp > 1 else None,
     )
     return _kernels(state, 1.0)
 
@@ -143,7 +143,7 @@ def _kernels(state: Pass, head_rows: Array) -> list[Op]:
     for run in state.network.layers:
         layer = layer_kernels(state, run)
         kernels += [replace(op, count=op.count * run.repeat) for op in layer]
-    return spread(state, kernels + _head(state, head_rows))
+    return split_among_devices(state, kernels + _head(state, head_rows))
 
 
 def layer_kernels(state: Pass, run: LayerRun) -> list[Op]:
@@ -199,10 +199,10 @@ def cpu_expert_layers(*, layers: int, expert_layers: int, cpu_layers: int) -> in
     return min(max(cpu_layers - (layers - expert_layers), 0), expert_layers)
 
 
-def spread(state: Pass, kernels: list[Op]) -> list[Op]:
+def split_among_devices(state: Pass, kernels: list[Op]) -> list[Op]:
     """Return a pass's kernels as its placement's split runs them."""
     split, network = state.placement.split, state.network
-    kernels = _beside_processor(state, kernels)
+    kernels = _experts_on_cpu(state, kernels)
     if split.cards == 1 or split.mode is SplitMode.TENSOR:
         return kernels
     if split.mode is SplitMode.LAYER:
@@ -225,51 +225,51 @@ def _copy(state: Pass, name: str, bytes_per_row: float) -> Op:
 
 
 def _by_rows(op: Op, cards: int) -> list[Op]:
-    """Return one card's part of a product, and the way of its rows to the other cards and back."""
+    """Return one card's part of a product, and the copies of its rows to and from other cards."""
     shape = op.shape
     if op.kind is not Kind.GEMM or not isinstance(shape, GemmShape):
         return [op]
-    ways = shape.m * (shape.k + shape.n * (cards - 1) / cards) * FP32
+    moved = shape.m * (shape.k + shape.n * (cards - 1) / cards) * FP32
     weights = shape.n * shape.k * shape.weight
-    own = replace(
+    product = replace(
         op,
         flops=op.flops / cards,
         bytes=op.bytes - weights * (1 - 1 / cards),
         shape=replace(shape, n=shape.n / cards),
     )
-    there = Op(
+    copies = Op(
         name=f"{op.name}_gather",
         kind=Kind.COPY,
         part=Part.COMMUNICATION,
         compute=op.compute,
         storage=op.storage,
         flops=0.0,
-        bytes=ways,
+        bytes=moved,
         rows=op.rows,
         count=op.count,
     )
-    return [own, there]
+    return [product, copies]
 
 
-def _beside_processor(state: Pass, kernels: list[Op]) -> list[Op]:
+def _experts_on_cpu(state: Pass, kernels: list[Op]) -> list[Op]:
     """Give the experts of the first layers to the processor."""
-    left = _expert_layers_there(state.network, state.placement.split.cpu_layers)
+    left = _layers_with_cpu_experts(state.network, state.placement.split.cpu_layers)
     if not left:
         return kernels
-    found = []
+    shared_out = []
     for op in kernels:
-        there = min(left, op.count) if op.kind is Kind.MOE else 0
-        left -= there
-        if op.count > there:
-            found.append(replace(op, count=op.count - there))
-        if there:
+        on_cpu = min(left, op.count) if op.kind is Kind.MOE else 0
+        left -= on_cpu
+        if op.count > on_cpu:
+            shared_out.append(replace(op, count=op.count - on_cpu))
+        if on_cpu:
             hidden = 2 * state.network.hidden_size * FP32
-            copies = replace(_copy(state, "experts_there_and_back", hidden), count=there)
-            found += [replace(op, name="cpu_experts", kind=Kind.CPU_MOE, count=there), copies]
-    return found
+            copies = replace(_copy(state, "experts_there_and_back", hidden), count=on_cpu)
+            shared_out += [replace(op, name="cpu_experts", kind=Kind.CPU_MOE, count=on_cpu), copies]
+    return shared_out
 
 
-def _expert_layers_there(network: NetworkSpec, cpu_layers: int) -> int:
+def _layers_with_cpu_experts(network: NetworkSpec, cpu_layers: int) -> int:
     return cpu_expert_layers(
         layers=network.num_layers, expert_layers=network.num_expert_layers, cpu_layers=cpu_layers
     )
@@ -329,10 +329,10 @@ def cards_of(network: NetworkSpec, split: Split) -> tuple[Card, ...]:
         main = Card(layers=share, experts=share, head=share)
         other = Card(layers=share, experts=share, head=share, caches=0, embedding=0, last=False)
         return (main, *(other for _ in range(split.cards - 1)))
-    found, start = [], 0
+    cards, start = [], 0
     for i, count in enumerate(layer_counts(layers, split)):
         final = i == split.cards - 1
-        found.append(
+        cards.append(
             Card(
                 layers=count / layers,
                 experts=_kept(network, split, start, start + count) if experts else 0.0,
@@ -343,7 +343,7 @@ def cards_of(network: NetworkSpec, split: Split) -> tuple[Card, ...]:
             )
         )
         start += count
-    return tuple(found)
+    return tuple(cards)
 
 
 def _kept(network: NetworkSpec, split: Split, start: int, stop: int) -> float:
@@ -355,9 +355,9 @@ def _kept(network: NetworkSpec, split: Split, start: int, stop: int) -> float:
     def first(count: int) -> int:
         return cpu_expert_layers(layers=layers, expert_layers=experts, cpu_layers=count)
 
-    own = first(stop) - first(start)
-    there = first(min(stop, split.cpu_layers)) - first(min(start, split.cpu_layers))
-    return (own - there) / experts
+    with_experts = first(stop) - first(start)
+    on_cpu = first(min(stop, split.cpu_layers)) - first(min(start, split.cpu_layers))
+    return (with_experts - on_cpu) / experts
 
 
 def cpu_expert_bytes(network: NetworkSpec, held: Mapping[Component, float], split: Split) -> float:

@@ -85,17 +85,17 @@ def expert_rows(
     """
     chance = inclusion_probabilities(experts=experts, top_k=top_k, skew=skew)
     shape = np.broadcast_shapes(np.shape(tokens), np.shape(independent))
-    each, choices = (np.broadcast_to(x, shape).ravel() for x in (tokens, independent))
+    total, choices = (np.broadcast_to(x, shape).ravel() for x in (tokens, independent))
     back: NDArray[np.intp] | slice = slice(None)
-    if np.array_equal(each, choices):
-        each, back = distinct_values(each)
-        choices = each
-    found = [
-        _loads(chance, each[part], choices[part])
-        for part in (slice(i, i + ROWS_AT_ONCE) for i in range(0, len(each), ROWS_AT_ONCE))
+    if np.array_equal(total, choices):
+        total, back = distinct_values(total)
+        choices = total
+    loads = [
+        _loads(chance, total[part], choices[part])
+        for part in (slice(i, i + ROWS_AT_ONCE) for i in range(0, len(total), ROWS_AT_ONCE))
     ]
     distinct, hottest, padded = (
-        np.concatenate(column)[back].reshape(shape) for column in zip(*found, strict=True)
+        np.concatenate(column)[back].reshape(shape) for column in zip(*loads, strict=True)
     )
     return ExpertRows(distinct=distinct, hottest=hottest, padded=padded)
 
@@ -127,8 +127,8 @@ def distinct_values(values: Array) -> tuple[NDArray[np.float64], NDArray[np.intp
 @lru_cache(maxsize=16)
 def _distinct(raw: bytes) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return the same for the bytes of the values: the kernels of one pass share their rows."""
-    found, back = np.unique(np.frombuffer(raw), return_inverse=True)
-    return found, back.reshape(-1)
+    values, back = np.unique(np.frombuffer(raw), return_inverse=True)
+    return values, back.reshape(-1)
 
 
 def distinct_experts(*, experts: int, top_k: int, tokens: Array, skew: float = 0.0) -> Array:
@@ -214,12 +214,12 @@ def _mixture(state: Pass, mlp: MoeMlp) -> list[Op]:
 
 def rows_of_experts(state: Pass, mlp: MoeMlp) -> ExpertRows:
     """Return how the rows of a pass fall on the experts of all ranks."""
-    state, routing = state.everyone, state.placement.routing
+    state, routing = state.over_all_groups, state.placement.routing
     return expert_rows(
         experts=mlp.num_experts,
         top_k=mlp.top_k,
         tokens=state.tokens,
-        independent=state.riders
+        independent=state.extra_rows
         + independent_tokens(batch=state.batch, rows=state.rows, correlation=routing.correlation),
         skew=routing.skew,
     )
@@ -231,7 +231,7 @@ def _experts(state: Pass, mlp: MoeMlp) -> Op:
     Every awake expert's weights are read once; of the T k token-expert pairs a rank computes its
     EP group's share, on its TP slice of each expert.
     """
-    state = state.everyone
+    state = state.over_all_groups
     placement, hidden = state.placement, state.network.hidden_size
     load = rows_of_experts(state, mlp)
     awake = load.distinct / placement.ep
@@ -282,8 +282,8 @@ def _exchange(state: Pass, mlp: MoeMlp, name: str) -> list[Op]:
         return [_gather(state, mlp, name)]
     if placement.ep == 1:
         return []
-    each = (mlp.latent_size or state.network.hidden_size) * state.base_bytes
-    payload = state.tokens * mlp.top_k * each
+    row_bytes = (mlp.latent_size or state.network.hidden_size) * state.base_bytes
+    payload = state.tokens * mlp.top_k * row_bytes
     sent = formulas.all_to_all_bytes(payload=payload / placement.tp, groups=placement.ep)
     return [
         communication(
@@ -301,7 +301,7 @@ def _gather(state: Pass, mlp: MoeMlp, name: str) -> Op:
     """Return the all-gather of every group's rows, or the reduce-scatter of their results."""
     groups = state.placement.dp
     width = mlp.latent_size or state.network.hidden_size
-    payload = state.everyone.tokens * width * state.base_bytes
+    payload = state.over_all_groups.tokens * width * state.base_bytes
     return communication(
         state,
         name,

@@ -153,22 +153,22 @@ class Pass:
     context: Array
     prefill: bool = False
     #: Rows beyond B q that the layers run as well: prompt tokens, padding to a captured graph.
-    riders: Array = 0.0
-    #: Sequences and riders of all data-parallel groups together, where there are several.
-    in_all: tuple[Array, Array] | None = None
+    extra_rows: Array = 0.0
+    #: Sequences and extra rows of all data-parallel groups together, where there are several.
+    all_groups: tuple[Array, Array] | None = None
 
     @property
     def tokens(self) -> Array:
-        """Rows of all sequences together, T = B q, and those that ride along."""
-        return self.batch * self.rows + self.riders
+        """Rows of all sequences together, T = B q, and the extra rows."""
+        return self.batch * self.rows + self.extra_rows
 
     @property
-    def everyone(self) -> Pass:
+    def over_all_groups(self) -> Pass:
         """The pass as the routed experts see it: with the rows of every data-parallel group."""
-        if self.in_all is None:
+        if self.all_groups is None:
             return self
-        batch, riders = self.in_all
-        return replace(self, batch=batch, riders=riders, in_all=None)
+        batch, extra_rows = self.all_groups
+        return replace(self, batch=batch, extra_rows=extra_rows, all_groups=None)
 
     @property
     def base_bytes(self) -> float:

@@ -144,7 +144,7 @@ class Grid:
             prefill_fullest=prefill_fullest,
         )
 
-    def local_riders(self, placement: Placement) -> Array:
+    def local_extra_rows(self, placement: Placement) -> Array:
         """Return the prompt tokens that ride in the fullest data-parallel group's pass."""
         if self.prefill_fullest is None:
             return self.prefill_tokens / placement.dp

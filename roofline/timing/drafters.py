@@ -1,4 +1,4 @@
-"""What drafting costs: the passes that a drafter makes before each verify pass, kind by kind.
+"""What drafting costs: the passes that a drafter makes before each verify pass, by its kind.
 
 A drafter is one of: none; n-gram or suffix (a lookup on the host); a head on the target's hidden
 states (EAGLE-1 and -3, MTP, Medusa, block drafters); a separate model. A chain (a separate model,
@@ -6,7 +6,7 @@ EAGLE-1 and -3, MTP) makes D passes one after the other: the first over the rows
 pass, each further one over one row per sequence (``topk`` in a tree). A block drafter (DFlash,
 DSpark, Domino, P-EAGLE) makes one pass over a block that is fixed when it is deployed; DSpark and
 Domino then run a small head once for each token. Medusa's heads all read the target's last hidden
-state. Each pass of logits is charged. Which tokens are accepted is no business of this module.
+state. Each pass of logits is charged.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ def launches(kind: str, draft_length: Array) -> Array:
 
 def block_rows(network: DrafterSpec, block: int | None, grid: Grid) -> Array:
     """Return the rows of a block drafter's pass: its block, or D where it has none of its own."""
-    own = block or network.block_size
-    return np.maximum(float(own or 1), grid.draft_length)
+    return np.maximum(float(block or network.block_size or 1), grid.draft_length)
 
 
 def passes(
@@ -192,8 +191,8 @@ def shares_formats(network: NetworkSpec, weights: Mapping[Component, DType]) -> 
     """Return a head that uses its target's vocabulary projection in the format it is stored in."""
     if not isinstance(network, DrafterSpec) or not network.shares_head:
         return network
-    own = {**network.dtypes, Component.HEAD: weights[Component.HEAD]}
-    return network.model_copy(update={"dtypes": own})
+    dtypes = {**network.dtypes, Component.HEAD: weights[Component.HEAD]}
+    return network.model_copy(update={"dtypes": dtypes})
 
 
 def draft_passes(drafter: Drafter, grid: Grid) -> tuple[list[Op], list[Op]]:
@@ -223,6 +222,6 @@ def deepest(network: NetworkSpec | None, block: int | None = None) -> int | None
         return None
     if network.kind == "medusa":
         return network.heads
-    own = block or network.block_size
+    size = block or network.block_size
     # DFlash's and Domino's block holds the token it starts from, DSpark's only what it drafts
-    return own and own - (network.kind in ("dflash", "domino"))
+    return size and size - (network.kind in ("dflash", "domino"))

@@ -142,15 +142,15 @@ class LawBook:
             yield _overlay(part.id, engine)
 
     def _chosen(self, op: Op, block: Block, part: HardwareProfile) -> Chosen:
-        own = part.id == self.gpu.id
+        same_part = part.id == self.gpu.id
         generation = priors().generations.get(self.gpu.generation)
         borrowed = generation.relative_error if generation else priors().spread.prior
         return Chosen(
             law=block.law,
-            provenance="calibrated" if own else "assumed",
+            provenance="calibrated" if same_part else "assumed",
             detail=f"{part.id} {block.engine} {block.version}",
             evidence=block.evidence,
-            relative_error=0.0 if own else borrowed,
+            relative_error=0.0 if same_part else borrowed,
             limit=_fast_path_limit(op, block),
         )
 
@@ -189,6 +189,11 @@ def _fast_path_limit(op: Op, block: Block) -> str | None:
     )
 
 
+def _of_kind(kind: type[Law], blocks: Sequence[Block]) -> list[Law]:
+    """Return the blocks of one kind of law."""
+    return [block for block in blocks if isinstance(block, kind)]
+
+
 def _of_format(blocks: Sequence[Law], wanted: str) -> Law | None:
     """Return the first block of the format, or of the nearest one that has any."""
     for name in (wanted, *NEAREST.get(wanted, ())):
@@ -199,15 +204,13 @@ def _of_format(blocks: Sequence[Law], wanted: str) -> Law | None:
 
 
 def _gemm(op: Op, blocks: Sequence[Block]) -> Block | None:
-    own = [block for block in blocks if isinstance(block, GemmBlock)]
-    return _of_format(own, weight_key(op.storage, op.compute))
+    return _of_format(_of_kind(GemmBlock, blocks), weight_key(op.storage, op.compute))
 
 
 def _moe(op: Op, blocks: Sequence[Block]) -> Block | None:
     """Return the expert kernel that the engine's tables use most at this format."""
-    own = [block for block in blocks if isinstance(block, MoeBlock)]
-    own.sort(key=lambda block: -block.evidence.rows_fitted)
-    return _of_format(own, weight_key(op.storage, op.compute))
+    by_use = sorted(_of_kind(MoeBlock, blocks), key=lambda block: -block.evidence.rows_fitted)
+    return _of_format(by_use, weight_key(op.storage, op.compute))
 
 
 def _cache_format(op: Op) -> str:
@@ -217,42 +220,40 @@ def _cache_format(op: Op) -> str:
 def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
     if not isinstance(op.shape, AttentionShape):
         return None  # an indexer or an image's cache: the simple law
-    own = [block for block in blocks if isinstance(block, AttentionBlock)]
-    same = [block for block in own if block.dtype == _cache_format(op)] or own
+    every = _of_kind(AttentionBlock, blocks)
+    same_format = [block for block in every if block.dtype == _cache_format(op)]
 
     def distance(block: AttentionBlock) -> tuple[int, int]:
         return abs(block.head_dim - op.head_dim), -block.evidence.rows_fitted
 
-    return min(same, key=distance, default=None)
+    return min(same_format or every, key=distance, default=None)
 
 
 def _latent(op: Op, blocks: Sequence[Block]) -> Block | None:
-    own = [block for block in blocks if isinstance(block, LatentBlock)]
-    return next((b for b in own if b.dtype == _cache_format(op)), own[0] if own else None)
+    every = _of_kind(LatentBlock, blocks)
+    same_format = [block for block in every if block.dtype == _cache_format(op)]
+    return next(iter(same_format or every), None)
 
 
 def _state(op: Op, blocks: Sequence[Block]) -> Block | None:
     wanted = "conv" if op.name == "conv_state" else "delta"
-    own = [block for block in blocks if isinstance(block, StateBlock)]
-    return next((block for block in own if wanted in block.kernel), None)
+    return next((b for b in _of_kind(StateBlock, blocks) if wanted in b.kernel), None)
 
 
 def _simple(op: Op, blocks: Sequence[Block]) -> Block | None:
     """Return the simple law measured for this very kernel, else for its kind."""
     products = op.kind in (Kind.GEMM, Kind.MOE)
     wanted = weight_key(op.storage, op.compute) if products else str(op.storage)
-    own = [
+    measured = [
         block
-        for block in blocks
-        if isinstance(block, SimpleBlock)
-        and (block.covers, block.dtype) == (op.kind.value, wanted)
-        and block.op in (None, op.name)
+        for block in _of_kind(SimpleBlock, blocks)
+        if (block.covers, block.dtype) == (op.kind.value, wanted) and block.op in (None, op.name)
     ]
-    return max(own, key=lambda block: block.op is not None, default=None)
+    return max(measured, key=lambda block: block.op is not None, default=None)
 
 
 def _collective(_op: Op, blocks: Sequence[Block]) -> Block | None:
-    return next((block for block in blocks if isinstance(block, CollectiveBlock)), None)
+    return next(iter(_of_kind(CollectiveBlock, blocks)), None)
 
 
 _FINDERS: dict[Kind, Callable[[Op, Sequence[Block]], Block | None]] = {

@@ -53,8 +53,8 @@ def _widest(mlp: Mlp) -> int:
         case DenseMlp():
             return mlp.intermediate_size
         case MoeMlp():
-            own = mlp.shared_intermediate_size + mlp.dense_intermediate_size
-            return mlp.top_k * mlp.expert_intermediate_size + own
+            every_token = mlp.shared_intermediate_size + mlp.dense_intermediate_size
+            return mlp.top_k * mlp.expert_intermediate_size + every_token
         case NoMlp():
             return 0
 
@@ -102,9 +102,9 @@ class Memory:
         tokens = np.asarray(context + draft_length + 1)
         placement = self.target.placement
         rows = 1 + np.asarray(draft_length)
-        model, own = self.target.model, self.target.precision
-        total = self._reserved(model, own, tokens, rows, placement.attention_tp)
-        state = state_bytes_per_sequence(self.target.model, tp=placement.attention_tp)
+        model, precision = self.target.model, self.target.precision
+        total = self._reserved(model, precision, tokens, rows, placement.attention_tp)
+        state = state_bytes_per_sequence(model, tp=placement.attention_tp)
         copies = 1 + np.asarray(draft_length) * (
             placement.state_handling == StateHandling.SNAPSHOTS
         )
@@ -143,12 +143,14 @@ class Memory:
         batch = self.target.placement.local(batch)
         rows = 1 + np.asarray(draft_length)
         tokens = np.maximum(batch * rows, self.rules.prefill_chunk)
-        live = activation_bytes(
+        activations = activation_bytes(
             model, tokens=tokens, tp=self.target.placement.attention_tp, base=base
         )
         if not logits:
-            return live
-        return live + logits_bytes(batch=batch, rows=rows, vocabulary=model.vocab_size, base=base)
+            return activations
+        return activations + logits_bytes(
+            batch=batch, rows=rows, vocabulary=model.vocab_size, base=base
+        )
 
     def needed(self, batch: Array, context: Array, draft_length: Array) -> Array:
         """Return everything on the fullest card.
@@ -160,17 +162,17 @@ class Memory:
     def by_card(self, batch: Array, context: Array, draft_length: Array) -> list[Array]:
         """Return everything that each card holds [B]."""
         drafting = np.asarray(draft_length) > 0
-        own = self.target_cache(context, draft_length)
-        drafted = self.draft_cache(context, draft_length)
-        held = self.target.placement.local(batch)
-        found: list[Array] = []
+        target_cache = self.target_cache(context, draft_length)
+        draft_cache = self.draft_cache(context, draft_length)
+        sequences = self.target.placement.local(batch)
+        by_card: list[Array] = []
         for card, draft_card in zip(self.cards, self.draft_cards, strict=True):
             weights = sum(card.weights(self.held).values())
             drafter = np.where(drafting, self.draft_weights * draft_card.layers, 0.0)
-            cache = held * (own * card.caches + drafted * draft_card.caches)
+            cache = sequences * (target_cache * card.caches + draft_cache * draft_card.caches)
             working = self.working(batch, draft_length, logits=card.last)
-            found.append(weights + drafter + cache + working)
-        return found
+            by_card.append(weights + drafter + cache + working)
+        return by_card
 
     def fullest(self, *, batch: int, context: int, draft_length: int) -> int:
         """Return the position of the card that holds most."""
@@ -258,8 +260,8 @@ def _without_embedding(held: Mapping[Component, float]) -> dict[Component, float
 def _draft_cards(drafter: Drafter, cards: tuple[Card, ...]) -> tuple[Card, ...]:
     """Return where a drafter lies: a model as its own split says, a head with the logits."""
     if isinstance(drafter.network, ModelSpec):
-        own = cards_of(drafter.network, drafter.placement.split)
-        return own if len(own) == len(cards) else cards
+        draft_cards = cards_of(drafter.network, drafter.placement.split)
+        return draft_cards if len(draft_cards) == len(cards) else cards
     return tuple(
         Card(layers=float(card.last), caches=float(card.last), last=card.last) for card in cards
     )

@@ -48,7 +48,7 @@ def local_rows(placement: Placement, grid: Grid) -> NDArray[np.float64]:
 
     Each data-parallel group runs its own graph over its own share.
     """
-    return np.asarray(placement.local(grid.batch) * grid.rows + grid.local_riders(placement))
+    return np.asarray(placement.local(grid.batch) * grid.rows + grid.local_extra_rows(placement))
 
 
 def covered(graphs: Graphs | None, rows: NDArray[np.float64]) -> Mask:
@@ -71,17 +71,17 @@ def advisable(captured: Mask) -> Mask:
     return np.asarray(captured | ~captured[..., :1])
 
 
-def by_hand_seconds(*, kernels: int, own: Array, each: float, captured: Mask) -> Array:
+def by_hand_seconds(*, kernels: int, busy: Array, each: float, captured: Mask) -> Array:
     """Return what launching every kernel by hand adds where no graph covers the pass [s].
 
-    max(0, kernels x each - own): slow launches hide behind slow kernels, whose time is ``own`` [s];
-    ``each`` is the time of one launch [s]. Shapes broadcast.
+    max(0, kernels x each - busy): slow launches hide behind slow kernels. ``each`` is the time of
+    one launch, ``busy`` that of the kernels [s]. Shapes broadcast.
 
     >>> hidden = {"kernels": 1000, "each": 40e-6, "captured": np.array([True, False, False])}
-    >>> by_hand_seconds(own=np.array([0.01, 0.01, 0.05]), **hidden)  # 40 ms of launches
+    >>> by_hand_seconds(busy=np.array([0.01, 0.01, 0.05]), **hidden)  # 40 ms of launches
     array([0.  , 0.03, 0.  ])
     """
-    return np.where(captured, 0.0, np.maximum(kernels * each - own, 0.0))
+    return np.where(captured, 0.0, np.maximum(kernels * each - busy, 0.0))
 
 
 def past_graphs(
@@ -96,7 +96,9 @@ def past_graphs(
         return []
     alike: dict[tuple[int, ...], list[int]] = {}
     for batch, (lengths, rows) in asked.items():
-        past = tuple(d for d, own in zip(lengths, rows, strict=True) if own > graphs.largest)
+        past = tuple(
+            d for d, of_pass in zip(lengths, rows, strict=True) if of_pass > graphs.largest
+        )
         if past:
             alike.setdefault(past, []).append(batch)
     return [
@@ -209,7 +211,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
     verify_parts = by_part(verify_ops)
     draft_parts = _draft_parts(first, further, drafts)
-    around = overhead_seconds(
+    engine_time = overhead_seconds(
         overhead,
         draft_length=drafts,
         kind=drafter.kind,
@@ -223,16 +225,16 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     )
     verify = _sum(*verify_parts.values(), shape=grid.shape)
     launches = _launches(verify_ops, verify, target.placement, grid, graphs)
-    around = np.asarray(around + launches.by_hand)
+    engine_time = np.asarray(engine_time + launches.by_hand)
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
         for part in Part
     }
-    parts[Part.OTHER.value] = _sum(parts[Part.OTHER.value], around, shape=grid.shape)
+    parts[Part.OTHER.value] = _sum(parts[Part.OTHER.value], engine_time, shape=grid.shape)
     return StepTimes(
         verify=verify,
         draft=_sum(*draft_parts.values(), shape=grid.shape),
-        overhead=_sum(around, shape=grid.shape),
+        overhead=_sum(engine_time, shape=grid.shape),
         parts=parts,
         verify_ops=verify_ops,
         first_pass_ops=first,
@@ -256,17 +258,17 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
             batch=grid.batch,
             context=grid.context,
             rows=grid.rows,
-            riders=grid.prefill_tokens + padding * target.placement.dp,
-            local_riders=grid.local_riders(target.placement) + padding,
+            extra_rows=grid.prefill_tokens + padding * target.placement.dp,
+            local_extra_rows=grid.local_extra_rows(target.placement) + padding,
         )
 
     rows = local_rows(target.placement, grid)
     padding = graphs.padded(rows) - rows if graphs else 0.0
-    own = kernels(0.0)
+    unpadded = kernels(0.0)
     if target.model.num_expert_layers or not np.any(padding):
-        return time_ops(own, machine)
+        return time_ops(unpadded, machine)
     padded = time_ops(kernels(padding), machine)
-    return [replace(time, op=op) for time, op in zip(padded, own, strict=True)]
+    return [replace(time, op=op) for time, op in zip(padded, unpadded, strict=True)]
 
 
 def _launches(
@@ -276,7 +278,7 @@ def _launches(
     rows = np.broadcast_to(local_rows(placement, grid), grid.shape)
     captured, count = covered(graphs, rows), sum(time.op.count for time in ops)
     each = graphs.eager_launch if graphs else 0.0
-    by_hand = by_hand_seconds(kernels=count, own=verify, each=each, captured=captured)
+    by_hand = by_hand_seconds(kernels=count, busy=verify, each=each, captured=captured)
     return Launches(rows=rows, captured=captured, by_hand=np.asarray(by_hand))
 
 
@@ -288,10 +290,9 @@ def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:
     """
     if grid.draft_length[0, 0, 0] > 0:
         return times
-    each = (np.atleast_1d(time.each) for time in times)
     return [
-        replace(time, each=np.maximum(own, own[..., :1]))
-        for time, own in zip(times, each, strict=True)
+        replace(time, each=np.maximum(time.each, np.atleast_1d(time.each)[..., :1]))
+        for time in times
     ]
 
 

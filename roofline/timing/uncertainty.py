@@ -48,11 +48,11 @@ def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
     evidence = time.chosen.evidence
     if evidence is None:
         return spread.prior, spread.rows
-    own = evidence.median_error / NORMAL_MEDIAN
+    level = evidence.median_error / NORMAL_MEDIAN
     transfer = max(spread.calibrated, time.chosen.relative_error / NORMAL_MEDIAN)
     ratio = evidence.ratio_error
     rows = spread.rows if ratio is None else ratio / NORMAL_MEDIAN
-    return float(np.hypot(own, transfer)), rows
+    return float(np.hypot(level, transfer)), rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,18 +70,18 @@ class Drawn:
     def at(self, position: int) -> DrawnLength:
         """Return the step times at one draft length, ready to be added up."""
         narrow: Draws | float = 0.0
-        chosen: list[tuple[Draws, Draws]] = []
+        by_context: list[tuple[Draws, Draws]] = []
         for factors, seconds in zip(self.factors, self.seconds, strict=True):
             factor = factors[min(position, len(factors) - 1)]
             time = seconds[..., min(position, seconds.shape[2] - 1)]
             if time.shape[1] > 1:
-                chosen.append((factor, time))
+                by_context.append((factor, time))
             else:
                 narrow = narrow + time[..., None] * factor
-        wide = np.empty((*self.shape[:2], len(chosen)))
-        for i, (_, time) in enumerate(chosen):
+        wide = np.empty((*self.shape[:2], len(by_context)))
+        for i, (_, time) in enumerate(by_context):
             wide[..., i] = time
-        factors = np.array([factor for factor, _ in chosen]).reshape(len(chosen), DRAWS)
+        factors = np.array([factor for factor, _ in by_context]).reshape(len(by_context), DRAWS)
         return DrawnLength(narrow=np.asarray(narrow), wide=wide, factors=factors)
 
     def steps(self) -> Draws:
@@ -131,36 +131,44 @@ class _Piece:
 def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     """Yield what a step is made of, with the factors that its errors draw.
 
-    Of a kernel's level half the variance is shared by its kind, half is its own.
+    log f = s (z_kind + z_kernel) / sqrt(2) + r sqrt(log q / log 4) z_rows + v [D > 0] z_served:
+    s and r are the standard deviations of `law_sigma`, q the rows per sequence, v is
+    ``spread.served``, and every z is a standard normal number of the draw. Half the variance of a
+    kernel's level is shared by its kind. The error in more rows is a walk in log q: its variance
+    grows evenly, and r is its standard deviation at four times the rows. With s = 0.1, r = 0.05
+    and q = 4, log f is spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how
+    often its ranges hold what was measured is counted in docs/validation.md.
     """
     streams, drafts = _Streams(), grid.draft_length
-    around = np.exp(spread.overhead * streams.draws("overhead"))[None, :]
-    found = [_Piece(which="overhead", time=None, group="", factors=around, seconds=times.overhead)]
-    grown = np.sqrt(np.log(grid.rows) / np.log(4)).reshape(-1, 1)
+    overhead = np.exp(spread.overhead * streams.draws("overhead"))[None, :]
+    pieces = [
+        _Piece(which="overhead", time=None, group="", factors=overhead, seconds=times.overhead)
+    ]
+    growth_verified = np.sqrt(np.log(grid.rows) / np.log(4)).reshape(-1, 1)
     passes = (
-        ("verify", times.verify_ops, grown, np.ones_like(drafts)),
-        ("draft", times.first_pass_ops, grown, (drafts > 0).astype(float)),
+        ("verify", times.verify_ops, growth_verified, np.ones_like(drafts)),
+        ("draft", times.first_pass_ops, growth_verified, (drafts > 0).astype(float)),
         ("draft", times.further_pass_ops, np.zeros((1, 1)), np.maximum(drafts - 1, 0)),
     )
-    known: dict[object, Draws] = {}
+    factors: dict[object, Draws] = {}
     for which, ops, growth, repeats in passes:
         for time in ops:
             kind, name = time.op.kind.value, f"{time.op.kind.value}/{time.op.name}"
-            own = (streams.draws(kind) + streams.draws(name)) / np.sqrt(2)
-            rows = streams.draws(f"{kind}/rows")
-            level, shape = law_sigma(time, spread)
-            group = (name, level, shape, len(growth))
-            if group not in known:
-                known[group] = np.exp(level * own + shape * growth * rows)
+            z_level = (streams.draws(kind) + streams.draws(name)) / np.sqrt(2)
+            z_rows = streams.draws(f"{kind}/rows")
+            level, rows = law_sigma(time, spread)
+            group = (name, level, rows, len(growth))
+            if group not in factors:
+                factors[group] = np.exp(level * z_level + rows * growth * z_rows)
             seconds = repeats * _three(time.total)
-            found.append(
-                _Piece(which=which, time=time, group=group, factors=known[group], seconds=seconds)
+            pieces.append(
+                _Piece(which=which, time=time, group=group, factors=factors[group], seconds=seconds)
             )
-    served = np.exp(spread.served * streams.draws("served"))
-    build = np.where(drafts.reshape(-1, 1) > 0, served, 1.0)
-    known = {piece.group: piece.factors * build for piece in found}
-    for piece in found:
-        yield replace(piece, factors=known[piece.group])
+    z_served = streams.draws("served")
+    served = np.where(drafts.reshape(-1, 1) > 0, np.exp(spread.served * z_served), 1.0)
+    factors = {piece.group: piece.factors * served for piece in pieces}
+    for piece in pieces:
+        yield replace(piece, factors=factors[piece.group])
 
 
 def grouped(times: StepTimes, grid: Grid, spread: Spread) -> Drawn:

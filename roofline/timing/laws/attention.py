@@ -69,10 +69,10 @@ def _row_cost(shape: AttentionShape, law: AttentionLaw) -> Array:
     costs = law.row_costs
     count = len(costs)
     most = np.array([[max(costs[min(i, j) : j + 1]) for j in range(count)] for i in range(count)])
-    own = shape.rows if shape.group == 0 else shape.group
+    plain_rows = shape.rows if shape.group == 0 else shape.group
     first, last = (
         np.minimum(np.searchsorted(ROW_BANDS, rows, side="left"), count - 1)
-        for rows in (own, shape.rows)
+        for rows in (plain_rows, shape.rows)
     )
     return np.asarray(most[first, last])
 
