@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.questions.schedule.bands import Band
-from roofline.questions.schedule.sglang import cells, slots
-from roofline.questions.schedule.trtllm import Reading, expressible, keys, read
-from roofline.questions.schedule.vllm import rows
+from roofline.engines.sglang import cells, slots
+from roofline.engines.trtllm import Releases, drafts_most_first, keys, scheduled_length
+from roofline.engines.vllm import rows
+from roofline.engines.writing import Band
 from tests import schedule_rules as rules
 from tests.scheduling import BATCHES, CAPTURED, COUNT, HEAVY, MODEL, drafted, recommended, text
 from tests.support import Cli
@@ -47,18 +47,18 @@ def test_the_older_release_would_read_it_the_other_way_round(cli: Cli) -> None:
 @pytest.mark.parametrize("schedule", [{1: 4, 8: 2}, {4: 4, 8: 2, 32: 1}, {1: 4, 4: 2, 8: 0}])
 def test_readings_by_hand(schedule: dict[int, int]) -> None:
     """The two examples of the two sources, and one that both accept and read differently."""
-    newer = [read(schedule, batch, Reading.NEWER) for batch in range(1, 41)]
+    newer = [scheduled_length(schedule, batch, Releases.NEWER) for batch in range(1, 41)]
     body = json.dumps({"max_draft_len": 4, "draft_len_schedule": 0}).replace(
         "0}", "{" + ", ".join(f"{k}: {v}" for k, v in schedule.items()) + "}}"
     )
     written = f"speculative_config: {body}"
     assert newer == rules.trtllm_newer(written, 40)
     if 1 in schedule:
-        older = [read(schedule, batch, Reading.OLDER) for batch in range(1, 41)]
+        older = [scheduled_length(schedule, batch, Releases.OLDER) for batch in range(1, 41)]
         assert older == rules.trtllm_older(written, 40)
         assert older != newer
     else:
-        assert read(schedule, 5, Reading.OLDER) is None
+        assert scheduled_length(schedule, 5, Releases.OLDER) is None
 
 
 def test_keys_of_both_readings_go_back_to_the_bands() -> None:
@@ -66,8 +66,10 @@ def test_keys_of_both_readings_go_back_to_the_bands() -> None:
         Band(first=a, last=b, draft_lengths=(d,)) for a, b, d in ((1, 4, 4), (5, 8, 1), (9, 9, 0))
     ]
     meant = [4] * 4 + [1] * 4 + [0]
-    for how in Reading:
-        assert [read(keys(bands, how), batch, how) for batch in range(1, 10)] == meant
+    for releases in Releases:
+        assert [
+            scheduled_length(keys(bands, releases), batch, releases) for batch in range(1, 10)
+        ] == meant
 
 
 def test_a_table_that_rises_is_replaced_by_the_nearest_that_can_be_written(cli: Cli) -> None:
@@ -274,12 +276,12 @@ def test_any_table_survives_the_round_trip(bands: list[Band]) -> None:
     assert rules.vllm_lengths(written, len(want)) == want
     routed = rules.sglang_candidates(json.dumps(slots(bands)), len(want), [])
     assert routed == [[d] for d in want]
-    if expressible(bands) and want[0]:
-        for how, reader in (
-            (Reading.NEWER, rules.trtllm_newer),
-            (Reading.OLDER, rules.trtllm_older),
+    if drafts_most_first(bands) and want[0]:
+        for releases, reader in (
+            (Releases.NEWER, rules.trtllm_newer),
+            (Releases.OLDER, rules.trtllm_older),
         ):
-            body = {"max_draft_len": most, "draft_len_schedule": keys(bands, how)}
+            body = {"max_draft_len": most, "draft_len_schedule": keys(bands, releases)}
             text = yaml.safe_dump({"speculative_config": body})
             assert reader(text, len(want)) == want
 

@@ -1,19 +1,46 @@
-"""TensorRT-LLM: iteration statistics as JSON, and its Prometheus page (the 1.3 line).
+"""TensorRT-LLM: its iteration statistics and Prometheus page, and the schedules that it takes.
 
-Read in tensorrt_llm/metrics/collector.py and the tests that use LLM.get_stats().
+Statistics (the 1.3 line): tensorrt_llm/metrics/collector.py and the tests that use
+LLM.get_stats().
+
+Schedules, from 1.3 on (tensorrt_llm/llmapi/llm_args.py at 000439672): the keys of
+``draft_len_schedule`` are upper bounds, nothing is drafted above the last, the value of the
+smallest key must be ``max_draft_len`` and no value may exceed it; ``max_concurrency`` excludes a
+schedule and stands for one with a single key. Eagle3, MTP and Draft_Target take a schedule, NGram
+does not. The gate is ``acceptance_rate_threshold`` on accepted / drafted: break-even at
+(R(D) - 1) / D.
+Before 1.3 (the same file after PR 8194, replaced by PR 10860 in 2026-01): keys are lower bounds,
+key 1 is required and must hold ``max_draft_len``, the last value carries on. The gate is
+``acceptance_length_threshold`` on accepted drafts (speculation_gate.py at 41080dc5): R(D) - 1.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
 
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines.facts import Fact, Read, Unread
 from roofline.engines.page import Page
 from roofline.engines.reading import Decoded, Reading, count, from_counts, whole_length
+from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, inside
 
-__all__ = ["SERIES", "load_of", "read_page", "read_stats"]
+__all__ = [
+    "SERIES",
+    "Releases",
+    "check_scheduled",
+    "drafts_most_first",
+    "keys",
+    "load_of",
+    "read_page",
+    "read_stats",
+    "releases_of",
+    "schedule",
+    "scheduled_length",
+]
 
 SERIES = "trtllm_"
 PREFIX = "trtllm_spec_decode_"
@@ -127,3 +154,149 @@ def _inner(item: dict[str, Any], group: str, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
         return None
     return float(value)
+
+
+class Releases(StrEnum):
+    """Releases that read the keys of a schedule alike."""
+
+    NEWER = "newer"  # as upper bounds
+    OLDER = "older"  # as lower bounds
+
+
+#: What users call them.
+NAMES = {Releases.NEWER: "1.3 and later", Releases.OLDER: "before 1.3"}
+SCHEDULED = {
+    Releases.NEWER: ("eagle3", "mtp", "model"),
+    Releases.OLDER: ("eagle3", "mtp", "model", "ngram"),
+}
+#: Iterations in the newer gate, completed requests in the older: a choice, not a default.
+WINDOW = {Releases.NEWER: 1000, Releases.OLDER: 100}
+
+
+def releases_of(version: str) -> Releases:
+    """Return which releases a version belongs to.
+
+    >>> releases_of("1.2.0"), releases_of("1.3.0rc20")
+    (<Releases.OLDER: 'older'>, <Releases.NEWER: 'newer'>)
+    """
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    if match is None:
+        raise InputError(
+            "expected a release such as 1.2 or 1.3.0", field="engine_version", value=version
+        )
+    return Releases.NEWER if (int(match[1]), int(match[2])) >= (1, 3) else Releases.OLDER
+
+
+def check_scheduled(drafter_kind: str, releases: Releases) -> None:
+    """Refuse a kind of drafter that these releases take no schedule for."""
+    if drafter_kind not in SCHEDULED[releases]:
+        raise NoScheduleError(f"TensorRT-LLM ({releases}) takes no schedule for {drafter_kind}")
+
+
+def scheduled_length(table: dict[int, int], batch: int, releases: Releases) -> int | None:
+    """Return the D that releases run at ``batch``; None where they refuse the table.
+
+    >>> [scheduled_length({1: 4, 8: 2}, 5, own) for own in (Releases.NEWER, Releases.OLDER)]
+    [2, 4]
+    """
+    if releases is Releases.NEWER:
+        return next((table[key] for key in sorted(table) if batch <= key), 0)
+    if 1 not in table:
+        return None
+    return table[max(key for key in table if key <= batch)]
+
+
+def drafts_most_first(bands: Sequence[Band]) -> bool:
+    """Return whether the first band drafts the most, as all releases demand."""
+    return bands[0].draft_length == max(band.draft_length for band in bands)
+
+
+def keys(bands: Sequence[Band], releases: Releases) -> dict[int, int]:
+    """Return a schedule's table; the newer releases imply 0 above the last key.
+
+    >>> two = [Band(first=1, last=4, draft_lengths=(4,)), Band(first=5, last=9, draft_lengths=(0,))]
+    >>> keys(two, Releases.NEWER), keys(two, Releases.OLDER)
+    ({4: 4}, {1: 4, 5: 0})
+    """
+    if releases is Releases.OLDER:
+        return {band.first: band.draft_length for band in bands}
+    last = max(i for i, band in enumerate(bands) if band.draft_length > 0)
+    return {band.last: band.draft_length for band in bands[: last + 1]}
+
+
+def schedule(
+    bands: Sequence[Band],
+    *,
+    launch: Launch,
+    releases: Releases,
+    nearest: bool = False,
+    break_even: tuple[float, float] | None = None,
+) -> EngineText:
+    """Return the ``speculative_config`` to paste, for bands of which the first drafts the most.
+
+    ``nearest`` says that better bands could not be written. ``break_even`` adds the gate: the
+    accepted drafts of a step, and their share of the drafts, below which every band loses.
+    """
+    most, last, name = bands[0].draft_length, bands[-1].last, launch.engine.name
+    flags = launch.flags(most, running=last)
+    if most == 0:
+        return EngineText(text=flags)
+    table = keys(bands, releases)
+    notes = [notice(Code.NEAREST_SCHEDULE, engine=name)] if nearest else []
+    addition = ""
+    if len(bands) > 1 and releases is Releases.NEWER and len(table) == 1:
+        addition = f", max_concurrency: {min(table)}"
+    elif len(bands) > 1:
+        text = ", ".join(f"{key}: {value}" for key, value in table.items())
+        addition = f", draft_len_schedule: {{{text}}}"
+        notes += [
+            _beyond(table, last, releases, name=f"{name} ({releases})"),
+            _in_other_releases(table, last, releases, name=name),
+        ]
+    if break_even is not None:
+        addition += _gate(*break_even, releases=releases)
+    if bands[-1].draft_length == 0:
+        notes.append(notice(Code.DRAFTER_CACHE_BEHIND, engine=name, issue="PR 16888, open"))
+    return EngineText(text=inside(flags, addition), notes=tuple(notes))
+
+
+def _gate(accepted: float, share: float, *, releases: Releases) -> str:
+    """Return the gate: accepted drafts of a step before 1.3, their share of the drafts after."""
+    if releases is Releases.OLDER:
+        return (
+            f", acceptance_window: {WINDOW[releases]}, acceptance_length_threshold: "
+            f"{max(accepted, 0):.3f}"
+        )
+    return (
+        f", acceptance_rate_window_size: {WINDOW[releases]}, acceptance_rate_threshold: "
+        f"{min(max(share, 0), 1):.3f}"
+    )
+
+
+def _beyond(table: dict[int, int], last: int, releases: Releases, *, name: str) -> Notice:
+    """Return what happens at batches above the table."""
+    if releases is Releases.NEWER:
+        return notice(Code.NOTHING_DRAFTED_ABOVE, engine=name, above=max(table))
+    return notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="value")
+
+
+def _in_other_releases(
+    table: dict[int, int], last: int, releases: Releases, *, name: str
+) -> Notice:
+    """Return what releases that read keys otherwise make of the same text."""
+    other = Releases.OLDER if releases is Releases.NEWER else Releases.NEWER
+    others = f"{name} {NAMES[other]}"
+    for batch in range(1, last + 1):
+        length = scheduled_length(table, batch, releases)
+        other_length = scheduled_length(table, batch, other)
+        if other_length is None:
+            return notice(Code.OTHER_RELEASES_REFUSE, engine=others, key=1)
+        if length != other_length:
+            return notice(
+                Code.OTHER_RELEASES_DIFFER,
+                engine=others,
+                batch=batch,
+                draft_length=length,
+                other=other_length,
+            )
+    return notice(Code.OTHER_RELEASES_AGREE, engine=others)

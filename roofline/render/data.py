@@ -8,7 +8,6 @@ from typing import Any
 
 from roofline.advice.cost import dollars_per_million
 from roofline.advice.decide import Point
-from roofline.advice.paste import flag, timed_flag
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.rules import rules
@@ -90,7 +89,9 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
         "speedup_high": float(point.high[best]),
         "headline": headline(answer, point),
         "reason": reason(answer, point),
-        "flag": flag(answer.question.deployment, point.draft_length, running=answer.largest_batch),
+        "flag": answer.question.deployment.launch.flags(
+            point.draft_length, running=answer.largest_batch
+        ),
         "benchmark": benchmark_rows(answer, point),
         "by_draft_length": [
             _draft_length(point, i) | _cost(answer.question, point, i)
@@ -139,8 +140,7 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
         {
             "draft_length": point.draft_lengths[i],
             "near_best": float(point.near_best[i]),
-            "flag": timed_flag(
-                answer.deployment,
+            "flag": answer.deployment.launch.flags_to_time(
                 point.draft_lengths[i],
                 float(point.tokens_per_step[i]),
                 running=answer.largest_batch,
