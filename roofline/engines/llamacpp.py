@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, notice
-from roofline.engines.page import Page
-from roofline.engines.reading import DECIMAL, WHOLE, Decoded, Reading, from_counts
+from roofline.engines.counts import DECIMAL, WHOLE, Decoded, Reading, from_counts
+from roofline.engines.prometheus import Page
 from roofline.engines.writing import EngineText, Launch
 
 __all__ = ["COSTS", "LOG_MARKS", "batch_costs", "costs_per_token", "read_log", "read_page"]

@@ -10,9 +10,16 @@ from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
 from roofline.engines import http
-from roofline.engines.facts import FetchedJson, Names, Read, ServerNames, Unread, serving_names
 from roofline.engines.http import Client
-from roofline.engines.page import Page, Sample, checked, clean, is_page, parse_lines
+from roofline.engines.prometheus import Page, Sample, checked, clean, is_page, parse_lines
+from roofline.engines.server_facts import (
+    FetchedJson,
+    Names,
+    Read,
+    ServerNames,
+    Unread,
+    serving_names,
+)
 
 __all__ = [
     "Look",

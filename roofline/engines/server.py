@@ -11,17 +11,8 @@ from typing import Any, TypeVar
 from roofline.acceptance.files import split_part
 from roofline.base.errors import InputError
 from roofline.engines import trtllm
-from roofline.engines.facts import (
-    DEEPEST,
-    Fact,
-    FetchedJson,
-    Read,
-    ServerNames,
-    Unread,
-    configured,
-    serving_names,
-    texts,
-)
+from roofline.engines.acceptance_source import of_json, of_page
+from roofline.engines.counts import Reading
 from roofline.engines.http import Client
 from roofline.engines.metrics import (
     Look,
@@ -33,9 +24,18 @@ from roofline.engines.metrics import (
     rate_of,
     waiting_of,
 )
-from roofline.engines.page import Page, Sample, since
-from roofline.engines.reading import Reading
-from roofline.engines.sources import of_json, of_page
+from roofline.engines.prometheus import Page, Sample, since
+from roofline.engines.server_facts import (
+    DEEPEST,
+    Fact,
+    FetchedJson,
+    Read,
+    ServerNames,
+    Unread,
+    configured,
+    serving_names,
+    texts,
+)
 
 __all__ = ["Serving", "read_server"]
 

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, notice
-from roofline.engines.page import Page
-from roofline.engines.reading import (
+from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
     Reading,
@@ -36,6 +35,7 @@ from roofline.engines.reading import (
     pooled_histogram,
     whole_length,
 )
+from roofline.engines.prometheus import Page
 from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError
 
 __all__ = [

@@ -23,9 +23,9 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
-from roofline.engines.facts import Fact, Read, Unread
-from roofline.engines.page import Page
-from roofline.engines.reading import Decoded, Reading, count, from_counts, whole_length
+from roofline.engines.counts import Decoded, Reading, count, from_counts, whole_length
+from roofline.engines.prometheus import Page
+from roofline.engines.server_facts import Fact, Read, Unread
 from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, inside
 
 __all__ = [

@@ -21,8 +21,7 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
-from roofline.engines.page import Page
-from roofline.engines.reading import (
+from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
     Decoded,
@@ -32,6 +31,7 @@ from roofline.engines.reading import (
     from_histogram,
     pooled_histogram,
 )
+from roofline.engines.prometheus import Page
 from roofline.engines.writing import Band, EngineText, Launch, inside
 
 __all__ = [

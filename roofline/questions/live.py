@@ -15,8 +15,8 @@ from roofline.advice.deployment import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
+from roofline.engines.server_facts import Unread, serving_names
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written
 from roofline.specs.engine import SHELF as ENGINES

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from roofline.base.units import format_size
-from roofline.engines.facts import Read, Unread
+from roofline.engines.server_facts import Read, Unread
 from roofline.questions.live import Change, Live
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays

@@ -18,8 +18,8 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 
 if TYPE_CHECKING:
-    from roofline.engines.page import Page
-    from roofline.engines.reading import Reading
+    from roofline.engines.counts import Reading
+    from roofline.engines.prometheus import Page
 
 __all__ = ["acceptance_from", "of_json", "of_page", "read"]
 
@@ -118,7 +118,7 @@ def read(
 
 
 def _difference(first: Held, second: Held, part: str | None, how: str) -> Reading:
-    from roofline.engines.page import is_page, parse_page, since
+    from roofline.engines.prometheus import is_page, parse_page, since
 
     texts = [_text(held) for held in (first, second)]
     if not all(is_page(text) for text in texts):
@@ -178,7 +178,7 @@ def _text(held: Held) -> str:
 
 def _sniff(held: Held, part: str | None) -> Reading:
     """Hand the content to the reader of what it looks like."""
-    from roofline.engines.page import is_page, parse_page
+    from roofline.engines.prometheus import is_page, parse_page
 
     text = _text(held)
     if held.name.endswith((".yaml", ".yml")):
@@ -215,10 +215,9 @@ def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]
 
 def of_page(page: Page, part: str | None) -> Reading:
     """Read the acceptance on a page, by the engine whose series it holds."""
-    from roofline.engines import llamacpp, sglang, trtllm, vllm
-    from roofline.engines import page as pages
+    from roofline.engines import llamacpp, prometheus, sglang, trtllm, vllm
 
-    found = pages.names(page.samples)
+    found = prometheus.names(page.samples)
     for prefix, reader in (
         ("vllm:spec_decode_", vllm.read_page),
         ("trtllm_", trtllm.read_page),
@@ -233,7 +232,7 @@ def of_page(page: Page, part: str | None) -> Reading:
 def of_json(documents: list[Any], where: str) -> Reading | None:
     """Read the acceptance in JSON, None where there is none."""
     from roofline.engines import sglang, trtllm, vllm
-    from roofline.engines.reading import mappings_with
+    from roofline.engines.counts import mappings_with
 
     if found := list(mappings_with(documents, "specDecodingStats")):
         return trtllm.read_stats(found, where)

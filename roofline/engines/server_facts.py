@@ -13,7 +13,7 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.schema import Document, Schema
 from roofline.engines.http import at_path
-from roofline.engines.page import Page, clean
+from roofline.engines.prometheus import Page, clean
 
 __all__ = [
     "DEEPEST",
