@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from roofline.base.errors import InputError
 
-__all__ = ["Client", "StatusError", "at_path", "fetch", "shown"]
+__all__ = ["Client", "StatusError", "fetch", "shown"]
 
 TIMEOUT = 5.0  # [s], for the whole exchange
 GRACE = 0.1  # for an exchange that ends itself at its deadline [s]
@@ -298,17 +298,3 @@ def base_of(url: str) -> str:
         if base.endswith(ending):
             return base.removesuffix(ending).rstrip("/")
     return base
-
-
-def at_path(data: Any, dotted: str) -> Any:
-    """Return what lies at a dotted path of JSON, None where nothing does.
-
-    >>> at_path({"data": [{"id": "x"}]}, "data.0.id")
-    'x'
-    """
-    for step in dotted.split("."):
-        if isinstance(data, list):
-            data = data[int(step)] if step.isdecimal() and int(step) < len(data) else None
-        else:
-            data = data.get(step) if isinstance(data, dict) else None
-    return data

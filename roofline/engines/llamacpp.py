@@ -24,10 +24,28 @@ from roofline.engines.counts import DECIMAL, WHOLE, Decoded, Reading, from_count
 from roofline.engines.prometheus import Page
 from roofline.engines.writing import EngineText, Launch
 
-__all__ = ["COSTS", "LOG_MARKS", "batch_costs", "costs_per_token", "read_log", "read_page"]
+__all__ = [
+    "COSTS",
+    "DRAFT_SERIES",
+    "LOG_LINES",
+    "LOG_MARKS",
+    "SERIES",
+    "batch_costs",
+    "costs_per_token",
+    "read_log",
+    "read_page",
+]
 
+#: How the series begin that count drafts.
+DRAFT_SERIES = "llamacpp:spec_decode_"
+PREDICTED = "llamacpp:tokens_predicted_total"
+DECODES = "llamacpp:n_decode_total"
+BUSY_SLOTS = "llamacpp:n_busy_slots_per_decode"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES, PREDICTED, DECODES, BUSY_SLOTS)
+#: What tells a log of llama.cpp, and parts of all its lines that are read.
 LOG_MARKS = ("#gen drafts", "draft acceptance")
-PREFIX = "llamacpp:spec_decode_num_"
+LOG_LINES = (*LOG_MARKS, "eval time =")
 #: Share of passes that begin or end a request and draft nothing: one or two of a short one's 20.
 ENDS = 0.1
 #: Decodes this far above tokens - accepted are also those of long prompts or of running requests.
@@ -67,12 +85,12 @@ class _Totals:
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the counters of ``--metrics``; tokens and drafts are counted when a request ends."""
-    page, name = page.for_model(model)
+    page, name = page.for_model(model, DRAFT_SERIES)
     drafts, drafted, accepted = (
-        page.needed(f"{PREFIX}{what}_total")
+        page.needed(f"{DRAFT_SERIES}num_{what}_total")
         for what in ("drafts", "draft_tokens", "accepted_tokens")
     )
-    per_position = page.by_label("position", f"{PREFIX}accepted_tokens_per_pos_total")
+    per_position = page.by_label("position", f"{DRAFT_SERIES}num_accepted_tokens_per_pos_total")
     if drafted > drafts * len(per_position):
         per_position = []  # drafts are longer than the positions that are counted
     return from_counts(
@@ -95,12 +113,12 @@ def _decoded(page: Page, accepted: float) -> Decoded | None:
     own, and one more for the prompt. Decodes of long prompts, and of requests that still run, would
     count as passes too, so much larger counts are not used.
     """
-    tokens = page.total("llamacpp:tokens_predicted_total")
+    tokens = page.total(PREDICTED)
     if tokens is None or tokens <= accepted:
         return None
     passes = tokens - accepted
-    decodes = page.total("llamacpp:n_decode_total") or 0.0
-    sequences = decodes * (page.mean("llamacpp:n_busy_slots_per_decode") or 1.0)
+    decodes = page.total(DECODES) or 0.0
+    sequences = decodes * (page.mean(BUSY_SLOTS) or 1.0)
     if passes <= sequences <= (1 + PROMPTS) * passes:
         passes = sequences
     return Decoded(tokens=tokens, passes=passes, slack=ENDS)

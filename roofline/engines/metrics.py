@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.engines import http
+from roofline.engines import http, trtllm
 from roofline.engines.http import Client
 from roofline.engines.prometheus import Page, Sample, checked, clean, is_page, parse_lines
 from roofline.engines.server_facts import (
@@ -22,13 +21,13 @@ from roofline.engines.server_facts import (
 )
 
 __all__ = [
-    "Look",
+    "MetricsRead",
     "batch_of",
     "context_of",
-    "documents",
-    "look",
     "of_model",
     "rate_of",
+    "read_documents",
+    "read_metrics",
     "waiting_of",
 ]
 
@@ -200,7 +199,7 @@ METRICS = ("/metrics", "/prometheus/metrics")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class MetricsRead:
     """A page of series, TensorRT-LLM's list of iterations, both or (SGLang) neither."""
 
     at: float  # on the monotonic clock [s]
@@ -209,7 +208,7 @@ class Look:
     iterations: tuple[dict[str, Any], ...] = ()
 
 
-def look(client: Client) -> Look:
+def read_metrics(client: Client) -> MetricsRead:
     """Read the metrics, from the first place that has some."""
     refusal: InputError | None = None
     iterations: list[dict[str, Any]] | None = None
@@ -225,13 +224,13 @@ def look(client: Client) -> Look:
         if engine is not None:
             page = parse_lines(text, client.where, serving_names().engines[engine].series)
             at = time.monotonic()
-            return Look(at=at, engine=engine, page=page, iterations=tuple(iterations or ()))
+            return MetricsRead(at=at, engine=engine, page=page, iterations=tuple(iterations or ()))
         if iterations is None:
-            iterations = _iterations(text)
+            iterations = trtllm.iterations_of(text)
         if iterations is None:
             refusal = refusal or InputError(f"{client.where}{path}: {_what(text)}")
     if iterations is not None:
-        return Look(at=time.monotonic(), engine="trtllm", iterations=tuple(iterations))
+        return MetricsRead(at=time.monotonic(), engine="trtllm", iterations=tuple(iterations))
     return _without_metrics(client, refusal)
 
 
@@ -256,33 +255,22 @@ def _what(text: str) -> str:
     )
 
 
-def _iterations(text: str) -> list[dict[str, Any]] | None:
-    """Return TensorRT-LLM's list of iterations, None where a text is none."""
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else None
-
-
-def _without_metrics(client: Client, refusal: InputError | None) -> Look:
-    """Return a look at a server that only describes itself: SGLang without --enable-metrics."""
+def _without_metrics(client: Client, refusal: InputError | None) -> MetricsRead:
+    """Return what a server without metrics is: SGLang without --enable-metrics, else refused."""
     for path in serving_names().engines["sglang"].documents[0].paths:
         try:
             data = client.get_json(path)
         except InputError:
             continue
         if isinstance(data, dict) and "internal_states" in data:
-            return Look(at=time.monotonic(), engine="sglang")
+            return MetricsRead(at=time.monotonic(), engine="sglang")
     known = ", ".join(names.name for names in serving_names().engines.values())
     raise InputError(
         f"{refusal}; expected the address of a server of {known} (SGLang with --enable-metrics)"
     )
 
 
-def documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
+def read_documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
     """Return the pages that describe the server, or why they could not be read."""
     return [_document(client, page) for page in names.documents]
 

@@ -40,7 +40,13 @@ from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError
 
 __all__ = [
     "CAPTURED",
-    "LOG_MARK",
+    "DRAFT_SERIES",
+    "GENERATED",
+    "INFO_KEY",
+    "LOG_LINES",
+    "RESPONSE_KEY",
+    "RETRACTIONS",
+    "SERIES",
     "cells",
     "check_scheduled",
     "read_log",
@@ -51,7 +57,17 @@ __all__ = [
     "slots",
 ]
 
-LOG_MARK = "accept len:"
+#: How the series begin that count drafts.
+DRAFT_SERIES = "sglang:spec_"
+GENERATED = "sglang:generation_tokens"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES, GENERATED)
+#: Counts requests that gave up their cache.
+RETRACTIONS = "sglang:num_retracted_requests_total"
+#: Parts of the log lines that are read.
+LOG_LINES = ("accept len:",)
+#: What a response's meta_info and server_info hold where they speak of acceptance.
+RESPONSE_KEY, INFO_KEY = "spec_verify_ct", "avg_spec_accept_length"
 #: Deeper drafts than any published for this engine: a length and a rate that disagree.
 UNUSUAL = 16
 _LOG = re.compile(
@@ -62,9 +78,9 @@ _LOG = re.compile(
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the gauges, or between two reads the counters where the build has them."""
-    page, name = page.for_model(model)
+    page, name = page.for_model(model, DRAFT_SERIES)
     verify = page.total("sglang:spec_verify_calls_total")
-    tokens = page.total("sglang:generation_tokens_total")
+    tokens = page.total(f"{GENERATED}_total")
     warnings: tuple[str, ...] = ()
     drafts = None
     if page.is_difference and verify and tokens:
@@ -156,13 +172,13 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
 def read_server_info(data: Any, where: str) -> Reading:
     """Read ``/server_info`` (older ``/get_server_info``): the mean since start over its ranks."""
     found = [
-        count(item["avg_spec_accept_length"], "avg_spec_accept_length", where)
-        for item in mappings_with(data, "avg_spec_accept_length")
-        if item["avg_spec_accept_length"] is not None
+        count(item[INFO_KEY], INFO_KEY, where)
+        for item in mappings_with(data, INFO_KEY)
+        if item[INFO_KEY] is not None
     ]
     active = [value for value in found if value >= 1]
     if not active:
-        raise InputError(f"{where}: avg_spec_accept_length is not set: nothing was drafted yet")
+        raise InputError(f"{where}: {INFO_KEY} is not set: nothing was drafted yet")
     mean = sum(active) / len(active)
     settings = next(mappings_with(data, "speculative_num_steps"), {})
     steps, tokens = (settings.get(f"speculative_num_{key}") for key in ("steps", "draft_tokens"))
@@ -183,7 +199,7 @@ def read_meta(found: Sequence[dict[str, Any]], where: str) -> Reading:
     def total(key: str) -> float:
         return sum(count(item.get(key, 0), key, where) for item in found)
 
-    calls, drafted = total("spec_verify_ct"), total("spec_num_proposed_drafts")
+    calls, drafted = total(RESPONSE_KEY), total("spec_num_proposed_drafts")
     histograms = [
         [count(value, "spec_correct_drafts_histogram", where) for value in raw]
         for item in found

@@ -16,6 +16,7 @@ key 1 is required and must hold ``max_draft_len``, the last value carries on. Th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from enum import StrEnum
@@ -29,10 +30,13 @@ from roofline.engines.server_facts import Fact, Read, Unread
 from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, inside
 
 __all__ = [
+    "DRAFT_SERIES",
     "SERIES",
+    "STATISTICS_KEY",
     "Releases",
     "check_scheduled",
     "drafts_most_first",
+    "iterations_of",
     "keys",
     "load_of",
     "read_page",
@@ -42,15 +46,19 @@ __all__ = [
     "scheduled_length",
 ]
 
-SERIES = "trtllm_"
-PREFIX = "trtllm_spec_decode_"
+#: How the series begin that count drafts.
+DRAFT_SERIES = "trtllm_spec_decode_"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES,)
+#: What an iteration with acceptance holds.
+STATISTICS_KEY = "specDecodingStats"
 
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the counters by position, else the acceptance-length gauge."""
-    page, name = page.for_model(model)
-    drafted = page.by_label("token_position", f"{PREFIX}drafted_tokens_total")
-    accepted = page.by_label("token_position", f"{PREFIX}accepted_tokens_total")
+    page, name = page.for_model(model, DRAFT_SERIES)
+    drafted = page.by_label("token_position", f"{DRAFT_SERIES}drafted_tokens_total")
+    accepted = page.by_label("token_position", f"{DRAFT_SERIES}accepted_tokens_total")
     if drafted and len(drafted) == len(accepted):
         return from_counts(
             engine="trtllm",
@@ -62,14 +70,16 @@ def read_page(page: Page, model: str | None) -> Reading:
             accepted=sum(accepted),
             per_position=accepted,
         )
-    mean = page.mean(f"{PREFIX}acceptance_length")
+    mean = page.mean(f"{DRAFT_SERIES}acceptance_length")
     if mean is None:
         raise InputError(
-            f"{page.where}: the page has neither {PREFIX}drafted_tokens_total by position "
-            f"(return_perf_metrics: true) nor {PREFIX}acceptance_length"
+            f"{page.where}: the page has neither {DRAFT_SERIES}drafted_tokens_total by position "
+            f"(return_perf_metrics: true) nor {DRAFT_SERIES}acceptance_length"
         )
     if mean < 1:
-        raise InputError(f"{page.where}: {PREFIX}acceptance_length is {mean:g}: nothing drafted")
+        raise InputError(
+            f"{page.where}: {DRAFT_SERIES}acceptance_length is {mean:g}: nothing drafted"
+        )
     return Reading(
         engine="trtllm",
         how="gauge of its last iteration",
@@ -82,9 +92,22 @@ def read_page(page: Page, model: str | None) -> Reading:
 
 def _gauge_length(page: Page, mean: float) -> int | None:
     """Return D = (AL - 1) / (accepted / drafted) where older builds' gauges give a whole one."""
-    drafted = page.total(f"{PREFIX}num_draft_tokens_total", f"{PREFIX}num_draft_tokens")
-    accepted = page.total(f"{PREFIX}num_accepted_tokens_total", f"{PREFIX}num_accepted_tokens")
+    drafted = page.total(f"{DRAFT_SERIES}num_draft_tokens_total", f"{DRAFT_SERIES}num_draft_tokens")
+    accepted = page.total(
+        f"{DRAFT_SERIES}num_accepted_tokens_total", f"{DRAFT_SERIES}num_accepted_tokens"
+    )
     return whole_length((mean - 1) * drafted / accepted) if drafted and accepted else None
+
+
+def iterations_of(text: str) -> list[dict[str, Any]] | None:
+    """Return the list of iterations that ``/metrics`` gives, None where a text is none."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else None
 
 
 def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
@@ -97,7 +120,7 @@ def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
     for item in found:
         passes += _inner(item, "inflightBatchingStats", "numGenRequests") or 0.0
         whole = whole and isinstance(item.get("inflightBatchingStats"), dict)
-        stats = item["specDecodingStats"]
+        stats = item[STATISTICS_KEY]
         if not isinstance(stats, dict):
             continue
         tokens = count(stats.get("numDraftTokens"), "numDraftTokens", where)

@@ -35,7 +35,11 @@ from roofline.engines.prometheus import Page
 from roofline.engines.writing import Band, EngineText, Launch, inside
 
 __all__ = [
-    "LOG_MARK",
+    "DRAFT_SERIES",
+    "LOG_LINES",
+    "PREEMPTIONS",
+    "RESPONSE_KEY",
+    "SERIES",
     "read_log",
     "read_page",
     "read_responses",
@@ -44,7 +48,8 @@ __all__ = [
     "schedule",
 ]
 
-PREFIX = "vllm:spec_decode_"
+#: How the series begin that count drafts.
+DRAFT_SERIES = "vllm:spec_decode_"
 #: Every pass after a request's first token observes one latency; the older name is the second.
 LATENCIES = (
     "vllm:inter_token_latency_seconds_count",
@@ -52,7 +57,14 @@ LATENCIES = (
 )
 FIRST_TOKENS = "vllm:time_to_first_token_seconds_count"
 GENERATED = ("vllm:generation_tokens_total", "vllm:generation_tokens")
-LOG_MARK = "SpecDecoding metrics:"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES, *GENERATED, *LATENCIES, FIRST_TOKENS)
+#: Counts requests that gave up their cache.
+PREEMPTIONS = "vllm:num_preemptions_total"
+#: Parts of the log lines that are read.
+LOG_LINES = ("SpecDecoding metrics:",)
+#: What a response with acceptance holds.
+RESPONSE_KEY = "acceptance_histogram"
 _LOG = re.compile(
     rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
     rf"Accepted: (?P<accepted>{WHOLE}) tokens, Drafted: (?P<drafted>{WHOLE}) tokens, "
@@ -63,7 +75,7 @@ _LOG = re.compile(
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the counters; data-parallel engines of one model are added up."""
-    page, name = page.for_model(model)
+    page, name = page.for_model(model, DRAFT_SERIES)
     counters = {key: page.needed(*_names(key)) for key in ("num_drafts", "num_accepted_tokens")}
     per_position = page.by_label("position", *_names("num_accepted_tokens_per_pos"))
     drafted = page.total(*_names("num_draft_tokens"))
@@ -97,7 +109,7 @@ def _decoded(page: Page) -> Decoded | None:
 
 def _names(key: str) -> tuple[str, str]:
     """Return the name on a page, and the one that vLLM's own client gives."""
-    return f"{PREFIX}{key}_total", f"{PREFIX}{key}"
+    return f"{DRAFT_SERIES}{key}_total", f"{DRAFT_SERIES}{key}"
 
 
 def read_log(lines: Sequence[str], where: str) -> Reading:
@@ -177,7 +189,7 @@ def read_responses(found: Sequence[dict[str, Any]], where: str) -> Reading:
     """Pool ``metrics.speculative_decoding`` of one or more responses; survival is exact."""
     histograms, drafted = [], 0.0
     for item in found:
-        raw = item["acceptance_histogram"]
+        raw = item[RESPONSE_KEY]
         if not isinstance(raw, list):
             raise InputError(f"{where}: acceptance_histogram: expected a list, got {raw!r:.40}")
         counts = [count(value, "acceptance_histogram", where) for value in raw]
