@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.engines.sglang import cells, slots
+from roofline.base.notices import Code
+from roofline.engines import sglang, trtllm, vllm
+from roofline.engines.sglang import cells
 from roofline.engines.trtllm import Releases, drafts_most_first, keys, scheduled_length
-from roofline.engines.vllm import rows
-from roofline.engines.writing import Band
+from roofline.engines.writing import Band, DraftWeights, Launch
+from roofline.specs.engine import load_engine
+from roofline.specs.placement import Placement
 from tests import schedule_rules as rules
 from tests.scheduling import BATCHES, CAPTURED, COUNT, HEAVY, MODEL, drafted, recommended, text
 from tests.support import Cli
@@ -246,6 +248,48 @@ def test_vllm_warns_where_data_parallelism_switches_it_off(cli: Cli) -> None:
     assert "switches the schedule off" in outcome.err
 
 
+# Notes ----------------------------------------------------------------------------------------
+
+
+def launch(engine: str) -> Launch:
+    return Launch(
+        engine=load_engine(engine),
+        drafter_kind="eagle3",
+        weights=DraftWeights(name="head", repository="someone/head"),
+        draft_tp=1,
+        placement=Placement(),
+        layers=32,
+    )
+
+
+def two_bands(end: int) -> list[Band]:
+    """Return 4 drafts up to a batch, and 1 from there to batch 9."""
+    return [
+        Band(first=1, last=end, draft_lengths=(4,)),
+        Band(first=end + 1, last=9, draft_lengths=(1,)),
+    ]
+
+
+def test_vllm_notes_what_the_rows_do_not_say() -> None:
+    made = vllm.schedule(two_bands(4), launch=launch("vllm"), static=3, data_parallel=2)
+    kept, graphs, off = made.notes
+    assert (kept.code, kept.values["above"]) == (Code.LAST_BAND_KEPT, 9)
+    assert (graphs.code, graphs.values["static"]) == (Code.SCHEDULE_GRAPH_MODE, 3)
+    assert (off.code, off.values["draft_length"]) == (Code.SCHEDULE_OFF_IN_COPIES, 4)
+
+
+def test_trtllm_notes_what_other_releases_make_of_the_text() -> None:
+    """By hand: {1: 4, 9: 1} as upper bounds is 1 at batch 2, as lower bounds 4; {4: …} lacks 1."""
+    for end, code in ((1, Code.OTHER_RELEASES_DIFFER), (4, Code.OTHER_RELEASES_REFUSE)):
+        made = trtllm.schedule(two_bands(end), launch=launch("trtllm"), releases=Releases.NEWER)
+        above, other = made.notes
+        assert above.code is Code.NOTHING_DRAFTED_ABOVE
+        assert other.code is code
+        if code is Code.OTHER_RELEASES_DIFFER:
+            values = other.values
+            assert (values["batch"], values["draft_length"], values["other"]) == (2, 1, 4)
+
+
 # Any table -----------------------------------------------------------------------------------
 
 
@@ -269,21 +313,20 @@ def meant(bands: list[Band]) -> list[int]:
 @settings(max_examples=80, deadline=None)
 @given(tables())
 def test_any_table_survives_the_round_trip(bands: list[Band]) -> None:
+    """What each writer makes of the bands means them again, by the rules of its engine."""
     want = meant(bands)
-    most = max(*want, 1)
-    config = {"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": rows(bands)}
-    written = f"--speculative-config '{json.dumps(config)}'"
-    assert rules.vllm_lengths(written, len(want)) == want
-    routed = rules.sglang_candidates(json.dumps(slots(bands)), len(want), [])
-    assert routed == [[d] for d in want]
+    if max(want) > 0:
+        written = vllm.schedule(bands, launch=launch("vllm"), static=0).text
+        assert rules.vllm_lengths(written, len(want)) == want
+    slots = sglang.schedule(bands, launch=launch("sglang")).text
+    assert rules.sglang_candidates(slots, len(want), []) == [[d] for d in want]
     if drafts_most_first(bands) and want[0]:
         for releases, reader in (
             (Releases.NEWER, rules.trtllm_newer),
             (Releases.OLDER, rules.trtllm_older),
         ):
-            body = {"max_draft_len": most, "draft_len_schedule": keys(bands, releases)}
-            text = yaml.safe_dump({"speculative_config": body})
-            assert reader(text, len(want)) == want
+            config = trtllm.schedule(bands, launch=launch("trtllm"), releases=releases).text
+            assert reader(config, len(want)) == want
 
 
 @settings(max_examples=60, deadline=None)

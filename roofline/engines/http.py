@@ -1,4 +1,4 @@
-"""One GET of a metrics page: bounded in time and size, to one host, every failure one line."""
+"""GETs of a server's pages: bounded in time and size, to one host, every failure one line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def fetch(url: str, *, timeout: float = TIMEOUT) -> bytes:
 
 
 def _at_most(timeout: float, work: Callable[[], bytes], slow: InputError) -> bytes:
-    """Return what ``work`` does, or give up on it: names and handshakes have no time limit."""
+    """Return what ``work`` returns, or raise ``slow`` after ``timeout`` seconds.
+
+    Name look-ups and TLS handshakes have no time limit of their own.
+    """
     done: list[bytes | BaseException] = []
 
     def run() -> None:
@@ -174,9 +177,9 @@ def _ask(connection: http.client.HTTPConnection, parts: SplitResult) -> _Answer:
         body = _body(response, shown(parts)) if response.status == 200 else b""
         return _Answer(
             status=response.status,
-            location=_unsaid(response.headers.get("Location") or "") or None,
-            encoding=_unsaid(response.headers.get("Content-Encoding") or ""),
-            body=_unsaid(body.decode("latin-1")).encode("latin-1"),
+            location=_without_token(response.headers.get("Location") or "") or None,
+            encoding=_without_token(response.headers.get("Content-Encoding") or ""),
+            body=_without_token(body.decode("latin-1")).encode("latin-1"),
         )
 
 
@@ -206,8 +209,8 @@ def _authorization() -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _unsaid(text: str) -> str:
-    """Return what a server sent without our token, which a careless one may repeat."""
+def _without_token(text: str) -> str:
+    """Return a server's text with our token blotted out: a careless server may repeat it."""
     token = os.environ.get(TOKEN, "").strip()
     return text.replace(token, "***") if len(token) >= SHORTEST_TOKEN else text
 

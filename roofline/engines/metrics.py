@@ -1,4 +1,4 @@
-"""The load on a running server, from its metrics: batch, context, tokens per second."""
+"""A running server's metrics: fetched, and the load that they show (batch, context, tokens/s)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ FAR_APART = 2.0
 
 
 def of_model(page: Page, model: str | None) -> tuple[Page, str | None]:
-    """Return the lines of one model and those of none, and its name; ask which of several."""
+    """Return the lines of one model, and its name; ask which model where there are several.
+
+    Lines that name no model are its lines too.
+    """
     names = sorted({s.labels["model_name"] for s in page.samples if s.labels.get("model_name")})
     if model is None and len(names) > 1:
         raise InputError(

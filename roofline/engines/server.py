@@ -1,4 +1,4 @@
-"""What a running server says of itself and of its load, each fact with its place."""
+"""What a running server says of itself and of its load; each fact says where it was read."""
 
 from __future__ import annotations
 

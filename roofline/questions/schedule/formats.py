@@ -36,7 +36,7 @@ ENGINES = ("vllm", "trtllm", "sglang", "llamacpp")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wording:
-    """What one engine or another needs to know about the deployment."""
+    """Options of a schedule; each engine takes some of them."""
 
     engine_version: str | None = None
     proposed: bool = False
@@ -48,7 +48,7 @@ class Wording:
     static: int | None = None
 
     def check(self, engine: str) -> None:
-        """Refuse what another engine would need."""
+        """Refuse options that only another engine takes."""
         foreign = {
             "--engine-version": ("trtllm", self.engine_version is not None),
             "--gate": ("trtllm", self.gate),

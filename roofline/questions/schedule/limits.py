@@ -1,4 +1,4 @@
-"""Schedules that an engine's limits leave: of where bands begin, or of which drafts the most."""
+"""Bands under an engine's limits: where a band may begin, or that the first drafts the most."""
 
 from __future__ import annotations
 
