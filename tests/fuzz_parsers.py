@@ -54,13 +54,13 @@ def _curve(path: Path) -> object:
 
 
 def _reading(path: Path) -> object:
-    from roofline.engines.sources import read
+    from roofline.engines.acceptance_source import read
 
     return read(str(path)).acceptance()
 
 
 def _word(path: Path) -> object:
-    from roofline.engines.sources import acceptance_from
+    from roofline.engines.acceptance_source import acceptance_from
 
     text = path.read_bytes().decode("utf-8", "replace")
     if "//" in text or "-" in re.split("[*,#]", text):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from roofline.engines.reading import Reading
-from roofline.engines.sources import of_json, read
+from roofline.engines.acceptance_source import of_json, read
+from roofline.engines.counts import Reading
 from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
 from tests.servers import read as live_read
 from tests.support import Cli, write

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.engines.sources import acceptance_from
+from roofline.engines.acceptance_source import acceptance_from
 from tests.support import Cli, assert_refused, write
 
 HEAD = "schema: 1\nsource: invented for a test\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.engines.sources import read
+from roofline.engines.acceptance_source import read
 from tests.support import Cli, write
 
 PAGES = Path(__file__).parent / "data" / "pages"
@@ -88,7 +88,7 @@ def test_an_endless_log_of_drafts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is on the lines that are kept: 2,000 of 1 kB beside others, with 1 MB for both."""
-    monkeypatch.setattr("roofline.engines.sources.MAX_BYTES", 1_000_000)
+    monkeypatch.setattr("roofline.engines.acceptance_source.MAX_BYTES", 1_000_000)
     line = f"SpecDecoding metrics: {'x' * 1000}\n"
     with pytest.raises(InputError, match=r"server\.log: more than 1 MB of such lines; cut it"):
         read(write(tmp_path, "server.log", line * 2000))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roofline.engines.sources import read
+from roofline.engines.acceptance_source import read
 from tests.support import Cli, assert_refused, write
 
 PAGES = Path(__file__).parent / "data" / "pages"

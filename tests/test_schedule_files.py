@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.questions.schedule.bands import Band
-from roofline.questions.schedule.sglang import cells, slots
-from roofline.questions.schedule.trtllm import Reading, expressible, keys, read
-from roofline.questions.schedule.vllm import rows
+from roofline.base.notices import Code
+from roofline.engines import sglang, trtllm, vllm
+from roofline.engines.sglang import cells
+from roofline.engines.trtllm import Releases, drafts_most_first, keys, scheduled_length
+from roofline.engines.writing import Band, DraftWeights, Launch
+from roofline.specs.engine import load_engine
+from roofline.specs.placement import Placement
 from tests import schedule_rules as rules
 from tests.scheduling import BATCHES, CAPTURED, COUNT, HEAVY, MODEL, drafted, recommended, text
 from tests.support import Cli
@@ -47,18 +49,18 @@ def test_the_older_release_would_read_it_the_other_way_round(cli: Cli) -> None:
 @pytest.mark.parametrize("schedule", [{1: 4, 8: 2}, {4: 4, 8: 2, 32: 1}, {1: 4, 4: 2, 8: 0}])
 def test_readings_by_hand(schedule: dict[int, int]) -> None:
     """The two examples of the two sources, and one that both accept and read differently."""
-    newer = [read(schedule, batch, Reading.NEWER) for batch in range(1, 41)]
+    newer = [scheduled_length(schedule, batch, Releases.NEWER) for batch in range(1, 41)]
     body = json.dumps({"max_draft_len": 4, "draft_len_schedule": 0}).replace(
         "0}", "{" + ", ".join(f"{k}: {v}" for k, v in schedule.items()) + "}}"
     )
     written = f"speculative_config: {body}"
     assert newer == rules.trtllm_newer(written, 40)
     if 1 in schedule:
-        older = [read(schedule, batch, Reading.OLDER) for batch in range(1, 41)]
+        older = [scheduled_length(schedule, batch, Releases.OLDER) for batch in range(1, 41)]
         assert older == rules.trtllm_older(written, 40)
         assert older != newer
     else:
-        assert read(schedule, 5, Reading.OLDER) is None
+        assert scheduled_length(schedule, 5, Releases.OLDER) is None
 
 
 def test_keys_of_both_readings_go_back_to_the_bands() -> None:
@@ -66,8 +68,10 @@ def test_keys_of_both_readings_go_back_to_the_bands() -> None:
         Band(first=a, last=b, draft_lengths=(d,)) for a, b, d in ((1, 4, 4), (5, 8, 1), (9, 9, 0))
     ]
     meant = [4] * 4 + [1] * 4 + [0]
-    for how in Reading:
-        assert [read(keys(bands, how), batch, how) for batch in range(1, 10)] == meant
+    for releases in Releases:
+        assert [
+            scheduled_length(keys(bands, releases), batch, releases) for batch in range(1, 10)
+        ] == meant
 
 
 def test_a_table_that_rises_is_replaced_by_the_nearest_that_can_be_written(cli: Cli) -> None:
@@ -244,6 +248,48 @@ def test_vllm_warns_where_data_parallelism_switches_it_off(cli: Cli) -> None:
     assert "switches the schedule off" in outcome.err
 
 
+# Notes ----------------------------------------------------------------------------------------
+
+
+def launch(engine: str) -> Launch:
+    return Launch(
+        engine=load_engine(engine),
+        drafter_kind="eagle3",
+        weights=DraftWeights(name="head", repository="someone/head"),
+        draft_tp=1,
+        placement=Placement(),
+        layers=32,
+    )
+
+
+def two_bands(end: int) -> list[Band]:
+    """Return 4 drafts up to a batch, and 1 from there to batch 9."""
+    return [
+        Band(first=1, last=end, draft_lengths=(4,)),
+        Band(first=end + 1, last=9, draft_lengths=(1,)),
+    ]
+
+
+def test_vllm_notes_what_the_rows_do_not_say() -> None:
+    made = vllm.schedule(two_bands(4), launch=launch("vllm"), static=3, data_parallel=2)
+    kept, graphs, off = made.notes
+    assert (kept.code, kept.values["above"]) == (Code.LAST_BAND_KEPT, 9)
+    assert (graphs.code, graphs.values["static"]) == (Code.SCHEDULE_GRAPH_MODE, 3)
+    assert (off.code, off.values["draft_length"]) == (Code.SCHEDULE_OFF_IN_COPIES, 4)
+
+
+def test_trtllm_notes_what_other_releases_make_of_the_text() -> None:
+    """By hand: {1: 4, 9: 1} as upper bounds is 1 at batch 2, as lower bounds 4; {4: …} lacks 1."""
+    for end, code in ((1, Code.OTHER_RELEASES_DIFFER), (4, Code.OTHER_RELEASES_REFUSE)):
+        made = trtllm.schedule(two_bands(end), launch=launch("trtllm"), releases=Releases.NEWER)
+        above, other = made.notes
+        assert above.code is Code.NOTHING_DRAFTED_ABOVE
+        assert other.code is code
+        if code is Code.OTHER_RELEASES_DIFFER:
+            values = other.values
+            assert (values["batch"], values["draft_length"], values["other"]) == (2, 1, 4)
+
+
 # Any table -----------------------------------------------------------------------------------
 
 
@@ -267,21 +313,20 @@ def meant(bands: list[Band]) -> list[int]:
 @settings(max_examples=80, deadline=None)
 @given(tables())
 def test_any_table_survives_the_round_trip(bands: list[Band]) -> None:
+    """What each writer makes of the bands means them again, by the rules of its engine."""
     want = meant(bands)
-    most = max(*want, 1)
-    config = {"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": rows(bands)}
-    written = f"--speculative-config '{json.dumps(config)}'"
-    assert rules.vllm_lengths(written, len(want)) == want
-    routed = rules.sglang_candidates(json.dumps(slots(bands)), len(want), [])
-    assert routed == [[d] for d in want]
-    if expressible(bands) and want[0]:
-        for how, reader in (
-            (Reading.NEWER, rules.trtllm_newer),
-            (Reading.OLDER, rules.trtllm_older),
+    if max(want) > 0:
+        written = vllm.schedule(bands, launch=launch("vllm"), static=0).text
+        assert rules.vllm_lengths(written, len(want)) == want
+    slots = sglang.schedule(bands, launch=launch("sglang")).text
+    assert rules.sglang_candidates(slots, len(want), []) == [[d] for d in want]
+    if drafts_most_first(bands) and want[0]:
+        for releases, reader in (
+            (Releases.NEWER, rules.trtllm_newer),
+            (Releases.OLDER, rules.trtllm_older),
         ):
-            body = {"max_draft_len": most, "draft_len_schedule": keys(bands, how)}
-            text = yaml.safe_dump({"speculative_config": body})
-            assert reader(text, len(want)) == want
+            config = trtllm.schedule(bands, launch=launch("trtllm"), releases=releases).text
+            assert reader(config, len(want)) == want
 
 
 @settings(max_examples=60, deadline=None)

@@ -20,6 +20,7 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.resources import alias_note
 from roofline.base.schema import Document
+from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.open import heads_for, open_drafter, open_model
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
@@ -142,6 +143,26 @@ class Deployment:
         model = self.target.model
         named = self.configuration.model if self.configuration is not None else model.id
         return model_names(named, model)
+
+    @property
+    def launch(self) -> Launch:
+        """How the engine is started for it."""
+        network = self.drafter.network
+        named = (self.configuration.drafter if self.configuration is not None else None) or ""
+        return Launch(
+            engine=self.engine,
+            drafter_kind=self.drafter.kind,
+            weights=None
+            if network is None
+            else DraftWeights(
+                name=network.id,
+                repository=network.repository,
+                file=named if named.endswith(".gguf") else None,
+            ),
+            draft_tp=self.drafter.placement.attention_tp,
+            placement=self.target.placement,
+            layers=self.target.model.num_layers,
+        )
 
     @cached_property
     def machine(self) -> Machine:

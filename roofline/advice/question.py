@@ -369,7 +369,7 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     elif isinstance(given, Acceptance):
         curve = given
     else:
-        from roofline.engines.sources import acceptance_from
+        from roofline.engines.acceptance_source import acceptance_from
 
         curve = acceptance_from(given, kv=kv)
     if given is not None:

@@ -37,6 +37,24 @@ class Code(StrEnum):
     PAST_GRAPHS = "past-graphs"
     PAST_GRAPHS_IN_SWEEP = "past-graphs-in-sweep"
     SLOWER_THAN_WIDE = "slower-than-wide"
+    # what an engine makes of a schedule
+    NO_SCHEDULE = "no-schedule"
+    LAST_BAND_KEPT = "last-band-kept"
+    NOTHING_DRAFTED_ABOVE = "nothing-drafted-above"
+    SCHEDULE_GRAPH_MODE = "schedule-graph-mode"
+    SCHEDULE_OFF_IN_COPIES = "schedule-off-in-copies"
+    SCHEDULE_OFF_IN_GROUPS = "schedule-off-in-groups"
+    FORM_REJECTED = "form-rejected"
+    FORM_PROPOSED = "form-proposed"
+    LEAVE_FLAG_OUT = "leave-flag-out"
+    DEFAULT_SIZES = "default-sizes"
+    GIVEN_SIZES = "given-sizes"
+    NEAREST_SCHEDULE = "nearest-schedule"
+    DRAFTER_CACHE_BEHIND = "drafter-cache-behind"
+    OTHER_RELEASES_REFUSE = "other-releases-refuse"
+    OTHER_RELEASES_DIFFER = "other-releases-differ"
+    OTHER_RELEASES_AGREE = "other-releases-agree"
+    COSTS_HOLD_WITH = "costs-hold-with"
 
 
 #: Notices that state an assumption; all others warn.

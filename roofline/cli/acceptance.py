@@ -15,7 +15,7 @@ from roofline.cli.values import seconds
 
 if TYPE_CHECKING:
     from roofline.acceptance.curve import Convention
-    from roofline.engines.reading import Reading
+    from roofline.engines.counts import Reading
 
 app = typer.Typer(
     help="List, show, convert and read acceptance.",
@@ -137,7 +137,7 @@ def read(
     ] = None,
 ) -> None:
     """Read acceptance from what a serving engine prints or serves."""
-    from roofline.engines.sources import read as read_source
+    from roofline.engines.acceptance_source import read as read_source
 
     _check_read(since, interval, draft_length, output)
     reading = read_source(

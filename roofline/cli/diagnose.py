@@ -102,7 +102,7 @@ def _tokens(given: float | None, workload: Workload) -> dict[int, float]:
         return dict.fromkeys(range(1, 65), given)
     if not isinstance(workload.acceptance, str):
         return {}
-    from roofline.engines.sources import acceptance_from
+    from roofline.engines.acceptance_source import acceptance_from
 
     curve = acceptance_from(workload.acceptance)
     known = curve.tokens_per_step(range(65), extrapolate=workload.extrapolate)

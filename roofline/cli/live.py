@@ -69,11 +69,11 @@ def live(
     The server is vLLM, SGLang or TensorRT-LLM.
     """
     from roofline.advice.remedies import does_not_fit, refuse
+    from roofline.engines.writing import NoScheduleError
     from roofline.questions.live import change
     from roofline.questions.schedule.formats import Wording, write
-    from roofline.questions.schedule.plan import plan
-    from roofline.questions.schedule.room import resident
-    from roofline.questions.schedule.written import NoScheduleError, pays, unwritten
+    from roofline.questions.schedule.plan import plan, resident
+    from roofline.questions.schedule.written import pays, unwritten
     from roofline.render.forms import TableOrJson
     from roofline.render.live import render_live
     from roofline.render.notices import warnings
@@ -110,7 +110,7 @@ def live(
         written = unwritten(planned, error.reason)
     text = render_live(found, planned, written, change(found, planned, written), how)
     notes = written.notes if pays(planned, written) else ()
-    emit_text(text, output, [*found.serving.warnings, *warnings(planned.notices), *notes])
+    emit_text(text, output, [*found.serving.warnings, *warnings([*planned.notices, *notes])])
 
 
 def live_question(

@@ -147,7 +147,7 @@ def recommend(
         from roofline.render.load import render_load
 
         found = answer_load(configuration, workload, load)
-        said += [*warnings(found.notices), *(found.notes if found.schedule_pays else ())]
+        said += warnings([*found.notices, *(found.notes if found.schedule_pays else ())])
         emit_text(render_load(found, how), output, said)
         return
     answer = answer_for(ask(configuration, workload))

@@ -100,7 +100,7 @@ def schedule(
         mix=None if mix is None else shares("--mix", mix),
     )
     written = write(found, wording)
-    notes = [*warnings(found.notices), *written.notes]
+    notes = warnings([*found.notices, *written.notes])
     if how.value in ENGINES:  # an engine's own text has no place for it
         notes += map(str, found.question.deployment.changes)
     emit_text(render_schedule(found, written, how), output, notes)

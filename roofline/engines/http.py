@@ -1,4 +1,4 @@
-"""One GET of a metrics page: bounded in time and size, to one host, every failure one line."""
+"""GETs of a server's pages: bounded in time and size, to one host, every failure one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from roofline.base.errors import InputError
 
-__all__ = ["Client", "StatusError", "at_path", "fetch", "shown"]
+__all__ = ["Client", "StatusError", "fetch", "shown"]
 
 TIMEOUT = 5.0  # [s], for the whole exchange
 GRACE = 0.1  # for an exchange that ends itself at its deadline [s]
@@ -55,7 +55,10 @@ def fetch(url: str, *, timeout: float = TIMEOUT) -> bytes:
 
 
 def _at_most(timeout: float, work: Callable[[], bytes], slow: InputError) -> bytes:
-    """Return what ``work`` does, or give up on it: names and handshakes have no time limit."""
+    """Return what ``work`` returns, or raise ``slow`` after ``timeout`` seconds.
+
+    Name look-ups and TLS handshakes have no time limit of their own.
+    """
     done: list[bytes | BaseException] = []
 
     def run() -> None:
@@ -174,9 +177,9 @@ def _ask(connection: http.client.HTTPConnection, parts: SplitResult) -> _Answer:
         body = _body(response, shown(parts)) if response.status == 200 else b""
         return _Answer(
             status=response.status,
-            location=_unsaid(response.headers.get("Location") or "") or None,
-            encoding=_unsaid(response.headers.get("Content-Encoding") or ""),
-            body=_unsaid(body.decode("latin-1")).encode("latin-1"),
+            location=_without_token(response.headers.get("Location") or "") or None,
+            encoding=_without_token(response.headers.get("Content-Encoding") or ""),
+            body=_without_token(body.decode("latin-1")).encode("latin-1"),
         )
 
 
@@ -206,8 +209,8 @@ def _authorization() -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _unsaid(text: str) -> str:
-    """Return what a server sent without our token, which a careless one may repeat."""
+def _without_token(text: str) -> str:
+    """Return a server's text with our token blotted out: a careless server may repeat it."""
     token = os.environ.get(TOKEN, "").strip()
     return text.replace(token, "***") if len(token) >= SHORTEST_TOKEN else text
 
@@ -298,17 +301,3 @@ def base_of(url: str) -> str:
         if base.endswith(ending):
             return base.removesuffix(ending).rstrip("/")
     return base
-
-
-def at_path(data: Any, dotted: str) -> Any:
-    """Return what lies at a dotted path of JSON, None where nothing does.
-
-    >>> at_path({"data": [{"id": "x"}]}, "data.0.id")
-    'x'
-    """
-    for step in dotted.split("."):
-        if isinstance(data, list):
-            data = data[int(step)] if step.isdecimal() and int(step) < len(data) else None
-        else:
-            data = data.get(step) if isinstance(data, dict) else None
-    return data

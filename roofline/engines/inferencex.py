@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.engines.reading import Reading, count
+from roofline.engines.counts import Reading, count
 
 __all__ = ["curves", "read_golden"]
 

@@ -1,9 +1,12 @@
-"""llama.cpp: its metric page, statistics and per-request lines, old and new.
+"""llama.cpp: acceptance on its page and in its log, old and new; the costs that it may take.
 
-Read in tools/server/server-context.cpp, server-task.cpp and common/speculative.cpp (b11434). Drafts
-may stop early or be empty there, so the draft length is only known where all were full. ``mean
+Acceptance (tools/server/server-context.cpp, server-task.cpp and common/speculative.cpp, b11434):
+drafts may stop early or be empty, so the draft length is only known where all were full. ``mean
 len`` is over the passes that drafted. A pass emits one token and the drafts it accepted, so the
 tokens of whole requests tell how many passes there were.
+
+Costs: no release takes a schedule by batch. PR 17034 (open) proposes ``GGML_BATCH_COSTS``, the
+relative cost of a token by batch, in its place.
 """
 
 from __future__ import annotations
@@ -12,14 +15,37 @@ import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from roofline.base.errors import InputError
-from roofline.engines.page import Page
-from roofline.engines.reading import DECIMAL, WHOLE, Decoded, Reading, from_counts
+from roofline.base.notices import Code, notice
+from roofline.engines.counts import DECIMAL, WHOLE, Decoded, Reading, from_counts
+from roofline.engines.prometheus import Page
+from roofline.engines.writing import EngineText, Launch
 
-__all__ = ["LOG_MARKS", "read_log", "read_page"]
+__all__ = [
+    "COSTS",
+    "DRAFT_SERIES",
+    "LOG_LINES",
+    "LOG_MARKS",
+    "SERIES",
+    "batch_costs",
+    "costs_per_token",
+    "read_log",
+    "read_page",
+]
 
+#: How the series begin that count drafts.
+DRAFT_SERIES = "llamacpp:spec_decode_"
+PREDICTED = "llamacpp:tokens_predicted_total"
+DECODES = "llamacpp:n_decode_total"
+BUSY_SLOTS = "llamacpp:n_busy_slots_per_decode"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES, PREDICTED, DECODES, BUSY_SLOTS)
+#: What tells a log of llama.cpp, and parts of all its lines that are read.
 LOG_MARKS = ("#gen drafts", "draft acceptance")
-PREFIX = "llamacpp:spec_decode_num_"
+LOG_LINES = (*LOG_MARKS, "eval time =")
 #: Share of passes that begin or end a request and draft nothing: one or two of a short one's 20.
 ENDS = 0.1
 #: Decodes this far above tokens - accepted are also those of long prompts or of running requests.
@@ -59,12 +85,12 @@ class _Totals:
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the counters of ``--metrics``; tokens and drafts are counted when a request ends."""
-    page, name = page.for_model(model)
+    page, name = page.for_model(model, DRAFT_SERIES)
     drafts, drafted, accepted = (
-        page.needed(f"{PREFIX}{what}_total")
+        page.needed(f"{DRAFT_SERIES}num_{what}_total")
         for what in ("drafts", "draft_tokens", "accepted_tokens")
     )
-    per_position = page.by_label("position", f"{PREFIX}accepted_tokens_per_pos_total")
+    per_position = page.by_label("position", f"{DRAFT_SERIES}num_accepted_tokens_per_pos_total")
     if drafted > drafts * len(per_position):
         per_position = []  # drafts are longer than the positions that are counted
     return from_counts(
@@ -87,12 +113,12 @@ def _decoded(page: Page, accepted: float) -> Decoded | None:
     own, and one more for the prompt. Decodes of long prompts, and of requests that still run, would
     count as passes too, so much larger counts are not used.
     """
-    tokens = page.total("llamacpp:tokens_predicted_total")
+    tokens = page.total(PREDICTED)
     if tokens is None or tokens <= accepted:
         return None
     passes = tokens - accepted
-    decodes = page.total("llamacpp:n_decode_total") or 0.0
-    sequences = decodes * (page.mean("llamacpp:n_busy_slots_per_decode") or 1.0)
+    decodes = page.total(DECODES) or 0.0
+    sequences = decodes * (page.mean(BUSY_SLOTS) or 1.0)
     if passes <= sequences <= (1 + PROMPTS) * passes:
         passes = sequences
     return Decoded(tokens=tokens, passes=passes, slack=ENDS)
@@ -204,3 +230,28 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
         "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics, count the others"
     )
     return replace(made, warnings=(*made.warnings, only))
+
+
+#: How many costs are given: those of passes over 1, 2, ... tokens.
+COSTS = 64
+
+
+def costs_per_token(pass_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return t(n) / (n t(1)) for passes over n = 1, 2, … tokens.
+
+    1 comes first; the cost falls while rows share the weights.
+
+    >>> costs_per_token(np.array([10.0, 12.0, 15.0]))
+    array([1. , 0.6, 0.5])
+    """
+    return np.asarray(pass_seconds / (np.arange(1, len(pass_seconds) + 1) * pass_seconds[0]))
+
+
+def batch_costs(pass_seconds: NDArray[np.float64], *, launch: Launch) -> EngineText:
+    """Return the variable to export, from the times of passes over 1, 2, … tokens."""
+    name = launch.engine.name
+    costs = ",".join(f"{cost:.3g}" for cost in costs_per_token(pass_seconds))
+    notes = [notice(Code.FORM_PROPOSED, engine=name, proposal="PR 17034")]
+    if flags := launch.sharing():
+        notes.append(notice(Code.COSTS_HOLD_WITH, engine=name, flags=flags.strip()))
+    return EngineText(text=f"export GGML_BATCH_COSTS={costs}", notes=tuple(notes))

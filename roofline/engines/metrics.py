@@ -1,27 +1,33 @@
-"""The load on a running server, from its metrics: batch, context, tokens per second."""
+"""A running server's metrics: fetched, and the load that they show (batch, context, tokens/s)."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.engines import http
-from roofline.engines.facts import FetchedJson, Names, Read, ServerNames, Unread, serving_names
+from roofline.engines import http, trtllm
 from roofline.engines.http import Client
-from roofline.engines.page import Page, Sample, checked, clean, is_page, parse_lines
+from roofline.engines.prometheus import Page, Sample, checked, clean, is_page, parse_lines
+from roofline.engines.server_facts import (
+    FetchedJson,
+    Names,
+    Read,
+    ServerNames,
+    Unread,
+    serving_names,
+)
 
 __all__ = [
-    "Look",
+    "MetricsRead",
     "batch_of",
     "context_of",
-    "documents",
-    "look",
     "of_model",
     "rate_of",
+    "read_documents",
+    "read_metrics",
     "waiting_of",
 ]
 
@@ -31,7 +37,10 @@ FAR_APART = 2.0
 
 
 def of_model(page: Page, model: str | None) -> tuple[Page, str | None]:
-    """Return the lines of one model and those of none, and its name; ask which of several."""
+    """Return the lines of one model, and its name; ask which model where there are several.
+
+    Lines that name no model are its lines too.
+    """
     names = sorted({s.labels["model_name"] for s in page.samples if s.labels.get("model_name")})
     if model is None and len(names) > 1:
         raise InputError(
@@ -193,7 +202,7 @@ METRICS = ("/metrics", "/prometheus/metrics")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class MetricsRead:
     """A page of series, TensorRT-LLM's list of iterations, both or (SGLang) neither."""
 
     at: float  # on the monotonic clock [s]
@@ -202,7 +211,7 @@ class Look:
     iterations: tuple[dict[str, Any], ...] = ()
 
 
-def look(client: Client) -> Look:
+def read_metrics(client: Client) -> MetricsRead:
     """Read the metrics, from the first place that has some."""
     refusal: InputError | None = None
     iterations: list[dict[str, Any]] | None = None
@@ -218,13 +227,13 @@ def look(client: Client) -> Look:
         if engine is not None:
             page = parse_lines(text, client.where, serving_names().engines[engine].series)
             at = time.monotonic()
-            return Look(at=at, engine=engine, page=page, iterations=tuple(iterations or ()))
+            return MetricsRead(at=at, engine=engine, page=page, iterations=tuple(iterations or ()))
         if iterations is None:
-            iterations = _iterations(text)
+            iterations = trtllm.iterations_of(text)
         if iterations is None:
             refusal = refusal or InputError(f"{client.where}{path}: {_what(text)}")
     if iterations is not None:
-        return Look(at=time.monotonic(), engine="trtllm", iterations=tuple(iterations))
+        return MetricsRead(at=time.monotonic(), engine="trtllm", iterations=tuple(iterations))
     return _without_metrics(client, refusal)
 
 
@@ -249,33 +258,22 @@ def _what(text: str) -> str:
     )
 
 
-def _iterations(text: str) -> list[dict[str, Any]] | None:
-    """Return TensorRT-LLM's list of iterations, None where a text is none."""
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else None
-
-
-def _without_metrics(client: Client, refusal: InputError | None) -> Look:
-    """Return a look at a server that only describes itself: SGLang without --enable-metrics."""
+def _without_metrics(client: Client, refusal: InputError | None) -> MetricsRead:
+    """Return what a server without metrics is: SGLang without --enable-metrics, else refused."""
     for path in serving_names().engines["sglang"].documents[0].paths:
         try:
             data = client.get_json(path)
         except InputError:
             continue
         if isinstance(data, dict) and "internal_states" in data:
-            return Look(at=time.monotonic(), engine="sglang")
+            return MetricsRead(at=time.monotonic(), engine="sglang")
     known = ", ".join(names.name for names in serving_names().engines.values())
     raise InputError(
         f"{refusal}; expected the address of a server of {known} (SGLang with --enable-metrics)"
     )
 
 
-def documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
+def read_documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
     """Return the pages that describe the server, or why they could not be read."""
     return [_document(client, page) for page in names.documents]
 

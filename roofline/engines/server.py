@@ -1,4 +1,4 @@
-"""What a running server says of itself and of its load, each fact with its place."""
+"""What a running server says of itself and of its load; each fact says where it was read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,21 @@ from typing import Any, TypeVar
 from roofline.acceptance.files import split_part
 from roofline.base.errors import InputError
 from roofline.engines import trtllm
-from roofline.engines.facts import (
+from roofline.engines.acceptance_source import of_json, of_page
+from roofline.engines.counts import Reading
+from roofline.engines.http import Client
+from roofline.engines.metrics import (
+    MetricsRead,
+    batch_of,
+    context_of,
+    of_model,
+    rate_of,
+    read_documents,
+    read_metrics,
+    waiting_of,
+)
+from roofline.engines.prometheus import Page, Sample, since
+from roofline.engines.server_facts import (
     DEEPEST,
     Fact,
     FetchedJson,
@@ -20,22 +34,8 @@ from roofline.engines.facts import (
     Unread,
     configured,
     serving_names,
-    texts,
+    stated_texts,
 )
-from roofline.engines.http import Client
-from roofline.engines.metrics import (
-    Look,
-    batch_of,
-    context_of,
-    documents,
-    look,
-    of_model,
-    rate_of,
-    waiting_of,
-)
-from roofline.engines.page import Page, Sample, since
-from roofline.engines.reading import Reading
-from roofline.engines.sources import of_json, of_page
 
 __all__ = ["Serving", "read_server"]
 
@@ -64,13 +64,19 @@ class Serving:
         found = self.facts[fact]
         return found.value if isinstance(found, Read) else None
 
+    def expert_groups(self, tp: int) -> int:
+        """Return the groups of ranks that experts are placed on, 1 where nothing is known."""
+        stated = int(self.value("expert_parallel") or 0)
+        switch = serving_names().engines[self.engine].expert_switch
+        return tp if switch and stated else max(stated, 1)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Seen:
+class _Fetched:
     """Everything that was fetched. ``pages`` is empty where there are none."""
 
     names: ServerNames
-    looks: Sequence[Look]
+    reads: Sequence[MetricsRead]
     pages: Sequence[Page]
     counted: Page | None  # counters between the reads, or since the start
     documents: Sequence[FetchedJson]
@@ -80,7 +86,7 @@ class _Seen:
     @property
     def iterations(self) -> list[dict[str, Any]]:
         """TensorRT-LLM's iterations; each read empties the server's list, so all are added up."""
-        later = self.looks[1:] or self.looks
+        later = self.reads[1:] or self.reads
         return [item for each in later for item in each.iterations]
 
 
@@ -98,25 +104,25 @@ def read_server(
     """
     address, model = split_part(url)
     client = Client(address, timeout=timeout)
-    looks = [look(client)]
-    names = serving_names().engines[looks[0].engine]
-    told = documents(client, names)
+    reads = [read_metrics(client)]
+    names = serving_names().engines[reads[0].engine]
+    told = read_documents(client, names)
     if check is not None:
-        check(_read(looks, model, names=names, told=told, where=client.where, interval=None))
-    counts = looks[0].page is not None or bool(looks[0].iterations)
+        check(_read(reads, model, names=names, told=told, where=client.where, interval=None))
+    counts = reads[0].page is not None or bool(reads[0].iterations)
     more = min(MOST_READS - 1, max(int(interval / SPACING), 1)) if interval and counts else 0
     for _ in range(more):
         time.sleep(interval / more)
-        looks.append(look(client))
-    engine = looks[0].engine
-    if any(each.engine != engine for each in looks):
+        reads.append(read_metrics(client))
+    engine = reads[0].engine
+    if any(each.engine != engine for each in reads):
         raise InputError(f"{client.where}: another engine answered in between; read again")
     waited = interval if more else None
-    return _read(looks, model, names=names, told=told, where=client.where, interval=waited)
+    return _read(reads, model, names=names, told=told, where=client.where, interval=waited)
 
 
 def _read(
-    looks: Sequence[Look],
+    reads: Sequence[MetricsRead],
     model: str | None,
     *,
     names: ServerNames,
@@ -125,19 +131,19 @@ def _read(
     interval: float | None,
 ) -> Serving:
     """Return what some reads tell; ``interval`` is None where there was one."""
-    how = "one read" if interval is None else f"{len(looks)} reads over {interval:g} s"
-    chosen = [of_model(each.page, model) for each in looks if each.page is not None]
-    pages = [page for page, _ in chosen] if len(chosen) == len(looks) else []
-    seen = _Seen(
+    how = "one read" if interval is None else f"{len(reads)} reads over {interval:g} s"
+    chosen = [of_model(each.page, model) for each in reads if each.page is not None]
+    pages = [page for page, _ in chosen] if len(chosen) == len(reads) else []
+    fetched = _Fetched(
         names=names,
-        looks=looks,
+        reads=reads,
         pages=pages,
         counted=_counted(pages, f"counters between {how}"),
         documents=told,
         served=chosen[-1][1] if pages else None,
-        seconds=None if interval is None else looks[-1].at - looks[0].at,
+        seconds=None if interval is None else reads[-1].at - reads[0].at,
     )
-    return _gathered(seen, engine=looks[0].engine, where=where, how=how)
+    return _gathered(fetched, engine=reads[0].engine, where=where, how=how)
 
 
 def _counted(pages: Sequence[Page], how: str) -> Page | None:
@@ -149,21 +155,21 @@ def _counted(pages: Sequence[Page], how: str) -> Page | None:
     return since(pages[-1], pages[0], how=how)
 
 
-def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
-    last = seen.pages[-1] if seen.pages else None
-    facts = dict(configured(seen.names, last, seen.documents))
-    models = texts("model", seen.names, last, seen.documents)
-    if seen.served is not None:
-        models.append(seen.served)
+def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Serving:
+    last = fetched.pages[-1] if fetched.pages else None
+    facts = dict(configured(fetched.names, last, fetched.documents))
+    models = stated_texts("model", fetched.names, last, fetched.documents)
+    if fetched.served is not None:
+        models.append(fetched.served)
         if isinstance(facts["model"], Unread):
-            facts["model"] = Read(value=seen.served, source="label model_name")
+            facts["model"] = Read(value=fetched.served, source="label model_name")
     facts["method"] = _own_layer(facts, models)
-    copies, load, warnings = _load(seen)
+    copies, load, warnings = _load(fetched)
     facts |= load
-    facts["acceptance"], acceptance = _acceptance(seen, where)
+    facts["acceptance"], acceptance = _acceptance(fetched, where)
     if acceptance is not None and isinstance(method := facts["method"], Read):
         acceptance = acceptance.of_drafter(str(method.value))
-    facts["draft_length"], doubts = _draft_length(seen, facts, acceptance)
+    facts["draft_length"], doubts = _draft_length(fetched, facts, acceptance)
     declared = facts["data_parallel"]
     if isinstance(declared, Read):
         copies = max(copies, int(declared.value))
@@ -172,7 +178,7 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
     said = acceptance.warnings if acceptance is not None else ()
     return Serving(
         engine=engine,
-        name=seen.names.name,
+        name=fetched.names.name,
         where=where,
         how=how,
         models=tuple(dict.fromkeys(models)),
@@ -198,14 +204,14 @@ def _own_layer(facts: Mapping[str, Fact], models: Sequence[str]) -> Fact:
     return method
 
 
-def _load(seen: _Seen) -> tuple[int, dict[str, Fact], list[str]]:
+def _load(fetched: _Fetched) -> tuple[int, dict[str, Fact], list[str]]:
     """Return how many copies run, what each is busy with, and what is doubtful."""
-    if not seen.pages or seen.counted is None:
-        if seen.names.prefix == trtllm.SERIES:
-            return 1, trtllm.load_of(seen.iterations), []
+    if not fetched.pages or fetched.counted is None:
+        if fetched.reads[0].engine == "trtllm":
+            return 1, trtllm.load_of(fetched.iterations), []
         reason = Unread(reason="the server has no metrics page (SGLang needs --enable-metrics)")
         return 1, dict.fromkeys(("batch", "waiting", "context", "tokens_per_s"), reason), []
-    pages, counted, names = seen.pages, seen.counted, seen.names
+    pages, counted, names = fetched.pages, fetched.counted, fetched.names
     counting = _tried(lambda: batch_of(pages, names))
     batch, copies = counting if isinstance(counting, tuple) else (counting, 1)
     placed = _tried(lambda: context_of(pages, counted, names))
@@ -214,10 +220,10 @@ def _load(seen: _Seen) -> tuple[int, dict[str, Fact], list[str]]:
         "batch": batch,
         "waiting": _tried(lambda: waiting_of(pages[-1], names)),
         "context": context,
-        "tokens_per_s": _tried(lambda: rate_of(pages, counted, names, seen.seconds)),
+        "tokens_per_s": _tried(lambda: rate_of(pages, counted, names, fetched.seconds)),
     }
-    if seen.iterations and isinstance(batch, Unread):
-        load |= {k: v for k, v in trtllm.load_of(seen.iterations).items() if isinstance(v, Read)}
+    if fetched.iterations and isinstance(batch, Unread):
+        load |= {k: v for k, v in trtllm.load_of(fetched.iterations).items() if isinstance(v, Read)}
     return copies, load, doubts
 
 
@@ -232,10 +238,10 @@ def _tried(read: Callable[[], Result]) -> Result | Unread:
         return Unread(reason=str(error))
 
 
-def _acceptance(seen: _Seen, where: str) -> tuple[Fact, Reading | None]:
+def _acceptance(fetched: _Fetched, where: str) -> tuple[Fact, Reading | None]:
     """Return tokens per step as a fact, and the reading behind it."""
     try:
-        reading = _reading(seen, where)
+        reading = _reading(fetched, where)
         if reading is None:
             return Unread(reason="no speculative-decoding numbers: speculation is off"), None
         if reading.draft_length is not None and reading.draft_length > DEEPEST:
@@ -248,28 +254,28 @@ def _acceptance(seen: _Seen, where: str) -> tuple[Fact, Reading | None]:
     return Read(value=reading.tokens_per_step, source=f"{reading.how}"), reading
 
 
-def _reading(seen: _Seen, where: str) -> Reading | None:
-    drafts = _speculative(seen)
-    if drafts and seen.counted is not None:
-        beside = (*seen.names.generated, *seen.names.decoded)
-        tokens = [s for s in seen.counted.samples if s.name in beside]
-        return of_page(replace(seen.counted, samples=(*drafts, *tokens)), None)
-    if any(item.get("specDecodingStats") for item in seen.iterations):
-        return of_json(seen.iterations, where)
-    for document in seen.documents:
+def _reading(fetched: _Fetched, where: str) -> Reading | None:
+    drafts = _speculative(fetched)
+    if drafts and fetched.counted is not None:
+        beside = (*fetched.names.generated, *fetched.names.decoded)
+        tokens = [s for s in fetched.counted.samples if s.name in beside]
+        return of_page(replace(fetched.counted, samples=(*drafts, *tokens)), None)
+    if any(item.get(trtllm.STATISTICS_KEY) for item in fetched.iterations):
+        return of_json(fetched.iterations, where)
+    for document in fetched.documents:
         if isinstance(document.data, dict) and "internal_states" in document.data:
             return of_json([document.data], where)
     return None
 
 
-def _speculative(seen: _Seen) -> list[Sample]:
-    page = seen.counted
-    begins = seen.names.speculative
+def _speculative(fetched: _Fetched) -> list[Sample]:
+    page = fetched.counted
+    begins = fetched.names.speculative
     return [] if page is None else [s for s in page.samples if s.name.startswith(begins)]
 
 
 def _draft_length(
-    seen: _Seen, facts: Mapping[str, Fact], acceptance: Reading | None
+    fetched: _Fetched, facts: Mapping[str, Fact], acceptance: Reading | None
 ) -> tuple[Fact, list[str]]:
     """Return D as it was counted, else as configured, else 0 where nothing is drafted."""
     stated, tokens, method = (facts[key] for key in ("draft_length", "draft_tokens", "method"))
@@ -286,7 +292,7 @@ def _draft_length(
         return Read(value=counted, source=acceptance.how), doubts
     if isinstance(stated, Read):
         return stated, []
-    drafts = _speculative(seen)
+    drafts = _speculative(fetched)
     positions = {s.labels["position"] for s in drafts if "position" in s.labels}
     if positions and len(positions) <= DEEPEST:
         return Read(value=len(positions), source="positions on the metrics page"), []

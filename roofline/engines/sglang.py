@@ -1,18 +1,30 @@
-"""SGLang: its gauges and counters, log lines, server_info and response meta_info (0.5.23).
+"""SGLang: acceptance on its pages, in its log and JSON (0.5.23); the schedules that it takes.
 
-Read in sglang/srt/observability/metrics_collector.py, managers/scheduler_components and
-managers/tokenizer_manager.py. ``accept length`` counts the bonus token; older builds have it alone.
+Acceptance (sglang/srt/observability/metrics_collector.py, managers/scheduler_components and
+managers/tokenizer_manager.py): ``accept length`` counts the bonus token; older builds have it
+alone.
+
+Schedules (python/sglang/srt/speculative/adaptive_spec_params.py at 015c87262,
+adaptive_step_router.py at a12239f6a): slots of candidate steps, in the file that
+``--speculative-adaptive-config`` names. A batch is padded to the next captured CUDA-graph size,
+then the slot with the largest key up to that size is used, so keys are lower bounds. Every slot has
+``candidate_steps`` of at least one number; 0 means no speculation; with one candidate the slot is
+fixed. Only EAGLE and EAGLE3 (NEXTN is EAGLE) with top-k 1, and no data-parallel attention.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from roofline.base.errors import InputError
-from roofline.engines.page import Page
-from roofline.engines.reading import (
+from roofline.base.notices import Code, notice
+from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
     Reading,
@@ -23,10 +35,39 @@ from roofline.engines.reading import (
     pooled_histogram,
     whole_length,
 )
+from roofline.engines.prometheus import Page
+from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError
 
-__all__ = ["LOG_MARK", "read_log", "read_meta", "read_page", "read_server_info"]
+__all__ = [
+    "CAPTURED",
+    "DRAFT_SERIES",
+    "GENERATED",
+    "INFO_KEY",
+    "LOG_LINES",
+    "RESPONSE_KEY",
+    "RETRACTIONS",
+    "SERIES",
+    "cells",
+    "check_scheduled",
+    "read_log",
+    "read_meta",
+    "read_page",
+    "read_server_info",
+    "schedule",
+    "slots",
+]
 
-LOG_MARK = "accept len:"
+#: How the series begin that count drafts.
+DRAFT_SERIES = "sglang:spec_"
+GENERATED = "sglang:generation_tokens"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES, GENERATED)
+#: Counts requests that gave up their cache.
+RETRACTIONS = "sglang:num_retracted_requests_total"
+#: Parts of the log lines that are read.
+LOG_LINES = ("accept len:",)
+#: What a response's meta_info and server_info hold where they speak of acceptance.
+RESPONSE_KEY, INFO_KEY = "spec_verify_ct", "avg_spec_accept_length"
 #: Deeper drafts than any published for this engine: a length and a rate that disagree.
 UNUSUAL = 16
 _LOG = re.compile(
@@ -37,9 +78,9 @@ _LOG = re.compile(
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the gauges, or between two reads the counters where the build has them."""
-    page, name = page.for_model(model)
+    page, name = page.for_model(model, DRAFT_SERIES)
     verify = page.total("sglang:spec_verify_calls_total")
-    tokens = page.total("sglang:generation_tokens_total")
+    tokens = page.total(f"{GENERATED}_total")
     warnings: tuple[str, ...] = ()
     drafts = None
     if page.is_difference and verify and tokens:
@@ -131,13 +172,13 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
 def read_server_info(data: Any, where: str) -> Reading:
     """Read ``/server_info`` (older ``/get_server_info``): the mean since start over its ranks."""
     found = [
-        count(item["avg_spec_accept_length"], "avg_spec_accept_length", where)
-        for item in mappings_with(data, "avg_spec_accept_length")
-        if item["avg_spec_accept_length"] is not None
+        count(item[INFO_KEY], INFO_KEY, where)
+        for item in mappings_with(data, INFO_KEY)
+        if item[INFO_KEY] is not None
     ]
     active = [value for value in found if value >= 1]
     if not active:
-        raise InputError(f"{where}: avg_spec_accept_length is not set: nothing was drafted yet")
+        raise InputError(f"{where}: {INFO_KEY} is not set: nothing was drafted yet")
     mean = sum(active) / len(active)
     settings = next(mappings_with(data, "speculative_num_steps"), {})
     steps, tokens = (settings.get(f"speculative_num_{key}") for key in ("steps", "draft_tokens"))
@@ -158,7 +199,7 @@ def read_meta(found: Sequence[dict[str, Any]], where: str) -> Reading:
     def total(key: str) -> float:
         return sum(count(item.get(key, 0), key, where) for item in found)
 
-    calls, drafted = total("spec_verify_ct"), total("spec_num_proposed_drafts")
+    calls, drafted = total(RESPONSE_KEY), total("spec_num_proposed_drafts")
     histograms = [
         [count(value, "spec_correct_drafts_histogram", where) for value in raw]
         for item in found
@@ -180,3 +221,85 @@ def read_meta(found: Sequence[dict[str, Any]], where: str) -> Reading:
         drafted=drafted,
         accepted=total("spec_num_correct_drafts"),
     )
+
+
+#: Batches that CUDA graphs are captured for by default, with speculation: 1 to 8, 10 to 32 by 2, 40
+#: to 64 by 4, 72 to 256 by 8, then by 16 (generate_decode_cuda_graph_batch_sizes).
+CAPTURED = tuple(
+    size
+    for first, last, step in ((1, 8, 1), (10, 32, 2), (40, 64, 4), (72, 256, 8), (272, 4096, 16))
+    for size in range(first, last + 1, step)
+)
+SCHEDULED = ("eagle1", "eagle3", "mtp")
+
+
+def check_scheduled(drafter_kind: str) -> None:
+    """Refuse a kind of drafter that SGLang takes no schedule for."""
+    if drafter_kind not in SCHEDULED:
+        raise NoScheduleError(
+            f"SGLang adapts EAGLE, EAGLE3 and NEXTN (MTP) only, not {drafter_kind}"
+        )
+
+
+def cells(count: int, captured: Sequence[int] = CAPTURED) -> NDArray[np.intp]:
+    """Return where the cell of each batch from 1 to ``count`` starts.
+
+    A cell is the batches that are padded to one captured size; positions count from 0.
+
+    >>> cells(7, [1, 2, 4, 8]).tolist()
+    [0, 1, 2, 2, 4, 4, 4]
+    """
+    sizes = np.unique([0, *captured])
+    batches = np.arange(1, count + 1)
+    above = np.searchsorted(sizes, batches)  # the captured size that holds a batch
+    return np.where(above < len(sizes), sizes[above - 1], batches - 1)
+
+
+def slots(
+    bands: Sequence[Band], candidates: Sequence[list[int]] | None = None
+) -> dict[str, object]:
+    """Return the file's content: one slot for each band, keyed by its first batch.
+
+    >>> slots([Band(first=1, last=8, draft_lengths=(3,))])
+    {'1': {'candidate_steps': [3]}}
+    """
+    steps = candidates or [[band.draft_length] for band in bands]
+    return {
+        str(band.first): {"candidate_steps": own} for band, own in zip(bands, steps, strict=True)
+    }
+
+
+def schedule(
+    bands: Sequence[Band],
+    *,
+    launch: Launch,
+    candidates: Sequence[list[int]] | None = None,
+    default_sizes: bool = True,
+    data_parallel: int = 1,
+) -> EngineText:
+    """Return the JSON file; its flags, whose start must be one of the candidates, are a note.
+
+    Bands begin where cells do: of its default captured sizes, or of sizes that were given.
+    """
+    name, last = launch.engine.name, bands[-1].last
+    deepest = max(band.draft_length for band in bands)
+    if deepest == 0:
+        notes = [notice(Code.LEAVE_FLAG_OUT, engine=name, flag="--speculative-algorithm")]
+    else:
+        copies = data_parallel if launch.placement.dp == 1 else 1
+        flags = (
+            f"{launch.flags(deepest, running=last * copies)} --speculative-adaptive "
+            "--speculative-adaptive-config FILE.json"
+        )
+        sizes = (
+            notice(Code.DEFAULT_SIZES, engine=name, where="/server_info (decode_cuda_graph_bs)")
+            if default_sizes
+            else notice(Code.GIVEN_SIZES, engine=name)
+        )
+        notes = [
+            notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="slot", flags=flags),
+            sizes,
+        ]
+    if data_parallel > 1:
+        notes.append(notice(Code.SCHEDULE_OFF_IN_GROUPS, engine=name))
+    return EngineText(text=json.dumps(slots(bands, candidates), indent=1), notes=tuple(notes))

@@ -1,29 +1,64 @@
-"""TensorRT-LLM: iteration statistics as JSON, and its Prometheus page (the 1.3 line).
+"""TensorRT-LLM: its iteration statistics and Prometheus page, and the schedules that it takes.
 
-Read in tensorrt_llm/metrics/collector.py and the tests that use LLM.get_stats().
+Statistics (the 1.3 line): tensorrt_llm/metrics/collector.py and the tests that use
+LLM.get_stats().
+
+Schedules, from 1.3 on (tensorrt_llm/llmapi/llm_args.py at 000439672): the keys of
+``draft_len_schedule`` are upper bounds, nothing is drafted above the last, the value of the
+smallest key must be ``max_draft_len`` and no value may exceed it; ``max_concurrency`` excludes a
+schedule and stands for one with a single key. Eagle3, MTP and Draft_Target take a schedule, NGram
+does not. The gate is ``acceptance_rate_threshold`` on accepted / drafted: break-even at
+(R(D) - 1) / D.
+Before 1.3 (the same file after PR 8194, replaced by PR 10860 in 2026-01): keys are lower bounds,
+key 1 is required and must hold ``max_draft_len``, the last value carries on. The gate is
+``acceptance_length_threshold`` on accepted drafts (speculation_gate.py at 41080dc5): R(D) - 1.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
 
 from roofline.base.errors import InputError
-from roofline.engines.facts import Fact, Read, Unread
-from roofline.engines.page import Page
-from roofline.engines.reading import Decoded, Reading, count, from_counts, whole_length
+from roofline.base.notices import Code, Notice, notice
+from roofline.engines.counts import Decoded, Reading, count, from_counts, whole_length
+from roofline.engines.prometheus import Page
+from roofline.engines.server_facts import Fact, Read, Unread
+from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, inside
 
-__all__ = ["SERIES", "load_of", "read_page", "read_stats"]
+__all__ = [
+    "DRAFT_SERIES",
+    "SERIES",
+    "STATISTICS_KEY",
+    "Releases",
+    "check_scheduled",
+    "drafts_most_first",
+    "iterations_of",
+    "keys",
+    "load_of",
+    "read_page",
+    "read_stats",
+    "releases_of",
+    "schedule",
+    "scheduled_length",
+]
 
-SERIES = "trtllm_"
-PREFIX = "trtllm_spec_decode_"
+#: How the series begin that count drafts.
+DRAFT_SERIES = "trtllm_spec_decode_"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES,)
+#: What an iteration with acceptance holds.
+STATISTICS_KEY = "specDecodingStats"
 
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the counters by position, else the acceptance-length gauge."""
-    page, name = page.for_model(model)
-    drafted = page.by_label("token_position", f"{PREFIX}drafted_tokens_total")
-    accepted = page.by_label("token_position", f"{PREFIX}accepted_tokens_total")
+    page, name = page.for_model(model, DRAFT_SERIES)
+    drafted = page.by_label("token_position", f"{DRAFT_SERIES}drafted_tokens_total")
+    accepted = page.by_label("token_position", f"{DRAFT_SERIES}accepted_tokens_total")
     if drafted and len(drafted) == len(accepted):
         return from_counts(
             engine="trtllm",
@@ -35,14 +70,16 @@ def read_page(page: Page, model: str | None) -> Reading:
             accepted=sum(accepted),
             per_position=accepted,
         )
-    mean = page.mean(f"{PREFIX}acceptance_length")
+    mean = page.mean(f"{DRAFT_SERIES}acceptance_length")
     if mean is None:
         raise InputError(
-            f"{page.where}: the page has neither {PREFIX}drafted_tokens_total by position "
-            f"(return_perf_metrics: true) nor {PREFIX}acceptance_length"
+            f"{page.where}: the page has neither {DRAFT_SERIES}drafted_tokens_total by position "
+            f"(return_perf_metrics: true) nor {DRAFT_SERIES}acceptance_length"
         )
     if mean < 1:
-        raise InputError(f"{page.where}: {PREFIX}acceptance_length is {mean:g}: nothing drafted")
+        raise InputError(
+            f"{page.where}: {DRAFT_SERIES}acceptance_length is {mean:g}: nothing drafted"
+        )
     return Reading(
         engine="trtllm",
         how="gauge of its last iteration",
@@ -55,9 +92,22 @@ def read_page(page: Page, model: str | None) -> Reading:
 
 def _gauge_length(page: Page, mean: float) -> int | None:
     """Return D = (AL - 1) / (accepted / drafted) where older builds' gauges give a whole one."""
-    drafted = page.total(f"{PREFIX}num_draft_tokens_total", f"{PREFIX}num_draft_tokens")
-    accepted = page.total(f"{PREFIX}num_accepted_tokens_total", f"{PREFIX}num_accepted_tokens")
+    drafted = page.total(f"{DRAFT_SERIES}num_draft_tokens_total", f"{DRAFT_SERIES}num_draft_tokens")
+    accepted = page.total(
+        f"{DRAFT_SERIES}num_accepted_tokens_total", f"{DRAFT_SERIES}num_accepted_tokens"
+    )
     return whole_length((mean - 1) * drafted / accepted) if drafted and accepted else None
+
+
+def iterations_of(text: str) -> list[dict[str, Any]] | None:
+    """Return the list of iterations that ``/metrics`` gives, None where a text is none."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else None
 
 
 def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
@@ -70,7 +120,7 @@ def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
     for item in found:
         passes += _inner(item, "inflightBatchingStats", "numGenRequests") or 0.0
         whole = whole and isinstance(item.get("inflightBatchingStats"), dict)
-        stats = item["specDecodingStats"]
+        stats = item[STATISTICS_KEY]
         if not isinstance(stats, dict):
             continue
         tokens = count(stats.get("numDraftTokens"), "numDraftTokens", where)
@@ -127,3 +177,149 @@ def _inner(item: dict[str, Any], group: str, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
         return None
     return float(value)
+
+
+class Releases(StrEnum):
+    """Releases that read the keys of a schedule alike."""
+
+    NEWER = "newer"  # as upper bounds
+    OLDER = "older"  # as lower bounds
+
+
+#: What users call them.
+NAMES = {Releases.NEWER: "1.3 and later", Releases.OLDER: "before 1.3"}
+SCHEDULED = {
+    Releases.NEWER: ("eagle3", "mtp", "model"),
+    Releases.OLDER: ("eagle3", "mtp", "model", "ngram"),
+}
+#: Iterations in the newer gate, completed requests in the older: a choice, not a default.
+WINDOW = {Releases.NEWER: 1000, Releases.OLDER: 100}
+
+
+def releases_of(version: str) -> Releases:
+    """Return which releases a version belongs to.
+
+    >>> releases_of("1.2.0"), releases_of("1.3.0rc20")
+    (<Releases.OLDER: 'older'>, <Releases.NEWER: 'newer'>)
+    """
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    if match is None:
+        raise InputError(
+            "expected a release such as 1.2 or 1.3.0", field="engine_version", value=version
+        )
+    return Releases.NEWER if (int(match[1]), int(match[2])) >= (1, 3) else Releases.OLDER
+
+
+def check_scheduled(drafter_kind: str, releases: Releases) -> None:
+    """Refuse a kind of drafter that these releases take no schedule for."""
+    if drafter_kind not in SCHEDULED[releases]:
+        raise NoScheduleError(f"TensorRT-LLM ({releases}) takes no schedule for {drafter_kind}")
+
+
+def scheduled_length(table: dict[int, int], batch: int, releases: Releases) -> int | None:
+    """Return the D that releases run at ``batch``; None where they refuse the table.
+
+    >>> [scheduled_length({1: 4, 8: 2}, 5, own) for own in (Releases.NEWER, Releases.OLDER)]
+    [2, 4]
+    """
+    if releases is Releases.NEWER:
+        return next((table[key] for key in sorted(table) if batch <= key), 0)
+    if 1 not in table:
+        return None
+    return table[max(key for key in table if key <= batch)]
+
+
+def drafts_most_first(bands: Sequence[Band]) -> bool:
+    """Return whether the first band drafts the most, as all releases demand."""
+    return bands[0].draft_length == max(band.draft_length for band in bands)
+
+
+def keys(bands: Sequence[Band], releases: Releases) -> dict[int, int]:
+    """Return a schedule's table; the newer releases imply 0 above the last key.
+
+    >>> two = [Band(first=1, last=4, draft_lengths=(4,)), Band(first=5, last=9, draft_lengths=(0,))]
+    >>> keys(two, Releases.NEWER), keys(two, Releases.OLDER)
+    ({4: 4}, {1: 4, 5: 0})
+    """
+    if releases is Releases.OLDER:
+        return {band.first: band.draft_length for band in bands}
+    last = max(i for i, band in enumerate(bands) if band.draft_length > 0)
+    return {band.last: band.draft_length for band in bands[: last + 1]}
+
+
+def schedule(
+    bands: Sequence[Band],
+    *,
+    launch: Launch,
+    releases: Releases,
+    nearest: bool = False,
+    break_even: tuple[float, float] | None = None,
+) -> EngineText:
+    """Return the ``speculative_config`` to paste, for bands of which the first drafts the most.
+
+    ``nearest`` says that better bands could not be written. ``break_even`` adds the gate: the
+    accepted drafts of a step, and their share of the drafts, below which every band loses.
+    """
+    most, last, name = bands[0].draft_length, bands[-1].last, launch.engine.name
+    flags = launch.flags(most, running=last)
+    if most == 0:
+        return EngineText(text=flags)
+    table = keys(bands, releases)
+    notes = [notice(Code.NEAREST_SCHEDULE, engine=name)] if nearest else []
+    addition = ""
+    if len(bands) > 1 and releases is Releases.NEWER and len(table) == 1:
+        addition = f", max_concurrency: {min(table)}"
+    elif len(bands) > 1:
+        text = ", ".join(f"{key}: {value}" for key, value in table.items())
+        addition = f", draft_len_schedule: {{{text}}}"
+        notes += [
+            _beyond(table, last, releases, name=f"{name} ({releases})"),
+            _in_other_releases(table, last, releases, name=name),
+        ]
+    if break_even is not None:
+        addition += _gate(*break_even, releases=releases)
+    if bands[-1].draft_length == 0:
+        notes.append(notice(Code.DRAFTER_CACHE_BEHIND, engine=name, issue="PR 16888, open"))
+    return EngineText(text=inside(flags, addition), notes=tuple(notes))
+
+
+def _gate(accepted: float, share: float, *, releases: Releases) -> str:
+    """Return the gate: accepted drafts of a step before 1.3, their share of the drafts after."""
+    if releases is Releases.OLDER:
+        return (
+            f", acceptance_window: {WINDOW[releases]}, acceptance_length_threshold: "
+            f"{max(accepted, 0):.3f}"
+        )
+    return (
+        f", acceptance_rate_window_size: {WINDOW[releases]}, acceptance_rate_threshold: "
+        f"{min(max(share, 0), 1):.3f}"
+    )
+
+
+def _beyond(table: dict[int, int], last: int, releases: Releases, *, name: str) -> Notice:
+    """Return what happens at batches above the table."""
+    if releases is Releases.NEWER:
+        return notice(Code.NOTHING_DRAFTED_ABOVE, engine=name, above=max(table))
+    return notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="value")
+
+
+def _in_other_releases(
+    table: dict[int, int], last: int, releases: Releases, *, name: str
+) -> Notice:
+    """Return what releases that read keys otherwise make of the same text."""
+    other = Releases.OLDER if releases is Releases.NEWER else Releases.NEWER
+    others = f"{name} {NAMES[other]}"
+    for batch in range(1, last + 1):
+        length = scheduled_length(table, batch, releases)
+        other_length = scheduled_length(table, batch, other)
+        if other_length is None:
+            return notice(Code.OTHER_RELEASES_REFUSE, engine=others, key=1)
+        if length != other_length:
+            return notice(
+                Code.OTHER_RELEASES_DIFFER,
+                engine=others,
+                batch=batch,
+                draft_length=length,
+                other=other_length,
+            )
+    return notice(Code.OTHER_RELEASES_AGREE, engine=others)

@@ -1,19 +1,27 @@
-"""vLLM: its metric page, log lines and per-request JSON (names of 0.33.0).
+"""vLLM: the acceptance on its pages, in its log and its JSON; the schedules that it takes (0.33.0).
 
-Read in vllm/v1/spec_decode/metrics.py and docs/features/speculative_decoding/
-acceptance_metrics.md. Lengths count the bonus token; per-position rates are survival.
+Acceptance (vllm/v1/spec_decode/metrics.py, docs/features/speculative_decoding/
+acceptance_metrics.md): lengths count the bonus token; per-position rates are survival.
+
+Schedules (vllm/v1/spec_decode/dynamic/utils.py, vllm/config/speculative.py): rows [start, end, K]
+in ``num_speculative_tokens_per_batch_size``, three whole numbers, both ends included; the first
+starts at 1; no overlap; a gap and the tail carry the last K; K above ``num_speculative_tokens`` is
+cut to it without a word; switched off, with a warning, where the data-parallel size is above 1.
+Rows of five are an open proposal (RFC 48627, PR 48944 at 14b450ca5): a full grid of batch and
+context ranges, contexts without gaps from 1.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from roofline.base.errors import InputError
-from roofline.engines.page import Page
-from roofline.engines.reading import (
+from roofline.base.notices import Code, Notice, notice
+from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
     Decoded,
@@ -23,10 +31,25 @@ from roofline.engines.reading import (
     from_histogram,
     pooled_histogram,
 )
+from roofline.engines.prometheus import Page
+from roofline.engines.writing import Band, EngineText, Launch, inside
 
-__all__ = ["LOG_MARK", "read_log", "read_page", "read_responses"]
+__all__ = [
+    "DRAFT_SERIES",
+    "LOG_LINES",
+    "PREEMPTIONS",
+    "RESPONSE_KEY",
+    "SERIES",
+    "read_log",
+    "read_page",
+    "read_responses",
+    "rows",
+    "rows_with_contexts",
+    "schedule",
+]
 
-PREFIX = "vllm:spec_decode_"
+#: How the series begin that count drafts.
+DRAFT_SERIES = "vllm:spec_decode_"
 #: Every pass after a request's first token observes one latency; the older name is the second.
 LATENCIES = (
     "vllm:inter_token_latency_seconds_count",
@@ -34,7 +57,14 @@ LATENCIES = (
 )
 FIRST_TOKENS = "vllm:time_to_first_token_seconds_count"
 GENERATED = ("vllm:generation_tokens_total", "vllm:generation_tokens")
-LOG_MARK = "SpecDecoding metrics:"
+#: Beginnings of all series that are read.
+SERIES = (DRAFT_SERIES, *GENERATED, *LATENCIES, FIRST_TOKENS)
+#: Counts requests that gave up their cache.
+PREEMPTIONS = "vllm:num_preemptions_total"
+#: Parts of the log lines that are read.
+LOG_LINES = ("SpecDecoding metrics:",)
+#: What a response with acceptance holds.
+RESPONSE_KEY = "acceptance_histogram"
 _LOG = re.compile(
     rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
     rf"Accepted: (?P<accepted>{WHOLE}) tokens, Drafted: (?P<drafted>{WHOLE}) tokens, "
@@ -45,7 +75,7 @@ _LOG = re.compile(
 
 def read_page(page: Page, model: str | None) -> Reading:
     """Read the counters; data-parallel engines of one model are added up."""
-    page, name = page.for_model(model)
+    page, name = page.for_model(model, DRAFT_SERIES)
     counters = {key: page.needed(*_names(key)) for key in ("num_drafts", "num_accepted_tokens")}
     per_position = page.by_label("position", *_names("num_accepted_tokens_per_pos"))
     drafted = page.total(*_names("num_draft_tokens"))
@@ -79,7 +109,7 @@ def _decoded(page: Page) -> Decoded | None:
 
 def _names(key: str) -> tuple[str, str]:
     """Return the name on a page, and the one that vLLM's own client gives."""
-    return f"{PREFIX}{key}_total", f"{PREFIX}{key}"
+    return f"{DRAFT_SERIES}{key}_total", f"{DRAFT_SERIES}{key}"
 
 
 def read_log(lines: Sequence[str], where: str) -> Reading:
@@ -159,7 +189,7 @@ def read_responses(found: Sequence[dict[str, Any]], where: str) -> Reading:
     """Pool ``metrics.speculative_decoding`` of one or more responses; survival is exact."""
     histograms, drafted = [], 0.0
     for item in found:
-        raw = item["acceptance_histogram"]
+        raw = item[RESPONSE_KEY]
         if not isinstance(raw, list):
             raise InputError(f"{where}: acceptance_histogram: expected a list, got {raw!r:.40}")
         counts = [count(value, "acceptance_histogram", where) for value in raw]
@@ -177,3 +207,104 @@ def read_responses(found: Sequence[dict[str, Any]], where: str) -> Reading:
 
 def _responses(number: int) -> str:
     return "1 response" if number == 1 else f"{number} responses"
+
+
+SCHEDULE_KEY = "num_speculative_tokens_per_batch_size"
+RELEASE = "0.33.0"
+#: What the graph mode of schedules was seen to cost, in vLLM's issues. Model Runner V1 replaces
+#: whole CUDA graphs by piecewise ones as soon as a schedule is given.
+GRAPH_MODE = {
+    "runner": "Model Runner V1",
+    # one stream "about 14 %" (59.6 to 50.0 tokens/s); 8 requests 232 to 24-157 tokens/s with rows
+    # [1, 4, 2], [5, 512, 0], against a static 2
+    "stream_issue": 49548,
+    "stream_loss_percent": 14,
+    "static_tokens_per_s": 232,
+    "scheduled_tokens_per_s": (24, 157),
+    # H100, 256 clients, contexts of 400, 900, 1,900 and 4,000: a schedule 31, 27, 22 and 20 % below
+    # plain decoding, a static 3 at -21, -7, 0 and +10 %
+    "clients_issue": 49986,
+    "schedule_below_percent": (20, 31),
+    "other_static": 3,
+    "static_below_percent": 21,
+    "static_above_percent": 10,
+    # capture of the drafter's graphs fails
+    "crash_issue": 48494,
+    "crash_with": "MTP",
+}
+
+
+def rows(bands: Sequence[Band]) -> list[list[int]]:
+    """Return the 3-item rows.
+
+    >>> rows([Band(first=1, last=4, draft_lengths=(3,)), Band(first=5, last=9, draft_lengths=(0,))])
+    [[1, 4, 3], [5, 9, 0]]
+    """
+    return [[band.first, band.last, band.draft_length] for band in bands]
+
+
+def rows_with_contexts(
+    bands: Sequence[Band], contexts: Sequence[tuple[int, int]]
+) -> list[list[int]]:
+    """Return the 5-item rows of the proposal; neighbouring contexts that never differ are one.
+
+    >>> rows_with_contexts([Band(first=1, last=8, draft_lengths=(3, 3, 5))],
+    ...                    [(1, 10), (11, 20), (21, 99)])
+    [[1, 8, 1, 20, 3], [1, 8, 21, 99, 5]]
+    """
+    columns = list(zip(*(band.draft_lengths for band in bands), strict=True))
+    starts = [i for i, column in enumerate(columns) if i == 0 or column != columns[i - 1]]
+    ends = [*(start - 1 for start in starts[1:]), len(columns) - 1]
+    return [
+        [band.first, band.last, contexts[a][0], contexts[b][1], band.draft_lengths[a]]
+        for band in bands
+        for a, b in zip(starts, ends, strict=True)
+    ]
+
+
+def schedule(
+    bands: Sequence[Band],
+    *,
+    launch: Launch,
+    static: int,
+    contexts: Sequence[tuple[int, int]] | None = None,
+    data_parallel: int = 1,
+) -> EngineText:
+    """Return the ``--speculative-config``; without rows where one draft length is for all.
+
+    ``static`` is the draft length to compare the schedule with. ``contexts`` are the ranges that
+    the draft lengths of a band are for, where rows of five are wanted.
+    """
+    deepest = max(max(band.draft_lengths) for band in bands)
+    last = bands[-1].last
+    flags = launch.flags(deepest, running=last)
+    if all(set(band.draft_lengths) == {deepest} for band in bands):
+        return EngineText(text=flags)
+    name = launch.engine.name
+    notes = [
+        notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="row's K", prefills_count=True),
+        notice(Code.SCHEDULE_GRAPH_MODE, engine=name, length_name="K", static=static, **GRAPH_MODE),
+    ]
+    table = rows(bands) if contexts is None else rows_with_contexts(bands, contexts)
+    if contexts is not None:
+        notes.append(_rejected(name))
+    if data_parallel > 1:
+        notes.append(
+            notice(
+                Code.SCHEDULE_OFF_IN_COPIES,
+                engine=name,
+                data_parallel=data_parallel,
+                draft_length=deepest,
+            )
+        )
+    text = inside(flags, f', "{SCHEDULE_KEY}": {json.dumps(table)}')
+    return EngineText(text=text, notes=tuple(notes))
+
+
+def _rejected(name: str) -> Notice:
+    return notice(
+        Code.FORM_REJECTED,
+        engine=f"{name} {RELEASE}",
+        form="rows of five items",
+        proposal="PR 48944",
+    )

@@ -15,8 +15,8 @@ from roofline.advice.deployment import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
+from roofline.engines.server_facts import Unread, serving_names
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written
 from roofline.specs.engine import SHELF as ENGINES
@@ -156,7 +156,7 @@ def question_from(
     if "dp_attention" not in given:
         found["dp_attention"] = groups
     if "ep" not in given:
-        found["ep"] = _expert_parallel(serving, found.get("tp", asked.tp))
+        found["ep"] = serving.expert_groups(found.get("tp", asked.tp))
     if "kv" not in given and serving.value("kv") is not None:
         found["kv"] = DType.FP8
     if "drafter" not in given:
@@ -254,12 +254,6 @@ def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str
             "give --gpu"
         )
     return str(found.value)
-
-
-def _expert_parallel(serving: Serving, tp: int) -> int:
-    """Return the groups of experts; vLLM's switch spreads them over all ranks."""
-    stated = serving.value("expert_parallel") or 0
-    return tp if serving.engine == "vllm" and stated else max(int(stated), 1)
 
 
 def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:

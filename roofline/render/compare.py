@@ -6,7 +6,6 @@ import json
 from itertools import product
 from typing import Any
 
-from roofline.advice.paste import flag
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.compare import Entry
@@ -77,7 +76,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "slots_lost": entry.slots.lost,
         "acceptance": answer.question.acceptance.label,
         "acceptance_source": answer.question.acceptance.source,
-        "flag": flag(answer.question.deployment, length, running=answer.largest_batch),
+        "flag": answer.question.deployment.launch.flags(length, running=answer.largest_batch),
     }
 
 

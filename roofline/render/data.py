@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from roofline.advice.decide import Point, dollars_per_million
-from roofline.advice.paste import flag, timed_flag
 from roofline.advice.provenance import Source, law_sources, sources
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
@@ -97,7 +96,9 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
         "speedup_high": float(point.high[best]),
         "headline": headline(answer, point),
         "reason": reason(answer, point),
-        "flag": flag(answer.question.deployment, point.draft_length, running=answer.largest_batch),
+        "flag": answer.question.deployment.launch.flags(
+            point.draft_length, running=answer.largest_batch
+        ),
         "benchmark": benchmark_rows(answer, point),
         "by_draft_length": [
             _draft_length(point, i) | _cost(answer.question, point, i)
@@ -146,8 +147,7 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
         {
             "draft_length": point.draft_lengths[i],
             "near_best": float(point.near_best[i]),
-            "flag": timed_flag(
-                answer.deployment,
+            "flag": answer.deployment.launch.flags_to_time(
                 point.draft_lengths[i],
                 float(point.tokens_per_step[i]),
                 running=answer.largest_batch,

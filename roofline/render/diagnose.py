@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from roofline.base.units import format_size
+from roofline.engines import sglang, vllm
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED
@@ -35,8 +36,7 @@ SETTLES = {
     "communication": "nccl-tests all_reduce_perf at batch x rows x hidden size x 2 bytes on "
     "the same GPUs, or the same load with another --tp",
     "memory pressure": "the engine's counter of preemptions and the cache in use while it runs "
-    "(vllm:num_preemptions_total, sglang:num_retracted_requests_total), or the same load at half "
-    "the batch",
+    f"({vllm.PREEMPTIONS}, {sglang.RETRACTIONS}), or the same load at half the batch",
     "matrix products": "'roofline calibrate measure' times them on this machine; check the clocks "
     "and the format that the weights really run in",
     "small kernels": "profile a few steps; sampling with penalties or large top-k runs here",

@@ -8,7 +8,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, assert_never
 
 from roofline.advice.decide import Point
-from roofline.advice.paste import pasted
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import caveat, headline, reason
@@ -142,7 +141,7 @@ def _text(answer: Recommendation, *, explain: bool) -> str:
 
 
 def _flags(answer: Recommendation, draft_length: int) -> str:
-    return pasted(answer.deployment, draft_length, running=answer.largest_batch)
+    return answer.deployment.launch.flags_and_omission(draft_length, running=answer.largest_batch)
 
 
 def _to_paste(answer: Recommendation, draft_length: int) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from roofline.advice.paste import flag
 from roofline.base.units import format_size
-from roofline.engines.facts import Read, Unread
+from roofline.engines.server_facts import Read, Unread
 from roofline.questions.live import Change, Live
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.render.columns import wrap
 from roofline.render.deployment import deployment_data
 from roofline.render.forms import TableOrJson
-from roofline.render.notices import assumptions
+from roofline.render.notices import assumptions, sentence
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.render.schedule import as_data, schedule_blocks
 
@@ -186,11 +185,12 @@ def _fixed(live: Live, plan: Plan, written: Written, found: Change | None) -> li
             f"A schedule by running batch gains {gains} over {against}: not worth its upkeep, so "
             "there is none to paste."
             if written.text
-            else f"A schedule by batch would gain {gains} over {against}; {written.notes[0]}."
+            else f"A schedule by batch would gain {gains} over {against}; "
+            f"{sentence(written.notes[0])}."
         )
     ]
     if found is None or found.draft_length != length:
-        text = flag(plan.question.deployment, length, running=plan.batches * live.copies)
+        text = plan.question.deployment.launch.flags(length, running=plan.batches * live.copies)
         blocks.append(f"{plan.question.deployment.engine.name}:\n{text}")
     blocks += map(wrap, refused_lines(plan.question.deployment, plan.refused))
     return [*blocks, *(wrap(f"Assumed: {text}") for text in assumptions(plan.question.notices))]

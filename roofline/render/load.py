@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 from roofline.advice.decide import dollars_per_million
-from roofline.advice.paste import flag, pasted
 from roofline.base.files import csv_text
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
@@ -89,14 +88,13 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
         "draft_length": answer.advised.draft_length,
         "gain": _number(answer.advised.gain),
         "headline": headline(answer),
-        "flag": flag(
-            answer.question.deployment,
+        "flag": answer.question.deployment.launch.flags(
             answer.advised.draft_length or 0,
             running=answer.advised.slots,
         ),
         "policies": [_policy(answer, policy) for policy in answer.policies],
         "schedule": None if answer.schedule is None else answer.schedule.text,
-        "notes": list(answer.notes),
+        "notes": warnings(answer.notes),
         "warnings": warnings(answer.notices),
         "provenance": provenance(answer.question, answer.times),
     }
@@ -181,7 +179,9 @@ def _paste(answer: LoadAnswer) -> str:
     if answer.schedule is not None and answer.schedule_pays:
         return answer.schedule.text
     advised = answer.advised
-    return pasted(answer.question.deployment, advised.draft_length or 0, running=advised.slots)
+    return answer.question.deployment.launch.flags_and_omission(
+        advised.draft_length or 0, running=advised.slots
+    )
 
 
 def _foot(answer: LoadAnswer) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from roofline.advice.decide import TIE
 from roofline.base.units import format_pace, format_size
 from roofline.questions.load.answer import LoadAnswer
+from roofline.render.notices import warnings
 
 __all__ = ["headline", "overloaded", "past", "reading", "scheduled", "where"]
 
@@ -97,7 +98,7 @@ def scheduled(answer: LoadAnswer) -> str:
     """Say what the schedule adds."""
     more = answer.schedule_gain
     if answer.schedule is None:
-        said = "; ".join(answer.notes)
+        said = "; ".join(warnings(answer.notes))
         return f"{said[:1].upper()}{said[1:]}."
     if more is None:
         return "A schedule by running batch cannot carry this load."

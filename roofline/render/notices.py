@@ -180,6 +180,121 @@ def _past_graphs_in_sweep(engine: str, largest: int) -> str:
     )
 
 
+def _no_schedule(reason: str) -> str:
+    return f"no schedule: {reason}"
+
+
+def _last_band_kept(
+    engine: str, above: int, item: str, prefills_count: bool = False, flags: str = ""
+) -> str:
+    counted = "; prefills count as well" if prefills_count else ""
+    started = f"; flags: {flags}" if flags else ""
+    return f"{engine}: batches above {above} keep the last {item}{counted}{started}"
+
+
+def _nothing_drafted_above(engine: str, above: int) -> str:
+    return f"{engine}: nothing is drafted above batch {above}"
+
+
+def _schedule_graph_mode(
+    *,
+    engine: str,
+    length_name: str,
+    static: int,
+    runner: str,
+    stream_issue: int,
+    stream_loss_percent: int,
+    static_tokens_per_s: int,
+    scheduled_tokens_per_s: tuple[int, int],
+    clients_issue: int,
+    schedule_below_percent: tuple[int, int],
+    other_static: int,
+    static_below_percent: int,
+    static_above_percent: int,
+    crash_issue: int,
+    crash_with: str,
+) -> str:
+    slowest, fastest = scheduled_tokens_per_s
+    least, most = schedule_below_percent
+    against = f"{length_name} = {static} at every batch" if static else "no speculation"
+    return (
+        f"{engine}: a schedule's graph mode has a price that is not in these figures: on {runner} "
+        f"one stream lost {stream_loss_percent} % and a {length_name} of 0 cut "
+        f"{static_tokens_per_s} tokens/s to {slowest}-{fastest} (issue {stream_issue}), a schedule "
+        f"ran {least}-{most} % below plain decoding where a static {length_name} = {other_static} "
+        f"ran {static_below_percent} % below to {static_above_percent} % above it "
+        f"({clients_issue}), and capture with {crash_with} crashed ({crash_issue}). Time it "
+        f"against {against}, the best static one"
+    )
+
+
+def _schedule_off_in_copies(engine: str, data_parallel: int, draft_length: int) -> str:
+    return (
+        f"{engine} switches the schedule off at {Option('data_parallel', data_parallel)}: every "
+        f"batch would run {draft_length}"
+    )
+
+
+def _schedule_off_in_groups(engine: str) -> str:
+    return f"{engine} switches adaptation off under data-parallel attention"
+
+
+def _form_rejected(engine: str, form: str, proposal: str) -> str:
+    return f"{engine} rejects {form}: they are a proposal ({proposal})"
+
+
+def _form_proposed(engine: str, proposal: str) -> str:
+    return f"{engine}: a proposal ({proposal}); no release reads it or takes a schedule by batch"
+
+
+def _leave_flag_out(engine: str, flag: str) -> str:
+    return f"{engine}: leave {flag} out instead: nothing beats plain decoding"
+
+
+def _default_sizes(engine: str, where: str) -> str:
+    return (
+        f"{engine}: slots follow its default CUDA-graph sizes; {where} tells yours, for "
+        f"{Option('graph_batches')}"
+    )
+
+
+def _given_sizes(engine: str) -> str:
+    return f"{engine}: slots follow the CUDA-graph sizes given"
+
+
+def _nearest_schedule(engine: str) -> str:
+    return (
+        f"{engine} drafts the most at the smallest batch; the best table does not, and this is the "
+        "nearest that can be written"
+    )
+
+
+def _drafter_cache_behind(engine: str, issue: str) -> str:
+    return (
+        f"{engine}: steps at 0 leave a one-model drafter's cache behind; acceptance of the "
+        f"requests in flight drops when drafting resumes ({issue})"
+    )
+
+
+def _other_releases_refuse(engine: str, key: int) -> str:
+    return f"{engine} refuses this text: it wants a key {key}"
+
+
+def _other_releases_differ(engine: str, batch: int, draft_length: int, other: int) -> str:
+    return (
+        f"{engine} reads the same text the other way round: batch {batch} would run {other}, not "
+        f"{draft_length}; give {Option('engine_version')}"
+    )
+
+
+def _other_releases_agree(engine: str) -> str:
+    return f"{engine} reads the same"
+
+
+def _costs_hold_with(engine: str, flags: str) -> str:
+    return f"{engine}: the costs hold with {flags}"
+
+
 _SENTENCES: dict[Code, Callable[..., str]] = {
     Code.TEXT: _text,
     Code.CONFIG_LEFT_OPEN: _text,
@@ -202,4 +317,21 @@ _SENTENCES: dict[Code, Callable[..., str]] = {
     Code.SLOWER_THAN_WIDE: _slower_than_wide,
     Code.PAST_GRAPHS: _past_graphs,
     Code.PAST_GRAPHS_IN_SWEEP: _past_graphs_in_sweep,
+    Code.NO_SCHEDULE: _no_schedule,
+    Code.LAST_BAND_KEPT: _last_band_kept,
+    Code.NOTHING_DRAFTED_ABOVE: _nothing_drafted_above,
+    Code.SCHEDULE_GRAPH_MODE: _schedule_graph_mode,
+    Code.SCHEDULE_OFF_IN_COPIES: _schedule_off_in_copies,
+    Code.SCHEDULE_OFF_IN_GROUPS: _schedule_off_in_groups,
+    Code.FORM_REJECTED: _form_rejected,
+    Code.FORM_PROPOSED: _form_proposed,
+    Code.LEAVE_FLAG_OUT: _leave_flag_out,
+    Code.DEFAULT_SIZES: _default_sizes,
+    Code.GIVEN_SIZES: _given_sizes,
+    Code.NEAREST_SCHEDULE: _nearest_schedule,
+    Code.DRAFTER_CACHE_BEHIND: _drafter_cache_behind,
+    Code.OTHER_RELEASES_REFUSE: _other_releases_refuse,
+    Code.OTHER_RELEASES_DIFFER: _other_releases_differ,
+    Code.OTHER_RELEASES_AGREE: _other_releases_agree,
+    Code.COSTS_HOLD_WITH: _costs_hold_with,
 }

@@ -9,7 +9,7 @@ import numpy as np
 
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
-from roofline.questions.schedule.bands import Band
+from roofline.engines.writing import Band
 from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain
@@ -66,7 +66,7 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
         "form_loss": written.form_loss,
         "idle_ms": 1e3 * plan.idle,
         "text": written.text,
-        "warnings": [*warnings(plan.notices), *written.notes],
+        "warnings": warnings([*plan.notices, *written.notes]),
     }
 
 

@@ -40,7 +40,7 @@ class LoadAnswer:
     policies: tuple[Policy, ...]  # the draft lengths, then the schedule if there is one
     best: int  # position of the advised draft length
     schedule: Written | None
-    notes: tuple[str, ...]  # why there is no schedule, what limits the answer
+    notes: tuple[Notice, ...]  # why there is no schedule, what limits the answer
     notices: tuple[Notice, ...]
 
     @property
@@ -155,14 +155,14 @@ def _best(policies: list[Policy]) -> int:
 
 def _schedule(
     question: Question, load: Load, cut: Chunks, priced: Priced, *, static: int | None
-) -> tuple[Written | None, Columns | None, list[str]]:
+) -> tuple[Written | None, Columns | None, list[Notice]]:
     """Return the schedule in the engine's words, its column, and why there is none.
 
     ``static`` is the draft length that is advised without a schedule.
     """
     reason = no_schedule(question)
     if reason is not None:
-        return None, None, [reason]
+        return None, None, texts([reason])
     idle = priced.step.copy()
     idle[:, 0] += priced.idle
     columns = columns_of(priced, load, cut, idle, question.draft_lengths)
@@ -173,14 +173,18 @@ def _schedule(
     count = int(slots.max())
     needed = 1 if load.histogram is None else max(load.histogram)
     if count < needed:
-        return None, None, [f"no schedule: the drafter does not fit beside {needed} sequences"]
+        return (
+            None,
+            None,
+            texts([f"no schedule: the drafter does not fit beside {needed} sequences"]),
+        )
     plan = _plan(question, load, columns, np.where(fits, columns.mean, np.nan)[:count])
     try:
         text = write(
             plan, Wording(data_parallel=question.deployment.target.placement.dp, static=static)
         )
     except InputError as error:
-        return None, None, [f"no schedule: {error.problem}"]
+        return None, None, texts([f"no schedule: {error.problem}"])
     chosen = plan.positions(text.bands)
     chosen = np.concatenate([chosen, np.repeat(chosen[-1:], len(sequences) - count, axis=0)])
     picked = Columns(

@@ -6,31 +6,15 @@ Arrays: batches first, then contexts where there are any, draft lengths last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Band", "coverage", "longest_runs", "octave_weights", "relative_speed", "within"]
+__all__ = ["coverage", "longest_runs", "octave_weights", "relative_speed", "within"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Band:
-    """Batches ``first`` to ``last``, both included, and the draft length of each context."""
-
-    first: int
-    last: int
-    draft_lengths: tuple[int, ...]
-
-    @property
-    def draft_length(self) -> int:
-        """The draft length where there is one for all contexts."""
-        (only,) = self.draft_lengths
-        return only
 
 
 def relative_speed(speed: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A schedule in an engine's words, with what the words could not say."""
+"""A schedule in an engine's format, and what it gains and loses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE
-from roofline.base.errors import InputError
-from roofline.questions.schedule.bands import Band
+from roofline.base.notices import Code, Notice, notice
+from roofline.engines.writing import Band, EngineText
 from roofline.questions.schedule.plan import Plan, plain_value, table_value
 
 __all__ = [
-    "NoScheduleError",
     "Written",
     "best_fixed",
     "gain",
@@ -24,14 +23,6 @@ __all__ = [
 ]
 
 
-class NoScheduleError(InputError):
-    """The engine takes no schedule for this drafter: one draft length has to do for all batches."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"no schedule: {reason}; run one D, as 'roofline recommend' advises")
-        self.reason = reason
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
     """Text to paste, the bands that the engine will read in it, and what it costs.
@@ -40,12 +31,11 @@ class Written:
     ``form_loss`` the part that is the format's fault.
     """
 
-    engine: str
     text: str
     bands: list[Band]
     loss: float
     form_loss: float
-    notes: tuple[str, ...]
+    notes: tuple[Notice, ...]
 
 
 def loss(plan: Plan, bands: list[Band]) -> float:
@@ -54,24 +44,22 @@ def loss(plan: Plan, bands: list[Band]) -> float:
     return 1 - table_value(plan, plan.positions(bands)) / table_value(plan, best)
 
 
-def written(plan: Plan, engine: str, text: str, bands: list[Band], notes: list[str]) -> Written:
+def written(plan: Plan, bands: list[Band], made: EngineText) -> Written:
     """Return the schedule with its losses worked out."""
     own = loss(plan, bands)
     return Written(
-        engine=engine,
-        text=text,
+        text=made.text,
         bands=bands,
         loss=own,
         form_loss=max(own - loss(plan, plan.merged), 0.0) if bands != plan.merged else 0.0,
-        notes=tuple(notes),
+        notes=made.notes,
     )
 
 
 def unwritten(plan: Plan, reason: str) -> Written:
-    """Return the bands of a schedule that the engine takes no words for, and why."""
-    return written(
-        plan, plan.question.deployment.engine.id, "", plan.merged, [f"no schedule: {reason}"]
-    )
+    """Return the bands of a schedule that the engine cannot be given, and why it cannot."""
+    why = notice(Code.NO_SCHEDULE, reason=reason)
+    return written(plan, plan.merged, EngineText(text="", notes=(why,)))
 
 
 def best_fixed(plan: Plan) -> tuple[int, float]:

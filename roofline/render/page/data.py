@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import fit_constant
 from roofline.advice.decide import TIE, Point
-from roofline.advice.paste import flag
 from roofline.advice.recommend import Recommendation
 from roofline.advice.remedies import explain
 from roofline.advice.why import (
@@ -87,7 +86,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
         "kernels": [row._asdict() for row in found.kernels],
         "flags": [
-            flag(question.deployment, d, running=grid.largest_batch)
+            question.deployment.launch.flags(d, running=grid.largest_batch)
             for d in grid.question.draft_lengths
         ],
         "engine": question.deployment.engine.name,

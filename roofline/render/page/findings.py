@@ -18,9 +18,10 @@ from roofline.advice.question import (
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.advice.remedies import Refused
 from roofline.base.errors import InputError, Option, RooflineError
+from roofline.engines.writing import NoScheduleError
 from roofline.questions.schedule.formats import Wording, write
 from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
-from roofline.questions.schedule.written import NoScheduleError, Written
+from roofline.questions.schedule.written import Written
 from roofline.render.charts.rooflines import RooflineRow, roofline_rows
 
 __all__ = ["Findings", "find"]

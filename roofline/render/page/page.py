@@ -192,7 +192,7 @@ def _schedule(found: Findings) -> dict[str, Any] | None:
         "engine": plan.question.deployment.engine.name,
         "text": written.text,
         "batches": plan.batches,
-        "notes": [*written.notes],
+        "notes": warnings(written.notes),
     }
 
 

@@ -1,4 +1,4 @@
-"""Any source of acceptance by what it looks like: numbers, ids, files, addresses, mixes."""
+"""Acceptance from any source, told by its looks: numbers, ids, files, addresses, mixes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,17 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 
 if TYPE_CHECKING:
-    from roofline.engines.page import Page
-    from roofline.engines.reading import Reading
+    from roofline.engines.counts import Reading
+    from roofline.engines.prometheus import Page
 
 __all__ = ["acceptance_from", "of_json", "of_page", "read"]
 
 MAX_BYTES = 10_000_000
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
-_MARKS = (
-    b"SpecDecoding metrics:", b"accept len:", b"#gen drafts", b"draft acceptance", b"eval time =",
-    b"spec_decode_", b"sglang:spec_", b":generation_tokens", b"token_latency_seconds_count",
-    b"output_token_seconds_count", b"first_token_seconds_count", b"llamacpp:",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class NamedContent:
     """Content that was read already, under the name that messages use."""
 
     name: str
@@ -117,30 +112,32 @@ def read(
     return _difference(first, _content(where, timeout), part, how).with_draft_length(draft_length)
 
 
-def _difference(first: Held, second: Held, part: str | None, how: str) -> Reading:
-    from roofline.engines.page import is_page, parse_page, since
+def _difference(first: NamedContent, second: NamedContent, part: str | None, how: str) -> Reading:
+    from roofline.engines.prometheus import is_page, since
 
-    texts = [_text(held) for held in (first, second)]
+    texts = [_text(named) for named in (first, second)]
     if not all(is_page(text) for text in texts):
         raise InputError(f"{second.name}: only Prometheus pages can be read twice")
-    pages = [parse_page(t, h.name) for t, h in zip(texts, (first, second), strict=True)]
+    pages = [_page(t, h.name) for t, h in zip(texts, (first, second), strict=True)]
     return of_page(since(pages[1], pages[0], how=how), part)
 
 
-def _content(where: str, timeout: float | None) -> Held:
+def _content(where: str, timeout: float | None) -> NamedContent:
     """Return what lies at an address, a path or on stdin."""
     if _is_address(where):
         from roofline.engines import http
 
-        return Held(name=where.partition("?")[0], content=http.fetch(where, timeout=timeout or 5.0))
+        return NamedContent(
+            name=where.partition("?")[0], content=http.fetch(where, timeout=timeout or 5.0)
+        )
     if where == "-":
-        return Held(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
+        return NamedContent(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
     path = Path(where)
     try:
         if path.is_char_device():
             raise InputError(f"{where}: is a device; give a file, an address, or - for stdin")
         with path.open("rb") as file:
-            return Held(name=path.name, content=_bounded(file, path.name))
+            return NamedContent(name=path.name, content=_bounded(file, path.name))
     except OSError as error:
         raise InputError(f"{where}: cannot be read ({error.strerror})") from None
     except ValueError:
@@ -152,13 +149,14 @@ def _bounded(file: Any, name: str) -> bytes:
     head: bytes = file.read(MAX_BYTES + 1)
     if len(head) <= MAX_BYTES:
         return head
+    marks = _marks()
     cut = head.rfind(b"\n") + 1
-    kept = [line for line in head[:cut].splitlines() if any(mark in line for mark in _MARKS)]
+    kept = [line for line in head[:cut].splitlines() if any(mark in line for mark in marks)]
     rest = head[cut:]
     size = sum(map(len, kept))
     while line := rest + file.readline(1_000_000):
         rest = b""
-        if any(mark in line for mark in _MARKS):
+        if any(mark in line for mark in marks):
             kept.append(line.rstrip(b"\r\n"))
             size += len(line)
         if size > MAX_BYTES:
@@ -166,49 +164,76 @@ def _bounded(file: Any, name: str) -> bytes:
     return b"\n".join(kept)
 
 
-def _text(held: Held) -> str:
+def _text(named: NamedContent) -> str:
     """Decode; Windows shells write UTF-16."""
-    raw = held.content
+    raw = named.content
     wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = raw.decode("utf-16" if wide else "utf-8-sig", errors="replace")
     if not text.strip():
-        raise InputError(f"{held.name}: is empty")
+        raise InputError(f"{named.name}: is empty")
     return text
 
 
-def _sniff(held: Held, part: str | None) -> Reading:
+def _sniff(named: NamedContent, part: str | None) -> Reading:
     """Hand the content to the reader of what it looks like."""
-    from roofline.engines.page import is_page, parse_page
+    from roofline.engines.prometheus import is_page
 
-    text = _text(held)
-    if held.name.endswith((".yaml", ".yml")):
+    text = _text(named)
+    if named.name.endswith((".yaml", ".yml")):
         from roofline.base.schema import load_yaml
         from roofline.engines.inferencex import read_golden
 
-        return read_golden(load_yaml(held), held.name, part)
+        return read_golden(load_yaml(named), named.name, part)
     documents = _json(text)
-    if documents is not None and (found := of_json(documents, held.name)) is not None:
+    if documents is not None and (found := of_json(documents, named.name)) is not None:
         return found
     for marks, reader in _logs():
         if any(mark in text for mark in marks):
-            return reader(text.splitlines(), held.name)
+            return reader(text.splitlines(), named.name)
     if is_page(text):
-        return of_page(parse_page(text, held.name), part)
+        return of_page(_page(text, named.name), part)
     what = "JSON without speculative-decoding numbers" if documents else "not a Prometheus page"
-    bare = re.fullmatch(r"https?://[^/]+/?", held.name)
-    hint = f"; try {held.name.rstrip('/')}/metrics" if bare else ""
+    bare = re.fullmatch(r"https?://[^/]+/?", named.name)
+    hint = f"; try {named.name.rstrip('/')}/metrics" if bare else ""
     raise InputError(
-        f"{held.name}: {what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
+        f"{named.name}: {what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
         f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}"
     )
+
+
+def _marks() -> list[bytes]:
+    """Return the parts of all lines, of logs and of pages, that any engine's reader reads."""
+    from roofline.engines import llamacpp, sglang, trtllm, vllm
+
+    lines = (*vllm.LOG_LINES, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
+    series = (*vllm.SERIES, *sglang.SERIES, *trtllm.SERIES, *llamacpp.SERIES)
+    return [mark.encode() for mark in (*lines, *series)]
+
+
+def _page(text: str, where: str) -> Page:
+    """Return the lines of a page that any engine's reader reads; refuse one that counts no drafts.
+
+    A page of SGLang with any of its series has its metrics enabled.
+    """
+    from roofline.engines import llamacpp, sglang, trtllm, vllm
+    from roofline.engines.prometheus import parse_lines
+
+    drafts = (vllm.DRAFT_SERIES, sglang.DRAFT_SERIES, trtllm.DRAFT_SERIES, llamacpp.DRAFT_SERIES)
+    if not any(line.startswith((*drafts, sglang.GENERATED)) for line in text.splitlines()):
+        raise InputError(
+            f"{where}: a Prometheus page without speculative-decoding series; is speculation on, "
+            "and with SGLang --enable-metrics?"
+        )
+    series = (*vllm.SERIES, *sglang.SERIES, *trtllm.SERIES, *llamacpp.SERIES)
+    return parse_lines(text, where, series)
 
 
 def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]:
     from roofline.engines import llamacpp, sglang, vllm
 
     return [
-        ((vllm.LOG_MARK,), vllm.read_log),
-        ((sglang.LOG_MARK,), sglang.read_log),
+        (vllm.LOG_LINES, vllm.read_log),
+        (sglang.LOG_LINES, sglang.read_log),
         (llamacpp.LOG_MARKS, llamacpp.read_log),
     ]
 
@@ -216,16 +241,14 @@ def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]
 def of_page(page: Page, part: str | None) -> Reading:
     """Read the acceptance on a page, by the engine whose series it holds."""
     from roofline.engines import llamacpp, sglang, trtllm, vllm
-    from roofline.engines import page as pages
 
-    found = pages.names(page.samples)
-    for prefix, reader in (
-        ("vllm:spec_decode_", vllm.read_page),
-        ("trtllm_", trtllm.read_page),
-        ("sglang:spec_", sglang.read_page),
-        ("llamacpp:spec_decode_", llamacpp.read_page),
+    for drafts, reader in (
+        (vllm.DRAFT_SERIES, vllm.read_page),
+        (trtllm.DRAFT_SERIES, trtllm.read_page),
+        (sglang.DRAFT_SERIES, sglang.read_page),
+        (llamacpp.DRAFT_SERIES, llamacpp.read_page),
     ):
-        if any(name.startswith(prefix) for name in found):
+        if any(sample.name.startswith(drafts) for sample in page.samples):
             return reader(page, part)
     raise InputError(f"{page.where}: no speculative-decoding series; is speculation on?")
 
@@ -233,15 +256,15 @@ def of_page(page: Page, part: str | None) -> Reading:
 def of_json(documents: list[Any], where: str) -> Reading | None:
     """Read the acceptance in JSON, None where there is none."""
     from roofline.engines import sglang, trtllm, vllm
-    from roofline.engines.reading import mappings_with
+    from roofline.engines.counts import mappings_with
 
-    if found := list(mappings_with(documents, "specDecodingStats")):
+    if found := list(mappings_with(documents, trtllm.STATISTICS_KEY)):
         return trtllm.read_stats(found, where)
-    if found := list(mappings_with(documents, "acceptance_histogram")):
+    if found := list(mappings_with(documents, vllm.RESPONSE_KEY)):
         return vllm.read_responses(found, where)
-    if found := list(mappings_with(documents, "spec_verify_ct")):
+    if found := list(mappings_with(documents, sglang.RESPONSE_KEY)):
         return sglang.read_meta(found, where)
-    if list(mappings_with(documents, "avg_spec_accept_length")):
+    if list(mappings_with(documents, sglang.INFO_KEY)):
         return sglang.read_server_info(documents, where)
     return None
 

@@ -1,4 +1,4 @@
-"""What was read from an engine, in one form whatever it came from."""
+"""Acceptance from what an engine counted: passes, drafts, tokens; one form for all engines."""
 
 from __future__ import annotations
 

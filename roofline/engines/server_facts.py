@@ -1,4 +1,7 @@
-"""Facts about a running server: read somewhere, or not and why. Nothing absurd becomes a fact."""
+"""What a running server says of its configuration, and under which names each engine says it.
+
+A fact is read somewhere, or it is not and the reason is known; an impossible value is none.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,7 @@ from pydantic import Field
 
 from roofline.base import resources
 from roofline.base.schema import Document, Schema
-from roofline.engines.http import at_path
-from roofline.engines.page import Page, clean
+from roofline.engines.prometheus import Page, clean
 
 __all__ = [
     "DEEPEST",
@@ -28,14 +30,14 @@ __all__ = [
     "Unread",
     "configured",
     "serving_names",
-    "texts",
+    "stated_texts",
 ]
 
 Names = tuple[str, ...]
 
 
 class Finished(Schema):
-    """Sums and counts over the requests that finished [tokens]."""
+    """The series of sums and counts over the requests that finished [tokens]."""
 
     prompt_sum: Names
     prompt_count: Names
@@ -78,7 +80,7 @@ class JsonPage(Schema):
 
 
 class ServerNames(Schema):
-    """One engine's names."""
+    """One engine's names of series, labels and JSON fields."""
 
     name: str
     prefix: str
@@ -97,6 +99,8 @@ class ServerNames(Schema):
     speculative: str
     labels: dict[str, tuple[LabelPlace, ...]] = Field(default_factory=dict)
     documents: tuple[JsonPage, ...]
+    #: Expert parallelism is on or off; on, it spreads experts over all ranks.
+    expert_switch: bool = False
 
     @property
     def series(self) -> Names:
@@ -110,7 +114,7 @@ class ServerNames(Schema):
 
 
 class ServingNames(Document):
-    """The whole file."""
+    """The names of all engines: serving.yaml."""
 
     engines: dict[str, ServerNames]
     #: Kinds of drafter by an engine's word for a method.
@@ -123,7 +127,7 @@ class ServingNames(Document):
 
 @cache
 def serving_names() -> ServingNames:
-    """Return the shipped names."""
+    """Return the names of all engines."""
     return ServingNames.load(resources.data_file("serving.yaml"))
 
 
@@ -180,7 +184,7 @@ def configured(
     return {fact: _first(fact, names, page, documents) for fact in CONFIGURED}
 
 
-def texts(
+def stated_texts(
     fact: str, names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> list[str]:
     """Return every text that any place gives for a fact."""
@@ -215,8 +219,22 @@ def _places(
             found += [(s.labels.get(place.label), place.series) for s in page.of(place.series)[:1]]
     for document in documents:
         for path in document.names.facts.get(fact, ()):
-            found.append((at_path(document.data, path), document.path))
+            found.append((_at_path(document.data, path), document.path))
     return [(raw, source) for raw, source in found if raw not in (None, "", "null", "None")]
+
+
+def _at_path(data: Any, dotted: str) -> Any:
+    """Return what lies at a dotted path of JSON, None where nothing does.
+
+    >>> _at_path({"data": [{"id": "x"}]}, "data.0.id")
+    'x'
+    """
+    for step in dotted.split("."):
+        if isinstance(data, list):
+            data = data[int(step)] if step.isdecimal() and int(step) < len(data) else None
+        else:
+            data = data.get(step) if isinstance(data, dict) else None
+    return data
 
 
 def _checked(fact: str, raw: Any, source: str) -> Fact:

@@ -1,10 +1,10 @@
-"""Prometheus pages: the series that matter here, since start or as the difference of two reads."""
+"""Prometheus pages: the lines of some series, since start or as the difference of two reads."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from roofline.base.errors import InputError, did_you_mean
@@ -15,26 +15,10 @@ __all__ = [
     "checked",
     "clean",
     "is_page",
-    "names",
     "parse_lines",
-    "parse_page",
     "since",
 ]
 
-#: The series that count drafts.
-DRAFTS = ("vllm:spec_decode_", "sglang:spec_", "trtllm_spec_decode_", "llamacpp:spec_decode_")
-#: Those and the ones that count tokens and passes beside them; a page of many megabytes holds few.
-WANTED = (
-    *DRAFTS,
-    "vllm:generation_tokens",
-    "vllm:inter_token_latency_seconds_count",
-    "vllm:time_per_output_token_seconds_count",
-    "vllm:time_to_first_token_seconds_count",
-    "sglang:generation_tokens",
-    "llamacpp:tokens_predicted_total",
-    "llamacpp:n_decode_total",
-    "llamacpp:n_busy_slots_per_decode",
-)
 #: Longest label that is kept; a model's name has fewer characters.
 LONGEST = 200
 #: More lines, or longer ones, than a page's own series ever have.
@@ -64,7 +48,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """The speculative-decoding lines of one page, for one model."""
+    """Some lines of one page."""
 
     where: str
     samples: tuple[Sample, ...]
@@ -119,9 +103,12 @@ class Page:
             raise InputError(f"{self.where}: {names[0]} lacks a {label} between 0 and {max(sums)}")
         return [sums[key] for key in sorted(sums)]
 
-    def for_model(self, model: str | None) -> tuple[Page, str | None]:
-        """Return the lines of one model, and its name; ask which where there are several."""
-        drafting = [sample for sample in self.samples if sample.name.startswith(DRAFTS)]
+    def for_model(self, model: str | None, drafts: str) -> tuple[Page, str | None]:
+        """Return the lines of one model, and its name; ask which where several draft.
+
+        ``drafts`` is how the series begin that count drafts.
+        """
+        drafting = [sample for sample in self.samples if sample.name.startswith(drafts)]
         names = sorted({sample.labels.get("model_name", "") for sample in drafting})
         if model is None and len(names) > 1:
             raise InputError(
@@ -149,18 +136,6 @@ def is_page(text: str) -> bool:
     (True, False)
     """
     return _LINE.search(text) is not None
-
-
-def parse_page(text: str, where: str) -> Page:
-    """Return the speculative-decoding lines of a page; say so when there is none."""
-    if not any(
-        line.startswith((*DRAFTS, "sglang:generation_tokens")) for line in text.splitlines()
-    ):
-        raise InputError(
-            f"{where}: a Prometheus page without speculative-decoding series; is speculation on, "
-            "and with SGLang --enable-metrics?"
-        )
-    return parse_lines(text, where, WANTED)
 
 
 def parse_lines(text: str, where: str, prefixes: tuple[str, ...]) -> Page:
@@ -222,8 +197,3 @@ def _minus(sample: Sample, before: Mapping[Series, float], where: str) -> Sample
             "engine was restarted between the two reads; read again"
         )
     return replace(sample, value=gain)
-
-
-def names(samples: Sequence[Sample]) -> set[str]:
-    """Return the names of the series that are there."""
-    return {sample.name for sample in samples}

@@ -1,0 +1,139 @@
+"""What is handed to an engine: the flags that start it, and a schedule of draft lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roofline.base.errors import InputError
+from roofline.base.notices import Notice
+from roofline.specs.engine import EngineProfile
+from roofline.specs.placement import Placement
+
+__all__ = ["Band", "DraftWeights", "EngineText", "Launch", "NoScheduleError", "inside"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Band:
+    """Batches ``first`` to ``last``, both included, and the draft length of each context."""
+
+    first: int
+    last: int
+    draft_lengths: tuple[int, ...]
+
+    @property
+    def draft_length(self) -> int:
+        """The draft length where there is one for all contexts."""
+        (only,) = self.draft_lengths
+        return only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineText:
+    """A text in an engine's own format, and what to know before it is used."""
+
+    text: str
+    notes: tuple[Notice, ...] = ()
+
+
+class NoScheduleError(InputError):
+    """The engine takes no schedule for this drafter: one draft length has to do for all batches."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no schedule: {reason}; run one D, as 'roofline recommend' advises")
+        self.reason = reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DraftWeights:
+    """Where the weights of a drafter lie; a placeholder stands in for what is not known."""
+
+    name: str
+    repository: str | None = None
+    file: str | None = None  # where the drafter was read from a GGUF file
+
+    @property
+    def path(self) -> str:
+        """The repository, else a placeholder."""
+        return self.repository or f"PATH-TO-{self.name}"
+
+    @property
+    def gguf(self) -> str:
+        """The file, else a placeholder."""
+        return self.file or f"PATH-TO-{self.name}.gguf"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """An engine, the drafter that it runs and how the target is laid over the GPUs."""
+
+    engine: EngineProfile
+    drafter_kind: str
+    weights: DraftWeights | None  # None where the drafter has none
+    draft_tp: int  # GPUs that each copy of the drafter is divided over
+    placement: Placement  # of the target
+    layers: int  # of the target
+
+    def flags(self, draft_length: int, *, running: int) -> str:
+        """Return the flags for this draft length and ``running`` sequences.
+
+        Without drafts they only lay the target out; where nothing is laid out, the text says which
+        flag to leave out.
+        """
+        if draft_length == 0:
+            return f"{self._layout()}{self.sharing()}".strip() or self._left_out()
+        drafting = self.engine.flag(
+            self.drafter_kind,
+            draft_length=draft_length,
+            draft_weights="" if self.weights is None else self.weights.path,
+            draft_tp=self.draft_tp,
+            running=running,
+            groups=self.placement.dp,
+            draft_file="" if self.weights is None else self.weights.gguf,
+        )
+        parallel = self.engine.attention_dp
+        join = "" if parallel is None else parallel.join
+        return join.join(filter(None, [self._layout(), drafting])) + self.sharing()
+
+    def flags_and_omission(self, draft_length: int, *, running: int) -> str:
+        """Return the flags; without drafts the flag to leave out follows on a line of its own."""
+        flags = self.flags(draft_length, running=running)
+        if draft_length or flags == self._left_out():
+            return flags
+        return f"{flags}\n({self._left_out()})"
+
+    def flags_to_time(
+        self, draft_length: int, tokens_per_step: float, *, running: int
+    ) -> str | None:
+        """Return the flags that hold tokens per step fixed; None where the engine cannot."""
+        hold = self.engine.hold_acceptance
+        if draft_length == 0:
+            return self.flags(0, running=running)
+        if hold is None:
+            return None
+        return hold.apply(
+            self.flags(draft_length, running=running), tokens_per_step=tokens_per_step
+        )
+
+    def sharing(self) -> str:
+        """Return the flags that share the model among GPUs and processor, each after a space."""
+        local, split = self.engine.local, self.placement.split
+        return "" if local is None else local.text(split, cards=split.cards, layers=self.layers)
+
+    def _left_out(self) -> str:
+        """Return the sentence that says which flag is not given without drafts."""
+        return self.engine.flags["none"]
+
+    def _layout(self) -> str:
+        """Return the flags of data-parallel attention, empty without it."""
+        own = self.placement
+        return self.engine.parallel_flags(tp=own.tp, dp=own.dp, ep=own.ep)
+
+
+def inside(text: str, addition: str) -> str:
+    """Put ``addition`` before the last closing brace.
+
+    >>> inside("--x '{1: 2}'", ", 3: 4")
+    "--x '{1: 2, 3: 4}'"
+    """
+    head, brace, tail = text.rpartition("}")
+    return f"{head}{addition}{brace}{tail}"

@@ -1,0 +1,77 @@
+"""Bands under an engine's limits: where a band may begin, or that the first drafts the most."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.engines.writing import Band
+from roofline.questions.schedule.bands import relative_speed, within
+from roofline.questions.schedule.plan import Plan, table_value
+
+__all__ = ["break_even", "cell_bands", "falling_bands", "near_best"]
+
+
+def cell_bands(plan: Plan, starts: NDArray[np.intp]) -> list[Band]:
+    """Return the fewest bands that give all batches of a cell one draft length.
+
+    ``starts`` has the position of the first batch of each batch's cell. A cell takes what all its
+    batches permit, else the draft length that yields the most over its share of the mix.
+    """
+    first, inverse = (
+        np.unique(starts, return_index=True)[1],
+        np.unique(starts, return_inverse=True)[1],
+    )
+    permitted = np.logical_and.reduceat(plan.allowed[:, 0], first, axis=0)
+    batches = np.arange(1, plan.batches + 1)
+    worth = (plan.weights * batches)[:, None] * np.nan_to_num(plan.speed).mean(axis=1)
+    runs = np.logical_and.reduceat(plan.relative > 0, first, axis=0)
+    joint = np.where(runs, np.add.reduceat(worth, first, axis=0), -1.0)
+    best = joint == joint.max(axis=-1, keepdims=True)
+    cell = np.where(permitted.any(axis=-1, keepdims=True), permitted, best)
+    return plan.bands(np.asarray(cell[inverse][:, None, :]))
+
+
+def near_best(plan: Plan, band: Band) -> list[int]:
+    """Return every draft length within the tie somewhere in the band, and the band's own."""
+    somewhere = np.asarray(plan.allowed[band.first - 1 : band.last, 0].any(axis=0))
+    found = {d for d, ok in zip(plan.draft_lengths, somewhere, strict=True) if ok}
+    return sorted(found | {band.draft_length})
+
+
+def falling_bands(plan: Plan) -> list[Band]:
+    """Return the bands closest to the best of which the first drafts the most.
+
+    For each candidate M: batch 1 runs M, every other the best D up to M; the M whose table yields
+    the most tokens over the mix wins.
+    """
+    found = [_with_first(plan, most) for most in range(len(plan.draft_lengths))]
+    usable = [bands for bands in found if bands is not None]
+    return max(usable, key=lambda bands: table_value(plan, plan.positions(bands)))
+
+
+def _with_first(plan: Plan, most: int) -> list[Band] | None:
+    """Return the bands where batch 1 runs the draft length at position ``most``, None if unfit."""
+    if plan.relative[0, most] == 0:
+        return None
+    limited = plan.speed.copy()
+    limited[..., most + 1 :] = np.nan
+    if not np.isfinite(limited).any(axis=(1, 2)).all():
+        return None
+    allowed = within(relative_speed(limited), plan.tie)
+    allowed[0] = np.arange(allowed.shape[1]) == most
+    return plan.bands(allowed[:, None, :])
+
+
+def break_even(plan: Plan, bands: list[Band]) -> tuple[float, float]:
+    """Return the accepted drafts of a step, and their share of D, below which every band loses.
+
+    They are the lowest R(D) - 1 and (R(D) - 1) / D of all batches and contexts that draft.
+    """
+    positions: NDArray[np.intp] = plan.positions(bands)[..., None]
+    ratio = np.take_along_axis(
+        plan.cost_ratio, np.broadcast_to(positions, (*plan.plain.shape, 1)), axis=-1
+    )[..., 0]
+    drafts = np.broadcast_to(plan.lengths(positions[..., 0]), ratio.shape)
+    accepted = np.where(drafts > 0, ratio - 1, np.inf)
+    return float(accepted.min()), float((accepted / np.maximum(drafts, 1)).min())
