@@ -159,7 +159,6 @@ def _meeting(
     What does not fit is refused where its batch was ``named``, else where no batch tried fits.
     """
     from roofline.advice.remedies import refuse
-    from roofline.base.notices import texts
     from roofline.questions.goals import BATCHES, missed, require
 
     choices, refused = require(answer.points, goal), answer.refused
@@ -171,7 +170,7 @@ def _meeting(
     chosen = replace(
         answer,
         points=tuple(choice.point for choice in choices),
-        notices=(*answer.notices, *texts(missed(answer.points, goal, choices))),
+        notices=(*answer.notices, *missed(answer.points, goal, choices)),
         refused=refused,
     )
     return chosen, choices
@@ -200,6 +199,8 @@ def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
 
 def _said(live: Live) -> list[str]:
     """Return what could not be read of a server, and what is doubtful about the rest."""
+    from roofline.render.notices import warnings
+
     where = live.serving.where
     gaps = [
         f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {gap.flag}"
@@ -209,7 +210,7 @@ def _said(live: Live) -> list[str]:
         version = live.serving.value("version")
         builds = f"{live.configuration.engine} ({live.era.builds})"
         gaps.append(f"{where}: its version {version} is priced as {builds}; --engine wins")
-    return [*gaps, *live.serving.warnings]
+    return [*gaps, *warnings(live.serving.notices)]
 
 
 def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:

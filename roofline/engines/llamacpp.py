@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, notice
 from roofline.engines.page import Page
 from roofline.engines.reading import DECIMAL, WHOLE, Decoded, Reading, from_counts
 
@@ -199,8 +200,4 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
     )
     if decoded is not None:
         return made
-    only = (
-        f"{where}: mean len holds only for passes that drafted; the log's 'eval time' lines, or "
-        "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics, count the others"
-    )
-    return replace(made, warnings=(*made.warnings, only))
+    return made.with_notice(notice(Code.DRAFTING_PASSES_ONLY, where=where))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from roofline.acceptance.files import split_part
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines import trtllm
 from roofline.engines.facts import (
     DEEPEST,
@@ -57,7 +58,7 @@ class Serving:
     facts: Mapping[str, Fact]
     acceptance: Reading | None
     copies: int
-    warnings: tuple[str, ...]
+    notices: tuple[Notice, ...]
 
     def value(self, fact: str) -> Any:
         """Return a fact, None where it could not be read."""
@@ -158,7 +159,7 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
         if isinstance(facts["model"], Unread):
             facts["model"] = Read(value=seen.served, source="label model_name")
     facts["method"] = _own_layer(facts, models)
-    copies, load, warnings = _load(seen)
+    copies, load, told = _load(seen)
     facts |= load
     facts["acceptance"], acceptance = _acceptance(seen, where)
     if acceptance is not None and isinstance(method := facts["method"], Read):
@@ -169,7 +170,7 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
         copies = max(copies, int(declared.value))
     elif copies > 1:
         facts["data_parallel"] = Read(value=copies, source="ranks on the metrics page")
-    said = acceptance.warnings if acceptance is not None else ()
+    read = acceptance.notices if acceptance is not None else ()
     return Serving(
         engine=engine,
         name=seen.names.name,
@@ -179,7 +180,7 @@ def _gathered(seen: _Seen, *, engine: str, where: str, how: str) -> Serving:
         facts=facts,
         acceptance=acceptance,
         copies=copies,
-        warnings=tuple(dict.fromkeys((*warnings, *doubts, *said))),
+        notices=tuple(dict.fromkeys((*told, *doubts, *read))),
     )
 
 
@@ -198,7 +199,7 @@ def _own_layer(facts: Mapping[str, Fact], models: Sequence[str]) -> Fact:
     return method
 
 
-def _load(seen: _Seen) -> tuple[int, dict[str, Fact], list[str]]:
+def _load(seen: _Seen) -> tuple[int, dict[str, Fact], list[Notice]]:
     """Return how many copies run, what each is busy with, and what is doubtful."""
     if not seen.pages or seen.counted is None:
         if seen.names.prefix == trtllm.SERIES:
@@ -270,7 +271,7 @@ def _speculative(seen: _Seen) -> list[Sample]:
 
 def _draft_length(
     seen: _Seen, facts: Mapping[str, Fact], acceptance: Reading | None
-) -> tuple[Fact, list[str]]:
+) -> tuple[Fact, list[Notice]]:
     """Return D as it was counted, else as configured, else 0 where nothing is drafted."""
     stated, tokens, method = (facts[key] for key in ("draft_length", "draft_tokens", "method"))
     if isinstance(method, Read) and method.value in BLOCKS and isinstance(tokens, Read):
@@ -280,8 +281,13 @@ def _draft_length(
         doubts = []
         if isinstance(stated, Read) and stated.value != counted:
             doubts.append(
-                f"{acceptance.where}: drafts of {counted} tokens were counted, but "
-                f"{stated.source} says {stated.value}; {counted} is used"
+                notice(
+                    Code.ANOTHER_DRAFT_LENGTH_COUNTED,
+                    where=acceptance.where,
+                    counted=counted,
+                    stated=stated.value,
+                    source=stated.source,
+                )
             )
         return Read(value=counted, source=acceptance.how), doubts
     if isinstance(stated, Read):

@@ -15,6 +15,7 @@ from roofline.advice.deployment import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
 from roofline.questions.schedule.plan import Plan
@@ -34,28 +35,29 @@ def contradictions(
     given: AbstractSet[str],
     model: str | None,
     drafter: str | None,
-) -> list[str]:
-    """Return a warning for each flag that names another model, drafter or engine than it runs.
+) -> list[Notice]:
+    """Return a notice for each option that names another model, drafter or engine than it runs.
 
     ``model`` and ``drafter`` are the server's own, None where they are not known here. A path is
     taken for what runs there, since that is what it is given for.
     """
-    said = []
+    told = []
     model = None if model is None else resources.known(model, SHELF)
     other = resources.known(asked.model, SHELF) if "model" in given else None
     if other is not None and model is not None and not same_model(other, model):
-        said.append(("model", model, other, "acceptance and load"))
+        told.append(_another("model", model, other))
     if "drafter" in given and asked.drafter is not None and drafter is not None:
         own, wanted = _kinds(drafter, model), _kinds(asked.drafter, other or model)
         if wanted and "none" not in wanted and not own & wanted:
-            said.append(("drafter", drafter, asked.drafter, "acceptance"))
+            told.append(_another("drafter", drafter, asked.drafter))
     engine = asked.engine.partition("@")[0]
     if "engine" in given and resources.known(engine, ENGINES) and engine != serving.engine:
-        said.append(("engine", serving.engine, asked.engine, "load"))
-    return [
-        f"{flag} {wanted}: the server runs {runs}; its {what} may not be that of {wanted}"
-        for flag, runs, wanted, what in said
-    ]
+        told.append(_another("engine", serving.engine, asked.engine))
+    return told
+
+
+def _another(field: str, runs: str, asked: str) -> Notice:
+    return notice(Code.ANOTHER_SERVER_SETTING, field=field, runs=runs, asked=asked)
 
 
 def _kinds(name: str, model: str | None) -> set[str]:
@@ -178,7 +180,7 @@ def question_from(
         batches = (batch or 1,)
     elif len(batches) == 1:
         batch = batches[0]
-    said = contradictions(
+    told = contradictions(
         serving,
         asked,
         given=given,
@@ -186,7 +188,7 @@ def question_from(
         drafter=_drafter(serving, []),
     )
     return Live(
-        serving=replace(serving, warnings=(*serving.warnings, *said)),
+        serving=replace(serving, notices=(*serving.notices, *told)),
         configuration=replace(asked, **found),
         workload=replace(workload, **load, batches=batches, contexts=contexts),
         copies=serving.copies // groups,

@@ -14,7 +14,7 @@ from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.render.columns import wrap
 from roofline.render.deployment import deployment_data
 from roofline.render.forms import TableOrJson
-from roofline.render.notices import assumptions
+from roofline.render.notices import assumptions, warnings
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.render.schedule import as_data, schedule_blocks
 
@@ -99,7 +99,7 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
         },
         "refused": refused_data(plan.refused),
         "schedule": as_data(plan, written),
-        "warnings": list(serving.warnings),
+        "warnings": warnings(serving.notices),
     }
 
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from roofline.advice.question import Ending
-from roofline.base.errors import Option
+from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
+from roofline.render.reading_notices import OF_READINGS
 
-__all__ = ["assumptions", "sentence", "warnings", "why_drafts_end"]
+__all__ = ["SENTENCES", "assumptions", "sentence", "warnings", "why_drafts_end"]
 
 
 def sentence(told: Notice) -> str:
     """Return what a notice says."""
-    return _SENTENCES[told.code](**told.values)
+    return SENTENCES[told.code](**told.values)
 
 
 def assumptions(notices: Iterable[Notice]) -> list[str]:
@@ -27,8 +28,17 @@ def warnings(notices: Iterable[Notice]) -> list[str]:
     return [sentence(told) for told in notices if not told.assumption]
 
 
-def _text(text: str) -> str:
-    return text
+def _config_default(field: str, value: str, why: str) -> str:
+    return f"{field} = {value} ({why})"
+
+
+def _config_note(note: str) -> str:
+    return note
+
+
+def _alias(name: str, note: str) -> str:
+    del name  # the note that is stated of it begins with what it stands for
+    return note
 
 
 def _head_assumed(model: str, kind: str) -> str:
@@ -67,8 +77,43 @@ def _pre_release(gpu: str) -> str:
     return f"{gpu} is a pre-release part: its figures may change"
 
 
-def _unknown_generation(gpu: str, text: str) -> str:
-    return f"{gpu}: {text}"
+def _unknown_generation(gpu: str, generation: str, known: tuple[str, ...]) -> str:
+    near = close_names(generation, known)
+    hint = did_you_mean(generation, known) if near else f"known: {', '.join(known)}"
+    return (
+        f"{gpu}: generation: '{generation}' has no stated constants, so generic ones stand in; "
+        f"{hint}"
+    )
+
+
+def _weights_stored_only(gpu: str, rate: str, weights: str, multiplied: str) -> str:
+    return (
+        f"{gpu} has no {rate} rate: {weights} weights are only stored, and multiplied at "
+        f"{multiplied} speed"
+    )
+
+
+def _another_vocabulary(
+    *,
+    drafter: str,
+    drafter_tokens: int,
+    model: str,
+    model_tokens: int,
+    engine: str,
+    largest_difference: int,
+) -> str:
+    return (
+        f"drafter {drafter}: vocabulary of {drafter_tokens} tokens, but {model} has "
+        f"{model_tokens}; {engine} takes up to {largest_difference} more or fewer if the tokens "
+        "that both have are the same"
+    )
+
+
+def _off_fast_path(kernel: str, most: int, engine: str, version: str, group: int) -> str:
+    return (
+        f"{kernel} takes at most {most} query heads per KV head on its fast path in {engine} "
+        f"{version}, this model has {group}: its attention may be many times slower than predicted"
+    )
 
 
 def _beyond_trained_context(network: str, trained: int, context: int) -> str:
@@ -180,11 +225,60 @@ def _past_graphs_in_sweep(engine: str, largest: int) -> str:
     )
 
 
-_SENTENCES: dict[Code, Callable[..., str]] = {
-    Code.TEXT: _text,
-    Code.CONFIG_LEFT_OPEN: _text,
-    Code.ACCEPTANCE_ASSUMED: _text,
-    Code.ALIAS: _text,
+def _past_graphs_under_load(
+    *,
+    engine: str,
+    largest: int,
+    lengths: tuple[int, ...],
+    least_share: float,
+    largest_share: float,
+    flag: str,
+) -> str:
+    share = f"{largest_share:.1%}"
+    if len(lengths) > 1:
+        share = f"{least_share:.1%} to {share}"
+    remedy = f"; {flag} captures all of them" if flag else ""
+    return (
+        f"D = {', '.join(map(str, lengths))}: {share} of the steps have more than the {largest} "
+        f"rows that {engine} captures CUDA graphs for; such steps can cost several times more "
+        f"(published: 5 times) and are not advised{remedy}"
+    )
+
+
+def _batches_not_asked(first: int) -> str:
+    return f"batches below {first} were not asked for: the first band covers them"
+
+
+def _batches_do_not_fit(first: int, last: int) -> str:
+    return f"batches from {first} on do not fit beside the drafter: the table ends at batch {last}"
+
+
+def _context_does_not_fit(context: int, batch: int) -> str:
+    return f"context {context} does not fit above batch {batch}: it has no say there"
+
+
+def _variant_left_out(problem: str) -> str:
+    return f"left out: {problem}"
+
+
+def _goal_missed(context: int, problem: str) -> str:
+    return f"context {context}: {problem}"
+
+
+SENTENCES: dict[Code, Callable[..., str]] = {
+    **OF_READINGS,
+    Code.CONFIG_DEFAULT: _config_default,
+    Code.CONFIG_NOTE: _config_note,
+    Code.ALIAS: _alias,
+    Code.WEIGHTS_STORED_ONLY: _weights_stored_only,
+    Code.ANOTHER_VOCABULARY: _another_vocabulary,
+    Code.OFF_FAST_PATH: _off_fast_path,
+    Code.PAST_GRAPHS_UNDER_LOAD: _past_graphs_under_load,
+    Code.BATCHES_NOT_ASKED: _batches_not_asked,
+    Code.BATCHES_DO_NOT_FIT: _batches_do_not_fit,
+    Code.CONTEXT_DOES_NOT_FIT: _context_does_not_fit,
+    Code.VARIANT_LEFT_OUT: _variant_left_out,
+    Code.GOAL_MISSED: _goal_missed,
     Code.HEAD_ASSUMED: _head_assumed,
     Code.HEAD_DERIVED: _head_derived,
     Code.HOST_ASSUMED: _host_assumed,

@@ -12,7 +12,7 @@ from roofline.advice.deployment import Configuration
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import law_limits
 from roofline.base.errors import InputError, Option
-from roofline.base.notices import Notice, texts
+from roofline.base.notices import Code, Notice, notice
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
 from roofline.questions.load.pricing import Priced, price
@@ -105,7 +105,7 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
         notices=(
             *question.notices,
             *law_limits(priced.times),
-            *texts(_past(question, policies, float(priced.rows.max()))),
+            *_past(question, policies, float(priced.rows.max())),
         ),
     )
 
@@ -196,22 +196,23 @@ def _schedule(
     return text, picked, list(text.notes)
 
 
-def _past(question: Question, policies: list[Policy], rows: float) -> list[str]:
+def _past(question: Question, policies: list[Policy], rows: float) -> list[Notice]:
     """Say which draft lengths are left out because the load takes them past captured graphs."""
     graphs = question.deployment.engine.graphs
     past = [p for p in policies if p.draft_length is not None and p.past]
     if graphs is None or not past:
         return []
-    lengths = ", ".join(str(p.draft_length) for p in past)
-    low, high = (pick(p.past_graphs for p in past) for pick in (min, max))
-    share = f"{high:.1%}" if len(past) == 1 else f"{low:.1%} to {high:.1%}"
-    flag = f"; {graphs.raised(rows)} captures all of them" if graphs.flag else ""
-    told = (
-        f"D = {lengths}: {share} of the steps have more than the {graphs.largest} rows that "
-        f"{question.deployment.engine.name} captures CUDA graphs for; such steps can cost several "
-        f"times more (published: 5 times) and are not advised{flag}"
-    )
-    return [told]
+    return [
+        notice(
+            Code.PAST_GRAPHS_UNDER_LOAD,
+            engine=question.deployment.engine.name,
+            largest=graphs.largest,
+            lengths=tuple(p.draft_length for p in past),
+            least_share=min(p.past_graphs for p in past),
+            largest_share=max(p.past_graphs for p in past),
+            flag=graphs.raised(rows),
+        )
+    ]
 
 
 def _plan(question: Question, load: Load, columns: Columns, mean: Array) -> Plan:

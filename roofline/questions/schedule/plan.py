@@ -12,7 +12,7 @@ from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import fitting, law_limits
 from roofline.advice.remedies import Refused
 from roofline.base.errors import InputError
-from roofline.base.notices import Notice, texts
+from roofline.base.notices import Code, Notice, notice
 from roofline.questions.schedule.bands import (
     Band,
     coverage,
@@ -218,8 +218,8 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
         notices=(
             *question.notices,
             *law_limits(priced_grid.times),
-            *texts(_cut(workload, kept, count)),
-            *texts(_left_out(workload, speed)),
+            *_cut(workload, kept, count),
+            *_left_out(workload, speed),
             *past_graphs(
                 question.deployment.engine,
                 {len(rows): (question.draft_lengths, rows[-1, 0].tolist())},
@@ -269,26 +269,22 @@ def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
     return weights / total, f"time spent: {said}"
 
 
-def _cut(workload: Workload, kept: int, count: int) -> list[str]:
-    said = []
-    if workload.batches[0] > 1:
-        said.append(
-            f"batches below {workload.batches[0]} were not asked for: the first band covers them"
-        )
+def _cut(workload: Workload, kept: int, count: int) -> list[Notice]:
+    """Say which batches the table does not hold."""
+    told, first = [], workload.batches[0]
+    if first > 1:
+        told.append(notice(Code.BATCHES_NOT_ASKED, first=first))
     if kept < len(workload.batches):
-        said.append(
-            f"batches from {workload.batches[kept]} on do not fit beside the drafter: the table "
-            f"ends at batch {count}"
-        )
-    return said
+        told.append(notice(Code.BATCHES_DO_NOT_FIT, first=workload.batches[kept], last=count))
+    return told
 
 
-def _left_out(workload: Workload, speed: Array) -> list[str]:
+def _left_out(workload: Workload, speed: Array) -> list[Notice]:
     """Say which contexts stop fitting before the table ends."""
     fits = np.isfinite(speed).any(axis=-1)
     last = np.where(fits.all(axis=0), len(speed), (~fits).argmax(axis=0))
     return [
-        f"context {context} does not fit above batch {end}: it has no say there"
+        notice(Code.CONTEXT_DOES_NOT_FIT, context=context, batch=int(end))
         for context, end in zip(workload.contexts, last, strict=True)
         if end < len(speed)
     ]

@@ -131,9 +131,7 @@ def _static(found: Findings) -> dict[str, Any]:
     data = as_data(answer, explain=False)
     entry = data["points"][0]
     rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
-    grid_warnings = [
-        text for text in warnings(found.grid.question.notices) if text not in data["warnings"]
-    ]
+    of_grid = [told for told in found.grid.question.notices if told not in answer.notices]
     deployment = question.deployment
     return {
         "title": f"{deployment.target.model.name} on {gpus_named(deployment)}",
@@ -156,7 +154,7 @@ def _static(found: Findings) -> dict[str, Any]:
         "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
         "engine": deployment.engine.name,
         "warnings": data["warnings"],
-        "grid_warnings": grid_warnings,
+        "grid_warnings": warnings(of_grid),
         "refused": refused_lines(deployment, found.refused),
         "assumed": assumptions(question.notices),
         "schedule": _schedule(found),
