@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 from roofline.advice.cost import dollars_per_million
@@ -11,8 +10,7 @@ from roofline.advice.decide import Point
 from roofline.advice.paste import flag, timed_flag
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
-from roofline.advice.rules import rules
-from roofline.advice.why import bound, grid_position, headline, reason, value_at
+from roofline.advice.why import bound, grid_position, value_at
 from roofline.kernels.ops import Part
 from roofline.questions.goals import Choice, Goal
 from roofline.render.changes import set_data
@@ -20,9 +18,11 @@ from roofline.render.deployment import deployment_data
 from roofline.render.notices import warnings
 from roofline.render.provenance import provenance
 from roofline.render.refusals import refused_data
+from roofline.render.rules import rule_rows
+from roofline.render.why import headline, reason
 from roofline.timing.machine import OpTime
 
-__all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data", "rule_rows"]
+__all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data"]
 
 SCHEMA = "roofline.recommend/1"
 
@@ -148,11 +148,6 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
         }
         for i in point.worth_benchmarking
     ]
-
-
-def rule_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
-    """Return the five rules with the numbers of this point."""
-    return [asdict(rule) for rule in rules(answer, point)]
 
 
 def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:

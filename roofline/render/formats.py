@@ -11,7 +11,6 @@ from roofline.advice.decide import Point
 from roofline.advice.paste import pasted
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
-from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
 from roofline.kernels.ops import Part
@@ -25,14 +24,15 @@ from roofline.render.formulas import formulas
 from roofline.render.notices import assumptions
 from roofline.render.provenance import summary
 from roofline.render.refusals import refused_lines, room_columns
+from roofline.render.rules import rule_lines
 from roofline.render.sentences import (
     cost_line,
     goal_lines,
     likely_line,
     past_lines,
-    rule_lines,
     timing_lines,
 )
+from roofline.render.why import caveat, headline, reason
 
 __all__ = ["OutputFormat", "render", "setting"]
 

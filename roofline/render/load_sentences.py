@@ -5,6 +5,7 @@ from __future__ import annotations
 from roofline.advice.decide import TIE
 from roofline.base.units import format_pace, format_size
 from roofline.questions.load.answer import LoadAnswer
+from roofline.render.why import DO_NOT_SPECULATE
 
 __all__ = ["headline", "overloaded", "past", "reading", "scheduled", "where"]
 
@@ -28,7 +29,7 @@ def headline(answer: LoadAnswer) -> str:
     """Return the advice in one sentence."""
     best, plain = answer.advised, answer.plain
     if best.draft_length == 0:
-        return f"{_what(answer)}: do not speculate."
+        return f"{_what(answer)}: {DO_NOT_SPECULATE}."
     start = f"{_what(answer)}: run draft length {best.draft_length} "
     question = answer.question
     start += f"({question.deployment.engine.name_of_length(question.deployment.drafter.kind)})"

@@ -1,4 +1,4 @@
-"""Sentences that an answer adds below its table: odds, rules, goals, and what to time."""
+"""Sentences that an answer adds below its table: odds, goals, and what to time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from roofline.advice.decide import LIKELY, Point
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
-from roofline.advice.rules import rules
 from roofline.base.numbers import DRAWS
 from roofline.base.units import format_size
 from roofline.questions.goals import Choice, Goal, Objective
@@ -21,7 +20,6 @@ __all__ = [
     "goal_lines",
     "likely_line",
     "past_lines",
-    "rule_lines",
     "timing_lines",
 ]
 
@@ -115,15 +113,6 @@ def dollars(amount: float) -> str:
     ('$2.50', '$0.0123')
     """
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.3g}"
-
-
-def rule_lines(answer: Recommendation, point: Point) -> list[str]:
-    """Return the five rules, each in one line."""
-    return [
-        f"Rule {rule.number}, {rule.name}: {rule.says}. "
-        f"{'It binds here' if rule.binds else 'It does not bind here'}: {rule.model_says}."
-        for rule in rules(answer, point)
-    ]
 
 
 def timing_lines(answer: Recommendation, point: Point) -> list[str]:
