@@ -61,15 +61,34 @@ class Code(StrEnum):
     LONGEST_IS_BEST = "longest-is-best"
     ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
+    SLOWER_THAN_WIDE = "slower-than-wide"
     PAST_GRAPHS = "past-graphs"
     PAST_GRAPHS_IN_SWEEP = "past-graphs-in-sweep"
     PAST_GRAPHS_UNDER_LOAD = "past-graphs-under-load"
+    # why there is no schedule
+    NO_SCHEDULE = "no-schedule"
+    NOTHING_TO_SCHEDULE = "nothing-to-schedule"
+    NO_RELEASE_TAKES_SCHEDULES = "no-release-takes-schedules"
+    SCHEDULE_OFF_UNDER_DP_ATTENTION = "schedule-off-under-dp-attention"
+    DRAFTER_DOES_NOT_FIT = "drafter-does-not-fit"
+    # what a schedule leaves out
     BATCHES_NOT_ASKED = "batches-not-asked"
     BATCHES_DO_NOT_FIT = "batches-do-not-fit"
     CONTEXT_DOES_NOT_FIT = "context-does-not-fit"
+    # what an answer leaves out
     VARIANT_LEFT_OUT = "variant-left-out"
     GOAL_MISSED = "goal-missed"
-    SLOWER_THAN_WIDE = "slower-than-wide"
+    # where a figure of an answer comes from
+    BANDWIDTH_OF_PROFILE = "bandwidth-of-profile"
+    MEMORY_SIZE_OF_DRIVER = "memory-size-of-driver"
+    MEMORY_SIZE_OF_DATASHEET = "memory-size-of-datasheet"
+    SETTING_CHANGED = "setting-changed"
+    # what stands in for what a server does not say
+    WEIGHTS_BY_NAME = "weights-by-name"
+    DRAFTER_NOT_BUNDLED = "drafter-not-bundled"
+    ACCEPTANCE_UNKNOWN = "acceptance-unknown"
+    LENGTH_NOT_READ = "length-not-read"
+    MEAN_ONLY = "mean-only"
 
 
 #: Notices that state an assumption; all others warn.

@@ -138,7 +138,8 @@ def recommend(
         from roofline.render.load import render_load
 
         found = answer_load(configuration, workload, load)
-        said += [*warnings(found.notices), *(found.notes if found.schedule_pays else ())]
+        said += warnings(found.notices)
+        said += found.schedule.notes if found.schedule and found.schedule_pays else ()
         emit_text(render_load(found, how), output, said)
         return
     answer = answer_for(ask(configuration, workload))
@@ -199,18 +200,10 @@ def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
 
 def _said(live: Live) -> list[str]:
     """Return what could not be read of a server, and what is doubtful about the rest."""
+    from roofline.render.live import gap_lines
     from roofline.render.notices import warnings
 
-    where = live.serving.where
-    gaps = [
-        f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {gap.flag}"
-        for gap in live.gaps
-    ]
-    if live.era is not None:
-        version = live.serving.value("version")
-        builds = f"{live.configuration.engine} ({live.era.builds})"
-        gaps.append(f"{where}: its version {version} is priced as {builds}; --engine wins")
-    return [*gaps, *warnings(live.serving.notices)]
+    return [*gap_lines(live), *warnings(live.serving.notices)]
 
 
 def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,16 @@ from roofline.specs.engine import Era, load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import HOST_DRAFTERS, SHELF, DrafterSpec, load_network
 
-__all__ = ["Change", "Gap", "Live", "change", "check_known", "contradictions", "question_from"]
+__all__ = [
+    "Change",
+    "Gap",
+    "Live",
+    "Used",
+    "change",
+    "check_known",
+    "contradictions",
+    "question_from",
+]
 
 
 def contradictions(
@@ -78,14 +88,27 @@ def _kinds(name: str, model: str | None) -> set[str]:
 CONTEXT = 4096
 
 
+class Used(StrEnum):
+    """What stands in for something that a server does not say."""
+
+    FORMAT = "format"  # of weights, as the name says it
+    ONE_GPU = "one-gpu"
+    CONTEXT = "context"
+    EVERY_BATCH = "every-batch"
+    BUNDLED_HEAD = "bundled-head"
+    BUNDLED_CURVE = "bundled-curve"
+    ONE_RATE = "one-rate"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gap:
     """Something that the server did not say: why, what is used instead, and who can give it."""
 
     what: str
-    reason: str
-    used: str
-    flag: str
+    reason: str | Notice  # as the reader of the server says it
+    used: Used
+    field: str
+    value: str | float | None = None  # of what is used, where it varies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,12 +170,14 @@ def question_from(
     found: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
     load: dict[str, Any] = {}
     if dtype is not None and "weights" not in given:
-        reason = "the name of the repository says it, the server does not"
-        gaps.append(Gap(what="weights", reason=reason, used=dtype, flag="--weights"))
+        reason = notice(Code.WEIGHTS_BY_NAME)
+        gaps.append(
+            Gap(what="weights", reason=reason, used=Used.FORMAT, value=dtype, field="weights")
+        )
         found["weights"] = DType(dtype)
     found["engine"], era = _engine(serving, asked, given)
     if "tp" not in given:
-        found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", flag="--tp")
+        found["tp"] = _or(serving, "tp", 1, gaps, used=Used.ONE_GPU)
     # ranks that share one model's weights are groups of its attention, no copies of it
     groups = serving.copies if serving.value("attention_copies") else 1
     if "dp_attention" not in given:
@@ -171,11 +196,11 @@ def question_from(
     if "max_draft_length" not in given:
         load["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)
     if contexts is None:
-        context = _or(serving, "context", CONTEXT, gaps, used="4k tokens", flag="--context")
+        context = _or(serving, "context", CONTEXT, gaps, used=Used.CONTEXT)
         contexts = (int(context),)
     batch = None
     if batches is None:
-        running = _or(serving, "batch", None, gaps, used="every batch", flag="--batch")
+        running = _or(serving, "batch", None, gaps, used=Used.EVERY_BATCH)
         batch = None if running is None else max(round(running * groups), 1)
         batches = (batch or 1,)
     elif len(batches) == 1:
@@ -208,10 +233,10 @@ def _engine(
     return (serving.engine if era is None else f"{serving.engine}@{era.id}"), era
 
 
-def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, flag: str) -> Any:
+def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: Used) -> Any:
     found = serving.facts[fact]
     if isinstance(found, Unread):
-        gaps.append(Gap(what=fact, reason=found.reason, used=used, flag=flag))
+        gaps.append(Gap(what=fact, reason=found.reason, used=used, value=default, field=fact))
         return default
     return found.value
 
@@ -273,8 +298,10 @@ def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
     if method not in (None, "model"):
         return str(method)
     why = serving.facts["method"]
-    reason = why.reason if isinstance(why, Unread) else f"{weights} is not bundled"
-    gaps.append(Gap(what="drafter", reason=reason, used="the bundled head", flag="--drafter"))
+    reason: str | Notice = notice(Code.DRAFTER_NOT_BUNDLED, weights=weights)
+    if isinstance(why, Unread):
+        reason = why.reason
+    gaps.append(Gap(what="drafter", reason=reason, used=Used.BUNDLED_HEAD, field="drafter"))
     return None
 
 
@@ -283,15 +310,16 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
     reading, length = serving.acceptance, serving.value("draft_length")
     found = serving.facts["acceptance"]
     if reading is None:
-        reason = found.reason if isinstance(found, Unread) else "unknown"
+        unknown = notice(Code.ACCEPTANCE_UNKNOWN)
+        reason = found.reason if isinstance(found, Unread) else unknown
         gaps.append(
-            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+            Gap(what="acceptance", reason=reason, used=Used.BUNDLED_CURVE, field="acceptance")
         )
         return None
     if reading.draft_length is None and not length:
-        reason = "tokens per step were read, the draft length was not"
+        reason = notice(Code.LENGTH_NOT_READ)
         gaps.append(
-            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+            Gap(what="acceptance", reason=reason, used=Used.BUNDLED_CURVE, field="acceptance")
         )
         return None
     if reading.draft_length is None:
@@ -305,9 +333,10 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
     gaps.append(
         Gap(
             what="acceptance by position",
-            reason=f"only the mean at D = {depth} is on the page",
-            used=f"a rate of {rate:.3f} at every position",
-            flag="--acceptance",
+            reason=notice(Code.MEAN_ONLY, draft_length=depth),
+            used=Used.ONE_RATE,
+            value=rate,
+            field="acceptance",
         )
     )
     return replace(spread, source=made.source, drafts=made.drafts, assumed=True)

@@ -10,12 +10,21 @@ from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
 from roofline.render.reading_notices import OF_READINGS
 
-__all__ = ["SENTENCES", "assumptions", "sentence", "warnings", "why_drafts_end"]
+__all__ = ["SENTENCES", "assumptions", "capitalised", "sentence", "warnings", "why_drafts_end"]
 
 
 def sentence(told: Notice) -> str:
     """Return what a notice says."""
     return SENTENCES[told.code](**told.values)
+
+
+def capitalised(text: str) -> str:
+    """Return what a notice says as a sentence by itself.
+
+    >>> capitalised("nothing is drafted")
+    'Nothing is drafted.'
+    """
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def assumptions(notices: Iterable[Notice]) -> list[str]:
@@ -265,8 +274,53 @@ def _goal_missed(context: int, problem: str) -> str:
     return f"context {context}: {problem}"
 
 
+def _no_schedule(reason: str) -> str:
+    return f"no schedule: {reason}"
+
+
+def _nothing_to_schedule() -> str:
+    return "nothing is drafted, so there is nothing to schedule"
+
+
+def _no_release_takes_schedules(engine: str) -> str:
+    return f"no schedule: no release of {engine} is known to take one"
+
+
+def _schedule_off_under_dp_attention() -> str:
+    return "no schedule: engines switch it off under data-parallel attention"
+
+
+def _drafter_does_not_fit(sequences: int) -> str:
+    return f"no schedule: the drafter does not fit beside {sequences} sequences"
+
+
+def _bandwidth_of_profile(gpu: str, confidence: str | None) -> str:
+    return f"{gpu}.yaml: {'the bandwidth is given' if confidence is None else confidence}"
+
+
+def _memory_size_of_driver() -> str:
+    return "what the driver shows says"
+
+
+def _memory_size_of_datasheet() -> str:
+    return "what the datasheet says"
+
+
+def _setting_changed(value: object, was: object) -> str:
+    return f"{value} instead of {was}"
+
+
 SENTENCES: dict[Code, Callable[..., str]] = {
     **OF_READINGS,
+    Code.NO_SCHEDULE: _no_schedule,
+    Code.NOTHING_TO_SCHEDULE: _nothing_to_schedule,
+    Code.NO_RELEASE_TAKES_SCHEDULES: _no_release_takes_schedules,
+    Code.SCHEDULE_OFF_UNDER_DP_ATTENTION: _schedule_off_under_dp_attention,
+    Code.DRAFTER_DOES_NOT_FIT: _drafter_does_not_fit,
+    Code.BANDWIDTH_OF_PROFILE: _bandwidth_of_profile,
+    Code.MEMORY_SIZE_OF_DRIVER: _memory_size_of_driver,
+    Code.MEMORY_SIZE_OF_DATASHEET: _memory_size_of_datasheet,
+    Code.SETTING_CHANGED: _setting_changed,
     Code.CONFIG_DEFAULT: _config_default,
     Code.CONFIG_NOTE: _config_note,
     Code.ALIAS: _alias,

@@ -204,6 +204,26 @@ def _another_server_setting(field: str, runs: str, asked: str) -> str:
     )
 
 
+def _weights_by_name() -> str:
+    return "the name of the repository says it, the server does not"
+
+
+def _drafter_not_bundled(weights: str | None) -> str:
+    return f"{weights} is not bundled"
+
+
+def _acceptance_unknown() -> str:
+    return "unknown"
+
+
+def _length_not_read() -> str:
+    return "tokens per step were read, the draft length was not"
+
+
+def _mean_only(draft_length: int) -> str:
+    return f"only the mean at D = {draft_length} is on the page"
+
+
 OF_READINGS: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
     Code.ACCEPTANCE_STANDS_IN: _acceptance_stands_in,
@@ -229,4 +249,9 @@ OF_READINGS: dict[Code, Callable[..., str]] = {
     Code.UNUSUAL_DRAFT_LENGTH: _unusual_draft_length,
     Code.CONTEXTS_DISAGREE: _contexts_disagree,
     Code.ANOTHER_SERVER_SETTING: _another_server_setting,
+    Code.WEIGHTS_BY_NAME: _weights_by_name,
+    Code.DRAFTER_NOT_BUNDLED: _drafter_not_bundled,
+    Code.ACCEPTANCE_UNKNOWN: _acceptance_unknown,
+    Code.LENGTH_NOT_READ: _length_not_read,
+    Code.MEAN_ONLY: _mean_only,
 }

@@ -40,7 +40,7 @@ class LoadAnswer:
     policies: tuple[Policy, ...]  # the draft lengths, then the schedule if there is one
     best: int  # position of the advised draft length
     schedule: Written | None
-    notes: tuple[str, ...]  # why there is no schedule, what limits the answer
+    no_schedule: Notice | None  # why there is none
     notices: tuple[Notice, ...]
 
     @property
@@ -86,7 +86,7 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
     fixed = columns_of(priced, load, cut, priced.step, question.draft_lengths)
     policies = _judge(fixed, load, cut)
     best = _best(policies)
-    schedule, planned, notes = _schedule(
+    schedule, planned, refusal = _schedule(
         question, load, cut, priced, static=policies[best].draft_length
     )
     if planned is not None:
@@ -101,7 +101,7 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
         policies=tuple(policies),
         best=best,
         schedule=schedule,
-        notes=tuple(notes),
+        no_schedule=refusal,
         notices=(
             *question.notices,
             *law_limits(priced.times),
@@ -155,14 +155,14 @@ def _best(policies: list[Policy]) -> int:
 
 def _schedule(
     question: Question, load: Load, cut: Chunks, priced: Priced, *, static: int | None
-) -> tuple[Written | None, Columns | None, list[str]]:
+) -> tuple[Written | None, Columns | None, Notice | None]:
     """Return the schedule in the engine's words, its column, and why there is none.
 
     ``static`` is the draft length that is advised without a schedule.
     """
     reason = no_schedule(question)
     if reason is not None:
-        return None, None, [reason]
+        return None, None, reason
     idle = priced.step.copy()
     idle[:, 0] += priced.idle
     columns = columns_of(priced, load, cut, idle, question.draft_lengths)
@@ -173,14 +173,14 @@ def _schedule(
     count = int(slots.max())
     needed = 1 if load.histogram is None else max(load.histogram)
     if count < needed:
-        return None, None, [f"no schedule: the drafter does not fit beside {needed} sequences"]
+        return None, None, notice(Code.DRAFTER_DOES_NOT_FIT, sequences=needed)
     plan = _plan(question, load, columns, np.where(fits, columns.mean, np.nan)[:count])
     try:
         text = write(
             plan, Wording(data_parallel=question.deployment.target.placement.dp, static=static)
         )
     except InputError as error:
-        return None, None, [f"no schedule: {error.problem}"]
+        return None, None, notice(Code.NO_SCHEDULE, reason=error.problem)
     chosen = plan.positions(text.bands)
     chosen = np.concatenate([chosen, np.repeat(chosen[-1:], len(sequences) - count, axis=0)])
     picked = Columns(
@@ -193,7 +193,7 @@ def _schedule(
         slots=np.array([count]),
         past=np.take_along_axis(columns.past, chosen, axis=1),
     )
-    return text, picked, list(text.notes)
+    return text, picked, None
 
 
 def _past(question: Question, policies: list[Policy], rows: float) -> list[Notice]:
@@ -232,7 +232,7 @@ def _plan(question: Question, load: Load, columns: Columns, mean: Array) -> Plan
         plain=speed[..., 0],
         cost_ratio=(mean / mean[:, :1])[:, None],
         weights=weights,
-        mix="the load",
+        mix=None,
         tie=TIE,
         relative=relative,
         allowed=within(relative, TIE)[:, None, :],

@@ -57,7 +57,7 @@ class Plan:
     plain: Array
     cost_ratio: Array
     weights: Array
-    mix: str
+    mix: tuple[tuple[int, float], ...] | None  # share by batch; None: each doubling alike
     tie: float
     relative: Array
     allowed: NDArray[np.bool_]  # (batches, 1, draft lengths)
@@ -132,14 +132,15 @@ def plain_value(plan: Plan) -> float:
     return _mixed(plan.weights, plan.plain)
 
 
-def no_schedule(question: Question) -> str | None:
-    """Say why there is nothing to schedule, or nobody to take it."""
+def no_schedule(question: Question) -> Notice | None:
+    """Return why there is nothing to schedule, or nobody to take it."""
+    engine = question.deployment.engine
     if len(question.draft_lengths) == 1:
-        return "nothing is drafted, so there is nothing to schedule"
-    if question.deployment.engine.idle_speculation is None:
-        return f"no schedule: no release of {question.deployment.engine.name} is known to take one"
+        return notice(Code.NOTHING_TO_SCHEDULE)
+    if engine.idle_speculation is None:
+        return notice(Code.NO_RELEASE_TAKES_SCHEDULES, engine=engine.name)
     if question.deployment.target.placement.dp > 1:
-        return "no schedule: engines switch it off under data-parallel attention"
+        return notice(Code.SCHEDULE_OFF_UNDER_DP_ATTENTION)
     return None
 
 
@@ -200,7 +201,7 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
     rows = pass_rows(question, count)
     speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
     relative = relative_speed(speed)
-    weights, said = _weights(mix, len(speed))
+    weights, shares = _weights(mix, len(speed))
     return Plan(
         question=question,
         contexts=workload.contexts,
@@ -210,7 +211,7 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
         plain=plain,
         cost_ratio=ratio,
         weights=weights,
-        mix=said,
+        mix=shares,
         tie=tie,
         relative=relative,
         allowed=within(relative, tie)[:, None, :],
@@ -255,9 +256,12 @@ def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array
     )
 
 
-def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
+def _weights(
+    mix: dict[int, float] | None, count: int
+) -> tuple[Array, tuple[tuple[int, float], ...] | None]:
+    """Return the share of time at every batch up to ``count``, and at those of the mix."""
     if mix is None:
-        return octave_weights(count), "every doubling of the batch as frequent"
+        return octave_weights(count), None
     if max(mix) > count:
         raise InputError(
             f"batch {max(mix)} is beyond the largest batch planned, {count}", field="mix"
@@ -265,8 +269,8 @@ def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
     weights = np.zeros(count)
     weights[np.array(list(mix)) - 1] = list(mix.values())
     total = weights.sum()
-    said = ", ".join(f"{share / total:.0%} at {batch}" for batch, share in sorted(mix.items()))
-    return weights / total, f"time spent: {said}"
+    shares = tuple((batch, float(share / total)) for batch, share in sorted(mix.items()))
+    return weights / total, shares
 
 
 def _cut(workload: Workload, kept: int, count: int) -> list[Notice]:

@@ -22,7 +22,7 @@ from roofline.base.units import format_size
 from roofline.render.captions import stored_as
 from roofline.render.data import as_data
 from roofline.render.deployment import gpus_named
-from roofline.render.notices import assumptions, warnings
+from roofline.render.notices import assumptions, capitalised, sentence, warnings
 from roofline.render.page.data import LIVE, page_data
 from roofline.render.page.findings import Findings
 from roofline.render.refusals import refused_lines
@@ -158,7 +158,7 @@ def _static(found: Findings) -> dict[str, Any]:
         "refused": refused_lines(deployment, found.refused),
         "assumed": assumptions(question.notices),
         "schedule": _schedule(found),
-        "no_schedule": f"{found.no_schedule[:1].upper()}{found.no_schedule[1:]}.",
+        "no_schedule": capitalised(sentence(found.no_schedule)) if found.no_schedule else "",
         "provenance": data["provenance"],
         "laws": list(_laws(answer)),
         "figures": list(_figures(answer)),
