@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from roofline.base.notices import Code, notice
 from roofline.engines.acceptance_source import of_json, read
 from roofline.engines.counts import Reading
 from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
@@ -79,9 +80,10 @@ def test_ngram_on_vllm_is_read_over_all_passes(tmp_path: Path, names: tuple[str,
     assert found.survival == pytest.approx([188 / 346, 126 / 346, 90 / 346, 55 / 346])
     # accepted past a stop and trimmed: 346 + 459 - 792 = 13 tokens
     assert 1 + sum(found.survival or ()) == pytest.approx((346 + 459) / 346)
-    (said,) = found.warnings
-    assert "232 of 346 passes drafted (67 %, 3.14 tokens each)" in said
-    assert "ends of sequences" not in said
+    (told,) = found.notices
+    assert told.code is Code.SOME_PASSES_DRAFTED
+    assert (told.values["drafts"], told.values["passes"]) == (232, 346)
+    assert told.values["drafted_per_pass"] == pytest.approx(3.14, abs=0.005)
 
 
 def test_the_curve_ends_at_what_was_emitted(cli: Cli, tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_where_every_pass_drafts_nothing_changes(tmp_path: Path, passes: int) ->
     bare, full = read_text(tmp_path, alone), read_text(tmp_path, alone + beside)
     assert full.tokens_per_step == bare.tokens_per_step == pytest.approx(2.66)
     assert full.survival == bare.survival
-    assert full.warnings == bare.warnings == ()
+    assert full.notices == bare.notices == ()
     assert full.acceptance().table == bare.acceptance().table
     assert bare.hit_rate is None
     assert full.hit_rate == pytest.approx(min(1000 / passes, 1))
@@ -142,9 +144,10 @@ def test_without_a_count_of_passes_the_limit_is_said(tmp_path: Path) -> None:
     counts = {k: v for k, v in NGRAM.items() if "spec_decode" in k}
     found = read_text(tmp_path, page(counts, POSITIONS, "m"))
     assert found.tokens_per_step == pytest.approx(1 + 459 / 232)
-    (said,) = found.warnings
-    assert "3.14 tokens drafted per pass, not 4" in said
-    assert "all holds only for passes that drafted" in said
+    (told,) = found.notices
+    assert told.code is Code.DRAFTS_CUT_SHORT
+    assert (told.values["draft_length"], told.values["every_pass"]) == (4, False)
+    assert told.values["drafted_per_pass"] == pytest.approx(3.14, abs=0.005)
 
 
 def test_tokens_that_no_passes_can_have_emitted_are_left_out(tmp_path: Path) -> None:
@@ -154,7 +157,15 @@ def test_tokens_that_no_passes_can_have_emitted_are_left_out(tmp_path: Path) -> 
         found = read_text(tmp_path, page(counts, POSITIONS, "m"))
         assert found.tokens_per_step == pytest.approx(1 + 459 / 232)
         assert (found.passes, found.hit_rate) == (None, None)
-        assert f"{tokens - 8} tokens of 346 passes do not fit 459 accepted" in found.warnings[0]
+        told = notice(
+            Code.TOKENS_DO_NOT_FIT_PASSES,
+            where=found.where,
+            tokens=tokens - 8,
+            passes=346,
+            accepted=459,
+            drafts=232,
+        )
+        assert found.notices[0] == told
 
 
 def test_llama_servers_page_over_all_passes(tmp_path: Path) -> None:
@@ -164,7 +175,9 @@ def test_llama_servers_page_over_all_passes(tmp_path: Path) -> None:
     assert found.tokens_per_step == pytest.approx(200 / 146)
     assert found.draft_length == 48
     assert found.hit_rate == pytest.approx(2 / 146)
-    assert "2 of 146 passes drafted (1 %, 27.50 tokens each)" in found.warnings[0]
+    assert found.notices[0] == notice(
+        Code.SOME_PASSES_DRAFTED, where=found.where, drafts=2, passes=146, drafted_per_pass=27.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +209,7 @@ def test_a_model_drafter_on_llama_server_is_read_as_it_counts(tmp_path: Path) ->
     }
     found = read_text(tmp_path, page(counts, (280, 220, 168)))
     assert found.tokens_per_step == pytest.approx(2.92, abs=0.001)
-    assert (found.draft_length, found.passes, found.warnings) == (3, None, ())
+    assert (found.draft_length, found.passes, found.notices) == (3, None, ())
 
 
 def test_llama_servers_log_over_all_passes(tmp_path: Path) -> None:
@@ -205,15 +218,15 @@ def test_llama_servers_log_over_all_passes(tmp_path: Path) -> None:
     assert found.tokens_per_step == pytest.approx(199 / 144)
     assert found.drafts == pytest.approx(2)
     assert found.passes == 144
-    assert "2 of 144 passes drafted (1 %" in found.warnings[0]
+    told = found.notices[0]
+    assert (told.code, told.values["passes"]) == (Code.SOME_PASSES_DRAFTED, 144)
+    assert told.values["drafts"] == pytest.approx(2)
 
 
 def test_llama_servers_log_without_the_tokens_says_its_limit(tmp_path: Path) -> None:
     found = read_text(tmp_path, LOG.splitlines()[-1])
     assert found.tokens_per_step == pytest.approx(28.5)
-    (said,) = found.warnings
-    assert "mean len holds only for passes that drafted" in said
-    assert "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics" in said
+    assert found.notices == (notice(Code.DRAFTING_PASSES_ONLY, where=found.where),)
 
 
 #: Four requests of a real llama-server, ngram-mod (ggml-org/llama.cpp pull request 19164).
@@ -274,7 +287,7 @@ statistics     draft-eagle3: #calls(b,g,a) =    1     87     87, #gen drafts =  
     found = read_text(tmp_path, text)
     assert found.tokens_per_step == pytest.approx(1 + 167 / 87)
     assert found.survival == pytest.approx((0.805, 0.632, 0.483))
-    assert (found.passes, found.warnings) == (None, ())
+    assert (found.passes, found.notices) == (None, ())
 
 
 def iteration(requests: int, drafted: int, accepted: int, tokens: int) -> dict[str, Any]:
@@ -296,7 +309,7 @@ def test_iterations_of_tensorrt_llm_hold_requests_without_drafts() -> None:
     assert (found.tokens_per_step, found.hit_rate) == (22 / 16, 0.25)
     every = of_json([iteration(4, 4, 6, 12), iteration(4, 4, 6, 12)], "stats")
     assert every is not None
-    assert (every.tokens_per_step, every.hit_rate, every.warnings) == (2.5, 1, ())
+    assert (every.tokens_per_step, every.hit_rate, every.notices) == (2.5, 1, ())
 
 
 def with_passes(text: bytes, passes: int, generated: int) -> bytes:

@@ -121,7 +121,7 @@ def test_nothing_is_said_where_both_readings_agree(text: str, expected: float) -
     """A target that drafts for itself, or a draft that always fails: S_i = a_i or 0."""
     made = parse_acceptance(text)
     assert made.table[made.deepest] == pytest.approx(expected)
-    assert made.warnings == ()
+    assert made.notices == ()
 
 
 def test_against_brute_force() -> None:

@@ -20,6 +20,7 @@ from roofline.acceptance.defaults import (
 )
 from roofline.acceptance.files import SHELF, bundled, lengths_of, load_acceptance
 from roofline.base import resources
+from roofline.base.notices import Code
 from tests.support import Cli, assert_refused
 from tests.test_acceptance_models import GOLDEN
 
@@ -69,8 +70,8 @@ def test_published_values_arrive() -> None:
     assert layer is not None
     assert (head.curve.table[3], head.curve.table[5]) == (2.496, 2.831)
     assert layer.curve.table[2] == 2.58
-    assert "D = 1, 2, 4, 6 filled in between" in head.assumed
-    assert "filled" not in layer.assumed
+    assert head.notices[0].values["filled"] == (1, 2, 4, 6)
+    assert layer.notices[0].values["filled"] == ()
 
 
 def test_without_a_chat_set_the_mean_of_all_is_taken() -> None:
@@ -79,7 +80,9 @@ def test_without_a_chat_set_the_mean_of_all_is_taken() -> None:
     found = default_for("mtp", "qwen3-next-80b-a3b-instruct-mtp", ["qwen3-next-80b-a3b-instruct"])
     assert found is not None
     assert found.curve.table[3] == pytest.approx(2.848)
-    assert "mean of 10 sets, not a chat set" in found.assumed
+    told = found.notices[0]
+    assert (told.code, told.values["general"]) == (Code.ACCEPTANCE_ASSUMED, False)
+    assert told.values["label"].endswith("mean of 10 sets")
 
 
 def test_what_the_rules_name_exists() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, notice
 from roofline.engines.acceptance_source import read
 from tests.support import Cli, write
 
@@ -68,10 +69,10 @@ def test_positions_that_are_no_numbers_are_passed_over(tmp_path: Path) -> None:
 def test_a_tree_is_said(tmp_path: Path) -> None:
     """Eight draft tokens over three steps are no chain of 3 + 1."""
     page = text_of("sglang-0.5.23.prom")
-    assert read(str(PAGES / "sglang-0.5.23.prom")).warnings == ()
+    assert read(str(PAGES / "sglang-0.5.23.prom")).notices == ()
     page = re.sub(r"(sglang:spec_num_draft_tokens\S*) [\d.]+", r"\1 8.0", page)
-    (warning,) = read(write(tmp_path, "page.prom", page)).warnings
-    assert "8 draft tokens over 3 steps is a tree" in warning
+    found = read(write(tmp_path, "page.prom", page))
+    assert found.notices == (notice(Code.DRAFT_TREE, where=found.where, tokens=8, steps=3),)
 
 
 def test_yaml_without_a_curve_is_no_acceptance(tmp_path: Path) -> None:

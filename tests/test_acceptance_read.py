@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from roofline.base.notices import Code, notice
 from roofline.engines.acceptance_source import read
 from tests.support import Cli, assert_refused, write
 
@@ -54,7 +55,7 @@ def test_recorded_sources(
     assert found.draft_length == depth
     assert found.survival == (survival and pytest.approx(survival, abs=1e-3))
     assert found.drafts == (passes and pytest.approx(passes, abs=0.01))
-    assert found.warnings == ()
+    assert found.notices == ()
     assert found.acceptance().tokens_per_step([depth])[0] == pytest.approx(mean, abs=2e-3)
     assert found.acceptance().drafts == found.drafts
 
@@ -92,7 +93,7 @@ def test_the_difference_of_two_reads_of_sglang() -> None:
     found = read(str(PAGES / "sglang-0.5.23-later.prom"), earlier=str(PAGES / "sglang-0.5.23.prom"))
     assert found.tokens_per_step == pytest.approx(2.6)
     assert found.draft_length == 3
-    assert "when a request finishes" in found.warnings[0]
+    assert found.notices[0].code is Code.COUNTED_AT_END
 
 
 def test_a_reading_becomes_a_file_and_an_answer(cli: Cli, tmp_path: Path) -> None:
@@ -195,7 +196,13 @@ def test_short_drafts_are_said(tmp_path: Path) -> None:
     )
     found = read(write(tmp_path, "schedule.prom", body))
     assert found.tokens_per_step == pytest.approx(2.2)
-    assert "1.50 tokens drafted per pass, not 2" in found.warnings[0]
+    assert found.notices[0] == notice(
+        Code.DRAFTS_CUT_SHORT,
+        where=found.where,
+        drafted_per_pass=1.5,
+        draft_length=2,
+        every_pass=False,
+    )
 
 
 def test_a_change_of_draft_length_in_a_log(tmp_path: Path) -> None:
@@ -206,7 +213,9 @@ def test_a_change_of_draft_length_in_a_log(tmp_path: Path) -> None:
     text += line.format("2.20", 120, 200, "0.800, 0.400", "60.0")
     found = read(write(tmp_path, "vllm.log", text))
     assert found.tokens_per_step == pytest.approx(2.2)  # 120 / 1.2 = 100 passes
-    assert "another draft length" in found.warnings[0]
+    assert found.notices[0] == notice(
+        Code.LINES_LEFT_OUT, where=found.where, lines=1, draft_length=2
+    )
 
 
 def test_llama_cpp_totals_are_running_totals_and_restart_with_the_server(tmp_path: Path) -> None:

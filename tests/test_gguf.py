@@ -67,7 +67,9 @@ def test_a_header_is_a_model(tmp_path: Path) -> None:
     assert (spec.max_context, spec.tie_embeddings) == (131_072, False)
     assert spec.dtypes[Component.HEAD] == DType.Q6_K
     assert any("mixed" in note for note in found.notes)
-    assert not any("dtype" in line for line in found.assumptions)  # config.json's key, not GGUF's
+    assert not any(
+        told.values.get("field") == "dtype" for told in found.notices
+    )  # config.json's key, not GGUF's
     # the published Q4_K_M file has 4.92 GB
     held = sum(weight_bytes(spec, precision_of(spec), Placement()).values())
     assert held / 1e9 == pytest.approx(4.92, rel=0.02)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.specs.formats import Component, DType, Precision, bytes_per_element, resolve
 from tests.support import Cli, assert_refused
 
@@ -21,7 +22,7 @@ def decide(
     weights: DType | None = None,
     activations: DType | None = None,
     kv: DType | None = None,
-) -> tuple[Precision, list[str]]:
+) -> tuple[Precision, list[Notice]]:
     return resolve(
         stored=dict.fromkeys(Component, DType.BF16), base=DType.BF16, kv_stored=None,
         available=rates, gpu="card", weights=weights, activations=activations, kv=kv,
@@ -59,12 +60,12 @@ def test_weights_change_layer_matrices_only() -> None:
 
 
 def test_weight_only_where_the_gpu_lacks_the_rate() -> None:
-    precision, warnings = decide(A100, weights=DType.FP8)
+    precision, told = decide(A100, weights=DType.FP8)
     assert precision.weights[Component.MLP] is DType.FP8
     assert precision.activations[Component.MLP] is DType.BF16
-    (warning,) = warnings
-    assert "fp8" in warning
-    assert "bf16" in warning
+    assert told == [
+        notice(Code.WEIGHTS_STORED_ONLY, gpu="card", rate="fp8", weights="fp8", multiplied="bf16")
+    ]
 
 
 def test_activations_are_refused_where_the_gpu_lacks_the_rate() -> None:
@@ -83,10 +84,10 @@ def test_the_remedy_for_refused_activations_works() -> None:
 
 def test_kv_is_storage_only() -> None:
     """A cache format needs no rate: fp8 KV on an A100 changes bytes and nothing else."""
-    precision, warnings = decide(A100, kv=DType.FP8)
+    precision, told = decide(A100, kv=DType.FP8)
     assert precision.kv is DType.FP8
     assert precision.base is DType.BF16
-    assert warnings == []
+    assert told == []
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
     "Acceptance",
     "Convention",
+    "Rise",
     "all_accepted",
     "by_context",
     "check_values",
@@ -67,7 +69,7 @@ class Acceptance:
     drafts: float | None = None
     targets: tuple[str, ...] = ()  # models that it was counted on
     contexts: tuple[tuple[int, Acceptance], ...] = ()
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     def tokens_per_step(
         self, draft_lengths: Sequence[int], *, extrapolate: bool = False
@@ -106,19 +108,23 @@ class Acceptance:
         share = math.log(context / low) / math.log(high / low)
         return weighted([(1 - share, first), (share, second)], label=self.label, source=self.source)
 
-    def beyond(self, contexts: Sequence[int]) -> str | None:
-        """Return a warning when a context lies outside those that were measured."""
+    def beyond(self, contexts: Sequence[int]) -> list[Notice]:
+        """Return what to know where a context lies outside those that were measured."""
         if not self.contexts:
-            return None
+            return []
         low, high = self.contexts[0][0], self.contexts[-1][0]
         if low <= min(contexts) and max(contexts) <= high:
-            return None
-        measured = f"at {low}" if low == high else f"from {low} to {high}"
+            return []
         far = max(contexts) if max(contexts) > high else min(contexts)
-        return (
-            f"acceptance of {self.label} was measured {measured} tokens of context; {far} tokens "
-            "use the nearest value, so measure it there"
-        )
+        return [
+            notice(
+                Code.OUTSIDE_MEASURED_CONTEXTS,
+                label=self.label,
+                shortest=low,
+                longest=high,
+                context=far,
+            )
+        ]
 
     def _at(self, draft_length: int, extrapolate: bool) -> float:
         if draft_length == 0:
@@ -461,22 +467,41 @@ def _range(source: Convention, depth: int) -> tuple[float, float]:
 ROUNDING = 0.02
 
 
-def rise(table: Mapping[int, float], *, beyond: float = ROUNDING) -> str | None:
-    """Return what to say of a curve in which a later draft survives more often than an earlier one.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rise:
+    """Mean survivals up to two draft lengths, the later one the larger."""
+
+    first: int  # draft length
+    second: int
+    before: float  # survival up to the first
+    after: float
+
+    def notice(self, where: str) -> Notice:
+        """Return it as what to know of a curve, which ``where`` names."""
+        return notice(
+            Code.SURVIVAL_RISES,
+            where=where,
+            first=self.first,
+            second=self.second,
+            before=self.before,
+            after=self.after,
+        )
+
+
+def rise(table: Mapping[int, float], *, beyond: float = ROUNDING) -> Rise | None:
+    """Return where a later draft of a curve survives more often than an earlier one.
 
     S_i = AL(i) - AL(i-1) cannot rise: draft i is reached only where draft i-1 was accepted. Between
     given D the mean over the positions cannot either. ``table`` is AL by D.
 
     >>> rise({0: 1, 1: 1.9, 2: 1.9, 3: 2.9})
-    'survival rises from 0.00 at D=2 to 1.00 at D=3, as only noise or other prompts can make it'
+    Rise(first=2, second=3, before=0.0, after=1.0)
     """
     lengths = sorted({0: 1.0, **table})
     curve = {0: 1.0, **table}
     means = {b: (curve[b] - curve[a]) / (b - a) for a, b in pairwise(lengths)}
     for first, second in pairwise(means):
         if means[second] - max(means[first], 0.0) > beyond:
-            return (
-                f"survival rises from {max(means[first], 0.0):.2f} at D={first} to "
-                f"{means[second]:.2f} at D={second}, as only noise or other prompts can make it"
-            )
+            before = max(means[first], 0.0)
+            return Rise(first=first, second=second, before=before, after=means[second])
     return None

@@ -15,6 +15,7 @@ from pydantic import Field
 from roofline.acceptance.curve import Acceptance, iid_rate, rise, weighted
 from roofline.acceptance.files import SHELF, bundled, lengths_of, load_file
 from roofline.base import resources
+from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, Schema
 
 __all__ = [
@@ -37,24 +38,29 @@ __all__ = [
 _STORED = re.compile(r"(nvfp4|mxfp4|fp8|fp4|int8|int4|bf16|awq|gptq|gguf|dspark)$")
 
 
-def doubts(curve: Acceptance, *, model: Iterable[str], longest: int) -> list[str]:
+def doubts(curve: Acceptance, *, model: Iterable[str], longest: int) -> list[Notice]:
     """Return what to say of a curve for a model of these names, drafted up to ``longest``."""
     names = list(model)
     others = [t for t in curve.targets if not any(same_model(t, name) for name in names)]
     told = [
-        f"acceptance of {curve.label}: counted on {other}, not on {names[0]}; measure your own"
+        notice(Code.COUNTED_ON_ANOTHER_MODEL, label=curve.label, counted=other, model=names[0])
         for other in dict.fromkeys(others)
     ]
     fall = _fall(curve.table, longest)
     if fall is not None:
         first, second = fall
         told.append(
-            f"acceptance of {curve.label}: tokens per step fall from {curve.table[first]:g} at "
-            f"D={first} to {curve.table[second]:g} at D={second}; drafts past the trained depth, "
-            "or counted on other prompts"
+            notice(
+                Code.TOKENS_PER_STEP_FALL,
+                label=curve.label,
+                first=first,
+                second=second,
+                before=curve.table[first],
+                after=curve.table[second],
+            )
         )
     risen = rise({d: al for d, al in curve.table.items() if d <= longest})
-    return told if risen is None else [*told, f"acceptance of {curve.label}: {risen}"]
+    return told if risen is None else [*told, risen.notice(f"acceptance of {curve.label}")]
 
 
 def same_model(one: str, other: str) -> bool:
@@ -189,8 +195,7 @@ class Default:
 
     standing: Standing
     curve: Acceptance
-    assumed: str
-    warning: str | None = None
+    notices: tuple[Notice, ...]
 
 
 @cache
@@ -237,36 +242,28 @@ def default_for(
     if choice is None:
         return None
     curve = _loaded(choice, kv)
-    if choice.standing is Standing.OWN:
-        return Default(
+    told = [
+        notice(
+            Code.ACCEPTANCE_ASSUMED,
             standing=choice.standing,
-            curve=curve,
-            assumed=f"acceptance of {curve.label} ({curve.source})",
+            reference=choice.reference,
+            label=curve.label,
+            source=curve.source,
+            general=choice.general,
+            filled=_filled_in(choice, kv),
         )
-    set_ = "" if choice.general else ", not a chat set"
-    if choice.standing is Standing.SAME:
-        return Default(
-            standing=choice.standing,
-            curve=curve,
-            assumed=(
-                f"acceptance of {choice.reference}, counted with a drafter of this kind on this "
-                f"model or one of its base: {curve.label}{set_}{_gaps(choice, kv)} ({curve.source})"
-            ),
+    ]
+    if choice.standing in (Standing.KIN, Standing.STAND_IN):
+        told.append(
+            notice(
+                Code.ACCEPTANCE_STANDS_IN,
+                drafter=drafter,
+                label=curve.label,
+                closest=tuple(closest(kind, models)),
+            )
         )
-    near = closest(kind, models)
-    named = f"; closest bundled curves: {', '.join(near)}" if near else ""
-    return Default(
-        standing=choice.standing,
-        curve=replace(curve, label=f"{curve.label}, standing in for {drafter}"),
-        assumed=(
-            f"acceptance borrowed from another model: {curve.label}{set_}{_gaps(choice, kv)} "
-            f"({curve.source})"
-        ),
-        warning=(
-            f"no acceptance is bundled for {drafter}: that of {curve.label} stands in"
-            f"{named}; give --acceptance"
-        ),
-    )
+        curve = replace(curve, label=f"{curve.label}, standing in for {drafter}")
+    return Default(standing=choice.standing, curve=curve, notices=tuple(told))
 
 
 def closest(kind: str, models: Sequence[str], *, count: int = 3) -> list[str]:
@@ -350,8 +347,7 @@ def _measured(choice: Choice, kv: str | None) -> Acceptance:
 _AS_MEASURED = (Standing.OWN, Standing.STAND_IN)
 
 
-def _gaps(choice: Choice, kv: str | None) -> str:
-    """Say which draft lengths were filled in."""
+def _filled_in(choice: Choice, kv: str | None) -> tuple[int, ...]:
+    """Return the draft lengths that were filled in."""
     before, after = _measured(choice, kv).table, _loaded(choice, kv).table
-    new = [str(d) for d in after if d not in before]
-    return f"; D = {', '.join(new)} filled in between" if new else ""
+    return tuple(d for d in after if d not in before)

@@ -24,6 +24,7 @@ from roofline.acceptance.curve import (
 )
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
+from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, PositiveInt, Schema
 
 __all__ = [
@@ -138,7 +139,7 @@ class AcceptanceFile(Document, Curve):
         self, name: str, *, part: str | None = None, kv: str | None = None
     ) -> Acceptance:
         """Return the curve of one dataset, over its contexts, for a KV format."""
-        chosen, warning = _for_kv(self._of_dataset(name, part), kv, name)
+        chosen, notices = _for_kv(self._of_dataset(name, part), kv, name)
         dataset = chosen[0].dataset or self.dataset
         told = [self.target and f"of {self.target}", dataset and f"on {dataset}"]
         label = " ".join([self.drafter or name, *filter(None, told)])
@@ -148,7 +149,7 @@ class AcceptanceFile(Document, Curve):
             raise InputError(f"{name}: some curves of one dataset have a context and some have not")
         found = by_context(known, label=label, source=self.source) if known else made[0][1]
         found = replace(found, targets=(self.target,) if self.target else ())
-        return replace(found, warnings=(warning,)) if warning else found
+        return replace(found, notices=notices)
 
     def _of_dataset(self, name: str, part: str | None) -> list[Curve]:
         names = self.parts()
@@ -182,17 +183,19 @@ class SeveralCurves(AcceptanceFile):
         return self.curves
 
 
-def _for_kv(curves: Sequence[Curve], kv: str | None, name: str) -> tuple[list[Curve], str | None]:
+def _for_kv(
+    curves: Sequence[Curve], kv: str | None, name: str
+) -> tuple[list[Curve], tuple[Notice, ...]]:
     """Return the curves measured with a KV format, else those that name none, else the first."""
     for wanted in (kv, None):
         fitting = [curve for curve in curves if curve.kv == wanted]
         if fitting:
-            return fitting, None
+            return fitting, ()
     kept = curves[0].kv
-    warning = None
+    notices: tuple[Notice, ...] = ()
     if kv is not None:
-        warning = f"acceptance {name}: measured with {kept} KV, not with {kv}"
-    return [curve for curve in curves if curve.kv == kept], warning
+        notices = (notice(Code.COUNTED_WITH_ANOTHER_KV, name=name, counted=kept, asked=kv),)
+    return [curve for curve in curves if curve.kv == kept], notices
 
 
 def check_curve(curve: dict[str, float], where: str) -> None:
@@ -367,7 +370,10 @@ def _tokens_per_step(text: str, body: str) -> Acceptance:
         raise InputError(str(error)) from None
     risen = rise(curve, beyond=NOISE)
     if risen is not None:
-        raise InputError(f"--acceptance {text}: {risen.partition(',')[0]}, which it cannot")
+        raise InputError(
+            f"--acceptance {text}: survival rises from {risen.before:.2f} at D={risen.first} to "
+            f"{risen.after:.2f} at D={risen.second}, which it cannot"
+        )
     points = ", ".join(f"{al:g} at D={d}" for d, al in sorted(curve.items()))
     return from_curve(curve, label=f"tokens per step {points}", source="given")
 
@@ -389,11 +395,7 @@ def _bare(text: str, rates: Sequence[float]) -> Acceptance:
             f"it (pos:{text}, {survival.table[deepest]:.4g} tokens per step at D={deepest}), or "
             f"conditional (cond:{text}, {conditional.table[deepest]:.4g}); write which"
         )
-    said = (
-        f"--acceptance {text}: read as survival by position, as engines print it; where these are "
-        f"conditional rates, write cond:{text}"
-    )
-    return replace(survival, warnings=(said,))
+    return replace(survival, notices=(notice(Code.READ_AS_SURVIVAL, rates=text),))
 
 
 def _survival(text: str, rates: Sequence[float]) -> Acceptance:

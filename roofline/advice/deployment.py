@@ -253,12 +253,12 @@ class Documents:
 
 def load(configuration: Configuration) -> Documents:
     """Load the accelerator, the model and the engine that a configuration names."""
-    model, assumed = open_model(configuration.model)
+    model, left_open = open_model(configuration.model)
     return Documents(
         gpu=load_hardware(configuration.gpu),
         model=model,
         engine=load_engine(configuration.engine),
-        left_open=tuple(notice(Code.CONFIG_LEFT_OPEN, text=text) for text in assumed),
+        left_open=tuple(left_open),
     )
 
 
@@ -512,7 +512,7 @@ def _precision(
         notices.append(notice(Code.NO_16_BIT_RATE, gpu=gpu.id))
         stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
     used = used_components(network)
-    precision, warnings = resolve(
+    precision, format_notices = resolve(
         stored=stored,
         base=base,
         kv_stored=kv_stored,
@@ -524,7 +524,7 @@ def _precision(
         kv=kv,
         used=used,
     )
-    notices += [notice(Code.TEXT, text=text) for text in warnings]
+    notices += format_notices
     narrow = {precision.weights[part] for part in used}
     for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
         notices.append(notice(Code.FEW_BITS, network=network.id, dtype=dtype))
@@ -565,8 +565,7 @@ def _drafter(
         notices.append(
             notice(Code.HEAD_DERIVED, kind=kind, model=target.model.id, source=network.source)
         )
-    differs = engine.vocabulary.warning(network, target.model, engine=engine.name)
-    notices += [notice(Code.TEXT, text=differs)] if differs else []
+    notices += engine.vocabulary.notices(network, target.model, engine=engine.name)
     network = shares_formats(network, target.precision.weights)
     placement = _draft_placement(configuration.draft_tp, target, network)
     check_parallel(network, placement, "--draft-tp")
@@ -681,7 +680,7 @@ def check_configuration(configuration: Configuration) -> None:
 
 def _alias_notices(configuration: Configuration) -> Iterable[Notice]:
     note = alias_note(configuration.model, SHELF)
-    return [] if note is None else [notice(Code.ALIAS, text=note)]
+    return [] if note is None else [notice(Code.ALIAS, name=configuration.model, note=note)]
 
 
 def _engine_notices(engine: EngineProfile, gpu: HardwareProfile) -> Iterable[Notice]:
@@ -702,5 +701,5 @@ def _host_notices(configuration: Configuration, host: HostProfile | None) -> Ite
 def _gpu_notices(gpu: HardwareProfile) -> Iterable[Notice]:
     if gpu.status == "pre-release":
         yield notice(Code.PRE_RELEASE, gpu=gpu.id)
-    if not gpu.calibration and (unknown := unknown_generation(gpu.generation)):
-        yield notice(Code.UNKNOWN_GENERATION, gpu=gpu.id, text=unknown)
+    if not gpu.calibration:
+        yield from unknown_generation(gpu.id, gpu.generation)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofline.advice.question import Question
-from roofline.base.notices import Notice
+from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import Kind
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.overrides import GIVEN
@@ -24,7 +24,7 @@ class Source:
 
     what: str
     kind: str  # datasheet | measured | config | calibrated | assumed | given | fitted
-    detail: str | Notice
+    detail: str | Notice  # as it stands: a file, a citation
     median_error: float | None = None
     p90_error: float | None = None
     measured: str | None = None
@@ -81,14 +81,15 @@ def sources(question: Question, times: StepTimes) -> list[Source]:
     gpu, network = deployment.gpu, deployment.drafter.network
     measured = gpu.sources[gpu.memory.bandwidth.source].confidence == "measured"
     figures = "measured" if measured else "datasheet"
-    memory = "driver shows" if gpu.memory.visible else "datasheet"
+    visible = gpu.memory.visible
+    size_of = Code.MEMORY_SIZE_OF_DRIVER if visible else Code.MEMORY_SIZE_OF_DATASHEET
     found = [
         Source(
             what="bandwidth and peaks",
             kind=figures,
-            detail=f"{gpu.id}.yaml: {_confidence(gpu)}",
+            detail=notice(Code.BANDWIDTH_OF_PROFILE, gpu=gpu.id, confidence=_confidence(gpu)),
         ),
-        Source(what="memory size", kind=figures, detail=f"what the {memory} says"),
+        Source(what="memory size", kind=figures, detail=notice(size_of)),
         Source(what="model shape", kind="config", detail=deployment.target.model.source),
     ]
     if network is not None:
@@ -106,12 +107,17 @@ def sources(question: Question, times: StepTimes) -> list[Source]:
             if told.assumption
         ),
         *(
-            Source(what=change.path, kind="given", detail=f"{change.value} instead of {change.was}")
+            Source(
+                what=change.path,
+                kind="given",
+                detail=notice(Code.SETTING_CHANGED, value=change.value, was=change.was),
+            )
             for change in deployment.changes
         ),
     ]
 
 
-def _confidence(gpu: HardwareProfile) -> str:
+def _confidence(gpu: HardwareProfile) -> str | None:
+    """Return how sure the bandwidth is; None where it is given."""
     source = gpu.memory.bandwidth.source
-    return "the bandwidth is given" if source == GIVEN else gpu.sources[source].confidence
+    return None if source == GIVEN else gpu.sources[source].confidence

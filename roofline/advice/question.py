@@ -373,11 +373,8 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
 
         curve = acceptance_from(given, kv=kv)
     if given is not None:
-        doubtful = doubts(curve, model=_names(deployment), longest=workload.max_draft_length)
-        told += [notice(Code.TEXT, text=text) for text in doubtful]
-    beyond = curve.beyond(workload.contexts)
-    told += [notice(Code.TEXT, text=text) for text in (*curve.warnings, *filter(None, [beyond]))]
-    return curve, told
+        told += doubts(curve, model=_names(deployment), longest=workload.max_draft_length)
+    return curve, [*told, *curve.notices, *curve.beyond(workload.contexts)]
 
 
 def _names(deployment: Deployment) -> tuple[str, ...]:
@@ -400,9 +397,7 @@ def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]
             f"list), a file or an engine's metrics address{named}",
             field="acceptance",
         )
-    told = [notice(Code.ACCEPTANCE_ASSUMED, text=found.assumed)]
-    told += [notice(Code.TEXT, text=found.warning)] if found.warning else []
-    return found.curve, told
+    return found.curve, list(found.notices)
 
 
 def _beyond(network_name: str, most: int, longest: int, *, drafter: bool) -> InputError | None:

@@ -41,7 +41,7 @@ def law_limits(times: StepTimes) -> list[Notice]:
     """Say which kernels run outside what their tables covered."""
     passes = (*times.verify_ops, *times.first_pass_ops)
     limits = (time.chosen.limit for time in passes if time.chosen.limit is not None)
-    return [notice(Code.TEXT, text=text) for text in dict.fromkeys(limits)]
+    return list(dict.fromkeys(limits))
 
 
 def slower_than_wide(question: Question, times: StepTimes) -> list[Notice]:

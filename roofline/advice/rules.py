@@ -9,28 +9,106 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import Point
 from roofline.advice.recommend import Recommendation
-from roofline.advice.why import bound_shares, grid_position
+from roofline.advice.why import Bound, bound_shares, grid_position
 from roofline.kernels.formulas import gemm_knee_rows
 from roofline.kernels.matrices import local_heads
 from roofline.kernels.ops import Part
 from roofline.specs.formats import Component, bytes_per_element, rate_name
 from roofline.specs.network import MoeMlp, NoAttention, StateMixer
 
-__all__ = ["Rule", "latency_speedup", "rules", "tile_draft_length"]
+__all__ = [
+    "AttentionTile",
+    "FastDrafter",
+    "Knee",
+    "Mechanism",
+    "NoCache",
+    "NothingDrafted",
+    "Rule",
+    "WholeTiles",
+    "latency_speedup",
+    "rules",
+    "tile_draft_length",
+]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Knee:
+    """Rule 1: raise D to the rows at which the linear layers turn compute-bound."""
+
+    each: float  # rows of a matrix product
+    rows: float  # of the batch; more where its rows spread over experts
+    batch: int
+    experts: bool
+    share: float  # of linear layers and experts in a plain step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionTile:
+    """Rule 2: fill the attention tile."""
+
+    tile: int  # rows
+    group: int  # query heads per KV head
+    share: float  # of attention in a plain step
+    speedup: float | None  # at the rule's D; None where there is no answer for it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WholeTiles:
+    """Rule 3: prefer draft lengths whose rows fill whole tiles."""
+
+    tile: int  # rows
+    lengths: tuple[int, ...]  # draft lengths that do, the first three
+    rows: int  # that the advised D makes
+
+    @property
+    def tiles(self) -> int:
+        """The tiles that those rows take."""
+        return -(-self.rows // self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class NoCache:
+    """Rules 2 and 3 where no layer keeps a KV cache."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FastDrafter:
+    """Rule 4: where launches are all the time there is, a shallow drafter."""
+
+    drafter_layers: int
+    layers: int
+    depth_ratio: float
+    speedup: float  # idealised
+    waits: float  # the share of launches and latencies in a plain pass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mechanism:
+    """Rule 5: choose the drafter by what it yields and costs."""
+
+    drafter: str
+    draft_length: int
+    tokens_per_step: float
+    cost: float  # of drafting, as a share of a plain step
+    break_even: float  # tokens per step
+    free: float  # the same for a drafter that costs nothing
+
+
+@dataclass(frozen=True, slots=True)
+class NothingDrafted:
+    """Rule 5 where nothing is drafted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One rule: what it says here, whether it decides here, and what the whole model says."""
+    """One rule with the numbers that it turns on here, and whether it decides here."""
 
     number: int
-    name: str
-    says: str
     draft_length: int | None  # where the rule names one
     binds: bool
-    model_says: str
+    numbers: Knee | AttentionTile | WholeTiles | NoCache | FastDrafter | Mechanism | NothingDrafted
 
 
 def tile_draft_length(*, group_size: int, tile: int = 128) -> int:
@@ -67,10 +145,6 @@ def _share(point: Point, part: Part) -> float:
     return float(point.parts[part.value][0] / point.step[0])
 
 
-def _advised(point: Point) -> str:
-    return f"{point.draft_length} ({point.speedup[point.best]:.2f}x)"
-
-
 def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
     gpu, precision = answer.deployment.gpu, answer.deployment.target.precision
     mixtures = [r.mlp for r in answer.deployment.target.model.layers if isinstance(r.mlp, MoeMlp)]
@@ -80,25 +154,16 @@ def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
         bandwidth=gpu.bandwidth,
         weight=bytes_per_element(precision.weights[component]),
     )
-    rows, what = knee, f"GEMMs turn compute-bound at {knee:.0f} rows"
-    if mixtures:
-        spread = mixtures[0].num_experts / mixtures[0].top_k
-        rows = knee * spread
-        what = f"experts turn compute-bound at {knee:.0f} rows each, {rows:.0f} in all"
+    rows = knee * (mixtures[0].num_experts / mixtures[0].top_k) if mixtures else knee
     placement = answer.deployment.target.placement
     batch = point.batch if mixtures else float(placement.local(point.batch))
     reaches = max(int(rows // batch) - 1, 0)
     linear = _share(point, Part.LINEAR) + _share(point, Part.MOE)
     return Rule(
         number=1,
-        name="raise D to the knee of the linear layers",
-        says=f"{what}: D = {reaches} at batch {point.batch}",
         draft_length=reaches,
         binds=linear >= _share(point, Part.ATTENTION) and reaches < point.draft_lengths[-1],
-        model_says=(
-            f"linear layers and experts are {linear:.0%} of a plain step; the best D is "
-            f"{_advised(point)}"
-        ),
+        numbers=Knee(each=knee, rows=rows, batch=point.batch, experts=bool(mixtures), share=linear),
     )
 
 
@@ -112,11 +177,7 @@ def _fill_the_tile(answer: Recommendation, point: Point) -> list[Rule]:
         for heads, kv_heads in [local_heads(run.attention, placement.attention_tp)]
     ]
     if not groups:
-        none = "no layer keeps a KV cache"
-        return [
-            Rule(number=n, name=name, says=none, draft_length=None, binds=False, model_says="-")
-            for n, name in ((2, "fill the attention tile"), (3, "prefer whole tiles"))
-        ]
+        return [Rule(number=n, draft_length=None, binds=False, numbers=NoCache()) for n in (2, 3)]
     group = max(groups)
     fills = tile_draft_length(group_size=group, tile=tile)
     rows = group * (1 + point.draft_length)
@@ -125,29 +186,29 @@ def _fill_the_tile(answer: Recommendation, point: Point) -> list[Rule]:
     return [
         Rule(
             number=2,
-            name="fill the attention tile",
-            says=f"D = {tile} / G - 1 = {tile} / {group} - 1 = {fills}",
             draft_length=fills,
             binds=share > 0.5 and fills <= last,
-            model_says=(
-                f"attention is {share:.0%} of a plain step; D = {fills} gives {_at(point, fills)}"
+            numbers=AttentionTile(
+                tile=tile, group=group, share=share, speedup=_speedup_at(point, fills)
             ),
         ),
         Rule(
             number=3,
-            name="prefer whole tiles",
-            says=f"G (1 + D) a multiple of {tile}: D = {', '.join(map(str, whole)) or 'none'}",
             draft_length=whole[0] if whole else None,
             binds=rows > tile and share > 0.5,
-            model_says=f"the advised D makes {rows} rows, {-(-rows // tile)} tile(s) of {tile}",
+            numbers=WholeTiles(tile=tile, lengths=tuple(whole), rows=rows),
         ),
     ]
 
 
-def _at(point: Point, draft_length: int) -> str:
+def _speedup_at(point: Point, draft_length: int) -> float | None:
+    """Return the speedup of a draft length, None where its acceptance is unknown or it is beyond.
+
+    Beyond what was tried there is no answer either.
+    """
     if draft_length not in point.draft_lengths:
-        return "no answer: nothing is known of its acceptance, or it was not tried"
-    return f"{point.speedup[point.draft_lengths.index(draft_length)]:.2f}x"
+        return None
+    return float(point.speedup[point.draft_lengths.index(draft_length)])
 
 
 def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
@@ -160,19 +221,17 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
         -np.inf,
     )
     best = int(usable.argmax())
-    waits = bound_shares(answer.times.verify_ops, grid_position(answer, point, 0))["latency"]
+    waits = bound_shares(answer.times.verify_ops, grid_position(answer, point, 0))[Bound.LATENCY]
     return Rule(
         number=4,
-        name="at very low latency, a fast drafter",
-        says=(
-            f"AL / (1 + rho D), rho = {layers} / {answer.deployment.target.model.num_layers} = "
-            f"{depth:.3f}: D = {point.draft_lengths[best]}, {usable[best]:.2f}x idealised"
-        ),
         draft_length=point.draft_lengths[best],
         binds=point.batch == 1 and waits > 0.5,
-        model_says=(
-            f"launches and latencies are {waits:.0%} of a plain pass; the best D is "
-            f"{_advised(point)}"
+        numbers=FastDrafter(
+            drafter_layers=layers,
+            layers=answer.deployment.target.model.num_layers,
+            depth_ratio=depth,
+            speedup=float(usable[best]),
+            waits=waits,
         ),
     )
 
@@ -180,25 +239,20 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
 def _choose_the_mechanism(answer: Recommendation, point: Point) -> Rule:
     drafting = np.where(point.candidates, point.speedup, -np.inf)[1:]
     if not len(drafting):
-        says = "nothing is drafted"
-        return Rule(
-            number=5, name="choose the drafter by yield and cost", says=says, draft_length=None,
-            binds=False, model_says="name drafters to `roofline compare`",
-        )  # fmt: skip
+        return Rule(number=5, draft_length=None, binds=False, numbers=NothingDrafted())
     i = point.best or int(drafting.argmax()) + 1
     cost = float(point.draft[i] / point.step[0])
     free = (point.step[i] - point.draft[i]) / point.step[0]
     return Rule(
         number=5,
-        name="choose the drafter by yield and cost",
-        says=(
-            f"{answer.deployment.drafter.name} yields {point.tokens_per_step[i]:.2f} tokens per "
-            f"step at D = {point.draft_lengths[i]} for {cost:.0%} of a plain step"
-        ),
         draft_length=None,
         binds=cost > 0.1,
-        model_says=(
-            f"it must yield {point.cost_ratio[i]:.2f} to break even, a free drafter {free:.2f}; "
-            "`roofline compare` sets drafters side by side"
+        numbers=Mechanism(
+            drafter=answer.deployment.drafter.name,
+            draft_length=point.draft_lengths[i],
+            tokens_per_step=float(point.tokens_per_step[i]),
+            cost=cost,
+            break_even=float(point.cost_ratio[i]),
+            free=float(free),
         ),
     )

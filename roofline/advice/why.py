@@ -1,8 +1,9 @@
-"""Why: the sentence behind each answer, made of the numbers that decided it."""
+"""Why: what decided an answer, and the numbers that it turned on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import cast
 
 import numpy as np
@@ -10,37 +11,127 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE, Confidence, Point, smallest_within_tie
 from roofline.advice.recommend import Recommendation
-from roofline.base.units import format_bytes, format_size
 from roofline.kernels.ops import Kind, MoeShape
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
 
 __all__ = [
-    "BEYOND",
-    "HEADLINES",
-    "NOTHING_DRAFTED",
-    "PAST",
-    "REASON",
-    "VERDICTS",
     "Beyond",
+    "Bound",
+    "Costs",
+    "HostShare",
+    "Outcome",
+    "PlainPass",
+    "Result",
+    "Sharing",
+    "Woken",
     "beyond",
     "bound",
     "bound_shares",
     "captured_steps",
-    "caveat",
+    "costs",
     "grid_position",
-    "headline",
-    "opening",
-    "reason",
+    "outcome",
+    "plain_pass",
+    "result",
+    "trained_context_passed",
     "value_at",
 ]
 
-#: What a page that moves says as well; ``flag`` begins with ``: add `` where there is one.
-BEYOND = (
-    "Draft length {length:d} would give {speedup:.2f}x with its {rows:.0f} rows captured; "
-    "{engine} captures CUDA graphs for up to {largest:d}{flag}."
-)
+
+class Outcome(StrEnum):
+    """What an answer says, and what decided it."""
+
+    ALONE = "alone"  # no draft was looked at
+    NO_ROOM = "no_room"  # none fits in memory
+    PAST_GRAPHS = "past_graphs"  # each leaves the captured graphs
+    PLAIN = "plain"  # none is faster than plain decoding
+    DRAFTS = "drafts"
+
+
+class Bound(StrEnum):
+    """What a kernel or a pass waits for."""
+
+    MEMORY = "memory"
+    COMPUTE = "compute"
+    LINK = "link"
+    LATENCY = "latency"
+
+
+class Sharing(StrEnum):
+    """What the rows of a verify pass read once for all of them."""
+
+    ALL = "all"  # weights and KV
+    WEIGHTS = "weights"  # each row reads the KV again
+    SOME_WEIGHTS = "some-weights"  # further rows wake further experts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """What is advised at a point, beside plain decoding.
+
+    ``draft_length`` is the advised one, or the best one that lost, with its speedup and the range
+    of that; None where no draft may be advised.
+    """
+
+    outcome: Outcome
+    plain: float  # tokens per second of one user
+    fast: float  # the same as advised
+    draft_length: int | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: Confidence | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """What a draft length costs and yields, by which it was judged; shares are of a plain step."""
+
+    draft_length: int
+    growth: float  # of the verify pass over a plain pass
+    drafting: float
+    engine: float
+    break_even: float  # tokens per step
+    tokens_per_step: float
+
+    @property
+    def rows(self) -> int:
+        """Rows of a sequence that are verified."""
+        return self.draft_length + 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Woken:
+    """Experts that a pass wakes in each layer."""
+
+    plain: float
+    verify: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostShare:
+    """Experts that the processor computes, and their share of a plain pass."""
+
+    layers: int
+    memory: str  # the kind that they are read from
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlainPass:
+    """What a plain pass spends most of its time on, and what a verify pass adds to it."""
+
+    bound: Bound
+    share: float  # of the pass that is spent so
+    rows: int
+    weight_bytes: float
+    cache_bytes: float
+    sharing: Sharing
+    woken: Woken | None  # without experts None
+    cards_in_turn: int  # cards that work one after the other; 1 where none does
+    host: HostShare | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,52 +167,6 @@ def beyond(answer: Recommendation, point: Point) -> Beyond | None:
     )
 
 
-#: The first sentence of an answer, by what it says; a page that moves fills in the same words.
-HEADLINES = {
-    "alone": "Plain decoding: {plain:.0f} tokens/s per user.",
-    "no_room": (
-        "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user, and no draft length "
-        "fits in memory beside it."
-    ),
-    "past_graphs": (
-        "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user, and every draft "
-        "length needs more rows than the engine captures CUDA graphs for."
-    ),
-    "plain": (
-        "Do not speculate: plain decoding gives {plain:.0f} tokens/s per user; the best draft "
-        "length, {length:d}, would give {speedup:.2f}x ({verdict})."
-    ),
-    "drafts": (
-        "Run draft length {length:d} ({flag}): {speedup:.2f}x plain decoding, {plain:.0f} -> "
-        "{fast:.0f} tokens/s per user ({verdict})."
-    ),
-}
-#: Below so many tokens/s of plain decoding a headline gives them with a decimal.
-SLOW = 9.95
-#: How sure that is, by first sentence and confidence.
-VERDICTS = {
-    "plain": {
-        Confidence.INSIDE_ERROR: "the difference is inside the model's error",
-        Confidence.LOSS: "it is slower",
-    },
-    "drafts": {
-        Confidence.WIN: "model error {low:.2f}x to {high:.2f}x",
-        Confidence.INSIDE_ERROR: ("a gain inside the model's error, {low:.2f}x to {high:.2f}x"),
-    },
-}
-#: Why, after what the plain pass waits for.
-REASON = (
-    "{opening} Verifying {rows:d} rows per sequence costs {growth:.2f}x a plain pass, drafting "
-    "adds {drafting:.0%} and the engine {engine:.0%} of a plain step: draft length {length:d} must "
-    "yield {break_even:.2f} tokens per step to break even, and this acceptance yields "
-    "{tokens:.2f}."
-)
-#: Where every draft length leaves the captured graphs.
-PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
-CAVEAT = " The drafter's config ends at {trained} positions: acceptance at {context} may be lower."
-NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
-
-
 def value_at(array: object, at: tuple[int, ...]) -> float:
     """Return one value of an array that keeps length 1 along axes it does not depend on."""
     values = np.asarray(array, dtype=float)
@@ -131,31 +176,31 @@ def value_at(array: object, at: tuple[int, ...]) -> float:
     return float(values[index])
 
 
-def bound(time: OpTime, at: tuple[int, ...]) -> str:
-    """Return what one kernel waits for: ``memory``, ``compute``, ``link`` or ``latency``."""
+def bound(time: OpTime, at: tuple[int, ...]) -> Bound:
+    """Return what one kernel waits for."""
     parts = time.time
     memory, compute = value_at(parts.memory, at), value_at(parts.compute, at)
     if value_at(parts.latency, at) >= max(memory, compute):
-        return "latency"
+        return Bound.LATENCY
     if compute > memory:
-        return "compute"
-    return "link" if time.op.kind in OVER_LINK else "memory"
+        return Bound.COMPUTE
+    return Bound.LINK if time.op.kind in OVER_LINK else Bound.MEMORY
 
 
-def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[str, float]:
+def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[Bound, float]:
     """Return the share of a pass that is traffic, arithmetic, links, and neither (latency).
 
     Of each kernel the longer of traffic and arithmetic counts as such, the rest as latency.
     """
-    shares = dict.fromkeys(("memory", "compute", "link", "latency"), 0.0)
+    shares = dict.fromkeys(Bound, 0.0)
     for time in times:
         parts, count = time.time, time.op.count
         memory, compute = value_at(parts.memory, at), value_at(parts.compute, at)
-        over = "link" if time.op.kind in OVER_LINK else "memory"
-        longer, name = max((memory, over), (compute, "compute"))
+        over = Bound.LINK if time.op.kind in OVER_LINK else Bound.MEMORY
+        longer, name = max((memory, over), (compute, Bound.COMPUTE))
         each = value_at(time.each, at)
         shares[name] += count * min(longer, each)
-        shares["latency"] += count * max(each - longer, 0.0)
+        shares[Bound.LATENCY] += count * max(each - longer, 0.0)
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}
 
@@ -170,154 +215,115 @@ def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tu
     )
 
 
-def headline(answer: Recommendation, point: Point) -> str:
-    """Return the answer in one sentence."""
-    plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
+def outcome(point: Point) -> Outcome:
+    """Return what the answer at a point says."""
     if len(point.draft_lengths) == 1:
-        return _pace("alone", plain).format(plain=plain)
+        return Outcome.ALONE
     if not point.feasible[1:].any():
-        return _pace("no_room", plain).format(plain=plain)
-    kind = "drafts" if point.best else "plain"
+        return Outcome.NO_ROOM
     if not point.candidates[1:].any():
-        return _pace("past_graphs", plain).format(plain=plain)
-    shown = point.best
-    if not shown:
-        shown = int(np.nanargmax(np.where(point.candidates[1:], point.speedup[1:], np.nan))) + 1
-    verdict = VERDICTS[kind][point.confidence]
-    return _pace(kind, plain).format(
-        length=point.draft_lengths[shown],
-        flag=answer.deployment.engine.name_of_length(answer.deployment.drafter.kind),
-        speedup=point.speedup[shown],
+        return Outcome.PAST_GRAPHS
+    return Outcome.DRAFTS if point.best else Outcome.PLAIN
+
+
+def result(point: Point) -> Result:
+    """Return what is advised at a point."""
+    said = outcome(point)
+    plain, fast = (float(1 / point.time_per_token[i]) for i in (0, point.best))
+    if said not in (Outcome.PLAIN, Outcome.DRAFTS):
+        return Result(outcome=said, plain=plain, fast=fast)
+    shown = _deciding(point)
+    return Result(
+        outcome=said,
         plain=plain,
         fast=fast,
-        verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
+        draft_length=point.draft_lengths[shown],
+        speedup=float(point.speedup[shown]),
+        low=float(point.low[shown]),
+        high=float(point.high[shown]),
+        confidence=point.confidence,
     )
 
 
-def caveat(answer: Recommendation, point: Point) -> str:
-    """Return what to add to the first sentence where the context is beyond the drafter's own."""
+def _deciding(point: Point) -> int:
+    """Return the position of the recommended D, or of the best one that lost."""
+    if point.best:
+        return point.best
+    drafts = np.where(point.candidates[1:], point.speedup[1:], np.nan)
+    return int(np.nanargmax(drafts)) + 1
+
+
+def trained_context_passed(answer: Recommendation, point: Point) -> int | None:
+    """Return the positions of the drafter's config where the advice is for a context beyond them.
+
+    A context that acceptance was measured at does not count as beyond.
+    """
     question = answer.question
     network = question.deployment.drafter.network
     trained = network.trained_context if isinstance(network, DrafterSpec) else None
     measured = max((context for context, _ in question.acceptance.contexts), default=0)
     if not point.best or trained is None or point.context <= max(trained, measured):
-        return ""
-    return CAVEAT.format(trained=trained, context=format_size(point.context))
+        return None
+    return trained
 
 
-def _pace(kind: str, plain: float) -> str:
-    """Return a headline's words, with a decimal for the tokens/s of a slow machine."""
-    return HEADLINES[kind] if plain >= SLOW else HEADLINES[kind].replace(":.0f}", ":.1f}")
-
-
-def reason(answer: Recommendation, point: Point) -> str:
-    """Return why: what a plain step waits for, what drafts add, what they must yield."""
-    looked_at = _deciding_draft_length(point)
-    if looked_at is None and point.feasible[1:].any():
-        return f"{PAST}{_beyond(answer, point)}"
-    if looked_at is None and len(point.draft_lengths) > 1:
-        return answer.memory.explain_drafts(batch=point.batch, context=point.context)
-    if looked_at is None:
-        return NOTHING_DRAFTED
-    position = point.draft_lengths.index(looked_at)
-    told = REASON.format(
-        opening=opening(answer, point, looked_at),
-        rows=looked_at + 1,
-        growth=point.verify[position] / point.verify[0],
-        drafting=point.draft[position] / point.step[0],
-        engine=(point.overhead[position] - point.overhead[0]) / point.step[0],
-        length=looked_at,
-        break_even=point.cost_ratio[position],
-        tokens=point.tokens_per_step[position],
-    )
-    return f"{told}{_beyond(answer, point)}"
-
-
-def _beyond(answer: Recommendation, point: Point) -> str:
-    """Say what a draft length past the captured graphs would give, where it would be the best."""
-    found, graphs = beyond(answer, point), answer.deployment.engine.graphs
-    if found is None or graphs is None:
-        return ""
-    return " " + BEYOND.format(
-        length=found.draft_length,
-        speedup=found.speedup,
-        rows=found.rows,
-        engine=answer.deployment.engine.name,
-        largest=graphs.largest,
-        flag=f": add {found.flag}" if found.flag else "",
+def costs(point: Point) -> Costs | None:
+    """Return what decided between drafting and not; None where no draft may be advised."""
+    if outcome(point) not in (Outcome.PLAIN, Outcome.DRAFTS):
+        return None
+    position = _deciding(point)
+    return Costs(
+        draft_length=point.draft_lengths[position],
+        growth=float(point.verify[position] / point.verify[0]),
+        drafting=float(point.draft[position] / point.step[0]),
+        engine=float((point.overhead[position] - point.overhead[0]) / point.step[0]),
+        break_even=float(point.cost_ratio[position]),
+        tokens_per_step=float(point.tokens_per_step[position]),
     )
 
 
-def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
-    """Return what a plain step waits for, and which experts a verify pass wakes."""
-    plain = grid_position(answer, point, 0)
-    shares = bound_shares(answer.times.verify_ops, plain)
+def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> PlainPass:
+    """Return what a plain pass waits for, and which experts the verify pass of a D wakes."""
+    times, at = answer.times.verify_ops, grid_position(answer, point, 0)
+    shares = bound_shares(times, at)
     main = max(shares, key=lambda name: shares[name])
-    return (
-        f"{_what_it_waits_for(answer, point, main, shares[main])}"
-        f"{_waking(answer, point, draft_length)}{_local(answer, plain)}"
+    split = answer.deployment.target.placement.split
+    return PlainPass(
+        bound=main,
+        share=shares[main],
+        rows=point.batch,
+        weight_bytes=_bytes_moved(times, (Kind.GEMM, Kind.MOE, Kind.CPU_MOE), at),
+        cache_bytes=_bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at),
+        sharing=_sharing(answer),
+        woken=_woken(answer, point, draft_length),
+        cards_in_turn=split.cards if split.mode is SplitMode.LAYER else 1,
+        host=_host_share(answer, at),
     )
 
 
-def _deciding_draft_length(point: Point) -> int | None:
-    """Return the recommended D, or the best one that lost."""
-    if point.best:
-        return point.draft_length
-    drafts = np.where(point.candidates, point.speedup, np.nan)
-    drafts[0] = np.nan
-    return None if np.isnan(drafts).all() else point.draft_lengths[int(np.nanargmax(drafts))]
-
-
-def bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...]) -> float:
+def _bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...]) -> float:
     """Return the bytes that the kernels of these kinds move in one pass [B]."""
     chosen = (time.op for time in times if time.op.kind in kinds)
     return sum(op.count * value_at(op.bytes, at) for op in chosen)
 
 
-def _what_it_waits_for(answer: Recommendation, point: Point, main: str, share: float) -> str:
-    times, at = answer.times.verify_ops, grid_position(answer, point, 0)
-    weights = format_bytes(bytes_moved(times, (Kind.GEMM, Kind.MOE, Kind.CPU_MOE), at))
-    cache = format_bytes(bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at))
-    if main == "memory":
-        mode = answer.deployment.target.placement.verify_attention
-        each = mode is VerifyAttention.KV_PER_QUERY
-        shared = ", which all rows of a verify pass share"
-        if _experts(answer):
-            shared = ""
-        elif each:
-            shared = "; the rows of a verify pass share the weights, but each reads the KV again"
-        return (
-            f"A plain pass spends {share:.0%} of its time reading {weights} of weights "
-            f"and {cache} of KV{shared}."
-        )
-    if main == "compute":
-        return (
-            f"A plain pass computes for {share:.0%} of its time ({point.batch} rows), "
-            "so every further row is paid for in full."
-        )
-    if main == "link":
-        return f"A plain pass waits on the links between the GPUs for {share:.0%} of its time."
-    return (
-        f"A plain pass spends {share:.0%} of its time in launches and latencies that neither "
-        f"traffic nor arithmetic explains (it reads {weights} of weights and {cache} of KV)."
-    )
+def _sharing(answer: Recommendation) -> Sharing:
+    if _experts(answer):
+        return Sharing.SOME_WEIGHTS
+    each = answer.deployment.target.placement.verify_attention is VerifyAttention.KV_PER_QUERY
+    return Sharing.WEIGHTS if each else Sharing.ALL
 
 
-def _local(answer: Recommendation, at: tuple[int, ...]) -> str:
-    """Say what cards in turn and experts beside the processor mean for a plain pass."""
-    split, times, said = answer.deployment.target.placement.split, answer.times.verify_ops, ""
-    if split.cards > 1 and split.mode is SplitMode.LAYER:
-        said += f" The {split.cards} cards work one after the other."
+def _host_share(answer: Recommendation, at: tuple[int, ...]) -> HostShare | None:
+    """Return what the processor computes of a plain pass."""
+    times, host = answer.times.verify_ops, answer.deployment.host
     there = [time for time in times if time.op.kind is Kind.CPU_MOE]
-    if there and answer.deployment.host is not None:
-        seconds = [float(value_at(time.total, at)) for time in times]
-        own = sum(float(value_at(time.total, at)) for time in there)
-        layers, host = sum(time.op.count for time in there), answer.deployment.host
-        said += (
-            f" The processor computes the experts of {layers} layers from its "
-            f"{host.memory.kind} in {own / sum(seconds):.0%} of a plain pass."
-        )
-    return said
+    if not there or host is None:
+        return None
+    own, whole = (sum(float(value_at(t.total, at)) for t in group) for group in (there, times))
+    return HostShare(
+        layers=sum(time.op.count for time in there), memory=host.memory.kind, share=own / whole
+    )
 
 
 def _experts(answer: Recommendation) -> OpTime | None:
@@ -326,16 +332,13 @@ def _experts(answer: Recommendation) -> OpTime | None:
     return max(found, key=lambda time: time.op.count, default=None)
 
 
-def _waking(answer: Recommendation, point: Point, draft_length: int) -> str:
-    """Say how many more experts the draft tokens wake."""
+def _woken(answer: Recommendation, point: Point, draft_length: int) -> Woken | None:
+    """Return how many experts plain and verify passes wake."""
     experts = _experts(answer)
     if experts is None:
-        return ""
+        return None
     shape = cast("MoeShape", experts.op.shape)
     plain, verify = (
         value_at(shape.awake, grid_position(answer, point, length)) for length in (0, draft_length)
     )
-    return (
-        f" A plain pass wakes {plain:.1f} experts in each layer, the verify pass {verify:.1f}, "
-        "and reads the weights of all of them."
-    )
+    return Woken(plain=plain, verify=verify)

@@ -13,6 +13,7 @@ __all__ = [
     "Option",
     "RooflineError",
     "UnknownAcceptanceError",
+    "close_names",
     "did_you_mean",
     "in_python",
     "spelled",
@@ -99,6 +100,17 @@ class DoesNotFitError(RooflineError):
     exit_code = 3
 
 
+def close_names(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known names, three at most, that a misspelt one may stand for.
+
+    >>> close_names("llama3", ["llama-3.1", "qwen3-8b"])
+    ['llama-3.1']
+    """
+    names = sorted(set(known))
+    close = [name for name in names if len(word) > 1 and name.startswith(word.lower())][:3]
+    return close or difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.6)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a remedy for a misspelt name: the closest known ones, else all of them if few.
 
@@ -106,8 +118,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     "did you mean 'llama-3.1'?"
     """
     names = sorted(set(known))
-    close = [name for name in names if len(word) > 1 and name.startswith(word.lower())][:3]
-    close = close or difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.6)
+    close = close_names(word, names)
     if close:
         return "did you mean " + " or ".join(f"'{name}'" for name in close) + "?"
     if len(names) <= 12:

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["ASSUMED", "Code", "Notice", "notice", "texts"]
+__all__ = ["ASSUMED", "Code", "Notice", "notice"]
 
 
 class Code(StrEnum):
     """What a notice says, under its name in JSON."""
 
-    TEXT = "text"
     # what was assumed where the question left it open
-    CONFIG_LEFT_OPEN = "config-left-open"
+    CONFIG_DEFAULT = "config-default"
+    CONFIG_NOTE = "config-note"
     HEAD_ASSUMED = "head-assumed"
     HEAD_DERIVED = "head-derived"
     HOST_ASSUMED = "host-assumed"
     NO_FP16_RATE = "no-fp16-rate"
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
+    # what may be wrong with an acceptance
+    ACCEPTANCE_STANDS_IN = "acceptance-stands-in"
+    COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
+    TOKENS_PER_STEP_FALL = "tokens-per-step-fall"
+    SURVIVAL_RISES = "survival-rises"
+    OUTSIDE_MEASURED_CONTEXTS = "outside-measured-contexts"
+    COUNTED_WITH_ANOTHER_KV = "counted-with-another-kv"
+    READ_AS_SURVIVAL = "read-as-survival"
+    # what may be wrong with what an engine reports
+    ANOTHER_DRAFT_LENGTH_GIVEN = "another-draft-length-given"
+    ANOTHER_DRAFT_LENGTH_COUNTED = "another-draft-length-counted"
+    DRAFTS_IN_SOME_PASSES = "drafts-in-some-passes"
+    SOME_PASSES_DRAFTED = "some-passes-drafted"
+    DRAFTING_PASSES_ONLY = "drafting-passes-only"
+    POSITIONS_DISAGREE = "positions-disagree"
+    TOKENS_DO_NOT_FIT_PASSES = "tokens-do-not-fit-passes"
+    DRAFTS_CUT_SHORT = "drafts-cut-short"
+    LINES_LEFT_OUT = "lines-left-out"
+    LENGTH_CONTRADICTS_POSITIONS = "length-contradicts-positions"
+    RATE_CONTRADICTS_COUNTS = "rate-contradicts-counts"
+    COUNTED_AT_END = "counted-at-end"
+    DRAFT_TREE = "draft-tree"
+    UNUSUAL_DRAFT_LENGTH = "unusual-draft-length"
+    CONTEXTS_DISAGREE = "contexts-disagree"
+    ANOTHER_SERVER_SETTING = "another-server-setting"
     # what may be wrong with an answer
     ALIAS = "alias"
+    WEIGHTS_STORED_ONLY = "weights-stored-only"
+    ANOTHER_VOCABULARY = "another-vocabulary"
+    OFF_FAST_PATH = "off-fast-path"
     ENGINE_ELSEWHERE = "engine-elsewhere"
     FEW_BITS = "few-bits"
     NO_16_BIT_RATE = "no-16-bit-rate"
@@ -33,12 +61,11 @@ class Code(StrEnum):
     LONGEST_IS_BEST = "longest-is-best"
     ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
-    DOES_NOT_FIT = "does-not-fit"
+    SLOWER_THAN_WIDE = "slower-than-wide"
     PAST_GRAPHS = "past-graphs"
     PAST_GRAPHS_IN_SWEEP = "past-graphs-in-sweep"
-    SLOWER_THAN_WIDE = "slower-than-wide"
+    PAST_GRAPHS_UNDER_LOAD = "past-graphs-under-load"
     # what an engine makes of a schedule
-    NO_SCHEDULE = "no-schedule"
     LAST_BAND_KEPT = "last-band-kept"
     NOTHING_DRAFTED_ABOVE = "nothing-drafted-above"
     SCHEDULE_GRAPH_MODE = "schedule-graph-mode"
@@ -55,12 +82,37 @@ class Code(StrEnum):
     OTHER_RELEASES_DIFFER = "other-releases-differ"
     OTHER_RELEASES_AGREE = "other-releases-agree"
     COSTS_HOLD_WITH = "costs-hold-with"
+    # why there is no schedule
+    NO_SCHEDULE = "no-schedule"
+    NOTHING_TO_SCHEDULE = "nothing-to-schedule"
+    NO_RELEASE_TAKES_SCHEDULES = "no-release-takes-schedules"
+    SCHEDULE_OFF_UNDER_DP_ATTENTION = "schedule-off-under-dp-attention"
+    DRAFTER_DOES_NOT_FIT = "drafter-does-not-fit"
+    # what a schedule leaves out
+    BATCHES_NOT_ASKED = "batches-not-asked"
+    BATCHES_DO_NOT_FIT = "batches-do-not-fit"
+    CONTEXT_DOES_NOT_FIT = "context-does-not-fit"
+    # what an answer leaves out
+    VARIANT_LEFT_OUT = "variant-left-out"
+    GOAL_MISSED = "goal-missed"
+    # where a figure of an answer comes from
+    BANDWIDTH_OF_PROFILE = "bandwidth-of-profile"
+    MEMORY_SIZE_OF_DRIVER = "memory-size-of-driver"
+    MEMORY_SIZE_OF_DATASHEET = "memory-size-of-datasheet"
+    SETTING_CHANGED = "setting-changed"
+    # what stands in for what a server does not say
+    WEIGHTS_BY_NAME = "weights-by-name"
+    DRAFTER_NOT_BUNDLED = "drafter-not-bundled"
+    ACCEPTANCE_UNKNOWN = "acceptance-unknown"
+    LENGTH_NOT_READ = "length-not-read"
+    MEAN_ONLY = "mean-only"
 
 
 #: Notices that state an assumption; all others warn.
 ASSUMED = frozenset(
     {
-        Code.CONFIG_LEFT_OPEN,
+        Code.CONFIG_DEFAULT,
+        Code.CONFIG_NOTE,
         Code.HEAD_ASSUMED,
         Code.HEAD_DERIVED,
         Code.HOST_ASSUMED,
@@ -91,8 +143,3 @@ class Notice:
 def notice(code: Code, **values: Any) -> Notice:
     """Return a notice; values are hashable, so that equal notices can be told once."""
     return Notice(code=code, pairs=tuple(values.items()))
-
-
-def texts(sentences: Iterable[str]) -> list[Notice]:
-    """Return sentences as notices."""
-    return [notice(Code.TEXT, text=text) for text in sentences]

@@ -15,6 +15,7 @@ from roofline.cli.values import seconds
 
 if TYPE_CHECKING:
     from roofline.acceptance.curve import Convention
+    from roofline.base.notices import Notice
     from roofline.engines.counts import Reading
 
 app = typer.Typer(
@@ -138,6 +139,7 @@ def read(
 ) -> None:
     """Read acceptance from what a serving engine prints or serves."""
     from roofline.engines.acceptance_source import read as read_source
+    from roofline.render.notices import warnings
 
     _check_read(since, interval, draft_length, output)
     reading = read_source(
@@ -147,7 +149,7 @@ def read(
         timeout=seconds("--timeout", timeout, least=SHORTEST_WAIT),
         draft_length=draft_length,
     )
-    for warning in (*reading.warnings, *_rises(reading)):
+    for warning in warnings((*reading.notices, *_rises(reading))):
         typer.echo(printable(f"warning: {warning}"), err=True)
     if output is not None:
         emit_text(_file(reading), output)
@@ -191,14 +193,14 @@ def _data(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _rises(reading: Reading) -> list[str]:
+def _rises(reading: Reading) -> list[Notice]:
     """Say where survival rises, as noise may make it do."""
     from roofline.acceptance.curve import rise
 
     if reading.draft_length is None and reading.curve is None:
         return []
     found = rise(reading.acceptance().table)
-    return [] if found is None else [f"{reading.where}: {found}"]
+    return [] if found is None else [found.notice(reading.where)]
 
 
 def _file(reading: Reading) -> str:

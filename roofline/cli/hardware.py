@@ -53,12 +53,14 @@ def check(
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Check that a profile can be used."""
+    from roofline.render.notices import warnings
     from roofline.specs.gpu import load_hardware
     from roofline.specs.priors import unknown_generation
 
     profile = load_hardware(gpu)
-    if not profile.calibration and (warning := unknown_generation(profile.generation)):
-        typer.echo(f"warning: {profile.id}: {warning}", err=True)
+    unknown = [] if profile.calibration else unknown_generation(profile.id, profile.generation)
+    for warning in warnings(unknown):
+        typer.echo(f"warning: {warning}", err=True)
     emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
 
 

@@ -110,7 +110,7 @@ def live(
         written = unwritten(planned, error.reason)
     text = render_live(found, planned, written, change(found, planned, written), how)
     notes = written.notes if pays(planned, written) else ()
-    emit_text(text, output, [*found.serving.warnings, *warnings([*planned.notices, *notes])])
+    emit_text(text, output, warnings([*found.serving.notices, *planned.notices, *notes]))
 
 
 def live_question(

@@ -88,10 +88,11 @@ def import_(
 ) -> None:
     """Write the spec that a published config describes."""
     from roofline.importers.specfile import shown, spec_text
+    from roofline.render.notices import assumptions
 
     imported = _imported(path, target)
     text = shown(imported.spec) if output is None else spec_text(imported.spec)
-    emit_text(text, output, imported.assumptions)
+    emit_text(text, output, assumptions(imported.notices))
 
 
 def _imported(path: str, target: str | None) -> Imported:

@@ -147,7 +147,8 @@ def recommend(
         from roofline.render.load import render_load
 
         found = answer_load(configuration, workload, load)
-        said += warnings([*found.notices, *(found.notes if found.schedule_pays else ())])
+        schedule_notes = found.schedule.notes if found.schedule and found.schedule_pays else ()
+        said += warnings([*found.notices, *schedule_notes])
         emit_text(render_load(found, how), output, said)
         return
     answer = answer_for(ask(configuration, workload))
@@ -168,7 +169,6 @@ def _meeting(
     What does not fit is refused where its batch was ``named``, else where no batch tried fits.
     """
     from roofline.advice.remedies import refuse
-    from roofline.base.notices import texts
     from roofline.questions.goals import BATCHES, missed, require
 
     choices, refused = require(answer.points, goal), answer.refused
@@ -180,7 +180,7 @@ def _meeting(
     chosen = replace(
         answer,
         points=tuple(choice.point for choice in choices),
-        notices=(*answer.notices, *texts(missed(answer.points, goal, choices))),
+        notices=(*answer.notices, *missed(answer.points, goal, choices)),
         refused=refused,
     )
     return chosen, choices
@@ -209,16 +209,10 @@ def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
 
 def _said(live: Live) -> list[str]:
     """Return what could not be read of a server, and what is doubtful about the rest."""
-    where = live.serving.where
-    gaps = [
-        f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {gap.flag}"
-        for gap in live.gaps
-    ]
-    if live.era is not None:
-        version = live.serving.value("version")
-        builds = f"{live.configuration.engine} ({live.era.builds})"
-        gaps.append(f"{where}: its version {version} is priced as {builds}; --engine wins")
-    return [*gaps, *live.serving.warnings]
+    from roofline.render.live import gap_lines
+    from roofline.render.notices import warnings
+
+    return [*gap_lines(live), *warnings(live.serving.notices)]
 
 
 def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:

@@ -51,12 +51,12 @@ def report(
 
     Its grid of batch, context and D, the schedule, and all sources are in it too.
     """
-    from roofline.advice.why import caveat, headline
     from roofline.base.files import write_atomically
     from roofline.questions.explore import BATCHES
     from roofline.render.columns import wrap
     from roofline.render.page.findings import find
     from roofline.render.page.page import render_page
+    from roofline.render.why import caveat, headline
 
     if output is None or output.suffix.lower() not in _SUFFIXES:
         given = "give FILE.html for the report" if output is None else "expected a name in .html"

@@ -81,9 +81,9 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
     )
     if len(mixed.table) == 1:
         raise InputError("--acceptance mix: the parts have no draft length in common")
-    found = tuple(dict.fromkeys(w for _, part in parts for w in part.warnings))
+    found = tuple(dict.fromkeys(told for _, part in parts for told in part.notices))
     targets = tuple(dict.fromkeys(t for _, part in parts for t in part.targets))
-    return replace(mixed, warnings=found, targets=targets)
+    return replace(mixed, notices=found, targets=targets)
 
 
 def read(

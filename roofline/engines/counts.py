@@ -15,6 +15,7 @@ from roofline.acceptance.curve import (
     survival_from_histogram,
 )
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
     "DECIMAL",
@@ -102,7 +103,7 @@ class Reading:
     accepted: float | None = None  # tokens
     passes: float | None = None
     hit_rate: float | None = None
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     @property
     def counted(self) -> float | None:
@@ -124,18 +125,30 @@ class Reading:
             raise InputError(
                 f"--draft-length {draft_length}: {self.where} gives {len(self.survival)} positions"
             )
-        told = self.warnings
+        told = self.notices
         if self.draft_length not in (None, draft_length):
-            told += (f"{self.where}: by its numbers D is {self.draft_length}, not {draft_length}",)
-        return replace(self, draft_length=draft_length, warnings=told)
+            told += (
+                notice(
+                    Code.ANOTHER_DRAFT_LENGTH_GIVEN,
+                    where=self.where,
+                    counted=self.draft_length,
+                    given=draft_length,
+                ),
+            )
+        return replace(self, draft_length=draft_length, notices=told)
 
     def of_drafter(self, method: str) -> Reading:
-        """Return the reading, with a warning where passes without drafts are missing from it."""
+        """Return the reading, with a notice where passes without drafts are missing from it."""
         known = self.hit_rate is not None or self.engine not in DRAFTING_ONLY
         if known or method not in ABSTAINING:
             return self
-        only = f"{self.where}: {method} drafts in some passes only, and this holds only for those"
-        return replace(self, warnings=(*self.warnings, only))
+        return self.with_notice(
+            notice(Code.DRAFTS_IN_SOME_PASSES, where=self.where, drafter=method)
+        )
+
+    def with_notice(self, told: Notice) -> Reading:
+        """Return the reading with one more thing to know."""
+        return replace(self, notices=(*self.notices, told))
 
     def acceptance(self) -> Acceptance:
         """Return what the advice can use."""
@@ -154,7 +167,7 @@ class Reading:
                 "D -o FILE.yaml' and give that file"
             )
         self._check()
-        return replace(made, drafts=self.counted, warnings=self.warnings)
+        return replace(made, drafts=self.counted, notices=self.notices)
 
     def _emitted(self) -> tuple[float, ...]:
         """Return survival that sums to AL - 1.
@@ -188,7 +201,7 @@ def from_counts(
     accepted: float,
     per_position: Sequence[float] = (),
     model: str | None = None,
-    doubts: Sequence[str] = (),
+    doubts: Sequence[Notice] = (),
     decoded: Decoded | None = None,
 ) -> Reading:
     """Make a reading from counts: AL = 1 + accepted / drafts, S_i = per_position[i] / drafts.
@@ -222,8 +235,7 @@ def from_counts(
     by_position = sum(per_position)
     if not told and per_position and abs(accepted - by_position) > TORN * drafts:
         told.append(
-            f"{where}: {accepted:.0f} drafts accepted, but {by_position:.0f} by position: it "
-            "contradicts itself, so do not rely on it"
+            notice(Code.POSITIONS_DISAGREE, where=where, accepted=accepted, by_position=by_position)
         )
     length = len(per_position) or whole_length(drafted / drafts)
     if decoded is not None and not decoded.has_all(drafts):
@@ -231,20 +243,38 @@ def from_counts(
     abstains = decoded is not None and decoded.beyond(drafts)
     if decoded is not None and abstains and not decoded.fits(accepted):
         told.append(
-            f"{where}: {decoded.tokens:.0f} tokens of {decoded.passes:.0f} passes do not fit "
-            f"{accepted:.0f} accepted drafts, so only the {drafts:.0f} passes that drafted count"
+            notice(
+                Code.TOKENS_DO_NOT_FIT_PASSES,
+                where=where,
+                tokens=decoded.tokens,
+                passes=decoded.passes,
+                accepted=accepted,
+                drafts=drafts,
+            )
         )
         decoded, abstains = None, False
     passes, mean = drafts, 1 + accepted / drafts
     if decoded is not None and abstains:
         passes, mean = decoded.passes, max(decoded.tokens / decoded.passes, 1.0)
         told.append(
-            f"{where}: {drafts:.0f} of {passes:.0f} passes drafted ({100 * drafts / passes:.0f} %, "
-            f"{drafted / drafts:.2f} tokens each): a drafter that found nothing to propose, or a "
-            "schedule; tokens per step are over all passes"
+            notice(
+                Code.SOME_PASSES_DRAFTED,
+                where=where,
+                drafts=drafts,
+                passes=passes,
+                drafted_per_pass=drafted / drafts,
+            )
         )
     elif length and drafted / drafts < SHORT * length:
-        told.append(_cut_short(where, drafted / drafts, length, every=decoded is not None))
+        told.append(
+            notice(
+                Code.DRAFTS_CUT_SHORT,
+                where=where,
+                drafted_per_pass=drafted / drafts,
+                draft_length=length,
+                every_pass=decoded is not None,  # is known to have drafted
+            )
+        )
     return Reading(
         engine=engine,
         how=how,
@@ -258,21 +288,7 @@ def from_counts(
         accepted=accepted,
         passes=passes if abstains else None,
         hit_rate=min(drafts / decoded.passes, 1.0) if decoded is not None else None,
-        warnings=tuple(told),
-    )
-
-
-def _cut_short(where: str, drafted: float, length: int, *, every: bool) -> str:
-    """Return what to say of short drafts; ``every`` pass is known to have drafted, or is not."""
-    if every:
-        return (
-            f"{where}: {drafted:.2f} tokens drafted per pass, not {length}: drafts were cut short "
-            "(a schedule, or ends of sequences), so deep positions read too low"
-        )
-    return (
-        f"{where}: {drafted:.2f} tokens drafted per pass, not {length}: drafts were cut short (a "
-        "drafter that may propose nothing, a schedule, or ends of sequences), so deep positions "
-        "read too low, and all holds only for passes that drafted"
+        notices=tuple(told),
     )
 
 

@@ -225,11 +225,7 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
     )
     if decoded is not None:
         return made
-    only = (
-        f"{where}: mean len holds only for passes that drafted; the log's 'eval time' lines, or "
-        "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics, count the others"
-    )
-    return replace(made, warnings=(*made.warnings, only))
+    return made.with_notice(notice(Code.DRAFTING_PASSES_ONLY, where=where))
 
 
 #: How many costs are given: those of passes over 1, 2, ... tokens.

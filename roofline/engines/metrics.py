@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines import http, trtllm
 from roofline.engines.http import Client
 from roofline.engines.prometheus import Page, Sample, checked, clean, is_page, parse_lines
@@ -99,7 +100,7 @@ def waiting_of(page: Page, names: ServerNames) -> Read | Unread:
 
 def context_of(
     pages: Sequence[Page], counted: Page, names: ServerNames
-) -> tuple[Read | Unread, list[str]]:
+) -> tuple[Read | Unread, list[Notice]]:
     """Return the tokens in the cache of a running sequence, and what is doubtful about them.
 
     In this order: the summed lengths of running sequences over their number; of finished requests
@@ -124,9 +125,9 @@ def context_of(
     doubts = []
     if finished and held and max(finished / held, held / finished) > FAR_APART:
         doubts.append(
-            f"{pages[-1].where}: finished requests give a context of {finished:.0f} tokens, the "
-            f"cache in use {held:.0f}: shared prefixes, windowed layers or a changing load; give "
-            "--context where you know it"
+            notice(
+                Code.CONTEXTS_DISAGREE, where=pages[-1].where, by_requests=finished, by_cache=held
+            )
         )
     return Read(value=round(value), source=source), doubts
 

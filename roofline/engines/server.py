@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from roofline.acceptance.files import split_part
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines import trtllm
 from roofline.engines.acceptance_source import of_json, of_page
 from roofline.engines.counts import Reading
@@ -57,7 +58,7 @@ class Serving:
     facts: Mapping[str, Fact]
     acceptance: Reading | None
     copies: int
-    warnings: tuple[str, ...]
+    notices: tuple[Notice, ...]
 
     def value(self, fact: str) -> Any:
         """Return a fact, None where it could not be read."""
@@ -164,7 +165,7 @@ def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Servin
         if isinstance(facts["model"], Unread):
             facts["model"] = Read(value=fetched.served, source="label model_name")
     facts["method"] = _own_layer(facts, models)
-    copies, load, warnings = _load(fetched)
+    copies, load, told = _load(fetched)
     facts |= load
     facts["acceptance"], acceptance = _acceptance(fetched, where)
     if acceptance is not None and isinstance(method := facts["method"], Read):
@@ -175,7 +176,7 @@ def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Servin
         copies = max(copies, int(declared.value))
     elif copies > 1:
         facts["data_parallel"] = Read(value=copies, source="ranks on the metrics page")
-    said = acceptance.warnings if acceptance is not None else ()
+    read = acceptance.notices if acceptance is not None else ()
     return Serving(
         engine=engine,
         name=fetched.names.name,
@@ -185,7 +186,7 @@ def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Servin
         facts=facts,
         acceptance=acceptance,
         copies=copies,
-        warnings=tuple(dict.fromkeys((*warnings, *doubts, *said))),
+        notices=tuple(dict.fromkeys((*told, *doubts, *read))),
     )
 
 
@@ -204,7 +205,7 @@ def _own_layer(facts: Mapping[str, Fact], models: Sequence[str]) -> Fact:
     return method
 
 
-def _load(fetched: _Fetched) -> tuple[int, dict[str, Fact], list[str]]:
+def _load(fetched: _Fetched) -> tuple[int, dict[str, Fact], list[Notice]]:
     """Return how many copies run, what each is busy with, and what is doubtful."""
     if not fetched.pages or fetched.counted is None:
         if fetched.reads[0].engine == "trtllm":
@@ -276,7 +277,7 @@ def _speculative(fetched: _Fetched) -> list[Sample]:
 
 def _draft_length(
     fetched: _Fetched, facts: Mapping[str, Fact], acceptance: Reading | None
-) -> tuple[Fact, list[str]]:
+) -> tuple[Fact, list[Notice]]:
     """Return D as it was counted, else as configured, else 0 where nothing is drafted."""
     stated, tokens, method = (facts[key] for key in ("draft_length", "draft_tokens", "method"))
     if isinstance(method, Read) and method.value in BLOCKS and isinstance(tokens, Read):
@@ -286,8 +287,13 @@ def _draft_length(
         doubts = []
         if isinstance(stated, Read) and stated.value != counted:
             doubts.append(
-                f"{acceptance.where}: drafts of {counted} tokens were counted, but "
-                f"{stated.source} says {stated.value}; {counted} is used"
+                notice(
+                    Code.ANOTHER_DRAFT_LENGTH_COUNTED,
+                    where=acceptance.where,
+                    counted=counted,
+                    stated=stated.value,
+                    source=stated.source,
+                )
             )
         return Read(value=counted, source=acceptance.how), doubts
     if isinstance(stated, Read):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
-from roofline.base.notices import Code, notice
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
@@ -81,13 +81,11 @@ def read_page(page: Page, model: str | None) -> Reading:
     page, name = page.for_model(model, DRAFT_SERIES)
     verify = page.total("sglang:spec_verify_calls_total")
     tokens = page.total(f"{GENERATED}_total")
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     drafts = None
     if page.is_difference and verify and tokens:
         how, mean, drafts = page.how, tokens / verify, verify
-        warnings = (
-            f"{page.where}: verify calls are counted when a request finishes; take a long interval",
-        )
+        notices = (notice(Code.COUNTED_AT_END, where=page.where),)
     else:
         how = "gauge of its last log interval"
         mean = page.mean("sglang:spec_accept_length") or 0.0
@@ -109,19 +107,15 @@ def read_page(page: Page, model: str | None) -> Reading:
             rate=page.mean("sglang:spec_accept_rate"),
         ),
         drafts=drafts,
-        warnings=warnings + _tree(page),
+        notices=notices + _tree(page),
     )
 
 
-def _tree(page: Page) -> tuple[str, ...]:
+def _tree(page: Page) -> tuple[Notice, ...]:
     steps, tokens = page.mean("sglang:spec_num_steps"), page.mean("sglang:spec_num_draft_tokens")
     if not steps or not tokens or tokens == steps + 1:
         return ()
-    warning = (
-        f"{page.where}: {tokens:g} draft tokens over {steps:g} steps is a tree; its tokens per "
-        "step do not hold for a chain"
-    )
-    return (warning,)
+    return (notice(Code.DRAFT_TREE, where=page.where, tokens=tokens, steps=steps),)
 
 
 def _length(
@@ -155,9 +149,12 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
         raise InputError(f"{where}: no 'Decode batch' line with an accept len of at least 1")
     mean, rate = lengths / weights, rates / weights
     length = _length(mean, steps=None, tokens=None, rate=rate if rated else None)
-    doubt = (
-        f"{where}: accept len {mean:.2f} at accept rate {rate:.2f} would be {length} drafts a "
-        "pass: if the server makes fewer, the two contradict each other"
+    unusual = notice(
+        Code.UNUSUAL_DRAFT_LENGTH,
+        where=where,
+        tokens_per_step=mean,
+        rate=rate,
+        draft_length=length,
     )
     return Reading(
         engine="sglang",
@@ -165,7 +162,7 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
         where=where,
         tokens_per_step=mean,
         draft_length=length,
-        warnings=(doubt,) if length is not None and length > UNUSUAL else (),
+        notices=(unusual,) if length is not None and length > UNUSUAL else (),
     )
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from roofline.base.errors import InputError
@@ -133,31 +132,25 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
     )
     if len(used) == len(intervals):
         return made
-    warning = (
-        f"{where}: {len(intervals) - len(used)} lines have another draft length than the last "
-        f"({depth}) and are left out"
+    return made.with_notice(
+        notice(
+            Code.LINES_LEFT_OUT,
+            where=where,
+            lines=len(intervals) - len(used),
+            draft_length=depth,
+        )
     )
-    return _warned(made, warning)
 
 
-def _warned(reading: Reading, warning: str) -> Reading:
-    return replace(reading, warnings=(*reading.warnings, warning))
-
-
-def _contradictions(matches: Sequence[re.Match[str]], where: str) -> list[str]:
+def _contradictions(matches: Sequence[re.Match[str]], where: str) -> list[Notice]:
     """Say of how many lines the numbers disagree by more than their rounding, and of the first."""
-    found = [said for match in matches if (said := _contradiction(match)) is not None]
+    found = [told for match in matches if (told := _contradiction(match)) is not None]
     if not found:
         return []
-    lines = (
-        "a line contradicts itself"
-        if len(found) == 1
-        else f"{len(found)} lines contradict themselves"
-    )
-    return [f"{where}: {lines} ({found[0]}), so do not rely on it"]
+    return [notice(found[0].code, where=where, lines=len(found), **found[0].values)]
 
 
-def _contradiction(match: re.Match[str]) -> str | None:
+def _contradiction(match: re.Match[str]) -> Notice | None:
     """Return what disagrees in one line: AL - 1 = sum of S_i, and accepted / drafted."""
     found = _interval(match)
     if found is None:
@@ -165,10 +158,14 @@ def _contradiction(match: re.Match[str]) -> str | None:
     _, drafted, accepted, rates = found
     by_position = 1 + sum(rates)
     if abs(float(match["length"]) - by_position) > 0.0051 + 0.0005 * len(rates):
-        return f"mean length {match['length']}, but {by_position:.2f} by position"
+        return notice(
+            Code.LENGTH_CONTRADICTS_POSITIONS, length=match["length"], by_position=by_position
+        )
     percent = match["percent"]
     if percent is not None and abs(float(percent) - 100 * accepted / drafted) > 0.051:
-        return f"{percent} % accepted, but {accepted:g} of {drafted:g} tokens"
+        return notice(
+            Code.RATE_CONTRADICTS_COUNTS, percent=percent, accepted=accepted, drafted=drafted
+        )
     return None
 
 

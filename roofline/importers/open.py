@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
+from roofline.base.notices import Notice
 from roofline.base.schema import load_yaml
 from roofline.specs.engine import VocabularyRule
 from roofline.specs.network import (
@@ -61,7 +62,7 @@ def open_network(reference: str, target: ModelSpec | None = None) -> NetworkSpec
     return load_network(reference)
 
 
-def open_model(reference: str) -> tuple[ModelSpec, list[str]]:
+def open_model(reference: str) -> tuple[ModelSpec, list[Notice]]:
     """Return a whole model, and what an imported one had to assume."""
     if not importable(reference):
         return load_model(reference), []
@@ -74,7 +75,7 @@ def open_model(reference: str) -> tuple[ModelSpec, list[str]]:
         )
     spec = imported.spec
     bundled = resources.known(spec.id, SHELF)
-    return spec.model_copy(update={"id": bundled or spec.id}), imported.assumptions
+    return spec.model_copy(update={"id": bundled or spec.id}), imported.notices
 
 
 def heads_for(target: str) -> list[str]:

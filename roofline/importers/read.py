@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.importers.build import NESTED, Identity, build_model
 from roofline.importers.drafter import build_drafter, drafter_kind
 from roofline.importers.fields import Default, Log
@@ -38,10 +39,15 @@ class Imported:
     notes: tuple[str, ...]
 
     @property
-    def assumptions(self) -> list[str]:
-        """The defaults and notes, a line each."""
-        stated = [f"{d.field} = {d.value} ({d.why})" for d in self.defaults]
-        return [*stated, *self.notes]
+    def notices(self) -> list[Notice]:
+        """The defaults and notes."""
+        return [
+            *(
+                notice(Code.CONFIG_DEFAULT, field=each.field, value=str(each.value), why=each.why)
+                for each in self.defaults
+            ),
+            *(notice(Code.CONFIG_NOTE, note=note) for note in self.notes),
+        ]
 
 
 def identity_of(path: Path, data: Mapping[str, Any]) -> Identity:

@@ -15,7 +15,7 @@ from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import fitting, law_limits
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import DoesNotFitError, InputError
-from roofline.base.notices import Notice, texts
+from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.footprint import kv_bytes_per_token, parameters_total
 from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
@@ -147,7 +147,7 @@ def explore(
             )
         except InputError as error:
             failed[values] = error
-            told += texts([f"left out: {error.text}"])
+            told.append(notice(Code.VARIANT_LEFT_OUT, problem=error.text))
             continue
         variants.append(variant)
         told += [*variant.question.notices, *limited]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE, Point
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
     "BATCHES",
@@ -165,22 +166,26 @@ def require(points: Sequence[Point], goal: Goal) -> list[Choice]:
     groups = [[p for p in points if p.context == context] for context in contexts]
     found = [choice for group in groups if (choice := choose(group, goal)) is not None]
     if not found:
-        raise InputError(_out_of_reach(groups[0], goal))
+        raise _out_of_reach(groups[0], goal)
     return found
 
 
-def missed(points: Sequence[Point], goal: Goal, choices: Sequence[Choice]) -> list[str]:
+def missed(points: Sequence[Point], goal: Goal, choices: Sequence[Choice]) -> list[Notice]:
     """Say of every context without a choice how close one gets there."""
     met = {choice.point.context for choice in choices}
+    groups = {
+        point.context: [p for p in points if p.context == point.context]
+        for point in points
+        if point.context not in met
+    }
     return [
-        f"context {context}: {_out_of_reach([p for p in points if p.context == context], goal)}"
-        for context in dict.fromkeys(point.context for point in points)
-        if context not in met
+        notice(Code.GOAL_MISSED, context=context, problem=_out_of_reach(group, goal).text)
+        for context, group in groups.items()
     ]
 
 
-def _out_of_reach(points: Sequence[Point], goal: Goal) -> str:
-    """Say how close one gets, and the smallest acceptance that would do."""
+def _out_of_reach(points: Sequence[Point], goal: Goal) -> InputError:
+    """Return the refusal: how close one gets, and the smallest acceptance that would do."""
     asked = []
     if goal.tpot is not None:
         asked.append(f"--slo-tpot {1e3 * goal.tpot:g}")
@@ -202,7 +207,7 @@ def _out_of_reach(points: Sequence[Point], goal: Goal) -> str:
             f"it would take {need.tokens_per_step:.2f} tokens per step at draft length "
             f"{need.draft_length} and batch {batch}, where this acceptance gives {need.reached:.2f}"
         )
-    return (
+    return InputError(
         f"{' '.join(asked)}: no batch and draft length tried meets it; the fastest is "
         f"{1e3 * float(fastest.min()):.2f} ms per token, the most {busiest:.0f} tokens/s; {hope}"
     )

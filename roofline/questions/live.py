@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from roofline.advice.deployment import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines.server import Serving
 from roofline.engines.server_facts import Unread, serving_names
 from roofline.questions.schedule.plan import Plan
@@ -24,7 +26,16 @@ from roofline.specs.engine import Era, load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import HOST_DRAFTERS, SHELF, DrafterSpec, load_network
 
-__all__ = ["Change", "Gap", "Live", "change", "check_known", "contradictions", "question_from"]
+__all__ = [
+    "Change",
+    "Gap",
+    "Live",
+    "Used",
+    "change",
+    "check_known",
+    "contradictions",
+    "question_from",
+]
 
 
 def contradictions(
@@ -34,28 +45,29 @@ def contradictions(
     given: AbstractSet[str],
     model: str | None,
     drafter: str | None,
-) -> list[str]:
-    """Return a warning for each flag that names another model, drafter or engine than it runs.
+) -> list[Notice]:
+    """Return a notice for each option that names another model, drafter or engine than it runs.
 
     ``model`` and ``drafter`` are the server's own, None where they are not known here. A path is
     taken for what runs there, since that is what it is given for.
     """
-    said = []
+    told = []
     model = None if model is None else resources.known(model, SHELF)
     other = resources.known(asked.model, SHELF) if "model" in given else None
     if other is not None and model is not None and not same_model(other, model):
-        said.append(("model", model, other, "acceptance and load"))
+        told.append(_another("model", model, other))
     if "drafter" in given and asked.drafter is not None and drafter is not None:
         own, wanted = _kinds(drafter, model), _kinds(asked.drafter, other or model)
         if wanted and "none" not in wanted and not own & wanted:
-            said.append(("drafter", drafter, asked.drafter, "acceptance"))
+            told.append(_another("drafter", drafter, asked.drafter))
     engine = asked.engine.partition("@")[0]
     if "engine" in given and resources.known(engine, ENGINES) and engine != serving.engine:
-        said.append(("engine", serving.engine, asked.engine, "load"))
-    return [
-        f"{flag} {wanted}: the server runs {runs}; its {what} may not be that of {wanted}"
-        for flag, runs, wanted, what in said
-    ]
+        told.append(_another("engine", serving.engine, asked.engine))
+    return told
+
+
+def _another(field: str, runs: str, asked: str) -> Notice:
+    return notice(Code.ANOTHER_SERVER_SETTING, field=field, runs=runs, asked=asked)
 
 
 def _kinds(name: str, model: str | None) -> set[str]:
@@ -76,14 +88,27 @@ def _kinds(name: str, model: str | None) -> set[str]:
 CONTEXT = 4096
 
 
+class Used(StrEnum):
+    """What stands in for something that a server does not say."""
+
+    FORMAT = "format"  # of weights, as the name says it
+    ONE_GPU = "one-gpu"
+    CONTEXT = "context"
+    EVERY_BATCH = "every-batch"
+    BUNDLED_HEAD = "bundled-head"
+    BUNDLED_CURVE = "bundled-curve"
+    ONE_RATE = "one-rate"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gap:
     """Something that the server did not say: why, what is used instead, and who can give it."""
 
     what: str
-    reason: str
-    used: str
-    flag: str
+    reason: str | Notice  # as the reader of the server says it
+    used: Used
+    field: str
+    value: str | float | None = None  # of what is used, where it varies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,12 +170,14 @@ def question_from(
     found: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
     load: dict[str, Any] = {}
     if dtype is not None and "weights" not in given:
-        reason = "the name of the repository says it, the server does not"
-        gaps.append(Gap(what="weights", reason=reason, used=dtype, flag="--weights"))
+        reason = notice(Code.WEIGHTS_BY_NAME)
+        gaps.append(
+            Gap(what="weights", reason=reason, used=Used.FORMAT, value=dtype, field="weights")
+        )
         found["weights"] = DType(dtype)
     found["engine"], era = _engine(serving, asked, given)
     if "tp" not in given:
-        found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", flag="--tp")
+        found["tp"] = _or(serving, "tp", 1, gaps, used=Used.ONE_GPU)
     # ranks that share one model's weights are groups of its attention, no copies of it
     groups = serving.copies if serving.value("attention_copies") else 1
     if "dp_attention" not in given:
@@ -169,16 +196,16 @@ def question_from(
     if "max_draft_length" not in given:
         load["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)
     if contexts is None:
-        context = _or(serving, "context", CONTEXT, gaps, used="4k tokens", flag="--context")
+        context = _or(serving, "context", CONTEXT, gaps, used=Used.CONTEXT)
         contexts = (int(context),)
     batch = None
     if batches is None:
-        running = _or(serving, "batch", None, gaps, used="every batch", flag="--batch")
+        running = _or(serving, "batch", None, gaps, used=Used.EVERY_BATCH)
         batch = None if running is None else max(round(running * groups), 1)
         batches = (batch or 1,)
     elif len(batches) == 1:
         batch = batches[0]
-    said = contradictions(
+    told = contradictions(
         serving,
         asked,
         given=given,
@@ -186,7 +213,7 @@ def question_from(
         drafter=_drafter(serving, []),
     )
     return Live(
-        serving=replace(serving, warnings=(*serving.warnings, *said)),
+        serving=replace(serving, notices=(*serving.notices, *told)),
         configuration=replace(asked, **found),
         workload=replace(workload, **load, batches=batches, contexts=contexts),
         copies=serving.copies // groups,
@@ -206,10 +233,10 @@ def _engine(
     return (serving.engine if era is None else f"{serving.engine}@{era.id}"), era
 
 
-def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, flag: str) -> Any:
+def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: Used) -> Any:
     found = serving.facts[fact]
     if isinstance(found, Unread):
-        gaps.append(Gap(what=fact, reason=found.reason, used=used, flag=flag))
+        gaps.append(Gap(what=fact, reason=found.reason, used=used, value=default, field=fact))
         return default
     return found.value
 
@@ -265,8 +292,10 @@ def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
     if method not in (None, "model"):
         return str(method)
     why = serving.facts["method"]
-    reason = why.reason if isinstance(why, Unread) else f"{weights} is not bundled"
-    gaps.append(Gap(what="drafter", reason=reason, used="the bundled head", flag="--drafter"))
+    reason: str | Notice = notice(Code.DRAFTER_NOT_BUNDLED, weights=weights)
+    if isinstance(why, Unread):
+        reason = why.reason
+    gaps.append(Gap(what="drafter", reason=reason, used=Used.BUNDLED_HEAD, field="drafter"))
     return None
 
 
@@ -275,15 +304,16 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
     reading, length = serving.acceptance, serving.value("draft_length")
     found = serving.facts["acceptance"]
     if reading is None:
-        reason = found.reason if isinstance(found, Unread) else "unknown"
+        unknown = notice(Code.ACCEPTANCE_UNKNOWN)
+        reason = found.reason if isinstance(found, Unread) else unknown
         gaps.append(
-            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+            Gap(what="acceptance", reason=reason, used=Used.BUNDLED_CURVE, field="acceptance")
         )
         return None
     if reading.draft_length is None and not length:
-        reason = "tokens per step were read, the draft length was not"
+        reason = notice(Code.LENGTH_NOT_READ)
         gaps.append(
-            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+            Gap(what="acceptance", reason=reason, used=Used.BUNDLED_CURVE, field="acceptance")
         )
         return None
     if reading.draft_length is None:
@@ -297,9 +327,10 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
     gaps.append(
         Gap(
             what="acceptance by position",
-            reason=f"only the mean at D = {depth} is on the page",
-            used=f"a rate of {rate:.3f} at every position",
-            flag="--acceptance",
+            reason=notice(Code.MEAN_ONLY, draft_length=depth),
+            used=Used.ONE_RATE,
+            value=rate,
+            field="acceptance",
         )
     )
     return replace(spread, source=made.source, drafts=made.drafts, assumed=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 from roofline.advice.decide import Point, dollars_per_million
 from roofline.advice.provenance import Source, law_sources, sources
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
-from roofline.advice.why import bound, grid_position, headline, reason, value_at
+from roofline.advice.why import bound, grid_position, value_at
 from roofline.base.notices import Notice
 from roofline.kernels.ops import Part
 from roofline.render.deployment import deployment_data, set_data
 from roofline.render.notices import sentence, warnings
 from roofline.render.refusals import refused_data
+from roofline.render.why import headline, reason
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
@@ -25,7 +25,6 @@ __all__ = [
     "explain_rows",
     "inputs_data",
     "provenance",
-    "rule_rows",
     "source_data",
     "summary",
 ]
@@ -46,6 +45,8 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
         "provenance": provenance(question, answer.times),
     }
     if explain:
+        from roofline.render.rules import rule_rows
+
         data["explain"] = [
             {
                 "batch": point.batch,
@@ -155,13 +156,6 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
         }
         for i in point.worth_benchmarking
     ]
-
-
-def rule_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
-    """Return the five rules with the numbers of this point."""
-    from roofline.advice.rules import rules
-
-    return [asdict(rule) for rule in rules(answer, point)]
 
 
 def _engine(question: Question) -> dict[str, Any]:

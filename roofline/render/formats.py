@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 from roofline.advice.decide import Point
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
-from roofline.advice.why import caveat, headline, reason
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
 from roofline.kernels.ops import Part
@@ -19,7 +18,8 @@ from roofline.render.data import as_data, explain_rows, summary
 from roofline.render.deployment import gpus_named, set_line, stored_as
 from roofline.render.notices import assumptions
 from roofline.render.refusals import refused_lines, room_columns
-from roofline.render.sentences import cost_line, likely_line, past_lines, rule_lines, timing_lines
+from roofline.render.sentences import cost_line, likely_line, past_lines, timing_lines
+from roofline.render.why import caveat, headline, reason
 
 if TYPE_CHECKING:
     from roofline.questions.goals import Choice, Goal
@@ -211,6 +211,7 @@ def _explain_tables(answer: Recommendation, point: Point) -> dict[str, list[list
 def _formula_lines(answer: Recommendation, point: Point) -> list[str]:
     """Return the formulas and the rules of a point."""
     from roofline.render.formulas import formulas
+    from roofline.render.rules import rule_lines
 
     return [*formulas(answer, point), *rule_lines(answer, point)]
 

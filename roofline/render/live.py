@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, assert_never
 
+from roofline.base.notices import Notice
 from roofline.base.units import format_size
 from roofline.engines.server_facts import Read, Unread
-from roofline.questions.live import Change, Live
+from roofline.questions.live import Change, Gap, Live, Used
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain, pays
 from roofline.render.columns import wrap
 from roofline.render.deployment import deployment_data
 from roofline.render.forms import TableOrJson
-from roofline.render.notices import assumptions, sentence
+from roofline.render.notices import assumptions, sentence, warnings
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.render.schedule import as_data, schedule_blocks
 
-__all__ = ["render_live"]
+__all__ = ["gap_lines", "render_live"]
 
 SCHEMA = "roofline.live/1"
 WORDS = {
@@ -82,7 +83,8 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "acceptance": plan.question.acceptance.label,
         },
         "not_read": [
-            {"what": g.what, "reason": g.reason, "used": g.used, "flag": g.flag} for g in live.gaps
+            {"what": gap.what, "reason": _reason(gap), "used": _used(gap), "flag": _flag(gap)}
+            for gap in live.gaps
         ],
         "change": None
         if found is None
@@ -98,7 +100,7 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
         },
         "refused": refused_data(plan.refused),
         "schedule": as_data(plan, written),
-        "warnings": list(serving.warnings),
+        "warnings": warnings(serving.notices),
     }
 
 
@@ -165,9 +167,51 @@ def _value(fact: Read) -> str:
     return f"{fact.value:.0f}" if fact.value >= 1000 else f"{fact.value:.4g}"
 
 
+def gap_lines(live: Live) -> list[str]:
+    """Return what could not be read of a server, a line each, and how its version is priced."""
+    where = live.serving.where
+    gaps = [
+        f"{where}: {gap.what} not read ({_reason(gap)}): used {_used(gap)}; give {_flag(gap)}"
+        for gap in live.gaps
+    ]
+    if live.era is not None:
+        version = live.serving.value("version")
+        builds = f"{live.configuration.engine} ({live.era.builds})"
+        gaps.append(f"{where}: its version {version} is priced as {builds}; --engine wins")
+    return gaps
+
+
+def _reason(gap: Gap) -> str:
+    return sentence(gap.reason) if isinstance(gap.reason, Notice) else gap.reason
+
+
+def _used(gap: Gap) -> str:
+    match gap.used:
+        case Used.FORMAT:
+            return str(gap.value)
+        case Used.ONE_GPU:
+            return "1 GPU"
+        case Used.CONTEXT:
+            return f"{format_size(int(gap.value or 0))} tokens"
+        case Used.EVERY_BATCH:
+            return "every batch"
+        case Used.BUNDLED_HEAD:
+            return "the bundled head"
+        case Used.BUNDLED_CURVE:
+            return "a bundled curve"
+        case Used.ONE_RATE:
+            return f"a rate of {gap.value:.3f} at every position"
+        case _:
+            assert_never(gap.used)
+
+
+def _flag(gap: Gap) -> str:
+    return f"--{gap.field}"
+
+
 def _gaps(live: Live) -> str:
     said = [
-        f"{WORDS.get(gap.what, gap.what)}: {gap.reason}; used {gap.used} (give {gap.flag})"
+        f"{WORDS.get(gap.what, gap.what)}: {_reason(gap)}; used {_used(gap)} (give {_flag(gap)})"
         for gap in live.gaps
     ]
     return "\n".join(["Not read:", *map(_indented, said)])

@@ -13,7 +13,15 @@ from roofline.questions.load.policies import Policy
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data, provenance, summary
 from roofline.render.formats import OutputFormat, setting
-from roofline.render.load_sentences import headline, overloaded, past, reading, scheduled, where
+from roofline.render.load_sentences import (
+    headline,
+    overloaded,
+    past,
+    reading,
+    schedule_notes,
+    scheduled,
+    where,
+)
 from roofline.render.notices import assumptions, warnings
 from roofline.render.sentences import dollars
 
@@ -94,7 +102,7 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
         ),
         "policies": [_policy(answer, policy) for policy in answer.policies],
         "schedule": None if answer.schedule is None else answer.schedule.text,
-        "notes": warnings(answer.notes),
+        "notes": schedule_notes(answer),
         "warnings": warnings(answer.notices),
         "provenance": provenance(answer.question, answer.times),
     }

@@ -5,9 +5,18 @@ from __future__ import annotations
 from roofline.advice.decide import TIE
 from roofline.base.units import format_pace, format_size
 from roofline.questions.load.answer import LoadAnswer
-from roofline.render.notices import warnings
+from roofline.render.notices import capitalised, sentence, warnings
+from roofline.render.why import DO_NOT_SPECULATE
 
-__all__ = ["headline", "overloaded", "past", "reading", "scheduled", "where"]
+__all__ = [
+    "headline",
+    "overloaded",
+    "past",
+    "reading",
+    "schedule_notes",
+    "scheduled",
+    "where",
+]
 
 
 def _what(answer: LoadAnswer) -> str:
@@ -29,7 +38,7 @@ def headline(answer: LoadAnswer) -> str:
     """Return the advice in one sentence."""
     best, plain = answer.advised, answer.plain
     if best.draft_length == 0:
-        return f"{_what(answer)}: do not speculate."
+        return f"{_what(answer)}: {DO_NOT_SPECULATE}."
     start = f"{_what(answer)}: run draft length {best.draft_length} "
     question = answer.question
     start += f"({question.deployment.engine.name_of_length(question.deployment.drafter.kind)})"
@@ -94,12 +103,18 @@ def overloaded(answer: LoadAnswer) -> list[str]:
     return [f"Left out, {why} {', '.join(shown)}."]
 
 
+def schedule_notes(answer: LoadAnswer) -> list[str]:
+    """Return why there is no schedule, or what to know about the one there is."""
+    if answer.no_schedule is not None:
+        return [sentence(answer.no_schedule)]
+    return [] if answer.schedule is None else warnings(answer.schedule.notes)
+
+
 def scheduled(answer: LoadAnswer) -> str:
     """Say what the schedule adds."""
     more = answer.schedule_gain
-    if answer.schedule is None:
-        said = "; ".join(warnings(answer.notes))
-        return f"{said[:1].upper()}{said[1:]}."
+    if answer.no_schedule is not None:
+        return capitalised(sentence(answer.no_schedule))
     if more is None:
         return "A schedule by running batch cannot carry this load."
     if not answer.schedule_pays:

@@ -6,15 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from roofline.advice.question import Ending
-from roofline.base.errors import Option
+from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
+from roofline.render.reading_notices import OF_READINGS
 
-__all__ = ["assumptions", "sentence", "warnings", "why_drafts_end"]
+__all__ = ["SENTENCES", "assumptions", "capitalised", "sentence", "warnings", "why_drafts_end"]
 
 
 def sentence(told: Notice) -> str:
     """Return what a notice says."""
-    return _SENTENCES[told.code](**told.values)
+    return SENTENCES[told.code](**told.values)
+
+
+def capitalised(text: str) -> str:
+    """Return what a notice says as a sentence by itself.
+
+    >>> capitalised("nothing is drafted")
+    'Nothing is drafted.'
+    """
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def assumptions(notices: Iterable[Notice]) -> list[str]:
@@ -27,8 +37,17 @@ def warnings(notices: Iterable[Notice]) -> list[str]:
     return [sentence(told) for told in notices if not told.assumption]
 
 
-def _text(text: str) -> str:
-    return text
+def _config_default(field: str, value: str, why: str) -> str:
+    return f"{field} = {value} ({why})"
+
+
+def _config_note(note: str) -> str:
+    return note
+
+
+def _alias(name: str, note: str) -> str:
+    del name  # the note that is stated of it begins with what it stands for
+    return note
 
 
 def _head_assumed(model: str, kind: str) -> str:
@@ -67,8 +86,43 @@ def _pre_release(gpu: str) -> str:
     return f"{gpu} is a pre-release part: its figures may change"
 
 
-def _unknown_generation(gpu: str, text: str) -> str:
-    return f"{gpu}: {text}"
+def _unknown_generation(gpu: str, generation: str, known: tuple[str, ...]) -> str:
+    near = close_names(generation, known)
+    hint = did_you_mean(generation, known) if near else f"known: {', '.join(known)}"
+    return (
+        f"{gpu}: generation: '{generation}' has no stated constants, so generic ones stand in; "
+        f"{hint}"
+    )
+
+
+def _weights_stored_only(gpu: str, rate: str, weights: str, multiplied: str) -> str:
+    return (
+        f"{gpu} has no {rate} rate: {weights} weights are only stored, and multiplied at "
+        f"{multiplied} speed"
+    )
+
+
+def _another_vocabulary(
+    *,
+    drafter: str,
+    drafter_tokens: int,
+    model: str,
+    model_tokens: int,
+    engine: str,
+    largest_difference: int,
+) -> str:
+    return (
+        f"drafter {drafter}: vocabulary of {drafter_tokens} tokens, but {model} has "
+        f"{model_tokens}; {engine} takes up to {largest_difference} more or fewer if the tokens "
+        "that both have are the same"
+    )
+
+
+def _off_fast_path(kernel: str, most: int, engine: str, version: str, group: int) -> str:
+    return (
+        f"{kernel} takes at most {most} query heads per KV head on its fast path in {engine} "
+        f"{version}, this model has {group}: its attention may be many times slower than predicted"
+    )
 
 
 def _beyond_trained_context(network: str, trained: int, context: int) -> str:
@@ -178,6 +232,46 @@ def _past_graphs_in_sweep(engine: str, largest: int) -> str:
         "CUDA graphs for: such steps can cost several times more (published: 5 times) and are not "
         "advised where plain decoding is captured"
     )
+
+
+def _past_graphs_under_load(
+    *,
+    engine: str,
+    largest: int,
+    lengths: tuple[int, ...],
+    least_share: float,
+    largest_share: float,
+    flag: str,
+) -> str:
+    share = f"{largest_share:.1%}"
+    if len(lengths) > 1:
+        share = f"{least_share:.1%} to {share}"
+    remedy = f"; {flag} captures all of them" if flag else ""
+    return (
+        f"D = {', '.join(map(str, lengths))}: {share} of the steps have more than the {largest} "
+        f"rows that {engine} captures CUDA graphs for; such steps can cost several times more "
+        f"(published: 5 times) and are not advised{remedy}"
+    )
+
+
+def _batches_not_asked(first: int) -> str:
+    return f"batches below {first} were not asked for: the first band covers them"
+
+
+def _batches_do_not_fit(first: int, last: int) -> str:
+    return f"batches from {first} on do not fit beside the drafter: the table ends at batch {last}"
+
+
+def _context_does_not_fit(context: int, batch: int) -> str:
+    return f"context {context} does not fit above batch {batch}: it has no say there"
+
+
+def _variant_left_out(problem: str) -> str:
+    return f"left out: {problem}"
+
+
+def _goal_missed(context: int, problem: str) -> str:
+    return f"context {context}: {problem}"
 
 
 def _no_schedule(reason: str) -> str:
@@ -295,11 +389,61 @@ def _costs_hold_with(engine: str, flags: str) -> str:
     return f"{engine}: the costs hold with {flags}"
 
 
-_SENTENCES: dict[Code, Callable[..., str]] = {
-    Code.TEXT: _text,
-    Code.CONFIG_LEFT_OPEN: _text,
-    Code.ACCEPTANCE_ASSUMED: _text,
-    Code.ALIAS: _text,
+def _nothing_to_schedule() -> str:
+    return "nothing is drafted, so there is nothing to schedule"
+
+
+def _no_release_takes_schedules(engine: str) -> str:
+    return f"no schedule: no release of {engine} is known to take one"
+
+
+def _schedule_off_under_dp_attention() -> str:
+    return "no schedule: engines switch it off under data-parallel attention"
+
+
+def _drafter_does_not_fit(sequences: int) -> str:
+    return f"no schedule: the drafter does not fit beside {sequences} sequences"
+
+
+def _bandwidth_of_profile(gpu: str, confidence: str | None) -> str:
+    return f"{gpu}.yaml: {'the bandwidth is given' if confidence is None else confidence}"
+
+
+def _memory_size_of_driver() -> str:
+    return "what the driver shows says"
+
+
+def _memory_size_of_datasheet() -> str:
+    return "what the datasheet says"
+
+
+def _setting_changed(value: object, was: object) -> str:
+    return f"{value} instead of {was}"
+
+
+SENTENCES: dict[Code, Callable[..., str]] = {
+    **OF_READINGS,
+    Code.NO_SCHEDULE: _no_schedule,
+    Code.NOTHING_TO_SCHEDULE: _nothing_to_schedule,
+    Code.NO_RELEASE_TAKES_SCHEDULES: _no_release_takes_schedules,
+    Code.SCHEDULE_OFF_UNDER_DP_ATTENTION: _schedule_off_under_dp_attention,
+    Code.DRAFTER_DOES_NOT_FIT: _drafter_does_not_fit,
+    Code.BANDWIDTH_OF_PROFILE: _bandwidth_of_profile,
+    Code.MEMORY_SIZE_OF_DRIVER: _memory_size_of_driver,
+    Code.MEMORY_SIZE_OF_DATASHEET: _memory_size_of_datasheet,
+    Code.SETTING_CHANGED: _setting_changed,
+    Code.CONFIG_DEFAULT: _config_default,
+    Code.CONFIG_NOTE: _config_note,
+    Code.ALIAS: _alias,
+    Code.WEIGHTS_STORED_ONLY: _weights_stored_only,
+    Code.ANOTHER_VOCABULARY: _another_vocabulary,
+    Code.OFF_FAST_PATH: _off_fast_path,
+    Code.PAST_GRAPHS_UNDER_LOAD: _past_graphs_under_load,
+    Code.BATCHES_NOT_ASKED: _batches_not_asked,
+    Code.BATCHES_DO_NOT_FIT: _batches_do_not_fit,
+    Code.CONTEXT_DOES_NOT_FIT: _context_does_not_fit,
+    Code.VARIANT_LEFT_OUT: _variant_left_out,
+    Code.GOAL_MISSED: _goal_missed,
     Code.HEAD_ASSUMED: _head_assumed,
     Code.HEAD_DERIVED: _head_derived,
     Code.HOST_ASSUMED: _host_assumed,
@@ -317,7 +461,6 @@ _SENTENCES: dict[Code, Callable[..., str]] = {
     Code.SLOWER_THAN_WIDE: _slower_than_wide,
     Code.PAST_GRAPHS: _past_graphs,
     Code.PAST_GRAPHS_IN_SWEEP: _past_graphs_in_sweep,
-    Code.NO_SCHEDULE: _no_schedule,
     Code.LAST_BAND_KEPT: _last_band_kept,
     Code.NOTHING_DRAFTED_ABOVE: _nothing_drafted_above,
     Code.SCHEDULE_GRAPH_MODE: _schedule_graph_mode,

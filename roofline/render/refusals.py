@@ -12,7 +12,7 @@ from roofline.base.units import format_bytes, format_size
 from roofline.render.columns import listed
 from roofline.timing.memory import Memory
 
-__all__ = ["refused_data", "refused_lines", "room_columns"]
+__all__ = ["drafts_without_room", "refused_data", "refused_lines", "room_columns"]
 
 MOST_NAMED = 8  # batches of one context; of more, the first and the last
 
@@ -33,6 +33,23 @@ def refused_lines(deployment: Deployment, refused: Sequence[Refused]) -> list[st
             f"{told[0].upper()}{told[1:]}"
         )
     return lines
+
+
+def drafts_without_room(memory: Memory, *, batch: int, context: int) -> str:
+    """Say what one draft needs beside plain decoding, what is free, and what would help."""
+    short, cards = memory.short_of_draft(batch=batch, context=context), len(memory.cards)
+    remedies = ["a narrower --draft-weights"] if memory.draft_weights else []
+    remedies.append("a shorter --context")
+    if short.layers_split:
+        remedies.append("another --tensor-split")
+    where = f" on card {short.card + 1} of {cards}" if cards > 1 else ""
+    drafter = memory.drafter.name
+    name = drafter if memory.draft_weights else f"draft length 1 of {drafter}"
+    return (
+        f"{name} needs {format_bytes(short.needed)} more{where}, where plain decoding leaves "
+        f"{format_bytes(short.free)} free of {format_bytes(memory.available)} usable. Try "
+        f"{', '.join(remedies[:-1])}{' or ' if remedies[:-1] else ''}{remedies[-1]}."
+    )
 
 
 def _named(refused: Sequence[Refused]) -> str:

@@ -32,6 +32,13 @@ SCHEMA = "roofline.schedule/1"
 COLUMNS = ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best")
 
 
+def _mix(plan: Plan) -> str:
+    """Say how the time is shared among batches."""
+    if plan.mix is None:
+        return "every doubling of the batch as frequent"
+    return f"time spent: {', '.join(f'{share:.0%} at {batch}' for batch, share in plan.mix)}"
+
+
 def render_schedule(plan: Plan, written: Written, how: ScheduleFormat) -> str:
     """Return the schedule in the format asked for, ending in a newline."""
     if how.value in ENGINES:
@@ -54,7 +61,7 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
             "acceptance_source": question.acceptance.source,
             "context": list(plan.contexts),
             "batches": plan.batches,
-            "mix": plan.mix,
+            "mix": _mix(plan),
             "tie": plan.tie,
             "set": set_data(question.deployment.changes),
         },
@@ -171,11 +178,11 @@ def schedule_headline(plan: Plan, written: Written) -> str:
     if len(lengths) == 1:
         return f"One draft length is enough: D = {lengths.pop()} is within the tie everywhere."
     if won <= 0:
-        return f"The bands gain nothing ({won:.1%} tokens) over {against}: run that ({plan.mix})."
+        return f"The bands gain nothing ({won:.1%} tokens) over {against}: run that ({_mix(plan)})."
     verdict = f"{won:+.1%} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
-        f"({plan.mix})."
+        f"({_mix(plan)})."
     )
 
 

@@ -1,4 +1,4 @@
-"""Sentences that an answer adds below its table: odds, rules, goals, and what to time."""
+"""Sentences that an answer adds below its table: odds, goals, and what to time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roofline.base.numbers import DRAWS
 from roofline.render.columns import listed
 from roofline.render.data import benchmark_rows
 
-__all__ = ["cost_line", "dollars", "likely_line", "past_lines", "rule_lines", "timing_lines"]
+__all__ = ["cost_line", "dollars", "likely_line", "past_lines", "timing_lines"]
 
 
 def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
@@ -104,17 +104,6 @@ def dollars(amount: float) -> str:
     ('$2.50', '$0.0123')
     """
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.3g}"
-
-
-def rule_lines(answer: Recommendation, point: Point) -> list[str]:
-    """Return the five rules, each in one line."""
-    from roofline.advice.rules import rules
-
-    return [
-        f"Rule {rule.number}, {rule.name}: {rule.says}. "
-        f"{'It binds here' if rule.binds else 'It does not bind here'}: {rule.model_says}."
-        for rule in rules(answer, point)
-    ]
 
 
 def timing_lines(answer: Recommendation, point: Point) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from roofline.base import resources
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.specs.laws import VectorKernels
@@ -141,15 +142,21 @@ class VocabularyRule(Schema):
         """
         return abs(draft - target) <= self.largest_difference
 
-    def warning(self, network: NetworkSpec, target: NetworkSpec, *, engine: str) -> str:
-        """Return what to say of a draft model with another vocabulary, empty where equal."""
+    def notices(self, network: NetworkSpec, target: NetworkSpec, *, engine: str) -> list[Notice]:
+        """Return what to say of a draft model with another vocabulary; nothing where equal."""
         if network.vocab_size == target.vocab_size:
-            return ""
-        return (
-            f"drafter {network.id}: vocabulary of {network.vocab_size} tokens, but {target.id} has "
-            f"{target.vocab_size}; {engine} takes up to {self.largest_difference} "
-            "more or fewer if the tokens that both have are the same"
-        )
+            return []
+        return [
+            notice(
+                Code.ANOTHER_VOCABULARY,
+                drafter=network.id,
+                drafter_tokens=network.vocab_size,
+                model=target.id,
+                model_tokens=target.vocab_size,
+                engine=engine,
+                largest_difference=self.largest_difference,
+            )
+        ]
 
 
 SHELF = "engines"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import cache
 
 from roofline.base.errors import InputError, did_you_mean
+from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
     "LAYER_LINEARS",
@@ -238,7 +239,7 @@ def resolve(
     kv: DType | None = None,
     usual: Mapping[Component, DType] | None = None,
     used: Iterable[Component] = LAYER_LINEARS,
-) -> tuple[Precision, list[str]]:
+) -> tuple[Precision, list[Notice]]:
     """Decide every format from the model's own, the user's wishes and the accelerator's rates.
 
     A product runs at the peak of its activations. Where the accelerator has no rate for a weight
@@ -247,7 +248,7 @@ def resolve(
     multiply are refused, and the KV cache format is storage only.
 
     ``usual`` holds the activations that a model's own kernels are made for, where they are not the
-    weight format's; ``used`` the parts that it has. Returns the formats and the warnings.
+    weight format's; ``used`` the parts that it has. Returns the formats and what to know of them.
     """
     rates = set(available)
     wide = activations if activations in _WIDE else None
@@ -260,7 +261,7 @@ def resolve(
         chosen[Component.HEAD] = max(weights, DType.Q6_K, key=bytes_per_element)
         chosen[Component.EMBEDDING] = weights
     narrow: dict[Component, DType] = {}
-    warnings: list[str] = []
+    notices: list[Notice] = []
     for component, dtype in chosen.items():
         own = _format(dtype).activations
         wanted = base if own is None else DType(own)
@@ -274,16 +275,19 @@ def resolve(
                     f"use --weights {wanted} as well, or drop --activations"
                 )
         if rate_name(wanted) not in rates:
-            text = (
-                f"{gpu} has no {rate_name(wanted)} rate: {dtype} weights are only stored, "
-                f"and multiplied at {base} speed"
+            stored_only = notice(
+                Code.WEIGHTS_STORED_ONLY,
+                gpu=gpu,
+                rate=rate_name(wanted),
+                weights=dtype,
+                multiplied=base,
             )
-            if text not in warnings:
-                warnings.append(text)
+            if stored_only not in notices:
+                notices.append(stored_only)
             wanted = base
         narrow[component] = wanted
     precision = Precision(weights=chosen, activations=narrow, base=base, kv=kv or kv_stored or base)
-    return precision, warnings
+    return precision, notices
 
 
 def _require(dtype: DType, rates: set[str], gpu: str) -> None:

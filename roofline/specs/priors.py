@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from roofline.base import resources
-from roofline.base.errors import did_you_mean
+from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, Duration, Schema
 from roofline.specs.laws import SimpleLaw
 
@@ -84,22 +84,16 @@ class Priors(Document):
     cpu_experts: LawPrior
 
 
-def unknown_generation(generation: str) -> str | None:
-    """Return what a profile's user should know where its generation has no stated constants.
+def unknown_generation(gpu: str, generation: str) -> list[Notice]:
+    """Return what the user of a profile should know where its generation has no stated constants.
 
-    >>> unknown_generation("hopper")
-    >>> unknown_generation("blakwell")[-49:]
-    "did you mean 'blackwell' or 'blackwell-consumer'?"
+    >>> unknown_generation("h100-sxm", "hopper")
+    []
     """
-    known = priors().generations
+    known = tuple(sorted(priors().generations))
     if generation in known:
-        return None
-    hint = did_you_mean(generation, known)
-    names = "" if "did you mean" in hint else f"; known: {', '.join(sorted(known))}"
-    return (
-        f"generation: '{generation}' has no stated constants, so generic ones stand in"
-        f"{names or f'; {hint}'}"
-    )
+        return []
+    return [notice(Code.UNKNOWN_GENERATION, gpu=gpu, generation=generation, known=known)]
 
 
 @cache

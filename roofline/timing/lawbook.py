@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
+from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import AttentionShape, Kind, Op
 from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
@@ -78,7 +79,7 @@ class Chosen:
     detail: str
     evidence: Evidence | None = None
     relative_error: float = 0.0  # what borrowing the constants adds to the error
-    limit: str | None = None  # why the kernel may be far slower than its law says
+    limit: Notice | None = None  # why the kernel may be far slower than its law says
 
 
 def weight_key(storage: DType, compute: DType) -> str:
@@ -175,17 +176,20 @@ class LawBook:
         return replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
 
 
-def _fast_path_limit(op: Op, block: Block) -> str | None:
+def _fast_path_limit(op: Op, block: Block) -> Notice | None:
     """Say when attention has more query heads per KV head than the tables' fast path takes."""
     shape = op.shape
     if not isinstance(block, AttentionBlock) or not isinstance(shape, AttentionShape):
         return None
     if block.max_group is None or shape.group <= block.max_group:
         return None
-    return (
-        f"{block.kernel} takes at most {block.max_group} query heads per KV head on its fast path "
-        f"in {block.engine} {block.version}, this model has {shape.group}: its attention may be "
-        "many times slower than predicted"
+    return notice(
+        Code.OFF_FAST_PATH,
+        kernel=block.kernel,
+        most=block.max_group,
+        engine=block.engine,
+        version=block.version,
+        group=shape.group,
     )
 
 

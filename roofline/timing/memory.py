@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.numbers import Array
-from roofline.base.units import format_bytes
 from roofline.kernels.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
 from roofline.kernels.forward import Card, cards_of, cpu_expert_bytes
 from roofline.specs.engine import MemoryRules
@@ -21,7 +20,7 @@ from roofline.specs.placement import Grid, SplitMode, StateHandling
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
 
-__all__ = ["Memory", "activation_bytes", "logits_bytes", "memory_for"]
+__all__ = ["Memory", "ShortOfDraft", "activation_bytes", "logits_bytes", "memory_for"]
 
 
 def logits_bytes(*, batch: Array, rows: Array, vocabulary: int, base: float) -> Array:
@@ -57,6 +56,16 @@ def _widest(mlp: Mlp) -> int:
             return mlp.top_k * mlp.expert_intermediate_size + every_token
         case NoMlp():
             return 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShortOfDraft:
+    """Why no draft fits beside plain decoding, on the card with the least room [B]."""
+
+    needed: float  # by one draft, beside plain decoding
+    free: float  # after plain decoding
+    card: int
+    layers_split: bool  # over several cards, which another split may even out
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,25 +208,18 @@ class Memory:
             low, high = (middle, high) if fits else (low, middle)
         return low
 
-    def explain_drafts(self, *, batch: int, context: int) -> str:
-        """Say what one draft needs beside plain decoding, what is free, and what would help."""
+    def short_of_draft(self, *, batch: int, context: int) -> ShortOfDraft:
+        """Return what one draft needs beside plain decoding, and what is free."""
         plain, drafting = (
             [float(np.max(x)) for x in self.by_card(batch, context, length)] for length in (0, 1)
         )
-        extra = [more - less for more, less in zip(drafting, plain, strict=True)]
         card = int(np.argmax(drafting))
-        split = self.target.placement.split
-        remedies = ["a narrower --draft-weights"] if self.draft_weights else []
-        remedies.append("a shorter --context")
-        if len(self.cards) > 1 and split.mode is SplitMode.LAYER:
-            remedies.append("another --tensor-split")
-        where = f" on card {card + 1} of {len(self.cards)}" if len(self.cards) > 1 else ""
-        name = self.drafter.name if self.draft_weights else f"draft length 1 of {self.drafter.name}"
-        return (
-            f"{name} needs {format_bytes(extra[card])} more{where}, where plain decoding leaves "
-            f"{format_bytes(self.available - plain[card])} free of "
-            f"{format_bytes(self.available)} usable. Try {', '.join(remedies[:-1])}"
-            f"{' or ' if remedies[:-1] else ''}{remedies[-1]}."
+        return ShortOfDraft(
+            needed=drafting[card] - plain[card],
+            free=self.available - plain[card],
+            card=card,
+            layers_split=len(self.cards) > 1
+            and self.target.placement.split.mode is SplitMode.LAYER,
         )
 
 

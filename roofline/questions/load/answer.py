@@ -12,7 +12,7 @@ from roofline.advice.deployment import Configuration
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import law_limits
 from roofline.base.errors import InputError, Option
-from roofline.base.notices import Notice, texts
+from roofline.base.notices import Code, Notice, notice
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
 from roofline.questions.load.pricing import Priced, price
@@ -40,7 +40,7 @@ class LoadAnswer:
     policies: tuple[Policy, ...]  # the draft lengths, then the schedule if there is one
     best: int  # position of the advised draft length
     schedule: Written | None
-    notes: tuple[Notice, ...]  # why there is no schedule, what limits the answer
+    no_schedule: Notice | None  # why there is none
     notices: tuple[Notice, ...]
 
     @property
@@ -86,7 +86,7 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
     fixed = columns_of(priced, load, cut, priced.step, question.draft_lengths)
     policies = _judge(fixed, load, cut)
     best = _best(policies)
-    schedule, planned, notes = _schedule(
+    schedule, planned, refusal = _schedule(
         question, load, cut, priced, static=policies[best].draft_length
     )
     if planned is not None:
@@ -101,11 +101,11 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
         policies=tuple(policies),
         best=best,
         schedule=schedule,
-        notes=tuple(notes),
+        no_schedule=refusal,
         notices=(
             *question.notices,
             *law_limits(priced.times),
-            *texts(_past(question, policies, float(priced.rows.max()))),
+            *_past(question, policies, float(priced.rows.max())),
         ),
     )
 
@@ -155,14 +155,14 @@ def _best(policies: list[Policy]) -> int:
 
 def _schedule(
     question: Question, load: Load, cut: Chunks, priced: Priced, *, static: int | None
-) -> tuple[Written | None, Columns | None, list[Notice]]:
+) -> tuple[Written | None, Columns | None, Notice | None]:
     """Return the schedule in the engine's words, its column, and why there is none.
 
     ``static`` is the draft length that is advised without a schedule.
     """
     reason = no_schedule(question)
     if reason is not None:
-        return None, None, texts([reason])
+        return None, None, reason
     idle = priced.step.copy()
     idle[:, 0] += priced.idle
     columns = columns_of(priced, load, cut, idle, question.draft_lengths)
@@ -173,18 +173,14 @@ def _schedule(
     count = int(slots.max())
     needed = 1 if load.histogram is None else max(load.histogram)
     if count < needed:
-        return (
-            None,
-            None,
-            texts([f"no schedule: the drafter does not fit beside {needed} sequences"]),
-        )
+        return None, None, notice(Code.DRAFTER_DOES_NOT_FIT, sequences=needed)
     plan = _plan(question, load, columns, np.where(fits, columns.mean, np.nan)[:count])
     try:
         text = write(
             plan, Wording(data_parallel=question.deployment.target.placement.dp, static=static)
         )
     except InputError as error:
-        return None, None, texts([f"no schedule: {error.problem}"])
+        return None, None, notice(Code.NO_SCHEDULE, reason=error.problem)
     chosen = plan.positions(text.bands)
     chosen = np.concatenate([chosen, np.repeat(chosen[-1:], len(sequences) - count, axis=0)])
     picked = Columns(
@@ -197,25 +193,26 @@ def _schedule(
         slots=np.array([count]),
         past=np.take_along_axis(columns.past, chosen, axis=1),
     )
-    return text, picked, list(text.notes)
+    return text, picked, None
 
 
-def _past(question: Question, policies: list[Policy], rows: float) -> list[str]:
+def _past(question: Question, policies: list[Policy], rows: float) -> list[Notice]:
     """Say which draft lengths are left out because the load takes them past captured graphs."""
     graphs = question.deployment.engine.graphs
     past = [p for p in policies if p.draft_length is not None and p.past]
     if graphs is None or not past:
         return []
-    lengths = ", ".join(str(p.draft_length) for p in past)
-    low, high = (pick(p.past_graphs for p in past) for pick in (min, max))
-    share = f"{high:.1%}" if len(past) == 1 else f"{low:.1%} to {high:.1%}"
-    flag = f"; {graphs.raised(rows)} captures all of them" if graphs.flag else ""
-    told = (
-        f"D = {lengths}: {share} of the steps have more than the {graphs.largest} rows that "
-        f"{question.deployment.engine.name} captures CUDA graphs for; such steps can cost several "
-        f"times more (published: 5 times) and are not advised{flag}"
-    )
-    return [told]
+    return [
+        notice(
+            Code.PAST_GRAPHS_UNDER_LOAD,
+            engine=question.deployment.engine.name,
+            largest=graphs.largest,
+            lengths=tuple(p.draft_length for p in past),
+            least_share=min(p.past_graphs for p in past),
+            largest_share=max(p.past_graphs for p in past),
+            flag=graphs.raised(rows),
+        )
+    ]
 
 
 def _plan(question: Question, load: Load, columns: Columns, mean: Array) -> Plan:
@@ -235,7 +232,7 @@ def _plan(question: Question, load: Load, columns: Columns, mean: Array) -> Plan
         plain=speed[..., 0],
         cost_ratio=(mean / mean[:, :1])[:, None],
         weights=weights,
-        mix="the load",
+        mix=None,
         tie=TIE,
         relative=relative,
         allowed=within(relative, TIE)[:, None, :],

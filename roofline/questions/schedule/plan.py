@@ -12,7 +12,7 @@ from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import fitting, law_limits
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
-from roofline.base.notices import Notice, texts
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import Band
 from roofline.questions.schedule.bands import (
     coverage,
@@ -62,7 +62,7 @@ class Plan:
     plain: Array
     cost_ratio: Array
     weights: Array
-    mix: str
+    mix: tuple[tuple[int, float], ...] | None  # share by batch; None: each doubling alike
     tie: float
     relative: Array
     allowed: NDArray[np.bool_]  # (batches, 1, draft lengths)
@@ -137,14 +137,15 @@ def plain_value(plan: Plan) -> float:
     return _mixed(plan.weights, plan.plain)
 
 
-def no_schedule(question: Question) -> str | None:
-    """Say why there is nothing to schedule, or nobody to take it."""
+def no_schedule(question: Question) -> Notice | None:
+    """Return why there is nothing to schedule, or nobody to take it."""
+    engine = question.deployment.engine
     if len(question.draft_lengths) == 1:
-        return "nothing is drafted, so there is nothing to schedule"
-    if question.deployment.engine.idle_speculation is None:
-        return f"no schedule: no release of {question.deployment.engine.name} is known to take one"
+        return notice(Code.NOTHING_TO_SCHEDULE)
+    if engine.idle_speculation is None:
+        return notice(Code.NO_RELEASE_TAKES_SCHEDULES, engine=engine.name)
     if question.deployment.target.placement.dp > 1:
-        return "no schedule: engines switch it off under data-parallel attention"
+        return notice(Code.SCHEDULE_OFF_UNDER_DP_ATTENTION)
     return None
 
 
@@ -205,7 +206,7 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
     rows = pass_rows(question, count)
     speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
     relative = relative_speed(speed)
-    weights, said = _weights(mix, len(speed))
+    weights, shares = _weights(mix, len(speed))
     return Plan(
         question=question,
         contexts=workload.contexts,
@@ -215,7 +216,7 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
         plain=plain,
         cost_ratio=ratio,
         weights=weights,
-        mix=said,
+        mix=shares,
         tie=tie,
         relative=relative,
         allowed=within(relative, tie)[:, None, :],
@@ -223,8 +224,8 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
         notices=(
             *question.notices,
             *law_limits(priced_grid.times),
-            *texts(_cut(workload, kept, count)),
-            *texts(_left_out(workload, speed)),
+            *_cut(workload, kept, count),
+            *_left_out(workload, speed),
             *past_graphs(
                 question.deployment.engine,
                 {len(rows): (question.draft_lengths, rows[-1, 0].tolist())},
@@ -260,9 +261,12 @@ def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array
     )
 
 
-def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
+def _weights(
+    mix: dict[int, float] | None, count: int
+) -> tuple[Array, tuple[tuple[int, float], ...] | None]:
+    """Return the share of time at every batch up to ``count``, and at those of the mix."""
     if mix is None:
-        return octave_weights(count), "every doubling of the batch as frequent"
+        return octave_weights(count), None
     if max(mix) > count:
         raise InputError(
             f"batch {max(mix)} is beyond the largest batch planned, {count}", field="mix"
@@ -270,30 +274,26 @@ def _weights(mix: dict[int, float] | None, count: int) -> tuple[Array, str]:
     weights = np.zeros(count)
     weights[np.array(list(mix)) - 1] = list(mix.values())
     total = weights.sum()
-    said = ", ".join(f"{share / total:.0%} at {batch}" for batch, share in sorted(mix.items()))
-    return weights / total, f"time spent: {said}"
+    shares = tuple((batch, float(share / total)) for batch, share in sorted(mix.items()))
+    return weights / total, shares
 
 
-def _cut(workload: Workload, kept: int, count: int) -> list[str]:
-    said = []
-    if workload.batches[0] > 1:
-        said.append(
-            f"batches below {workload.batches[0]} were not asked for: the first band covers them"
-        )
+def _cut(workload: Workload, kept: int, count: int) -> list[Notice]:
+    """Say which batches the table does not hold."""
+    told, first = [], workload.batches[0]
+    if first > 1:
+        told.append(notice(Code.BATCHES_NOT_ASKED, first=first))
     if kept < len(workload.batches):
-        said.append(
-            f"batches from {workload.batches[kept]} on do not fit beside the drafter: the table "
-            f"ends at batch {count}"
-        )
-    return said
+        told.append(notice(Code.BATCHES_DO_NOT_FIT, first=workload.batches[kept], last=count))
+    return told
 
 
-def _left_out(workload: Workload, speed: Array) -> list[str]:
+def _left_out(workload: Workload, speed: Array) -> list[Notice]:
     """Say which contexts stop fitting before the table ends."""
     fits = np.isfinite(speed).any(axis=-1)
     last = np.where(fits.all(axis=0), len(speed), (~fits).argmax(axis=0))
     return [
-        f"context {context} does not fit above batch {end}: it has no say there"
+        notice(Code.CONTEXT_DOES_NOT_FIT, context=context, batch=int(end))
         for context, end in zip(workload.contexts, last, strict=True)
         if end < len(speed)
     ]

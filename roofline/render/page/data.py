@@ -12,20 +12,21 @@ from roofline.acceptance.models import fit_constant
 from roofline.advice.decide import TIE, Point
 from roofline.advice.recommend import Recommendation
 from roofline.advice.remedies import explain
-from roofline.advice.why import (
+from roofline.advice.why import captured_steps
+from roofline.base.units import format_size, without_queries
+from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
+from roofline.render.charts.rooflines import GROUPS
+from roofline.render.page.findings import Findings
+from roofline.render.refusals import drafts_without_room
+from roofline.render.why import (
     BEYOND,
     HEADLINES,
     NOTHING_DRAFTED,
     PAST,
     REASON,
     VERDICTS,
-    captured_steps,
     opening,
 )
-from roofline.base.units import format_size, without_queries
-from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
-from roofline.render.charts.rooflines import GROUPS
-from roofline.render.page.findings import Findings
 
 __all__ = ["LIVE", "page_data"]
 
@@ -124,7 +125,7 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
         "opening": said if len(set(said)) > 1 else said[:1],
         "no_room": None
         if point.feasible.all()
-        else grid.memory.explain_drafts(batch=point.batch, context=point.context),
+        else drafts_without_room(grid.memory, batch=point.batch, context=point.context),
     }
 
 

@@ -18,6 +18,7 @@ from roofline.advice.question import (
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.advice.remedies import Refused
 from roofline.base.errors import InputError, Option, RooflineError
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import NoScheduleError
 from roofline.questions.schedule.formats import Wording, write
 from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
@@ -46,7 +47,7 @@ class Findings:
     counted: Recommendation | None  # the grid at the acceptance given, where its range needs it
     kernels: tuple[RooflineRow, ...]
     schedule: tuple[Plan, Written] | None
-    no_schedule: str  # why there is none
+    no_schedule: Notice | None  # why there is none
     refused: tuple[Refused, ...]  # cells that were asked for by name and do not fit
 
     @property
@@ -129,7 +130,7 @@ def _counted(answer: Recommendation, grid: Recommendation) -> Recommendation | N
     return recommend(replace(question, workload=asked, draft_lengths=lengths))
 
 
-def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, str]:
+def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, Notice | None]:
     """Return the schedule of the answer's context in its engine's words, or why there is none."""
     question = answer.question
     reason = no_schedule(question)
@@ -140,8 +141,8 @@ def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, str]
     )
     try:
         plan = plan_of(replace(question, workload=whole), tie=TIE, mix=None)
-        return (plan, write(plan, Wording())), ""
+        return (plan, write(plan, Wording())), None
     except NoScheduleError as error:
-        return None, f"no schedule: {error.reason}"
+        return None, notice(Code.NO_SCHEDULE, reason=error.reason)
     except RooflineError as error:
-        return None, f"no schedule: {error.text}"
+        return None, notice(Code.NO_SCHEDULE, reason=error.text)

@@ -21,7 +21,7 @@ from roofline.base.schema import as_json
 from roofline.base.units import format_size
 from roofline.render.data import as_data
 from roofline.render.deployment import gpus_named, stored_as
-from roofline.render.notices import assumptions, warnings
+from roofline.render.notices import assumptions, capitalised, sentence, warnings
 from roofline.render.page.data import LIVE, page_data
 from roofline.render.page.findings import Findings
 from roofline.render.refusals import refused_lines
@@ -130,9 +130,7 @@ def _static(found: Findings) -> dict[str, Any]:
     data = as_data(answer, explain=False)
     entry = data["points"][0]
     rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
-    grid_warnings = [
-        text for text in warnings(found.grid.question.notices) if text not in data["warnings"]
-    ]
+    of_grid = [told for told in found.grid.question.notices if told not in answer.notices]
     deployment = question.deployment
     return {
         "title": f"{deployment.target.model.name} on {gpus_named(deployment)}",
@@ -155,11 +153,11 @@ def _static(found: Findings) -> dict[str, Any]:
         "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
         "engine": deployment.engine.name,
         "warnings": data["warnings"],
-        "grid_warnings": grid_warnings,
+        "grid_warnings": warnings(of_grid),
         "refused": refused_lines(deployment, found.refused),
         "assumed": assumptions(question.notices),
         "schedule": _schedule(found),
-        "no_schedule": f"{found.no_schedule[:1].upper()}{found.no_schedule[1:]}.",
+        "no_schedule": capitalised(sentence(found.no_schedule)) if found.no_schedule else "",
         "provenance": data["provenance"],
         "laws": list(_laws(answer)),
         "figures": list(_figures(answer)),

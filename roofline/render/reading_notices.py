@@ -1,0 +1,257 @@
+"""The sentences of notices about an acceptance, and about what an engine reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from roofline.acceptance.defaults import Standing
+from roofline.base.notices import Code
+
+__all__ = ["OF_READINGS"]
+
+
+def _acceptance_assumed(
+    *,
+    standing: Standing,
+    reference: str,
+    label: str,
+    source: str,
+    general: bool,
+    filled: tuple[int, ...],
+) -> str:
+    if standing is Standing.OWN:
+        return f"acceptance of {label} ({source})"
+    what = label if general else f"{label}, not a chat set"
+    if filled:
+        what += f"; D = {', '.join(map(str, filled))} filled in between"
+    if standing is Standing.SAME:
+        return (
+            f"acceptance of {reference}, counted with a drafter of this kind on this model or one "
+            f"of its base: {what} ({source})"
+        )
+    return f"acceptance borrowed from another model: {what} ({source})"
+
+
+def _acceptance_stands_in(drafter: str, label: str, closest: tuple[str, ...]) -> str:
+    named = f"; closest bundled curves: {', '.join(closest)}" if closest else ""
+    return (
+        f"no acceptance is bundled for {drafter}: that of {label} stands in{named}; give "
+        "--acceptance"
+    )
+
+
+def _counted_on_another_model(label: str, counted: str, model: str) -> str:
+    return f"acceptance of {label}: counted on {counted}, not on {model}; measure your own"
+
+
+def _tokens_per_step_fall(label: str, first: int, second: int, before: float, after: float) -> str:
+    return (
+        f"acceptance of {label}: tokens per step fall from {before:g} at D={first} to {after:g} at "
+        f"D={second}; drafts past the trained depth, or counted on other prompts"
+    )
+
+
+def _survival_rises(where: str, first: int, second: int, before: float, after: float) -> str:
+    return (
+        f"{where}: survival rises from {before:.2f} at D={first} to {after:.2f} at D={second}, as "
+        "only noise or other prompts can make it"
+    )
+
+
+def _outside_measured_contexts(label: str, shortest: int, longest: int, context: int) -> str:
+    measured = f"at {shortest}" if shortest == longest else f"from {shortest} to {longest}"
+    return (
+        f"acceptance of {label} was measured {measured} tokens of context; {context} tokens use "
+        "the nearest value, so measure it there"
+    )
+
+
+def _counted_with_another_kv(name: str, counted: str | None, asked: str) -> str:
+    return f"acceptance {name}: measured with {counted} KV, not with {asked}"
+
+
+def _read_as_survival(rates: str) -> str:
+    return (
+        f"--acceptance {rates}: read as survival by position, as engines print it; where these are "
+        f"conditional rates, write cond:{rates}"
+    )
+
+
+def _another_draft_length_given(where: str, counted: int, given: int) -> str:
+    return f"{where}: by its numbers D is {counted}, not {given}"
+
+
+def _another_draft_length_counted(where: str, counted: int, stated: object, source: str) -> str:
+    return (
+        f"{where}: drafts of {counted} tokens were counted, but {source} says {stated}; {counted} "
+        "is used"
+    )
+
+
+def _drafts_in_some_passes(where: str, drafter: str) -> str:
+    return f"{where}: {drafter} drafts in some passes only, and this holds only for those"
+
+
+def _some_passes_drafted(where: str, drafts: float, passes: float, drafted_per_pass: float) -> str:
+    return (
+        f"{where}: {drafts:.0f} of {passes:.0f} passes drafted ({100 * drafts / passes:.0f} %, "
+        f"{drafted_per_pass:.2f} tokens each): a drafter that found nothing to propose, or a "
+        "schedule; tokens per step are over all passes"
+    )
+
+
+def _drafting_passes_only(where: str) -> str:
+    return (
+        f"{where}: mean len holds only for passes that drafted; the log's 'eval time' lines, or "
+        "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics, count the others"
+    )
+
+
+def _positions_disagree(where: str, accepted: float, by_position: float) -> str:
+    return (
+        f"{where}: {accepted:.0f} drafts accepted, but {by_position:.0f} by position: it "
+        "contradicts itself, so do not rely on it"
+    )
+
+
+def _tokens_do_not_fit_passes(
+    where: str, tokens: float, passes: float, accepted: float, drafts: float
+) -> str:
+    return (
+        f"{where}: {tokens:.0f} tokens of {passes:.0f} passes do not fit {accepted:.0f} accepted "
+        f"drafts, so only the {drafts:.0f} passes that drafted count"
+    )
+
+
+def _drafts_cut_short(
+    where: str, drafted_per_pass: float, draft_length: int, *, every_pass: bool
+) -> str:
+    short = f"{where}: {drafted_per_pass:.2f} tokens drafted per pass, not {draft_length}"
+    if every_pass:
+        return (
+            f"{short}: drafts were cut short (a schedule, or ends of sequences), so deep positions "
+            "read too low"
+        )
+    return (
+        f"{short}: drafts were cut short (a drafter that may propose nothing, a schedule, or ends "
+        "of sequences), so deep positions read too low, and all holds only for passes that drafted"
+    )
+
+
+def _lines_left_out(where: str, lines: int, draft_length: int) -> str:
+    return (
+        f"{where}: {lines} lines have another draft length than the last ({draft_length}) and are "
+        "left out"
+    )
+
+
+def _contradiction(where: str, lines: int, what: str) -> str:
+    many = f"{lines} lines contradict themselves"
+    return (
+        f"{where}: {many if lines > 1 else 'a line contradicts itself'} ({what}), so do not rely "
+        "on it"
+    )
+
+
+def _length_contradicts_positions(where: str, lines: int, length: str, by_position: float) -> str:
+    what = f"mean length {length}, but {by_position:.2f} by position"
+    return _contradiction(where, lines, what)
+
+
+def _rate_contradicts_counts(
+    where: str, lines: int, percent: str, accepted: float, drafted: float
+) -> str:
+    what = f"{percent} % accepted, but {accepted:g} of {drafted:g} tokens"
+    return _contradiction(where, lines, what)
+
+
+def _counted_at_end(where: str) -> str:
+    return f"{where}: verify calls are counted when a request finishes; take a long interval"
+
+
+def _draft_tree(where: str, tokens: float, steps: float) -> str:
+    return (
+        f"{where}: {tokens:g} draft tokens over {steps:g} steps is a tree; its tokens per step do "
+        "not hold for a chain"
+    )
+
+
+def _unusual_draft_length(
+    where: str, tokens_per_step: float, rate: float, draft_length: int
+) -> str:
+    return (
+        f"{where}: accept len {tokens_per_step:.2f} at accept rate {rate:.2f} would be "
+        f"{draft_length} drafts a pass: if the server makes fewer, the two contradict each other"
+    )
+
+
+def _contexts_disagree(where: str, by_requests: float, by_cache: float) -> str:
+    return (
+        f"{where}: finished requests give a context of {by_requests:.0f} tokens, the cache in use "
+        f"{by_cache:.0f}: shared prefixes, windowed layers or a changing load; give --context "
+        "where you know it"
+    )
+
+
+#: What was read of a server, and may not hold for another model, drafter or engine.
+_READ_FOR = {"model": "acceptance and load", "drafter": "acceptance", "engine": "load"}
+
+
+def _another_server_setting(field: str, runs: str, asked: str) -> str:
+    return (
+        f"{field} {asked}: the server runs {runs}; its {_READ_FOR[field]} may not be that of "
+        f"{asked}"
+    )
+
+
+def _weights_by_name() -> str:
+    return "the name of the repository says it, the server does not"
+
+
+def _drafter_not_bundled(weights: str | None) -> str:
+    return f"{weights} is not bundled"
+
+
+def _acceptance_unknown() -> str:
+    return "unknown"
+
+
+def _length_not_read() -> str:
+    return "tokens per step were read, the draft length was not"
+
+
+def _mean_only(draft_length: int) -> str:
+    return f"only the mean at D = {draft_length} is on the page"
+
+
+OF_READINGS: dict[Code, Callable[..., str]] = {
+    Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
+    Code.ACCEPTANCE_STANDS_IN: _acceptance_stands_in,
+    Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,
+    Code.TOKENS_PER_STEP_FALL: _tokens_per_step_fall,
+    Code.SURVIVAL_RISES: _survival_rises,
+    Code.OUTSIDE_MEASURED_CONTEXTS: _outside_measured_contexts,
+    Code.COUNTED_WITH_ANOTHER_KV: _counted_with_another_kv,
+    Code.READ_AS_SURVIVAL: _read_as_survival,
+    Code.ANOTHER_DRAFT_LENGTH_GIVEN: _another_draft_length_given,
+    Code.ANOTHER_DRAFT_LENGTH_COUNTED: _another_draft_length_counted,
+    Code.DRAFTS_IN_SOME_PASSES: _drafts_in_some_passes,
+    Code.SOME_PASSES_DRAFTED: _some_passes_drafted,
+    Code.DRAFTING_PASSES_ONLY: _drafting_passes_only,
+    Code.POSITIONS_DISAGREE: _positions_disagree,
+    Code.TOKENS_DO_NOT_FIT_PASSES: _tokens_do_not_fit_passes,
+    Code.DRAFTS_CUT_SHORT: _drafts_cut_short,
+    Code.LINES_LEFT_OUT: _lines_left_out,
+    Code.LENGTH_CONTRADICTS_POSITIONS: _length_contradicts_positions,
+    Code.RATE_CONTRADICTS_COUNTS: _rate_contradicts_counts,
+    Code.COUNTED_AT_END: _counted_at_end,
+    Code.DRAFT_TREE: _draft_tree,
+    Code.UNUSUAL_DRAFT_LENGTH: _unusual_draft_length,
+    Code.CONTEXTS_DISAGREE: _contexts_disagree,
+    Code.ANOTHER_SERVER_SETTING: _another_server_setting,
+    Code.WEIGHTS_BY_NAME: _weights_by_name,
+    Code.DRAFTER_NOT_BUNDLED: _drafter_not_bundled,
+    Code.ACCEPTANCE_UNKNOWN: _acceptance_unknown,
+    Code.LENGTH_NOT_READ: _length_not_read,
+    Code.MEAN_ONLY: _mean_only,
+}

@@ -1,0 +1,142 @@
+"""What a notice says: one sentence for every code, pinned here where no command pins it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roofline.acceptance.defaults import Standing
+from roofline.base.notices import Code, notice
+from roofline.render.notices import SENTENCES, sentence
+
+
+def test_every_code_has_a_sentence() -> None:
+    assert set(SENTENCES) == set(Code)
+
+
+@pytest.mark.parametrize(
+    ("code", "values", "said"),
+    [
+        (
+            Code.ACCEPTANCE_ASSUMED,
+            {
+                "standing": Standing.SAME,
+                "reference": "r",
+                "label": "eagle3 of m",
+                "source": "s",
+                "general": False,
+                "filled": (1, 2),
+            },
+            (
+                "acceptance of r, counted with a drafter of this kind on this model or one of its "
+                "base: eagle3 of m, not a chat set; D = 1, 2 filled in between (s)"
+            ),
+        ),
+        (
+            Code.OUTSIDE_MEASURED_CONTEXTS,
+            {"label": "x", "shortest": 1024, "longest": 1024, "context": 4096},
+            (
+                "acceptance of x was measured at 1024 tokens of context; 4096 tokens use the "
+                "nearest value, so measure it there"
+            ),
+        ),
+        (
+            Code.SURVIVAL_RISES,
+            {"where": "page", "first": 2, "second": 3, "before": 0.0, "after": 1.0},
+            (
+                "page: survival rises from 0.00 at D=2 to 1.00 at D=3, as only noise or other "
+                "prompts can make it"
+            ),
+        ),
+        (
+            Code.SOME_PASSES_DRAFTED,
+            {"where": "page", "drafts": 2.0, "passes": 146.0, "drafted_per_pass": 27.5},
+            (
+                "page: 2 of 146 passes drafted (1 %, 27.50 tokens each): a drafter that found "
+                "nothing to propose, or a schedule; tokens per step are over all passes"
+            ),
+        ),
+        (
+            Code.DRAFTS_CUT_SHORT,
+            {"where": "page", "drafted_per_pass": 1.5, "draft_length": 2, "every_pass": True},
+            (
+                "page: 1.50 tokens drafted per pass, not 2: drafts were cut short (a schedule, or "
+                "ends of sequences), so deep positions read too low"
+            ),
+        ),
+        (
+            Code.DRAFTS_CUT_SHORT,
+            {"where": "page", "drafted_per_pass": 1.5, "draft_length": 2, "every_pass": False},
+            (
+                "page: 1.50 tokens drafted per pass, not 2: drafts were cut short (a drafter that "
+                "may propose nothing, a schedule, or ends of sequences), so deep positions read "
+                "too low, and all holds only for passes that drafted"
+            ),
+        ),
+        (
+            Code.TOKENS_DO_NOT_FIT_PASSES,
+            {"where": "page", "tokens": 2992, "passes": 346, "accepted": 459, "drafts": 232},
+            (
+                "page: 2992 tokens of 346 passes do not fit 459 accepted drafts, so only the 232 "
+                "passes that drafted count"
+            ),
+        ),
+        (
+            Code.DRAFTING_PASSES_ONLY,
+            {"where": "log"},
+            (
+                "log: mean len holds only for passes that drafted; the log's 'eval time' lines, or "
+                "llamacpp:n_decode_total and llamacpp:tokens_predicted_total on /metrics, count "
+                "the others"
+            ),
+        ),
+        (
+            Code.LENGTH_CONTRADICTS_POSITIONS,
+            {"where": "log", "lines": 1, "length": "2.63", "by_position": 2.5},
+            (
+                "log: a line contradicts itself (mean length 2.63, but 2.50 by position), so do "
+                "not rely on it"
+            ),
+        ),
+        (
+            Code.RATE_CONTRADICTS_COUNTS,
+            {"where": "log", "lines": 2, "percent": "80.0", "accepted": 50, "drafted": 100},
+            (
+                "log: 2 lines contradict themselves (80.0 % accepted, but 50 of 100 tokens), so do "
+                "not rely on it"
+            ),
+        ),
+        (
+            Code.DRAFT_TREE,
+            {"where": "page", "tokens": 8.0, "steps": 3.0},
+            (
+                "page: 8 draft tokens over 3 steps is a tree; its tokens per step do not hold for "
+                "a chain"
+            ),
+        ),
+        (
+            Code.UNKNOWN_GENERATION,
+            {"gpu": "x", "generation": "blakwell", "known": ("blackwell", "hopper")},
+            (
+                "x: generation: 'blakwell' has no stated constants, so generic ones stand in; did "
+                "you mean 'blackwell'?"
+            ),
+        ),
+        (
+            Code.UNKNOWN_GENERATION,
+            {"gpu": "x", "generation": "zz", "known": ("blackwell", "hopper")},
+            (
+                "x: generation: 'zz' has no stated constants, so generic ones stand in; known: "
+                "blackwell, hopper"
+            ),
+        ),
+        (
+            Code.ANOTHER_SERVER_SETTING,
+            {"field": "drafter", "runs": "mtp", "asked": "eagle3"},
+            "drafter eagle3: the server runs mtp; its acceptance may not be that of eagle3",
+        ),
+    ],
+)
+def test_what_it_says(code: Code, values: dict[str, Any], said: str) -> None:
+    assert sentence(notice(code, **values)) == said
