@@ -216,10 +216,10 @@ def _said(live: Live) -> list[str]:
 
 
 def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:
-    from roofline.questions.goals import Goal, Objective
-
     if tpot is None and rate is None and objective is None:
         return None
+    from roofline.questions.goals import Goal, Objective
+
     ms = None if tpot is None else amount("--slo-tpot", tpot, MILLISECONDS, "ms, such as 5 or 5ms")
     return Goal(
         tpot=None if ms is None else ms / 1e3,
