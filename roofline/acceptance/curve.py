@@ -11,11 +11,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 
 __all__ = [
     "Acceptance",
     "Convention",
+    "Rise",
     "all_accepted",
     "by_context",
     "check_values",
@@ -378,7 +379,9 @@ def convert(
         bonus = 1.0 if source is Convention.ACCEPTED_DRAFTS else 0.0
         survival = survival_from_tokens_per_step([value + bonus for value in values])
     if draft_length is not None and draft_length > len(survival):
-        raise InputError(f"--draft-length {draft_length}: only {len(survival)} positions are given")
+        raise InputError(
+            f"only {len(survival)} positions are given", field="draft_length", value=draft_length
+        )
     return _from_positions(survival[:draft_length], target)
 
 
@@ -403,8 +406,11 @@ def _from_mean(mean: float, target: Convention, draft_length: int) -> float:
     if target is Convention.IID:
         return iid_rate(tokens_per_step=mean, draft_length=draft_length)
     raise InputError(
-        f"--to {target}: one number at D={draft_length} says nothing about each position; convert "
-        f"it --to iid, and that --from iid --to {target} if equal positions may be assumed"
+        f"one number at D={draft_length} says nothing about each position; convert it "
+        f"{Option('to', 'iid')}, and that {Option('from', 'iid')} {Option('to', target)} if equal "
+        "positions may be assumed",
+        field="to",
+        value=target,
     )
 
 
@@ -431,7 +437,9 @@ def _plain(values: Array) -> list[float]:
 
 def _needed(draft_length: int | None, source: Convention) -> int:
     if draft_length is None:
-        raise InputError(f"--from {source}: needs --draft-length, the D it was measured at")
+        raise InputError(
+            f"needs {Option('draft_length')}, the D it was measured at", field="from", value=source
+        )
     return draft_length
 
 
@@ -446,7 +454,7 @@ def check_values(values: Sequence[float], source: Convention, draft_length: int 
     if source is Convention.SURVIVAL and list(values) != sorted(values)[::-1]:
         raise InputError("survival cannot rise with the position; are these conditional rates?")
     if source in (Convention.RATE, Convention.IID) and len(values) != 1:
-        raise InputError(f"--from {source}: expected one number, got {len(values)}")
+        raise InputError(f"expected one number, got {len(values)}", field="from", value=source)
 
 
 def _range(source: Convention, depth: int) -> tuple[float, float]:
@@ -461,22 +469,42 @@ def _range(source: Convention, depth: int) -> tuple[float, float]:
 ROUNDING = 0.02
 
 
-def rise(table: Mapping[int, float], *, beyond: float = ROUNDING) -> str | None:
-    """Return what to say of a curve in which a later draft survives more often than an earlier one.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rise:
+    """Where a later draft survives more often than an earlier one."""
+
+    first: int  # draft lengths
+    second: int
+    before: float  # survival there
+    after: float
+
+    def __str__(self) -> str:
+        """Say where, and by how much."""
+        return (
+            f"survival rises from {self.before:.2f} at D={self.first} to {self.after:.2f} at "
+            f"D={self.second}"
+        )
+
+    @property
+    def explained(self) -> str:
+        """The same with what may have made it."""
+        return f"{self}, as only noise or other prompts can make it"
+
+
+def rise(table: Mapping[int, float], *, beyond: float = ROUNDING) -> Rise | None:
+    """Return where a later draft survives more often than an earlier one; None if nowhere.
 
     S_i = AL(i) - AL(i-1) cannot rise: draft i is reached only where draft i-1 was accepted. Between
     given D the mean over the positions cannot either. ``table`` is AL by D.
 
-    >>> rise({0: 1, 1: 1.9, 2: 1.9, 3: 2.9})
-    'survival rises from 0.00 at D=2 to 1.00 at D=3, as only noise or other prompts can make it'
+    >>> str(rise({0: 1, 1: 1.9, 2: 1.9, 3: 2.9}))
+    'survival rises from 0.00 at D=2 to 1.00 at D=3'
     """
     lengths = sorted({0: 1.0, **table})
     curve = {0: 1.0, **table}
     means = {b: (curve[b] - curve[a]) / (b - a) for a, b in pairwise(lengths)}
     for first, second in pairwise(means):
-        if means[second] - max(means[first], 0.0) > beyond:
-            return (
-                f"survival rises from {max(means[first], 0.0):.2f} at D={first} to "
-                f"{means[second]:.2f} at D={second}, as only noise or other prompts can make it"
-            )
+        before = max(means[first], 0.0)
+        if means[second] - before > beyond:
+            return Rise(first=first, second=second, before=before, after=means[second])
     return None

@@ -15,6 +15,7 @@ from pydantic import Field
 from roofline.acceptance.curve import Acceptance, iid_rate, rise, weighted
 from roofline.acceptance.files import SHELF, bundled, lengths_of, load_file
 from roofline.base import resources
+from roofline.base.errors import Option
 from roofline.base.schema import Document, Schema
 
 __all__ = [
@@ -54,7 +55,7 @@ def doubts(curve: Acceptance, *, model: Iterable[str], longest: int) -> list[str
             "or counted on other prompts"
         )
     risen = rise({d: al for d, al in curve.table.items() if d <= longest})
-    return told if risen is None else [*told, f"acceptance of {curve.label}: {risen}"]
+    return told if risen is None else [*told, f"acceptance of {curve.label}: {risen.explained}"]
 
 
 def same_model(one: str, other: str) -> bool:
@@ -126,7 +127,7 @@ def with_gaps_filled(curve: Acceptance) -> Acceptance:
 
 #: The share of equal characters from which on two names are called close.
 CLOSE = 0.7
-#: The default ``--max-draft-length``: what a curve knows beyond it does not count for it.
+#: The default ``max_draft_length``: what a curve knows beyond it does not count for it.
 DEEP_ENOUGH = 8
 
 
@@ -179,7 +180,7 @@ class Choice:
 
     @property
     def reference(self) -> str:
-        """What to type after ``--acceptance`` for it."""
+        """The acceptance to give for it."""
         return f"{self.id}#{self.part}" if self.part else self.id
 
 
@@ -264,7 +265,7 @@ def default_for(
         ),
         warning=(
             f"no acceptance is bundled for {drafter}: that of {curve.label} stands in"
-            f"{named}; give --acceptance"
+            f"{named}; give {Option('acceptance')}"
         ),
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli import completion
-from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
+from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare, typed
 
 if TYPE_CHECKING:
     from roofline.specs.gpu import HardwareProfile
@@ -58,7 +58,7 @@ def check(
 
     profile = load_hardware(gpu)
     if not profile.calibration and (warning := unknown_generation(profile.generation)):
-        typer.echo(f"warning: {profile.id}: {warning}", err=True)
+        typer.echo(typed(f"warning: {profile.id}: {warning}"), err=True)
     emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
 
 

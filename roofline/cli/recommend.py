@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.cli.listing import emit_text
 from roofline.cli.load import load_of
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
@@ -202,7 +202,7 @@ def _said(live: Live) -> list[str]:
     """Return what could not be read of a server, and what is doubtful about the rest."""
     where = live.serving.where
     gaps = [
-        f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {gap.flag}"
+        f"{where}: {gap.what} not read ({gap.reason}): used {gap.used}; give {Option(gap.option)}"
         for gap in live.gaps
     ]
     if live.era is not None:

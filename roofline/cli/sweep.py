@@ -76,7 +76,7 @@ def sweep(
     with _workers(jobs, dask) as workers, _progress(plan.points) as tell:
         warnings = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
     for warning in warnings[:SHOWN]:
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(typed(f"warning: {warning}"), err=True)
     if len(warnings) > SHOWN:
         more = f"and {len(warnings) - SHOWN} more warnings"
         typer.echo(more + (f" in {output}.provenance.json" if output else ""), err=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.engines import http
 from roofline.engines.facts import FetchedJson, Names, Read, ServerNames, Unread, serving_names
 from roofline.engines.http import Client
@@ -35,12 +35,13 @@ def of_model(page: Page, model: str | None) -> tuple[Page, str | None]:
     names = sorted({s.labels["model_name"] for s in page.samples if s.labels.get("model_name")})
     if model is None and len(names) > 1:
         raise InputError(
-            f"{page.where}: serves {len(names)} models; say which, as {page.where}#{names[0]}: "
-            + ", ".join(names)
+            f"serves {len(names)} models; say which, as {page.where}#{names[0]}: "
+            + ", ".join(names),
+            where=page.where,
         )
     wanted = model if model is not None else (names[0] if names else None)
     if model is not None and model not in names:
-        raise InputError(f"{page.where}: no model '{model}': {did_you_mean(model, names)}")
+        raise InputError(f"no model '{model}': {did_you_mean(model, names)}", where=page.where)
     kept = [s for s in page.samples if s.labels.get("model_name", wanted) in (wanted, "")]
     return replace(page, samples=tuple(kept)), wanted
 
@@ -117,7 +118,7 @@ def context_of(
         doubts.append(
             f"{pages[-1].where}: finished requests give a context of {finished:.0f} tokens, the "
             f"cache in use {held:.0f}: shared prefixes, windowed layers or a changing load; give "
-            "--context where you know it"
+            f"{Option('context')} where you know it"
         )
     return Read(value=round(value), source=source), doubts
 
@@ -172,7 +173,7 @@ def rate_of(
     if busy:
         return _plausible(sum(busy) / len(busy), "gauge of its last log intervals")
     if seconds is None:
-        return Unread(reason="one read has no rate; give --interval")
+        return Unread(reason=f"one read has no rate; give {Option('interval')}")
     tokens = counted.total(*names.generated)
     if tokens is None:
         return Unread(reason=f"no {names.generated[0]} on the page")
@@ -222,7 +223,7 @@ def look(client: Client) -> Look:
         if iterations is None:
             iterations = _iterations(text)
         if iterations is None:
-            refusal = refusal or InputError(f"{client.where}{path}: {_what(text)}")
+            refusal = refusal or InputError(_what(text), where=f"{client.where}{path}")
     if iterations is not None:
         return Look(at=time.monotonic(), engine="trtllm", iterations=tuple(iterations))
     return _without_metrics(client, refusal)
@@ -270,14 +271,22 @@ def _without_metrics(client: Client, refusal: InputError | None) -> Look:
         if isinstance(data, dict) and "internal_states" in data:
             return Look(at=time.monotonic(), engine="sglang")
     known = ", ".join(names.name for names in serving_names().engines.values())
+    said = "" if refusal is None else f"{refusal.text}; "
     raise InputError(
-        f"{refusal}; expected the address of a server of {known} (SGLang with --enable-metrics)"
+        f"{said}expected the address of a server of {known} (SGLang with --enable-metrics)"
     )
 
 
 def documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
     """Return the pages that describe the server, or why they could not be read."""
     return [_document(client, page) for page in names.documents]
+
+
+def _at(client: Client, error: InputError) -> str:
+    """Return what is wrong with a page of a server, the server itself left out."""
+    if error.where is None:
+        return error.text
+    return f"{error.where.removeprefix(client.where)}: {error.problem}"
 
 
 def _document(client: Client, page: Any) -> FetchedJson:
@@ -287,6 +296,6 @@ def _document(client: Client, page: Any) -> FetchedJson:
         try:
             return FetchedJson(names=page, path=bare, data=client.get_json(path))
         except InputError as error:
-            refusal = refusal or str(error).removeprefix(client.where)
+            refusal = refusal or _at(client, error)
     hint = f" (needs {page.optional})" if page.optional else ""
     return FetchedJson(names=page, path=page.paths[0], refusal=refusal + hint)

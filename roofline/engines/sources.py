@@ -45,7 +45,7 @@ class Held:
 
 
 def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
-    """Read whatever ``--acceptance`` may be.
+    """Read whatever the acceptance may be given as.
 
     A rate, rates, ``al:``, ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or anything that
     ``roofline acceptance read`` takes; ``#PART`` chooses a dataset or a model inside.
@@ -73,19 +73,25 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
             weight = -1.0
         if not star or not 0 < weight <= 1 or source.lower().startswith("mix:"):
             raise InputError(
-                f"--acceptance mix: expected a share and a source, such as 0.7*ID, got '{item}'"
+                f"expected a share and a source, such as 0.7*ID, got '{item}'",
+                field="acceptance",
+                value="mix",
             )
         parts.append((weight, acceptance_from(source, kv=kv)))
     total = sum(weight for weight, _ in parts)
     if abs(total - 1) > 1e-6:
-        raise InputError(f"--acceptance mix: the shares sum to {total:g}, expected 1")
+        raise InputError(
+            f"the shares sum to {total:g}, expected 1", field="acceptance", value="mix"
+        )
     mixed = weighted(
         parts,
         label=", ".join(f"{100 * weight:g} % {part.label}" for weight, part in parts),
         source="; ".join(dict.fromkeys(part.source for _, part in parts)),
     )
     if len(mixed.table) == 1:
-        raise InputError("--acceptance mix: the parts have no draft length in common")
+        raise InputError(
+            "the parts have no draft length in common", field="acceptance", value="mix"
+        )
     found = tuple(dict.fromkeys(w for _, part in parts for w in part.warnings))
     targets = tuple(dict.fromkeys(t for _, part in parts for t in part.targets))
     return replace(mixed, warnings=found, targets=targets)
@@ -122,7 +128,7 @@ def _difference(first: Held, second: Held, part: str | None, how: str) -> Readin
 
     texts = [_text(held) for held in (first, second)]
     if not all(is_page(text) for text in texts):
-        raise InputError(f"{second.name}: only Prometheus pages can be read twice")
+        raise InputError("only Prometheus pages can be read twice", where=second.name)
     pages = [parse_page(t, h.name) for t, h in zip(texts, (first, second), strict=True)]
     return of_page(since(pages[1], pages[0], how=how), part)
 
@@ -138,11 +144,11 @@ def _content(where: str, timeout: float | None) -> Held:
     path = Path(where)
     try:
         if path.is_char_device():
-            raise InputError(f"{where}: is a device; give a file, an address, or - for stdin")
+            raise InputError("is a device; give a file, an address, or - for stdin", where=where)
         with path.open("rb") as file:
             return Held(name=path.name, content=_bounded(file, path.name))
     except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+        raise InputError(f"cannot be read ({error.strerror})", where=where) from None
     except ValueError:
         raise InputError("the path holds a character that no path can have") from None
 
@@ -162,7 +168,7 @@ def _bounded(file: Any, name: str) -> bytes:
             kept.append(line.rstrip(b"\r\n"))
             size += len(line)
         if size > MAX_BYTES:
-            raise InputError(f"{name}: more than {MAX_BYTES // 10**6} MB of such lines; cut it")
+            raise InputError(f"more than {MAX_BYTES // 10**6} MB of such lines; cut it", where=name)
     return b"\n".join(kept)
 
 
@@ -172,7 +178,7 @@ def _text(held: Held) -> str:
     wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = raw.decode("utf-16" if wide else "utf-8-sig", errors="replace")
     if not text.strip():
-        raise InputError(f"{held.name}: is empty")
+        raise InputError("is empty", where=held.name)
     return text
 
 
@@ -198,8 +204,9 @@ def _sniff(held: Held, part: str | None) -> Reading:
     bare = re.fullmatch(r"https?://[^/]+/?", held.name)
     hint = f"; try {held.name.rstrip('/')}/metrics" if bare else ""
     raise InputError(
-        f"{held.name}: {what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
-        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}"
+        f"{what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
+        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}",
+        where=held.name,
     )
 
 
@@ -227,7 +234,7 @@ def of_page(page: Page, part: str | None) -> Reading:
     ):
         if any(name.startswith(prefix) for name in found):
             return reader(page, part)
-    raise InputError(f"{page.where}: no speculative-decoding series; is speculation on?")
+    raise InputError("no speculative-decoding series; is speculation on?", where=page.where)
 
 
 def of_json(documents: list[Any], where: str) -> Reading | None:

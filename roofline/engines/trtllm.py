@@ -38,11 +38,14 @@ def read_page(page: Page, model: str | None) -> Reading:
     mean = page.mean(f"{PREFIX}acceptance_length")
     if mean is None:
         raise InputError(
-            f"{page.where}: the page has neither {PREFIX}drafted_tokens_total by position "
-            f"(return_perf_metrics: true) nor {PREFIX}acceptance_length"
+            f"the page has neither {PREFIX}drafted_tokens_total by position "
+            f"(return_perf_metrics: true) nor {PREFIX}acceptance_length",
+            where=page.where,
         )
     if mean < 1:
-        raise InputError(f"{page.where}: {PREFIX}acceptance_length is {mean:g}: nothing drafted")
+        raise InputError(
+            f"{PREFIX}acceptance_length is {mean:g}: nothing drafted", where=page.where
+        )
     return Reading(
         engine="trtllm",
         how="gauge of its last iteration",

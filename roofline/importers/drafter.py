@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.importers.attention import latent_layers, make_grouped, read_heads
 from roofline.importers.build import Identity
 from roofline.importers.families import Family
@@ -243,8 +243,8 @@ def _medusa(fields: Fields, target: ModelSpec | None) -> dict[str, Any]:
         heads = fields.log.default("medusa_num_heads", MEDUSA_HEADS, why)
     if target is None:
         raise InputError(
-            f"{fields.file}: hidden_size: a Medusa config does not state it; give --target with "
-            f"the model it was made for ({base or 'not named'})"
+            f"{fields.file}: hidden_size: a Medusa config does not state it; give "
+            f"{Option('target')} with the model it was made for ({base or 'not named'})"
         )
     return {
         "hidden_size": target.hidden_size,

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.importers.fields import Fields
 from roofline.importers.layers import Layer
 from roofline.importers.module_names import Spelling, layer_modules
@@ -104,7 +104,7 @@ class Modules:
 
 
 def _too_long(file: str) -> InputError:
-    return InputError(f"{file}: a list of modules is too long to be one; give --weights")
+    return InputError(f"{file}: a list of modules is too long to be one; give {Option('weights')}")
 
 
 def _joined(globs: list[str]) -> re.Pattern[str]:

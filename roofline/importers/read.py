@@ -79,7 +79,7 @@ def import_path(
     try:
         return _import(path, identity, target, target_id)
     except InputError as error:  # names in a broken file may hold anything
-        line = "".join(letter if letter.isprintable() else "?" for letter in str(error))
+        line = "".join(letter if letter.isprintable() else "?" for letter in error.text)
         raise InputError(line) from None
 
 

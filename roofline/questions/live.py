@@ -14,7 +14,7 @@ from roofline.acceptance.defaults import same_model
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.engines.facts import Unread, serving_names
 from roofline.engines.server import Serving
 from roofline.questions.schedule.plan import Plan
@@ -35,7 +35,7 @@ def contradictions(
     model: str | None,
     drafter: str | None,
 ) -> list[str]:
-    """Return a warning for each flag that names another model, drafter or engine than it runs.
+    """Return a warning for each option that names another model, drafter or engine than it runs.
 
     ``model`` and ``drafter`` are the server's own, None where they are not known here. A path is
     taken for what runs there, since that is what it is given for.
@@ -53,8 +53,8 @@ def contradictions(
     if "engine" in given and resources.known(engine, ENGINES) and engine != serving.engine:
         said.append(("engine", serving.engine, asked.engine, "load"))
     return [
-        f"{flag} {wanted}: the server runs {runs}; its {what} may not be that of {wanted}"
-        for flag, runs, wanted, what in said
+        f"{option} {wanted}: the server runs {runs}; its {what} may not be that of {wanted}"
+        for option, runs, wanted, what in said
     ]
 
 
@@ -83,7 +83,7 @@ class Gap:
     what: str
     reason: str
     used: str
-    flag: str
+    option: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,18 +139,18 @@ def question_from(
     batches: tuple[int, ...] | None = None,
     contexts: tuple[int, ...] | None = None,
 ) -> Live:
-    """Fill the question with what the server says, but for what was ``given`` by flag."""
+    """Fill the question with what the server says, but for what was ``given``."""
     gaps: list[Gap] = []
     model, dtype = _model(serving, asked, given)
     found: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
     load: dict[str, Any] = {}
     if dtype is not None and "weights" not in given:
         reason = "the name of the repository says it, the server does not"
-        gaps.append(Gap(what="weights", reason=reason, used=dtype, flag="--weights"))
+        gaps.append(Gap(what="weights", reason=reason, used=dtype, option="weights"))
         found["weights"] = DType(dtype)
     found["engine"], era = _engine(serving, asked, given)
     if "tp" not in given:
-        found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", flag="--tp")
+        found["tp"] = _or(serving, "tp", 1, gaps, used="1 GPU", option="tp")
     # ranks that share one model's weights are groups of its attention, no copies of it
     groups = serving.copies if serving.value("attention_copies") else 1
     if "dp_attention" not in given:
@@ -169,11 +169,11 @@ def question_from(
     if "max_draft_length" not in given:
         load["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)
     if contexts is None:
-        context = _or(serving, "context", CONTEXT, gaps, used="4k tokens", flag="--context")
+        context = _or(serving, "context", CONTEXT, gaps, used="4k tokens", option="context")
         contexts = (int(context),)
     batch = None
     if batches is None:
-        running = _or(serving, "batch", None, gaps, used="every batch", flag="--batch")
+        running = _or(serving, "batch", None, gaps, used="every batch", option="batch")
         batch = None if running is None else max(round(running * groups), 1)
         batches = (batch or 1,)
     elif len(batches) == 1:
@@ -206,10 +206,12 @@ def _engine(
     return (serving.engine if era is None else f"{serving.engine}@{era.id}"), era
 
 
-def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, flag: str) -> Any:
+def _or(
+    serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: str, option: str
+) -> Any:
     found = serving.facts[fact]
     if isinstance(found, Unread):
-        gaps.append(Gap(what=fact, reason=found.reason, used=used, flag=flag))
+        gaps.append(Gap(what=fact, reason=found.reason, used=used, option=option))
         return default
     return found.value
 
@@ -225,8 +227,8 @@ def _model(
         return model, dtype
     said = f"it serves {' or '.join(serving.models)}" if serving.models else "it does not say"
     raise InputError(
-        f"{serving.where}: which model runs there is not known ({said}): give --model, a bundled "
-        "id or the path of its config.json"
+        f"{serving.where}: which model runs there is not known ({said}): give "
+        f"{Option('model')}, a bundled id or the path of its config.json"
     )
 
 
@@ -251,7 +253,7 @@ def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str
     if isinstance(found, Unread):
         raise InputError(
             f"{serving.where}: which accelerator it runs on could not be read ({found.reason}): "
-            "give --gpu"
+            f"give {Option('gpu')}"
         )
     return str(found.value)
 
@@ -272,7 +274,7 @@ def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
         return str(method)
     why = serving.facts["method"]
     reason = why.reason if isinstance(why, Unread) else f"{weights} is not bundled"
-    gaps.append(Gap(what="drafter", reason=reason, used="the bundled head", flag="--drafter"))
+    gaps.append(Gap(what="drafter", reason=reason, used="the bundled head", option="drafter"))
     return None
 
 
@@ -283,13 +285,13 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
     if reading is None:
         reason = found.reason if isinstance(found, Unread) else "unknown"
         gaps.append(
-            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+            Gap(what="acceptance", reason=reason, used="a bundled curve", option="acceptance")
         )
         return None
     if reading.draft_length is None and not length:
         reason = "tokens per step were read, the draft length was not"
         gaps.append(
-            Gap(what="acceptance", reason=reason, used="a bundled curve", flag="--acceptance")
+            Gap(what="acceptance", reason=reason, used="a bundled curve", option="acceptance")
         )
         return None
     if reading.draft_length is None:
@@ -305,7 +307,7 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
             what="acceptance by position",
             reason=f"only the mean at D = {depth} is on the page",
             used=f"a rate of {rate:.3f} at every position",
-            flag="--acceptance",
+            option="acceptance",
         )
     )
     return replace(spread, source=made.source, drafts=made.drafts, assumed=True)

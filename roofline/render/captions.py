@@ -58,7 +58,7 @@ def caption_for(
     told += [where] if where else []
     if acceptance is not None:
         told += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
-    fixed = [change for change in deployment.changes if change.flag != "--vary"]
+    fixed = [change for change in deployment.changes if change.option != "vary"]
     changed = set_line(fixed).strip().rstrip(".")
     told += [changed] if changed else []
     return Caption(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from roofline.base.errors import Option
 from roofline.base.units import format_size
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
@@ -29,12 +30,13 @@ SETTLES = {
     "drafter's passes; check that its passes run in CUDA graphs",
     "attention path": "the same batch at two contexts, D = 0 and speculating: the slope per token "
     "of context is the cache being read; the log names the attention backend",
-    "attention path per row": "the same load with --verify-attention kv_per_query says what it "
-    "would cost; the log names the attention backend, and a profile shows how often it reads",
+    "attention path per row": "the same load with "
+    f"{Option('verify_attention', 'kv_per_query')} says what it would cost; the log names the "
+    "attention backend, and a profile shows how often it reads",
     "experts": "time the expert kernels in a profile, or the same load at two batches with a short "
     "context; a text in one language wakes other experts than a mix",
     "communication": "nccl-tests all_reduce_perf at batch x rows x hidden size x 2 bytes on "
-    "the same GPUs, or the same load with another --tp",
+    f"the same GPUs, or the same load with another {Option('tp')}",
     "memory pressure": "the engine's counter of preemptions and the cache in use while it runs "
     "(vllm:num_preemptions_total, sglang:num_retracted_requests_total), or the same load at half "
     "the batch",

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.base.errors import Option
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
@@ -34,7 +35,7 @@ def render_explore(found: Exploration, how: OutputFormat, *, explain: bool = Fal
 
 def _data(found: Exploration) -> dict[str, Any]:
     question = found.variants[0].question
-    fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
+    fixed = [change for change in question.deployment.changes if change.option != "vary"]
     return {
         "schema": SCHEMA,
         "inputs": inputs_data(question)
@@ -187,7 +188,10 @@ def _refused(found: Exploration) -> list[str]:
         for line in refused_lines(variant.question.deployment, variant.refused)
     ]
     more = len(lost) - MOST_REFUSED
-    return [*lines, *([f"{more} more do not fit, which --format json has."] if more > 0 else [])]
+    return [
+        *lines,
+        *([f"{more} more do not fit, which {Option('format', 'json')} has."] if more > 0 else []),
+    ]
 
 
 def _headline(found: Exploration) -> str:
@@ -217,7 +221,7 @@ def _label(found: Exploration, variant: Variant) -> str:
 
 def _setting(found: Exploration) -> str:
     question = found.variants[0].question
-    fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
+    fixed = [change for change in question.deployment.changes if change.option != "vary"]
     return (
         f"{question.deployment.target.model.name} on {gpus_named(question.deployment)}; "
         f"batch {found.batch}, context {format_size(found.context)}; "
@@ -243,7 +247,7 @@ def _legend(found: Exploration) -> list[str]:
         )
     lines.append(
         "Acceptance is held as given: measure it again for a changed architecture. Speedups are "
-        "expected values; roofline recommend --set gives their range."
+        f"expected values; roofline recommend {Option('set')} gives their range."
     )
     return [*(f"Assumed: {text}" for text in _assumed(found)), *lines]
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from roofline.advice.paste import flag
+from roofline.base.errors import Option
 from roofline.base.units import format_size
 from roofline.engines.facts import Read, Unread
 from roofline.questions.live import Change, Live
@@ -83,7 +84,8 @@ def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dic
             "acceptance": plan.question.acceptance.label,
         },
         "not_read": [
-            {"what": g.what, "reason": g.reason, "used": g.used, "flag": g.flag} for g in live.gaps
+            {"what": g.what, "reason": g.reason, "used": g.used, "flag": str(Option(g.option))}
+            for g in live.gaps
         ],
         "change": None
         if found is None
@@ -131,7 +133,7 @@ def _headline(live: Live, plan: Plan, written: Written, found: Change | None) ->
     if found.advised == plan.draft_lengths[-1] > 0:
         said += (
             f" Drafts beyond {found.advised} were not looked at: the acceptance ends there. Run "
-            "the server with a longer draft for a while, or give --extrapolate."
+            f"the server with a longer draft for a while, or give {Option('extrapolate')}."
         )
     return said
 
@@ -168,7 +170,8 @@ def _value(fact: Read) -> str:
 
 def _gaps(live: Live) -> str:
     said = [
-        f"{WORDS.get(gap.what, gap.what)}: {gap.reason}; used {gap.used} (give {gap.flag})"
+        f"{WORDS.get(gap.what, gap.what)}: {gap.reason}; used {gap.used} "
+        f"(give {Option(gap.option)})"
         for gap in live.gaps
     ]
     return "\n".join(["Not read:", *map(_indented, said)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 
 __all__ = [
     "LAYER_LINEARS",
@@ -36,7 +36,7 @@ def bits_per_weight(name: str) -> float | None:
 
 
 class DType(StrEnum):
-    """A storage format. Names as in ``--weights``."""
+    """A storage format. Names as in the option ``weights``."""
 
     FP32 = "fp32"
     BF16 = "bf16"
@@ -109,7 +109,7 @@ class Component(StrEnum):
     VISION = "vision"
 
 
-#: ``--weights`` changes these and nothing else.
+#: The option ``weights`` changes these and nothing else.
 LAYER_LINEARS = frozenset(
     {
         Component.ATTENTION,
@@ -145,7 +145,7 @@ _FORMATS: Mapping[DType, _Format] = {
     DType.FP16: _Format(2.0, "fp16", None),
     DType.FP8: _Format(1.0, "fp8", "fp8"),  # one scale per tensor or channel: negligible
     DType.FP8_BLOCK: _Format(1.0 + 4 / (128 * 128), "fp8", "fp8"),  # fp32 scale per 128 x 128
-    DType.INT8: _Format(1.0, "int8", None),  # weight-only unless --activations int8
+    DType.INT8: _Format(1.0, "int8", None),  # weight-only unless activations are int8
     DType.INT4_G128: _Format(0.5 + (2 + 0.5) / 128, "int4", None),  # fp16 scale + 4-bit zero
     DType.INT4_G64: _Format(0.5 + (2 + 0.5) / 64, "int4", None),
     DType.INT4_G32: _Format(0.5 + 2 / 32, "int4", None),  # symmetric: a 16-bit scale, no zero
@@ -203,12 +203,14 @@ def rate_name(activations: DType) -> str:
     return _format(activations).rate
 
 
-def parse_dtype(text: str, flag: str) -> DType:
-    """Return the dtype called ``text``; ``flag`` is named in the error."""
+def parse_dtype(text: str, field: str) -> DType:
+    """Return the dtype called ``text``; ``field`` is the option that it was given for."""
     try:
         return DType(text.lower())
     except ValueError:
-        raise InputError(f"{flag}: unknown dtype '{text}': {did_you_mean(text, DType)}") from None
+        raise InputError(
+            f"unknown dtype '{text}': {did_you_mean(text, DType)}", field=field
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,8 +272,10 @@ def resolve(
             wanted = activations
             if component in used and bytes_per_element(wanted) < bytes_per_element(dtype) - 0.1:
                 raise InputError(
-                    f"--activations {wanted}: narrower than the {dtype} weights of {component}; "
-                    f"use --weights {wanted} as well, or drop --activations"
+                    f"narrower than the {dtype} weights of {component}; use "
+                    f"{Option('weights', wanted)} as well, or drop {Option('activations')}",
+                    field="activations",
+                    value=wanted,
                 )
         if rate_name(wanted) not in rates:
             text = (
@@ -293,5 +297,5 @@ def _require(dtype: DType, rates: set[str], gpu: str) -> None:
         usable = [other for rate, other in reversed(first.items()) if rate in rates]
         raise InputError(
             f"{gpu} has no {rate_name(dtype)} rate, so {dtype} activations are refused; "
-            f"use --activations with one of: {', '.join(usable)}"
+            f"use {Option('activations')} with one of: {', '.join(usable)}"
         )

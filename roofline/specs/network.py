@@ -296,8 +296,10 @@ def mtp_head(target: ModelSpec) -> DrafterSpec:
     """
     if target.mtp is None:
         raise InputError(
-            f"--drafter mtp: {target.id} was not published with a multi-token-prediction layer; "
-            "use eagle3, ngram or a draft model"
+            f"{target.id} was not published with a multi-token-prediction layer; use eagle3, "
+            "ngram or a draft model",
+            field="drafter",
+            value="mtp",
         )
     return DrafterSpec(
         schema=1,

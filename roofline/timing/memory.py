@@ -9,6 +9,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.errors import Option
 from roofline.base.numbers import Array
 from roofline.base.units import format_bytes
 from roofline.kernels.footprint import kv_bytes_reserved, state_bytes_per_sequence, weight_bytes
@@ -205,10 +206,10 @@ class Memory:
         extra = [more - less for more, less in zip(drafting, plain, strict=True)]
         card = int(np.argmax(drafting))
         split = self.target.placement.split
-        remedies = ["a narrower --draft-weights"] if self.draft_weights else []
-        remedies.append("a shorter --context")
+        remedies = [f"a narrower {Option('draft_weights')}"] if self.draft_weights else []
+        remedies.append(f"a shorter {Option('context')}")
         if len(self.cards) > 1 and split.mode is SplitMode.LAYER:
-            remedies.append("another --tensor-split")
+            remedies.append(f"another {Option('tensor_split')}")
         where = f" on card {card + 1} of {len(self.cards)}" if len(self.cards) > 1 else ""
         name = self.drafter.name if self.draft_weights else f"draft length 1 of {self.drafter.name}"
         return (

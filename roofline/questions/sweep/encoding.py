@@ -53,8 +53,9 @@ def check_format(form: SweepFormat) -> None:
         return
     if importlib.util.find_spec("pyarrow") is None:
         raise InputError(
-            f"--format parquet: needs pyarrow ({how_to_install('parquet')}), or write .csv or "
-            ".jsonl"
+            f"needs pyarrow ({how_to_install('parquet')}), or write .csv or .jsonl",
+            field="format",
+            value="parquet",
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.files import write_bytes_atomically
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def check_target(path: Path, *, inches: float = 0.0, dots: int = DOTS) -> None:
     if inches * dots > MOST_DOTS:
         raise InputError(
             f"{path}: {inches:g} inches of {dots} dots are more than {MOST_DOTS} dots; give a "
-            "smaller --size or --dpi"
+            f"smaller {Option('size')} or {Option('dpi')}"
         )
 
 

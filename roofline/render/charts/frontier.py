@@ -52,7 +52,7 @@ def frontier_rows(answer: Recommendation) -> list[FrontierRow]:
     """Return every batch and draft length that can be run, at the answer's one context."""
     contexts, gpus = answer.question.workload.contexts, answer.deployment.cards
     if len(contexts) != 1:
-        raise InputError("--context: a frontier belongs to one context; give one")
+        raise InputError("a frontier belongs to one context; give one", field="context")
     found = [
         FrontierRow(
             batch=point.batch,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from roofline.advice.recommend import Recommendation
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.units import format_size
 from roofline.render.charts.figure import MARKERS, PALETTE
 
@@ -63,8 +63,8 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
     keys = list(dict.fromkeys((row.batch, row.context) for row in rows))
     if len(keys) > MOST_LINES:
         raise InputError(
-            f"--batch, --context: {len(keys)} lines are more than the {MOST_LINES} that can be "
-            "told apart; ask for fewer, or draw the heatmap"
+            f"{Option('batch')}, {Option('context')}: {len(keys)} lines are more than the "
+            f"{MOST_LINES} that can be told apart; ask for fewer, or draw the heatmap"
         )
     contexts = {context for _, context in keys}
     lines = {}
