@@ -114,7 +114,8 @@ def _point(
 ) -> Point:
     match = _POINT.fullmatch(item)
     if match is None:
-        raise InputError(EXPECTED, field=option.field, value=str(option.value)[:LONGEST_SHOWN])
+        cut = str(option.value)[:LONGEST_SHOWN]
+        raise InputError(EXPECTED, field=option.field, value=cut)
     length = int(match["length"])
     if length > DEEPEST:
         raise _wrong(option, f"draft length {length}, expected 0 to {DEEPEST}")
