@@ -247,9 +247,16 @@ def load_acceptance(reference: str, *, kv: str | None = None) -> Acceptance:
 
 INDEX = "index.csv"
 COLUMNS = (
-    "id", "target", "drafter", "datasets", "draft_lengths", "contexts", "temperature", "license",
+    "id",
+    "target",
+    "drafter",
+    "datasets",
+    "draft_lengths",
+    "contexts",
+    "temperature",
+    "license",
     "source",
-)  # fmt: skip
+)
 
 
 def bundled() -> list[dict[str, str]]:

@@ -182,9 +182,13 @@ def _choose_the_mechanism(answer: Recommendation, point: Point) -> Rule:
     if not len(drafting):
         says = "nothing is drafted"
         return Rule(
-            number=5, name="choose the drafter by yield and cost", says=says, draft_length=None,
-            binds=False, model_says="name drafters to `roofline compare`",
-        )  # fmt: skip
+            number=5,
+            name="choose the drafter by yield and cost",
+            says=says,
+            draft_length=None,
+            binds=False,
+            model_says="name drafters to `roofline compare`",
+        )
     i = point.best or int(drafting.argmax()) + 1
     cost = float(point.draft[i] / point.step[0])
     free = (point.step[i] - point.draft[i]) / point.step[0]

@@ -121,9 +121,12 @@ def _wrapped(line: str, level: int) -> str:
     import textwrap
 
     return textwrap.fill(
-        line, 80, subsequent_indent="  " * (level + 1), break_long_words=False,
+        line,
+        80,
+        subsequent_indent="  " * (level + 1),
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def _number(value: Any) -> str:

@@ -29,9 +29,25 @@ if TYPE_CHECKING:
     from roofline.render.charts.figure import Caption
 
 __all__ = [
-    "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "at_one", "charts",
-    "doublings", "draw", "not_fitting", "one", "said", "show", "source_line", "span", "told",
-]  # fmt: skip
+    "Batch",
+    "Batches",
+    "Context",
+    "Contexts",
+    "Target",
+    "asked",
+    "at",
+    "at_one",
+    "charts",
+    "doublings",
+    "draw",
+    "not_fitting",
+    "one",
+    "said",
+    "show",
+    "source_line",
+    "span",
+    "told",
+]
 
 
 Batches = Annotated[str, typer.Option("--batch", help="Sequences decoded together: 1,8 or 1..64.")]

@@ -23,9 +23,15 @@ __all__ = ["report"]
 _SUFFIXES = (".html", ".htm")
 #: Options that the page's own controls stand for, or that recommend does not have.
 _MOVED = (
-    "-o", "--output", "--batch", "--context", "--batches", "--contexts", "--acceptance",
+    "-o",
+    "--output",
+    "--batch",
+    "--context",
+    "--batches",
+    "--contexts",
+    "--acceptance",
     "--acceptance-rounds",
-)  # fmt: skip
+)
 
 
 @asks()

@@ -85,9 +85,15 @@ def sweep(
 
 
 def _run(
-    plan: Plan, how: SweepFormat, workers: Workers, output: Path | None, *, grid: Path | None,
-    resume: bool, tell: Callable[[int], None],
-) -> list[str]:  # fmt: skip
+    plan: Plan,
+    how: SweepFormat,
+    workers: Workers,
+    output: Path | None,
+    *,
+    grid: Path | None,
+    resume: bool,
+    tell: Callable[[int], None],
+) -> list[str]:
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
     from roofline.questions.sweep.files import hashes
@@ -171,9 +177,11 @@ def _progress(points: int) -> Iterator[Callable[[int], None]]:
     )
 
     shown = (
-        BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]} points/s"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]} points/s"),
         TimeRemainingColumn(),
-    )  # fmt: skip
+    )
     with Progress(*shown, console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=points, rate="-")
 

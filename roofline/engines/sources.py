@@ -26,10 +26,19 @@ __all__ = ["acceptance_from", "of_json", "of_page", "read"]
 MAX_BYTES = 10_000_000
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
 _MARKS = (
-    b"SpecDecoding metrics:", b"accept len:", b"#gen drafts", b"draft acceptance", b"eval time =",
-    b"spec_decode_", b"sglang:spec_", b":generation_tokens", b"token_latency_seconds_count",
-    b"output_token_seconds_count", b"first_token_seconds_count", b"llamacpp:",
-)  # fmt: skip
+    b"SpecDecoding metrics:",
+    b"accept len:",
+    b"#gen drafts",
+    b"draft acceptance",
+    b"eval time =",
+    b"spec_decode_",
+    b"sglang:spec_",
+    b":generation_tokens",
+    b"token_latency_seconds_count",
+    b"output_token_seconds_count",
+    b"first_token_seconds_count",
+    b"llamacpp:",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,10 +23,17 @@ __all__ = ["build_drafter", "drafter_kind"]
 
 #: Words in a class name, longest first, and the kind they stand for.
 _CLASSES: Mapping[str, DrafterKind] = {
-    "PEagle": "peagle", "Eagle3": "eagle3", "EAGLE3": "eagle3", "DSpark": "dspark",
-    "Domino": "domino", "DFlare": "dflash", "DFlash": "dflash", "Medusa": "medusa",
-    "Eagle": "eagle1", "EAGLE": "eagle1",
-}  # fmt: skip
+    "PEagle": "peagle",
+    "Eagle3": "eagle3",
+    "EAGLE3": "eagle3",
+    "DSpark": "dspark",
+    "Domino": "domino",
+    "DFlare": "dflash",
+    "DFlash": "dflash",
+    "Medusa": "medusa",
+    "Eagle": "eagle1",
+    "EAGLE": "eagle1",
+}
 _BLOCKS: tuple[DrafterKind, ...] = ("dflash", "dspark", "domino")
 #: A published head whose config still has the class's default of 2: its weights hold 5.
 MEDUSA_HEADS = 5

@@ -123,10 +123,18 @@ def _compile(pattern: str, file: str) -> re.Pattern[str]:
 
 
 _BASES = {
-    "bfloat16": DType.BF16, "torch.bfloat16": DType.BF16, "bf16": DType.BF16,
-    "float16": DType.FP16, "torch.float16": DType.FP16, "half": DType.FP16, "fp16": DType.FP16,
-    "float32": DType.FP32, "torch.float32": DType.FP32, "fp32": DType.FP32, "auto": DType.BF16,
-}  # fmt: skip
+    "bfloat16": DType.BF16,
+    "torch.bfloat16": DType.BF16,
+    "bf16": DType.BF16,
+    "float16": DType.FP16,
+    "torch.float16": DType.FP16,
+    "half": DType.FP16,
+    "fp16": DType.FP16,
+    "float32": DType.FP32,
+    "torch.float32": DType.FP32,
+    "fp32": DType.FP32,
+    "auto": DType.BF16,
+}
 _EXPERT_FORMATS = {"fp4": DType.MXFP4, "fp8": DType.FP8_BLOCK, "bf16": DType.BF16}
 
 

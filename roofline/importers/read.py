@@ -20,12 +20,25 @@ __all__ = ["Imported", "identity_of", "import_path"]
 
 #: Keys that change what a layer is: one that the class does not read is a contradiction.
 _DECISIVE = (
-    "kv_lora_rank", "linear_attn_config", "attn_type_list", "compress_ratios", "block_configs",
-    "hybrid_override_pattern", "hybrid_layer_pattern", "layers_block_type", "index_topk",
-    "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts",
-    "cross_attention_layers", "sparse_attention_config", "linear_num_value_heads",
-    "ssm_state_size", "attention_k_eq_v",
-)  # fmt: skip
+    "kv_lora_rank",
+    "linear_attn_config",
+    "attn_type_list",
+    "compress_ratios",
+    "block_configs",
+    "hybrid_override_pattern",
+    "hybrid_layer_pattern",
+    "layers_block_type",
+    "index_topk",
+    "n_routed_experts",
+    "num_local_experts",
+    "num_experts",
+    "moe_num_experts",
+    "cross_attention_layers",
+    "sparse_attention_config",
+    "linear_num_value_heads",
+    "ssm_state_size",
+    "attention_k_eq_v",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

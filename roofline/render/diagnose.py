@@ -229,9 +229,15 @@ def _points(found: Diagnosis) -> str:
         ]
         rows.append(cells if best is None else [*cells, f"{1e3 * float(found.explained[i]):.2f}"])
     headers = [
-        "D@batch\nxcontext", "tokens\nper step", "ms/token\nmeasured", "pre-\ndicted",
-        "ms/step\nmeasured", "pre-\ndicted", "off", "band",
-    ]  # fmt: skip
+        "D@batch\nxcontext",
+        "tokens\nper step",
+        "ms/token\nmeasured",
+        "pre-\ndicted",
+        "ms/step\nmeasured",
+        "pre-\ndicted",
+        "off",
+        "band",
+    ]
     return text_table(headers if best is None else [*headers, "ex-\nplained"], rows)
 
 
@@ -256,9 +262,15 @@ def _explanations(found: Diagnosis) -> str:
             ]
         )
     headers = (
-        "  term", "share of\nstep", "factor", "stated\nerror", "strain", "misfit", "leaves",
+        "  term",
+        "share of\nstep",
+        "factor",
+        "stated\nerror",
+        "strain",
+        "misfit",
+        "leaves",
         "may\nbe",
-    )  # fmt: skip
+    )
     return text_table(headers, rows, names_first=True)
 
 

@@ -132,9 +132,15 @@ def _text(found: Exploration, how: OutputFormat, *, explain: bool) -> str:
 
 
 _HEADERS = (
-    "params\nB", "KV kB\na token", "D", "speedup", "ms per\ntoken", "D falls\nfrom",
-    "stops\nfrom", "fits",
-)  # fmt: skip
+    "params\nB",
+    "KV kB\na token",
+    "D",
+    "speedup",
+    "ms per\ntoken",
+    "D falls\nfrom",
+    "stops\nfrom",
+    "fits",
+)
 
 
 def _names(found: Exploration) -> list[str]:

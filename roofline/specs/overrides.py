@@ -155,9 +155,10 @@ ALIASES = {
     "layers": "the number of layers, kinds of layers in their proportions",
 }
 _RENAMED = {
-    "experts": ("mlp", "num_experts"), "top_k": ("mlp", "top_k"),
+    "experts": ("mlp", "num_experts"),
+    "top_k": ("mlp", "top_k"),
     "head_dim": ("attention", "head_dim"),
-}  # fmt: skip
+}
 _ROOTS = ("model", "drafter", "gpu", "engine")
 _IN_LAYERS = ("attention", "mlp")
 Some = TypeVar("Some", bound=Document)

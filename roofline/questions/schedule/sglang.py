@@ -25,8 +25,12 @@ from roofline.questions.schedule.written import NoScheduleError, Written, writte
 __all__ = ["CAPTURED", "cells", "flags", "slots", "write"]
 
 CAPTURED = (
-    *range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, 4097, 16),
-)  # fmt: skip
+    *range(1, 9),
+    *range(10, 33, 2),
+    *range(40, 65, 4),
+    *range(72, 257, 8),
+    *range(272, 4097, 16),
+)
 KINDS = ("eagle1", "eagle3", "mtp")
 
 

@@ -74,9 +74,12 @@ def draw_exploration(axes: Sequence[Axes], found: Exploration) -> dict[str, list
             (line,) = panel.plot(
                 [first.values.index(variant.values[0]) for variant in variants],
                 [value(variant) for variant in variants],
-                marker="o", markersize=4, color=PALETTE[i % len(PALETTE)],
-                linestyle=_STYLES[i // len(PALETTE)], label=label or None,
-            )  # fmt: skip
+                marker="o",
+                markersize=4,
+                color=PALETTE[i % len(PALETTE)],
+                linestyle=_STYLES[i // len(PALETTE)],
+                label=label or None,
+            )
             drawn.setdefault(title, []).append(line)
         panel.set_ylabel(title)
         panel.set_xticks(range(len(first.values)), first.values)
