@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -13,6 +14,9 @@ from tests.support import Cli, Outcome
 
 __all__ = ["browser", "cli", "clock", "report"]
 
+#: An option of a text, as texts hold it until the command line has spelled it.
+TOKEN = re.compile(r"\{\{\w+(\|.*?)?\}\}")
+
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
@@ -23,6 +27,8 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         with pytest.raises(SystemExit) as stop:
             main()
         captured = capsys.readouterr()
+        unspelled = TOKEN.search(captured.out + captured.err)
+        assert unspelled is None, f"an option is not spelled: {unspelled}"
         code = stop.value.code
         assert isinstance(code, int)
         return Outcome(code, captured.out, captured.err)

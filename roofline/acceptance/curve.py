@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
@@ -384,7 +384,9 @@ def convert(
         bonus = 1.0 if source is Convention.ACCEPTED_DRAFTS else 0.0
         survival = survival_from_tokens_per_step([value + bonus for value in values])
     if draft_length is not None and draft_length > len(survival):
-        raise InputError(f"--draft-length {draft_length}: only {len(survival)} positions are given")
+        raise InputError(
+            f"only {len(survival)} positions are given", field="draft_length", value=draft_length
+        )
     return _from_positions(survival[:draft_length], target)
 
 
@@ -409,8 +411,11 @@ def _from_mean(mean: float, target: Convention, draft_length: int) -> float:
     if target is Convention.IID:
         return iid_rate(tokens_per_step=mean, draft_length=draft_length)
     raise InputError(
-        f"--to {target}: one number at D={draft_length} says nothing about each position; convert "
-        f"it --to iid, and that --from iid --to {target} if equal positions may be assumed"
+        f"one number at D={draft_length} says nothing about each position; convert it "
+        f"{Option('to', 'iid')}, and that {Option('from', 'iid')} {Option('to', target)} if equal "
+        "positions may be assumed",
+        field="to",
+        value=target,
     )
 
 
@@ -437,7 +442,9 @@ def _plain(values: Array) -> list[float]:
 
 def _needed(draft_length: int | None, source: Convention) -> int:
     if draft_length is None:
-        raise InputError(f"--from {source}: needs --draft-length, the D it was measured at")
+        raise InputError(
+            f"needs {Option('draft_length')}, the D it was measured at", field="from", value=source
+        )
     return draft_length
 
 
@@ -452,7 +459,7 @@ def check_values(values: Sequence[float], source: Convention, draft_length: int 
     if source is Convention.SURVIVAL and list(values) != sorted(values)[::-1]:
         raise InputError("survival cannot rise with the position; are these conditional rates?")
     if source in (Convention.RATE, Convention.IID) and len(values) != 1:
-        raise InputError(f"--from {source}: expected one number, got {len(values)}")
+        raise InputError(f"expected one number, got {len(values)}", field="from", value=source)
 
 
 def _range(source: Convention, depth: int) -> tuple[float, float]:

@@ -132,7 +132,7 @@ def with_gaps_filled(curve: Acceptance) -> Acceptance:
 
 #: The share of equal characters from which on two names are called close.
 CLOSE = 0.7
-#: The default ``--max-draft-length``: what a curve knows beyond it does not count for it.
+#: The default ``max_draft_length``: what a curve knows beyond it does not count for it.
 DEEP_ENOUGH = 8
 
 
@@ -185,7 +185,7 @@ class Choice:
 
     @property
     def reference(self) -> str:
-        """What to type after ``--acceptance`` for it."""
+        """The acceptance to give for it."""
         return f"{self.id}#{self.part}" if self.part else self.id
 
 

@@ -33,7 +33,6 @@ __all__ = [
     "SHELF",
     "AcceptanceFile",
     "bundled",
-    "check_curve",
     "index_text",
     "lengths_of",
     "load_acceptance",
@@ -85,7 +84,9 @@ class Curve(Schema):
         if len(self.forms()) > 1 or (type(self) is Curve and not self.forms()):
             raise ValueError(f"give exactly one of {', '.join(_FORMS)}")
         if self.tokens_per_step is not None:
-            check_curve(self.tokens_per_step, "tokens_per_step")
+            wrong = wrong_curve(self.tokens_per_step)
+            if wrong is not None:
+                raise ValueError(f"tokens_per_step: {wrong}")
         if self.survival is not None and list(self.survival) != sorted(self.survival)[::-1]:
             raise ValueError("survival: must not rise from one position to the next")
         return self
@@ -198,20 +199,19 @@ def _for_kv(
     return [curve for curve in curves if curve.kv == kept], notices
 
 
-def check_curve(curve: dict[str, float], where: str) -> None:
-    """Raise ValueError unless every AL lies in 1 ... 1 + D."""
+def wrong_curve(curve: dict[str, float]) -> str | None:
+    """Return what is wrong with a curve: every AL lies in 1 ... 1 + D."""
     if len({int(key) for key in curve if key.isdecimal()}) != len(curve):
-        raise ValueError(f"{where}: a draft length is given twice or is not a number")
+        return "a draft length is given twice or is not a number"
     for key, value in curve.items():
         if not key.isdecimal() or not 1 <= int(key) <= 256:
-            raise ValueError(f"{where}: expected a draft length from 1 to 256, got '{key}'")
+            return f"expected a draft length from 1 to 256, got '{key}'"
         if not 1 <= value <= 1 + int(key):
-            raise ValueError(
-                f"{where}: D={key} must have 1 to {1 + int(key)} tokens per step "
-                f"(bonus token included), got {value}"
+            return (
+                f"D={key} must have 1 to {1 + int(key)} tokens per step (bonus token included), "
+                f"got {value}"
             )
-    if not curve:
-        raise ValueError(f"{where}: expected at least one draft length")
+    return None if curve else "expected at least one draft length"
 
 
 def part_name(dataset: str) -> str:
@@ -250,9 +250,16 @@ def load_acceptance(reference: str, *, kv: str | None = None) -> Acceptance:
 
 INDEX = "index.csv"
 COLUMNS = (
-    "id", "target", "drafter", "datasets", "draft_lengths", "contexts", "temperature", "license",
+    "id",
+    "target",
+    "drafter",
+    "datasets",
+    "draft_lengths",
+    "contexts",
+    "temperature",
+    "license",
     "source",
-)  # fmt: skip
+)
 
 
 def bundled() -> list[dict[str, str]]:
@@ -332,7 +339,7 @@ _CONDITIONAL = ("cond", "conditional")
 
 
 def parse_acceptance(text: str) -> Acceptance:
-    """Read ``--acceptance``: a rate, rates by position, an ``al:`` curve, or a YAML file.
+    """Read acceptance as it is given: a rate, rates by position, an ``al:`` curve, or a YAML file.
 
     Rates by position are survival S_i where they stand alone, for that is what engines print, or
     after ``pos:``; after ``cond:`` they are conditional rates a_i.
@@ -364,15 +371,16 @@ def parse_acceptance(text: str) -> Acceptance:
 
 def _tokens_per_step(text: str, body: str) -> Acceptance:
     curve = parse_curve(body)
-    try:
-        check_curve({str(d): al for d, al in curve.items()}, "--acceptance")
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    wrong = wrong_curve({str(d): al for d, al in curve.items()})
+    if wrong is not None:
+        raise InputError(wrong, field="acceptance")
     risen = rise(curve, beyond=NOISE)
     if risen is not None:
         raise InputError(
-            f"--acceptance {text}: survival rises from {risen.before:.2f} at D={risen.first} to "
-            f"{risen.after:.2f} at D={risen.second}, which it cannot"
+            f"survival rises from {risen.before:.2f} at D={risen.first} to "
+            f"{risen.after:.2f} at D={risen.second}, which it cannot",
+            field="acceptance",
+            value=text,
         )
     points = ", ".join(f"{al:g} at D={d}" for d, al in sorted(curve.items()))
     return from_curve(curve, label=f"tokens per step {points}", source="given")
@@ -391,9 +399,11 @@ def _bare(text: str, rates: Sequence[float]) -> Acceptance:
         return survival
     if len(set(rates)) == 1:
         raise InputError(
-            f"--acceptance {text}: equal rates are either survival by position, as engines print "
-            f"it (pos:{text}, {survival.table[deepest]:.4g} tokens per step at D={deepest}), or "
-            f"conditional (cond:{text}, {conditional.table[deepest]:.4g}); write which"
+            f"equal rates are either survival by position, as engines print it (pos:{text}, "
+            f"{survival.table[deepest]:.4g} tokens per step at D={deepest}), or conditional "
+            f"(cond:{text}, {conditional.table[deepest]:.4g}); write which",
+            field="acceptance",
+            value=text,
         )
     return replace(survival, notices=(notice(Code.READ_AS_SURVIVAL, rates=text),))
 
@@ -402,9 +412,11 @@ def _survival(text: str, rates: Sequence[float]) -> Acceptance:
     for position, (before, after) in enumerate(pairwise(rates), start=2):
         if after > before:
             raise InputError(
-                f"--acceptance {text}: rates that rise ({before:g} to {after:g} at position "
-                f"{position}) cannot be survival by position (pos:), as engines print it; where "
-                f"they are conditional, write cond:{text.rpartition(':')[2]}"
+                f"rates that rise ({before:g} to {after:g} at position {position}) cannot be "
+                "survival by position (pos:), as engines print it; where they are conditional, "
+                f"write cond:{text.rpartition(':')[2]}",
+                field="acceptance",
+                value=text,
             )
     label = f"survival by position {_listed(rates)}"
     return from_survival(rates, label=label, source="given")
@@ -420,8 +432,9 @@ def _rates(text: str, body: str) -> list[float]:
     for rate in rates:
         if not 0 <= rate <= 1:
             raise InputError(
-                f"--acceptance {text}: a rate lies between 0 and 1, got {rate:g}; "
-                "for tokens per step write al:1.8,2.4"
+                f"a rate lies between 0 and 1, got {rate:g}; for tokens per step write al:1.8,2.4",
+                field="acceptance",
+                value=text,
             )
     return rates
 
@@ -435,10 +448,10 @@ def parse_curve(body: str) -> dict[int, float]:
         if equals:
             key = key.strip()
             if not key.isdecimal() or len(key) > 6:
-                raise InputError(f"--acceptance: expected 'al:2=2.36,3=2.79', got '{item}'")
+                raise InputError(f"expected 'al:2=2.36,3=2.79', got '{item}'", field="acceptance")
             draft_length = int(key)
         if draft_length in curve:
-            raise InputError(f"--acceptance: draft length {draft_length} is given twice")
+            raise InputError(f"draft length {draft_length} is given twice", field="acceptance")
         curve[draft_length] = _number(value)
     return curve
 
@@ -451,12 +464,14 @@ def _number(text: str) -> float:
     percent = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?|100) ?%", text.strip())
     if percent is not None:
         rate = float(percent[1]) / 100
-        raise InputError(f"--acceptance {text}: rates are shares of 1 here; write {rate:g}")
+        raise InputError(
+            f"rates are shares of 1 here; write {rate:g}", field="acceptance", value=text
+        )
     if not math.isfinite(value):
         raise InputError(
-            "--acceptance: expected a rate (0.8), survival by position (0.8,0.56), conditional "
-            "rates (cond:0.8,0.7), a curve (al:1.8,2.4), the id of a bundled curve (roofline "
-            "acceptance list), a mix (mix:0.7*A,0.3*B), a file or an http address, "
-            f"got '{text}'"
+            "expected a rate (0.8), survival by position (0.8,0.56), conditional rates "
+            "(cond:0.8,0.7), a curve (al:1.8,2.4), the id of a bundled curve (roofline acceptance "
+            f"list), a mix (mix:0.7*A,0.3*B), a file or an http address, got '{text}'",
+            field="acceptance",
         )
     return value

@@ -568,7 +568,7 @@ def _drafter(
     notices += engine.vocabulary.notices(network, target.model, engine=engine.name)
     network = shares_formats(network, target.precision.weights)
     placement = _draft_placement(configuration.draft_tp, target, network)
-    check_parallel(network, placement, "--draft-tp")
+    check_parallel(network, placement, "draft_tp")
     base = target.precision.base
     precision, format_notices = _precision(
         network.model_copy(update={"dtype": base}) if network.dtype != base else network,

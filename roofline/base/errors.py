@@ -60,26 +60,32 @@ def spelled(text: str, spell: Callable[[str, str | None], str] = in_python) -> s
 class RooflineError(Exception):
     """An expected failure: one line that says what, where, expected and remedy.
 
-    ``field`` names the setting at fault, and ``value`` what was given for it; ``problem`` is the
-    rest of the line. Options inside it are spelled by whoever prints it.
+    ``field`` names the setting at fault, and ``value`` what was given for it; ``where`` is the
+    file, page or server at fault; ``problem`` is the rest of the line. Options inside it are
+    spelled by whoever prints it.
     """
 
     exit_code = 2
 
-    def __init__(self, problem: str, *, field: str | None = None, value: object = None) -> None:
+    def __init__(
+        self,
+        problem: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        where: str | None = None,
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.field = field
         self.value = value
+        self.where = where
 
     @property
     def text(self) -> str:
         """The whole line, its options not yet spelled."""
-        return (
-            self.problem
-            if self.field is None
-            else f"{Option(self.field, self.value)}: {self.problem}"
-        )
+        option = None if self.field is None else str(Option(self.field, self.value))
+        return ": ".join(filter(None, [option, self.where, self.problem]))
 
     def __str__(self) -> str:
         """Return the line with its options spelled as keyword arguments."""

@@ -70,7 +70,9 @@ def printable(text: str) -> str:
 def check_output(path: Path) -> None:
     """Refuse a link, which may lead anywhere, and what is there but is no file: it stays."""
     if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
-        raise InputError(f"-o {path}: is a link or a device; give the path of the file itself")
+        raise InputError(
+            "is a link or a device; give the path of the file itself", field="output", value=path
+        )
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -100,7 +102,9 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
         remedy = "give a path in a folder that exists and can be written to"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             remedy = "make room, or give a path on another disk"
-        raise InputError(f"-o {path}: cannot be written ({error.strerror}); {remedy}") from None
+        raise InputError(
+            f"cannot be written ({error.strerror}); {remedy}", field="output", value=path
+        ) from None
 
 
 #: What spreadsheets take for the start of a formula (OWASP, "CSV injection").
@@ -133,8 +137,8 @@ def cell(value: Any) -> Any:
     Text that begins with = + - @, a tab or a carriage return gets an apostrophe in front, which
     spreadsheets read as "this is text"; numbers and plain flags stay as they are.
 
-    >>> [cell(value) for value in (True, 0.1234567, "-1.5", "@SUM(A1)", "--tp 2", "-a|b!A0")]
-    [1, '0.123457', '-1.5', "'@SUM(A1)", '--tp 2', "'-a|b!A0"]
+    >>> [cell(value) for value in (True, 0.1234567, "-1.5", "@SUM(A1)", "--tp-size 2", "-a|b!A0")]
+    [1, '0.123457', '-1.5', "'@SUM(A1)", '--tp-size 2', "'-a|b!A0"]
     """
     if value is None:
         return ""

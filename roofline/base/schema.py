@@ -205,7 +205,7 @@ def _quantity(unit: str) -> BeforeValidator:
         try:
             number = parse_quantity(value, unit)
         except InputError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(error.text) from None
         if number and not least <= number <= most:  # zero is refused or meant elsewhere
             bounds = " to ".join(_PLAUSIBLE[unit])
             raise ValueError(f"expected {bounds}, got {value!r}")
@@ -329,7 +329,8 @@ def _one_line(error: ValidationError, name: str, model: type[BaseModel]) -> str:
     elif first["type"] == "missing":
         message = "is missing; add it"
     else:
-        message = first["msg"].removeprefix("Value error, ")
+        # a validator's own words, or pydantic's
+        message = str(first.get("ctx", {}).get("error", first["msg"]))
         message = message[0].lower() + message[1:]
         if "got" not in message and not isinstance(first["input"], dict | list):
             message += f", got {first['input']!r}"

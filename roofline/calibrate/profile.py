@@ -84,7 +84,7 @@ def _tiles_inside(fitted: FittedMachine) -> bool:
 def _from_datasheet(datasheet: HardwareProfile) -> dict[str, Any]:
     file = resources.shelf(SHELF) / f"{datasheet.id}.yaml"
     if not file.is_file():
-        raise InputError(f"--gpu {datasheet.id}: give the id of a bundled profile")
+        raise InputError("give the id of a bundled profile", field="gpu", value=datasheet.id)
     return load_yaml(file)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.files import write_atomically
 from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.machine import FittedMachine, fit_rows
@@ -67,7 +67,7 @@ def measure(
         try:
             cases = plan(network, machine.menu())
         except ValueError as error:
-            raise InputError(f"--model {model}: {error}") from None
+            raise InputError(str(error), field="model", value=model) from None
         file = RowFile(path, facts, resume=resume)
         ended = run(machine, cases, file, budget=budget, tell=tell)
     seen = len({row.key for row in file.rows})
@@ -85,7 +85,9 @@ def fit(path: Path, output: Path, *, gpu: str | None) -> FittedFile:
     )
     machine = fit_rows(rows, facts, datasheet, cite=cite)
     if not machine.laws:
-        raise InputError(f"{path}: no kernel has rows enough; measure with a larger --budget")
+        raise InputError(
+            f"{path}: no kernel has rows enough; measure with a larger {Option('budget')}"
+        )
     write_atomically(output, dump_yaml(profile_data(machine, facts, datasheet, cite=cite)))
     return FittedFile(machine=machine, facts=facts, datasheet=datasheet, cite=cite)
 
@@ -97,6 +99,8 @@ def _check_kind(facts: Mapping[str, Any], datasheet: HardwareProfile | None) -> 
     measured = facts.get("kind", "cpu")
     if (measured == "cpu") != (datasheet.form_factor == "host"):
         raise InputError(
-            f"--gpu {datasheet.id}: is no datasheet of what was measured "
-            f"({facts.get('device')}, a {measured}); leave it out or name that device's own"
+            f"is no datasheet of what was measured ({facts.get('device')}, a {measured}); leave it "
+            "out or name that device's own",
+            field="gpu",
+            value=datasheet.id,
         )

@@ -10,7 +10,7 @@ import typer
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.files import printable
 from roofline.cli import completion
-from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
+from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare, typed
 from roofline.cli.values import seconds
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def read(
         draft_length=draft_length,
     )
     for warning in warnings((*reading.notices, *_rises(reading))):
-        typer.echo(printable(f"warning: {warning}"), err=True)
+        typer.echo(printable(typed(f"warning: {warning}")), err=True)
     if output is not None:
         emit_text(_file(reading), output)
         return

@@ -9,7 +9,7 @@ import typer
 
 from roofline.base.errors import InputError, did_you_mean
 from roofline.cli import completion
-from roofline.cli.listing import help_if_bare
+from roofline.cli.listing import help_if_bare, typed
 from roofline.cli.values import seconds as time_in_seconds
 
 app = typer.Typer(
@@ -57,8 +57,8 @@ def fit_steps(
         gpu=gpu,
         tp=tp,
         drafter=drafter,
-        weights=None if weights is None else parse_dtype(weights, "--weights"),
-        kv=None if kv is None else parse_dtype(kv, "--kv"),
+        weights=None if weights is None else parse_dtype(weights, "weights"),
+        kv=None if kv is None else parse_dtype(kv, "kv"),
         engine=engine,
     )
     fitted = fit(configuration, read_steps(file))
@@ -99,18 +99,23 @@ def measure(
     if not 1 <= threads <= 1024:
         raise InputError(f"--threads {threads}: expected 1 to 1024")
     seconds = time_in_seconds("--budget", budget, least=1, most=86400)
-    measured = run(
-        device=device,
-        library=wanted,
-        model=model,
-        budget=seconds,
-        threads=threads,
-        path=output,
-        resume=resume,
-        tell=lambda row: typer.echo(failed_line(row), err=True),
-    )
+    try:
+        measured = run(
+            device=device,
+            library=wanted,
+            model=model,
+            budget=seconds,
+            threads=threads,
+            path=output,
+            resume=resume,
+            tell=lambda row: typer.echo(typed(failed_line(row)), err=True),
+        )
+    except InputError as error:
+        if error.field != "model":
+            raise
+        raise InputError(f"--model {model}: {error.problem}") from None
     for line in measured_lines(measured):
-        typer.echo(line)
+        typer.echo(typed(line))
 
 
 @app.command()
@@ -144,7 +149,7 @@ def fit(
         except (OSError, ValueError) as error:
             raise InputError(f"--plot {plot}: cannot be written ({error})") from None
     for line in fitted_lines(fitted, output):
-        typer.echo(line)
+        typer.echo(typed(line))
 
 
 def _one_of(flag: str, given: str, known: list[str]) -> None:

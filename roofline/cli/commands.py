@@ -56,9 +56,16 @@ def _twice(names: Sequence[str], arguments: Sequence[str], times: int) -> str:
 
 #: Modules of this package that hold a function, or an ``app``, of the same name.
 COMMANDS = (
-    "recommend", "schedule", "compare", "memory", "explore", "live", "diagnose", "report",
+    "recommend",
+    "schedule",
+    "compare",
+    "memory",
+    "explore",
+    "live",
+    "diagnose",
+    "report",
     "sweep",
-)  # fmt: skip
+)
 GROUPS = ("plot", "hardware", "models", "acceptance", "calibrate", "validate")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.cli.listing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
@@ -81,7 +81,7 @@ def diagnose(
     emit_text(render_diagnosis(found, how), output, warnings(found.notices))
 
 
-def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[str, str] | None:
+def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[Option, str] | None:
     """Return the one measurement that options of their own may give: as typed, and as a point."""
     if tpot is not None and rate is not None:
         raise InputError("--tpot and --tokens-per-s: give one of them")
@@ -89,11 +89,11 @@ def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[str,
         raise InputError(f"--draft-length {draft_length}: expected 0 to 64")
     if tpot is not None:
         ms = amount("--tpot", tpot, MILLISECONDS, "ms, such as 4.1 or 4.1ms")
-        return f"--tpot {tpot}", f"{draft_length}:{ms!r}ms"
+        return Option("tpot", tpot), f"{draft_length}:{ms!r}ms"
     if rate is None:
         return None
     pace = amount("--tokens-per-s", rate, PER_SECOND, "tokens/s, such as 1840")
-    return f"--tokens-per-s {rate}", f"{draft_length}:{pace!r}/s"
+    return Option("tokens_per_s", rate), f"{draft_length}:{pace!r}/s"
 
 
 def _tokens(given: float | None, workload: Workload) -> dict[int, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli import completion
-from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare
+from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare, typed
 
 if TYPE_CHECKING:
     from roofline.specs.gpu import HardwareProfile
@@ -60,7 +60,7 @@ def check(
     profile = load_hardware(gpu)
     unknown = [] if profile.calibration else unknown_generation(profile.id, profile.generation)
     for warning in warnings(unknown):
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(typed(f"warning: {warning}"), err=True)
     emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
 
 

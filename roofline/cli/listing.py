@@ -60,19 +60,19 @@ def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> N
 def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
     """Print equal rows."""
     if _is_json(form):
-        typer.echo(json.dumps(list(rows), indent=2))
+        typer.echo(typed(json.dumps(list(rows), indent=2)))
         return
     from roofline.render.columns import fitted_table
 
     headers = [_two_lines(name) for name in rows[0]]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    typer.echo(printable(fitted_table(headers, cells)))
+    typer.echo(printable(typed(fitted_table(headers, cells))))
 
 
 def emit(data: Mapping[str, Any], form: str) -> None:
     """Print one thing in detail."""
     text = json.dumps(data, indent=2) if _is_json(form) else _indented(data).rstrip()
-    typer.echo(printable(text))
+    typer.echo(printable(typed(text)))
 
 
 def _is_json(form: str) -> bool:
@@ -121,9 +121,12 @@ def _wrapped(line: str, level: int) -> str:
     import textwrap
 
     return textwrap.fill(
-        line, 80, subsequent_indent="  " * (level + 1), break_long_words=False,
+        line,
+        80,
+        subsequent_indent="  " * (level + 1),
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def _number(value: Any) -> str:

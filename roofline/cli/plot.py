@@ -73,12 +73,15 @@ def speedup(
     )
     rows = speedup_rows(answer)
     show(
-        target, answer.deployment, rows, lambda axes: draw_speedup(axes[0], rows),
+        target,
+        answer.deployment,
+        rows,
+        lambda axes: draw_speedup(axes[0], rows),
         title=f"speedup by draft length, run D = {_advised(answer)}",
         where=f"context {', '.join(map(format_size, contexts))}{_left_out(answer)}",
         warnings=[*said(answer), *not_fitting(answer)],
         acceptance=answer.question.acceptance,
-    )  # fmt: skip
+    )
 
 
 @app.command()
@@ -109,12 +112,15 @@ def heatmap(
     )
     rows = heatmap_rows(answer)
     show(
-        target, answer.deployment, rows, lambda axes: draw_heatmap(axes[0], rows),
+        target,
+        answer.deployment,
+        rows,
+        lambda axes: draw_heatmap(axes[0], rows),
         title=f"run D = {_advised(answer)}, by batch and context",
         where="cells: advised D and its speedup",
         warnings=told(_of_what_fits(answer)),
         acceptance=answer.question.acceptance,
-    )  # fmt: skip
+    )
 
 
 @app.command()
@@ -141,12 +147,15 @@ def breakdown(
     (point,) = answer.points
     rows = breakdown_rows(answer, point)
     show(
-        target, answer.deployment, rows, lambda axes: draw_breakdown(axes[0], rows),
+        target,
+        answer.deployment,
+        rows,
+        lambda axes: draw_breakdown(axes[0], rows),
         title=f"one step by draft length, D = {point.draft_length} advised",
         where=at(asked),
         warnings=said(answer),
         acceptance=answer.question.acceptance,
-    )  # fmt: skip
+    )
 
 
 @app.command()
@@ -174,12 +183,15 @@ def frontier(
     answer = recommend(ask(configuration, replace(workload, batches=batches, contexts=contexts)))
     rows = frontier_rows(answer)
     show(
-        target, answer.deployment, rows, lambda axes: draw_frontier(axes[0], rows),
+        target,
+        answer.deployment,
+        rows,
+        lambda axes: draw_frontier(axes[0], rows),
         title=f"what each batch gives, plain and at D = {_advised(answer)}",
         where=f"context {format_size(contexts[0])}{_left_out(answer) if batch else ''}",
         warnings=[*told(answer), *(not_fitting(answer) if batch else ())],
         acceptance=answer.question.acceptance,
-    )  # fmt: skip
+    )
 
 
 def _left_out(answer: Recommendation) -> str:

@@ -71,9 +71,22 @@ def roofline_chart(
     )
 
 
-@asks("drafter", "acceptance", "acceptance_rounds", "max_draft_length", "extrapolate", "draft_tp",
-      "draft_weights", "verify_width", "tree_topk", "draft_block", "first_pass_rows",
-      "prefill_tokens_per_step", "overhead_ms", "memory_fraction")  # fmt: skip
+@asks(
+    "drafter",
+    "acceptance",
+    "acceptance_rounds",
+    "max_draft_length",
+    "extrapolate",
+    "draft_tp",
+    "draft_weights",
+    "verify_width",
+    "tree_topk",
+    "draft_block",
+    "first_pass_rows",
+    "prefill_tokens_per_step",
+    "overhead_ms",
+    "memory_fraction",
+)
 @charts(7.0, 6.4)
 def attention(
     configuration: Configuration,

@@ -29,9 +29,25 @@ if TYPE_CHECKING:
     from roofline.render.charts.figure import Caption
 
 __all__ = [
-    "Batch", "Batches", "Context", "Contexts", "Target", "asked", "at", "at_one", "charts",
-    "doublings", "draw", "not_fitting", "one", "said", "show", "source_line", "span", "told",
-]  # fmt: skip
+    "Batch",
+    "Batches",
+    "Context",
+    "Contexts",
+    "Target",
+    "asked",
+    "at",
+    "at_one",
+    "charts",
+    "doublings",
+    "draw",
+    "not_fitting",
+    "one",
+    "said",
+    "show",
+    "source_line",
+    "span",
+    "told",
+]
 
 
 Batches = Annotated[str, typer.Option("--batch", help="Sequences decoded together: 1,8 or 1..64.")]
@@ -168,11 +184,13 @@ def draw(
     if target.data is not None:
         from roofline.base.files import csv_text, write_atomically
 
-        write_atomically(target.data, csv_text([{**(same or {}), **row._asdict()} for row in rows]))
+        cells = [{**(same or {}), **row._asdict()} for row in rows]
+        write_atomically(target.data, typed(csv_text(cells)))
         written.append(target.data)
-    for line in [*warnings, *(f"wrote {path}" for path in written)]:
-        prefix = "" if line.startswith("wrote ") else "warning: "
-        typer.echo(printable(typed(f"{prefix}{line}")), err=True)
+    for warning in warnings:
+        typer.echo(printable(typed(f"warning: {warning}")), err=True)
+    for path in written:
+        typer.echo(printable(f"wrote {path}"), err=True)
 
 
 def show(

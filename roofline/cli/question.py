@@ -190,11 +190,11 @@ def question(
         host=host,
         cpu_experts=cpu_experts,
         drafter=drafter,
-        weights=dtype("--weights", weights),
-        activations=dtype("--activations", activations),
-        kv=dtype("--kv", kv),
+        weights=dtype("weights", weights),
+        activations=dtype("activations", activations),
+        kv=dtype("kv", kv),
         draft_tp=draft_tp,
-        draft_weights=dtype("--draft-weights", draft_weights),
+        draft_weights=dtype("draft_weights", draft_weights),
         verify_attention=(
             choice("--verify-attention", verify_attention, VerifyAttention)
             if verify_attention is not None

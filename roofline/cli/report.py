@@ -23,9 +23,15 @@ __all__ = ["report"]
 _SUFFIXES = (".html", ".htm")
 #: Options that the page's own controls stand for, or that recommend does not have.
 _MOVED = (
-    "-o", "--output", "--batch", "--context", "--batches", "--contexts", "--acceptance",
+    "-o",
+    "--output",
+    "--batch",
+    "--context",
+    "--batches",
+    "--contexts",
+    "--acceptance",
     "--acceptance-rounds",
-)  # fmt: skip
+)
 
 
 @asks()
@@ -71,7 +77,7 @@ def report(
     command = ["roofline", "recommend", *asked(sys.argv[1:], _MOVED)[1:]]
     write_atomically(output, render_page(found, source=source_line(), command=command, spell=typed))
     for warning in told(found.answer):
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(typed(f"warning: {warning}"), err=True)
     typer.echo(f"wrote {output}", err=True)
     answer, point = found.answer, found.answer.points[0]
-    typer.echo(wrap(headline(answer, point) + caveat(answer, point)))
+    typer.echo(typed(wrap(headline(answer, point) + caveat(answer, point))))

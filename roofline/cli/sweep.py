@@ -76,7 +76,7 @@ def sweep(
     with _workers(jobs, dask) as workers, _progress(plan.points) as tell:
         warnings = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
     for warning in warnings[:SHOWN]:
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(typed(f"warning: {warning}"), err=True)
     if len(warnings) > SHOWN:
         more = f"and {len(warnings) - SHOWN} more warnings"
         typer.echo(more + (f" in {output}.provenance.json" if output else ""), err=True)
@@ -85,9 +85,15 @@ def sweep(
 
 
 def _run(
-    plan: Plan, how: SweepFormat, workers: Workers, output: Path | None, *, grid: Path | None,
-    resume: bool, tell: Callable[[int], None],
-) -> list[str]:  # fmt: skip
+    plan: Plan,
+    how: SweepFormat,
+    workers: Workers,
+    output: Path | None,
+    *,
+    grid: Path | None,
+    resume: bool,
+    tell: Callable[[int], None],
+) -> list[str]:
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
     from roofline.questions.sweep.files import hashes
@@ -171,9 +177,11 @@ def _progress(points: int) -> Iterator[Callable[[int], None]]:
     )
 
     shown = (
-        BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]} points/s"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]} points/s"),
         TimeRemainingColumn(),
-    )  # fmt: skip
+    )
     with Progress(*shown, console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=points, rate="-")
 

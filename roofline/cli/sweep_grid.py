@@ -29,6 +29,7 @@ _KEYS = {
     "model" if name == "model" else flag.removeprefix("--").replace("-", "_"): name
     for name, flag in option_flags().items()
 }
+_FIELDS = {name: key for key, name in _KEYS.items()}
 Given = Mapping[str, Any]
 Axes = dict[str, tuple[Scalar, ...]]
 
@@ -98,7 +99,7 @@ def _listed(name: str, text: str) -> tuple[Scalar, ...]:
     """Return the values in a flag's text."""
     kind = _kind(name)
     if kind is Kind.INTEGER:
-        return numbers(_flag(name), text)
+        return numbers(_FIELDS.get(name, name), text)
     return tuple(_typed(name, item.strip()) for item in text.split(","))
 
 
@@ -112,7 +113,7 @@ def _from_file(given: Given) -> Axes:
         if _is_list(name):
             found[name] = (tuple(map(str, values)),)
         elif _kind(name) is Kind.INTEGER:
-            found[name] = numbers(_flag(name), ",".join(map(str, values)))
+            found[name] = numbers(_FIELDS.get(name, name), ",".join(map(str, values)))
         else:
             found[name] = tuple(_typed(name, item) for item in values)
     return found
@@ -134,7 +135,7 @@ def _typed(name: str, value: Scalar) -> Scalar:
 
 
 def _sizes(name: str, values: Sequence[Scalar]) -> tuple[int, ...]:
-    once(_flag(name), tuple(values))
+    once(_FIELDS.get(name, name), tuple(values))
     return tuple(value for value in values if isinstance(value, int))
 
 
@@ -158,7 +159,7 @@ def _check(axes: Axes, cases: Sequence[Axes]) -> None:
         seen.add(same)
         first = {name: values[0] for name, values in both.items() if values}
         for name, values in both.items():
-            once(_flag(name), values, functools.partial(_sense, name))
+            once(_FIELDS.get(name, name), values, functools.partial(_sense, name))
             for value in values:
                 configuration, workload = _ask(**(first | {name: value}))
                 check_configuration(configuration)

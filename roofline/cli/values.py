@@ -87,11 +87,11 @@ def routing(skew: float | None, correlation: float | None) -> Routing | None:
     )
 
 
-def dtype(flag: str, text: str | None) -> DType | None:
+def dtype(field: str, text: str | None) -> DType | None:
     """Return the format called ``text``; None stays None."""
     from roofline.specs.formats import parse_dtype
 
-    return None if text is None else parse_dtype(text, flag)
+    return None if text is None else parse_dtype(text, field)
 
 
 def sizes(flag: str, text: str) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ def sizes(flag: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(parse_size(item) for item in text.split(","))
     except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
+        raise InputError(f"{flag}: {error.text}") from None
 
 
 def one_size(flag: str, text: str, expected: str) -> int:

@@ -40,7 +40,7 @@ class NamedContent:
 
 
 def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
-    """Read whatever ``--acceptance`` may be.
+    """Read whatever the acceptance may be given as.
 
     A rate, rates, ``al:``, ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or anything that
     ``roofline acceptance read`` takes; ``#PART`` chooses a dataset or a model inside.
@@ -68,19 +68,25 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
             weight = -1.0
         if not star or not 0 < weight <= 1 or source.lower().startswith("mix:"):
             raise InputError(
-                f"--acceptance mix: expected a share and a source, such as 0.7*ID, got '{item}'"
+                f"expected a share and a source, such as 0.7*ID, got '{item}'",
+                field="acceptance",
+                value="mix",
             )
         parts.append((weight, acceptance_from(source, kv=kv)))
     total = sum(weight for weight, _ in parts)
     if abs(total - 1) > 1e-6:
-        raise InputError(f"--acceptance mix: the shares sum to {total:g}, expected 1")
+        raise InputError(
+            f"the shares sum to {total:g}, expected 1", field="acceptance", value="mix"
+        )
     mixed = weighted(
         parts,
         label=", ".join(f"{100 * weight:g} % {part.label}" for weight, part in parts),
         source="; ".join(dict.fromkeys(part.source for _, part in parts)),
     )
     if len(mixed.table) == 1:
-        raise InputError("--acceptance mix: the parts have no draft length in common")
+        raise InputError(
+            "the parts have no draft length in common", field="acceptance", value="mix"
+        )
     found = tuple(dict.fromkeys(told for _, part in parts for told in part.notices))
     targets = tuple(dict.fromkeys(t for _, part in parts for t in part.targets))
     return replace(mixed, notices=found, targets=targets)
@@ -117,7 +123,7 @@ def _difference(first: NamedContent, second: NamedContent, part: str | None, how
 
     texts = [_text(named) for named in (first, second)]
     if not all(is_page(text) for text in texts):
-        raise InputError(f"{second.name}: only Prometheus pages can be read twice")
+        raise InputError("only Prometheus pages can be read twice", where=second.name)
     pages = [_page(t, h.name) for t, h in zip(texts, (first, second), strict=True)]
     return of_page(since(pages[1], pages[0], how=how), part)
 
@@ -135,11 +141,11 @@ def _content(where: str, timeout: float | None) -> NamedContent:
     path = Path(where)
     try:
         if path.is_char_device():
-            raise InputError(f"{where}: is a device; give a file, an address, or - for stdin")
+            raise InputError("is a device; give a file, an address, or - for stdin", where=where)
         with path.open("rb") as file:
             return NamedContent(name=path.name, content=_bounded(file, path.name))
     except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror})") from None
+        raise InputError(f"cannot be read ({error.strerror})", where=where) from None
     except ValueError:
         raise InputError("the path holds a character that no path can have") from None
 
@@ -160,7 +166,7 @@ def _bounded(file: Any, name: str) -> bytes:
             kept.append(line.rstrip(b"\r\n"))
             size += len(line)
         if size > MAX_BYTES:
-            raise InputError(f"{name}: more than {MAX_BYTES // 10**6} MB of such lines; cut it")
+            raise InputError(f"more than {MAX_BYTES // 10**6} MB of such lines; cut it", where=name)
     return b"\n".join(kept)
 
 
@@ -170,7 +176,7 @@ def _text(named: NamedContent) -> str:
     wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = raw.decode("utf-16" if wide else "utf-8-sig", errors="replace")
     if not text.strip():
-        raise InputError(f"{named.name}: is empty")
+        raise InputError("is empty", where=named.name)
     return text
 
 
@@ -196,8 +202,9 @@ def _sniff(named: NamedContent, part: str | None) -> Reading:
     bare = re.fullmatch(r"https?://[^/]+/?", named.name)
     hint = f"; try {named.name.rstrip('/')}/metrics" if bare else ""
     raise InputError(
-        f"{named.name}: {what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
-        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}"
+        f"{what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
+        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}",
+        where=named.name,
     )
 
 
@@ -250,7 +257,7 @@ def of_page(page: Page, part: str | None) -> Reading:
     ):
         if any(sample.name.startswith(drafts) for sample in page.samples):
             return reader(page, part)
-    raise InputError(f"{page.where}: no speculative-decoding series; is speculation on?")
+    raise InputError("no speculative-decoding series; is speculation on?", where=page.where)
 
 
 def of_json(documents: list[Any], where: str) -> Reading | None:

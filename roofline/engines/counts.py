@@ -14,7 +14,7 @@ from roofline.acceptance.curve import (
     spread_of_mean,
     survival_from_histogram,
 )
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
@@ -123,7 +123,9 @@ class Reading:
             return self
         if self.survival is not None and draft_length != len(self.survival):
             raise InputError(
-                f"--draft-length {draft_length}: {self.where} gives {len(self.survival)} positions"
+                f"{self.where} gives {len(self.survival)} positions",
+                field="draft_length",
+                value=draft_length,
             )
         told = self.notices
         if self.draft_length not in (None, draft_length):
@@ -162,9 +164,11 @@ class Reading:
             made = from_curve(curve, label=label, source=self.where)
         else:
             raise InputError(
-                f"{self.where}: says {self.tokens_per_step:.4g} tokens per step but not at which "
-                "draft length; write it down with 'roofline acceptance read SOURCE --draft-length "
-                "D -o FILE.yaml' and give that file"
+                f"says {self.tokens_per_step:.4g} tokens per step but not at which "
+                "draft length; write it down with 'roofline acceptance read SOURCE "
+                f"{Option('draft_length', 'D')} {Option('output', 'FILE.yaml')}' and give that "
+                "file",
+                where=self.where,
             )
         self._check()
         return replace(made, drafts=self.counted, notices=self.notices)
@@ -185,9 +189,10 @@ class Reading:
     def _check(self) -> None:
         if self.draft_length is not None and not 1 <= self.tokens_per_step <= 1 + self.draft_length:
             raise InputError(
-                f"{self.where}: {self.tokens_per_step:.4g} tokens per step cannot come from "
+                f"{self.tokens_per_step:.4g} tokens per step cannot come from "
                 f"{self.draft_length} drafts (1 to {1 + self.draft_length}); is the draft length "
-                "right?"
+                "right?",
+                where=self.where,
             )
 
 
@@ -224,12 +229,12 @@ def from_counts(
     (1.5, (0.3, 0.2), 0.5)
     """
     if drafts <= 0:
-        raise InputError(f"{where}: no pass has verified a draft yet; send some requests first")
+        raise InputError("no pass has verified a draft yet; send some requests first", where=where)
     if accepted > drafted or any(value > drafts for value in per_position):
-        raise InputError(f"{where}: more drafts accepted than proposed; the counts do not match")
+        raise InputError("more drafts accepted than proposed; the counts do not match", where=where)
     if max(drafts, drafted) > MOST or 2 * drafted < drafts:
         raise InputError(
-            f"{where}: {drafted:g} tokens drafted in {drafts:g} passes; the counts do not match"
+            f"{drafted:g} tokens drafted in {drafts:g} passes; the counts do not match", where=where
         )
     told = list(doubts)
     by_position = sum(per_position)
@@ -303,7 +308,7 @@ def from_histogram(
     """
     passes, depth = sum(counts), len(counts) - 1
     if passes <= 0 or depth < 1:
-        raise InputError(f"{where}: no pass has verified a draft yet; send some requests first")
+        raise InputError("no pass has verified a draft yet; send some requests first", where=where)
     survival = survival_from_histogram(counts)
     return from_counts(
         engine=engine,
@@ -339,9 +344,9 @@ def whole_length(mean: float, *, slack: float = 0.05) -> int | None:
 def count(value: Any, what: str, where: str) -> float:
     """Return a JSON or page value as a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{where}: {what}: expected a number, got {value!r:.40}")
+        raise InputError(f"{what}: expected a number, got {value!r:.40}", where=where)
     if not math.isfinite(value) or value < 0:
-        raise InputError(f"{where}: {what} is {value}; expected a finite number of at least 0")
+        raise InputError(f"{what} is {value}; expected a finite number of at least 0", where=where)
     return float(value)
 
 

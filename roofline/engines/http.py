@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 
 __all__ = ["Client", "StatusError", "fetch", "shown"]
 
@@ -32,8 +32,8 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 class StatusError(InputError):
     """The server answered, but not with a page."""
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
+    def __init__(self, problem: str, status: int, *, where: str | None = None) -> None:
+        super().__init__(problem, where=where)
         self.status = status
 
 
@@ -79,7 +79,9 @@ def _at_most(timeout: float, work: Callable[[], bytes], slow: InputError) -> byt
 
 
 def _slow(parts: SplitResult, timeout: float) -> InputError:
-    return InputError(f"{shown(parts)}: no full answer within {timeout:.3g} s (--timeout)")
+    return InputError(
+        f"no full answer within {timeout:.3g} s ({Option('timeout')})", where=shown(parts)
+    )
 
 
 def _follow(parts: SplitResult, timeout: float) -> bytes:
@@ -93,12 +95,14 @@ def _follow(parts: SplitResult, timeout: float) -> bytes:
             hint = f"; set {TOKEN}" if answer.status in (401, 403) else ""
             if answer.status == 404 and parts.path in ("", "/"):
                 hint = f"; try {shown(parts).rstrip('/')}/metrics"
-            said = f"{shown(parts)}: answered HTTP {answer.status}, expected 200{hint}"
-            raise StatusError(said, answer.status)
+            said = f"answered HTTP {answer.status}, expected 200{hint}"
+            raise StatusError(said, answer.status, where=shown(parts))
         if answer.encoding not in ("", "identity"):
-            raise InputError(f"{shown(parts)}: answered in {answer.encoding}, expected plain text")
+            raise InputError(
+                f"answered in {answer.encoding}, expected plain text", where=shown(parts)
+            )
         return answer.body
-    raise InputError(f"{shown(parts)}: more than {MAX_REDIRECTS} redirects")
+    raise InputError(f"more than {MAX_REDIRECTS} redirects", where=shown(parts))
 
 
 def shown(parts: SplitResult) -> str:
@@ -115,11 +119,11 @@ def _parsed(url: str) -> SplitResult:
             "the address cannot be read; expected one such as http://host:8000"
         ) from None
     if parts.scheme not in _DEFAULT_PORT or not parts.hostname or port == 0:
-        raise InputError(f"{shown(parts)}: expected an address such as http://host:8000")
+        raise InputError("expected an address such as http://host:8000", where=shown(parts))
     if "@" in parts.netloc:
-        raise InputError(f"{shown(parts)}: leave user and password out and set {TOKEN}")
+        raise InputError(f"leave user and password out and set {TOKEN}", where=shown(parts))
     if not parts.netloc.isascii() or any(c <= " " or c == "\x7f" for c in url):
-        raise InputError(f"{shown(parts)}: has a character that an address cannot have")
+        raise InputError("has a character that an address cannot have", where=shown(parts))
     return parts
 
 
@@ -131,8 +135,8 @@ def _redirected(parts: SplitResult, location: str) -> SplitResult:
     target = _parsed(urljoin(parts.geturl(), location))
     if _origin(target) != _origin(parts):
         raise InputError(
-            f"{shown(parts)}: redirects to another host, {shown(target)}; give that address if "
-            "you trust it"
+            f"redirects to another host, {shown(target)}; give that address if you trust it",
+            where=shown(parts),
         )
     return target
 
@@ -160,7 +164,7 @@ def _exchange(parts: SplitResult, deadline: float, timeout: float) -> _Answer:
     except TimeoutError:
         raise slow from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise InputError(f"{shown(parts)}: {_reason(error)}") from None
+        raise InputError(f"{_reason(error)}", where=shown(parts)) from None
     finally:
         connection.close()
 
@@ -193,7 +197,7 @@ def _body(response: http.client.HTTPResponse, where: str) -> bytes:
             break
         body += chunk
     if max(announced, len(body)) > MAX_BYTES:
-        raise InputError(f"{where}: the page is larger than {MAX_BYTES // 10**6} MB")
+        raise InputError(f"the page is larger than {MAX_BYTES // 10**6} MB", where=where)
     if len(body) < announced:
         raise http.client.IncompleteRead(bytes(body), announced - len(body))
     return bytes(body)
@@ -267,8 +271,8 @@ class Client:
         """Return the page at ``path``; the time waited is taken off the allowance [s]."""
         if self._left <= 0:
             raise InputError(
-                f"{self.where}{path}: the {self._timeout:g} s for all answers are used up "
-                "(--timeout)"
+                f"the {self._timeout:g} s for all answers are used up ({Option('timeout')})",
+                where=f"{self.where}{path}",
             )
         start = time.monotonic()
         try:
@@ -286,7 +290,7 @@ class Client:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise InputError(f"{self.where}{path.partition('?')[0]}: is no JSON") from None
+            raise InputError("is no JSON", where=f"{self.where}{path.partition('?')[0]}") from None
 
 
 def base_of(url: str) -> str:

@@ -35,25 +35,26 @@ def read_golden(data: dict[str, Any], where: str, part: str | None) -> Reading:
     found = dict(curves(data))
     if not found:
         raise InputError(
-            f"{where}: neither an acceptance file (schema: 1) nor one of InferenceX "
-            "(model: {thinking_on: {1: 1.8}})"
+            "neither an acceptance file (schema: 1) nor one of InferenceX "
+            "(model: {thinking_on: {1: 1.8}})",
+            where=where,
         )
     matching = [name for name in found if part in (None, name, name.rsplit("/", 1)[-1])]
     if not matching:
         short = [name.rsplit("/", 1)[-1] for name in found]
-        raise InputError(f"{where}: has no curve '{part}': {did_you_mean(str(part), short)}")
+        raise InputError(f"has no curve '{part}': {did_you_mean(str(part), short)}", where=where)
     if len(matching) > 1:
         raise InputError(
-            f"{where}: holds several curves; say which, as {where}#{matching[0]}: "
-            + ", ".join(matching)
+            f"holds several curves; say which, as {where}#{matching[0]}: " + ", ".join(matching),
+            where=where,
         )
     name = matching[0]
     curve = {d: count(al, f"{name}: {d}", where) for d, al in found[name].items()}
     for length, value in curve.items():
         if length < 1 or not 1 <= value <= 1 + length:
             raise InputError(
-                f"{where}: {name}: D={length} must have 1 to {1 + length} tokens per step, got "
-                f"{value:g}"
+                f"{name}: D={length} must have 1 to {1 + length} tokens per step, got {value:g}",
+                where=where,
             )
     deepest = max(curve)
     return Reading(

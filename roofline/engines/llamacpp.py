@@ -201,8 +201,9 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
             continue
         if match["length"] is None:
             raise InputError(
-                f"{where}: accepted and generated tokens alone give no tokens per step, because "
-                "drafts vary in length; the 'statistics' lines of the same log do"
+                "accepted and generated tokens alone give no tokens per step, because "
+                "drafts vary in length; the 'statistics' lines of the same log do",
+                where=where,
             )
         length = float(match["length"])
         if int(match["accepted"]) == 0 or length <= 1:
@@ -212,7 +213,7 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
         drafted += int(match["drafted"])
         accepted += int(match["accepted"])
     if not used:
-        raise InputError(f"{where}: no line in which a draft was accepted")
+        raise InputError("no line in which a draft was accepted", where=where)
     decoded = _of_requests(lines)
     made = from_counts(
         engine="llamacpp",

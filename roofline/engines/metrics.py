@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines import http, trtllm
 from roofline.engines.http import Client
@@ -45,12 +45,13 @@ def of_model(page: Page, model: str | None) -> tuple[Page, str | None]:
     names = sorted({s.labels["model_name"] for s in page.samples if s.labels.get("model_name")})
     if model is None and len(names) > 1:
         raise InputError(
-            f"{page.where}: serves {len(names)} models; say which, as {page.where}#{names[0]}: "
-            + ", ".join(names)
+            f"serves {len(names)} models; say which, as {page.where}#{names[0]}: "
+            + ", ".join(names),
+            where=page.where,
         )
     wanted = model if model is not None else (names[0] if names else None)
     if model is not None and model not in names:
-        raise InputError(f"{page.where}: no model '{model}': {did_you_mean(model, names)}")
+        raise InputError(f"no model '{model}': {did_you_mean(model, names)}", where=page.where)
     kept = [s for s in page.samples if s.labels.get("model_name", wanted) in (wanted, "")]
     return replace(page, samples=tuple(kept)), wanted
 
@@ -182,7 +183,7 @@ def rate_of(
     if busy:
         return _plausible(sum(busy) / len(busy), "gauge of its last log intervals")
     if seconds is None:
-        return Unread(reason="one read has no rate; give --interval")
+        return Unread(reason=f"one read has no rate; give {Option('interval')}")
     tokens = counted.total(*names.generated)
     if tokens is None:
         return Unread(reason=f"no {names.generated[0]} on the page")
@@ -232,7 +233,7 @@ def read_metrics(client: Client) -> MetricsRead:
         if iterations is None:
             iterations = trtllm.iterations_of(text)
         if iterations is None:
-            refusal = refusal or InputError(f"{client.where}{path}: {_what(text)}")
+            refusal = refusal or InputError(_what(text), where=f"{client.where}{path}")
     if iterations is not None:
         return MetricsRead(at=time.monotonic(), engine="trtllm", iterations=tuple(iterations))
     return _without_metrics(client, refusal)
@@ -269,14 +270,22 @@ def _without_metrics(client: Client, refusal: InputError | None) -> MetricsRead:
         if isinstance(data, dict) and "internal_states" in data:
             return MetricsRead(at=time.monotonic(), engine="sglang")
     known = ", ".join(names.name for names in serving_names().engines.values())
+    said = "" if refusal is None else f"{refusal.text}; "
     raise InputError(
-        f"{refusal}; expected the address of a server of {known} (SGLang with --enable-metrics)"
+        f"{said}expected the address of a server of {known} (SGLang with --enable-metrics)"
     )
 
 
 def read_documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
     """Return the pages that describe the server, or why they could not be read."""
     return [_document(client, page) for page in names.documents]
+
+
+def _at(client: Client, error: InputError) -> str:
+    """Return what is wrong with a page of a server, the server itself left out."""
+    if error.where is None:
+        return error.text
+    return f"{error.where.removeprefix(client.where)}: {error.problem}"
 
 
 def _document(client: Client, page: Any) -> FetchedJson:
@@ -286,6 +295,6 @@ def _document(client: Client, page: Any) -> FetchedJson:
         try:
             return FetchedJson(names=page, path=bare, data=client.get_json(path))
         except InputError as error:
-            refusal = refusal or str(error).removeprefix(client.where)
+            refusal = refusal or _at(client, error)
     hint = f" (needs {page.optional})" if page.optional else ""
     return FetchedJson(names=page, path=page.paths[0], refusal=refusal + hint)

@@ -83,7 +83,7 @@ class Page:
         """Return the sum of a series that must be there."""
         total = self.total(*names)
         if total is None:
-            raise InputError(f"{self.where}: the page has no {names[0]}")
+            raise InputError(f"the page has no {names[0]}", where=self.where)
         return total
 
     def mean(self, name: str) -> float | None:
@@ -100,7 +100,9 @@ class Page:
             if key.isdecimal() and len(key) < 16:
                 sums[int(key)] = sums.get(int(key), 0.0) + checked(sample, self.where)
         if sorted(sums) != list(range(len(sums))):
-            raise InputError(f"{self.where}: {names[0]} lacks a {label} between 0 and {max(sums)}")
+            raise InputError(
+                f"{names[0]} lacks a {label} between 0 and {max(sums)}", where=self.where
+            )
         return [sums[key] for key in sorted(sums)]
 
     def for_model(self, model: str | None, drafts: str) -> tuple[Page, str | None]:
@@ -112,12 +114,15 @@ class Page:
         names = sorted({sample.labels.get("model_name", "") for sample in drafting})
         if model is None and len(names) > 1:
             raise InputError(
-                f"{self.where}: holds {len(names)} models; say which, as {self.where}#{names[0]}: "
-                + ", ".join(names)
+                f"holds {len(names)} models; say which, as {self.where}#{names[0]}: "
+                + ", ".join(names),
+                where=self.where,
             )
         wanted = names[0] if model is None else model
         if wanted not in names:
-            raise InputError(f"{self.where}: no model '{wanted}': {did_you_mean(wanted, names)}")
+            raise InputError(
+                f"no model '{wanted}': {did_you_mean(wanted, names)}", where=self.where
+            )
         kept = [s for s in self.samples if s.labels.get("model_name", "") == wanted]
         return replace(self, samples=tuple(kept)), wanted or None
 
@@ -125,7 +130,7 @@ class Page:
 def checked(sample: Sample, where: str) -> float:
     """Return the value of a line that can be counted with."""
     if not math.isfinite(sample.value) or sample.value < 0:
-        raise InputError(f"{where}: {sample.name} is {sample.value:g}, which is no count")
+        raise InputError(f"{sample.name} is {sample.value:g}, which is no count", where=where)
     return sample.value
 
 
@@ -145,8 +150,9 @@ def parse_lines(text: str, where: str, prefixes: tuple[str, ...]) -> Page:
     kept = [line for line in text.splitlines() if line.startswith(prefixes)]
     if len(kept) > MOST_LINES or any(len(line) > LONGEST_LINE for line in kept):
         raise InputError(
-            f"{where}: expected at most {MOST_LINES} lines of up to {LONGEST_LINE} characters of "
-            "an engine's series; this is no page of one engine"
+            f"expected at most {MOST_LINES} lines of up to {LONGEST_LINE} characters of "
+            "an engine's series; this is no page of one engine",
+            where=where,
         )
     try:
         found = [
@@ -156,7 +162,7 @@ def parse_lines(text: str, where: str, prefixes: tuple[str, ...]) -> Page:
         ]
     except ValueError as error:
         reason = str(error).splitlines()[0][:80] if str(error) else "a line cannot be read"
-        raise InputError(f"{where}: not a Prometheus page: {clean(reason)}") from None
+        raise InputError(f"not a Prometheus page: {clean(reason)}", where=where) from None
     unique = {sample.series: sample for sample in found}
     return Page(where=where, samples=tuple(unique.values()))
 
@@ -186,14 +192,17 @@ def since(later: Page, earlier: Page, *, how: str) -> Page:
 def _minus(sample: Sample, before: Mapping[Series, float], where: str) -> Sample:
     if sample.name.endswith("_created") and sample.series in before:
         if sample.value != before[sample.series]:
-            raise InputError(f"{where}: the engine was restarted between the two reads; read again")
+            raise InputError(
+                "the engine was restarted between the two reads; read again", where=where
+            )
         return sample
     if not sample.name.endswith(COUNTED):
         return sample
     gain = sample.value - before.get(sample.series, 0.0)
     if gain < 0:
         raise InputError(
-            f"{where}: {sample.name} fell from {before[sample.series]:g} to {sample.value:g}: the "
-            "engine was restarted between the two reads; read again"
+            f"{sample.name} fell from {before[sample.series]:g} to {sample.value:g}: the "
+            "engine was restarted between the two reads; read again",
+            where=where,
         )
     return replace(sample, value=gain)

@@ -117,7 +117,7 @@ def read_server(
         reads.append(read_metrics(client))
     engine = reads[0].engine
     if any(each.engine != engine for each in reads):
-        raise InputError(f"{client.where}: another engine answered in between; read again")
+        raise InputError("another engine answered in between; read again", where=client.where)
     waited = interval if more else None
     return _read(reads, model, names=names, told=told, where=client.where, interval=waited)
 
@@ -236,7 +236,7 @@ def _tried(read: Callable[[], Result]) -> Result | Unread:
     try:
         return read()
     except InputError as error:
-        return Unread(reason=str(error))
+        return Unread(reason=error.text)
 
 
 def _acceptance(fetched: _Fetched, where: str) -> tuple[Fact, Reading | None]:
@@ -251,7 +251,7 @@ def _acceptance(fetched: _Fetched, where: str) -> tuple[Fact, Reading | None]:
         if reading.draft_length is not None:
             reading.acceptance()  # refuses more tokens per step than drafts allow
     except InputError as error:
-        return Unread(reason=str(error).removeprefix(f"{where}: ")), None
+        return Unread(reason=error.problem if error.where == where else error.text), None
     return Read(value=reading.tokens_per_step, source=f"{reading.how}"), reading
 
 

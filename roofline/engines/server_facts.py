@@ -107,10 +107,18 @@ class ServerNames(Schema):
         """The beginnings of every line that is used."""
         placed = [place.series for places in self.labels.values() for place in places]
         return (
-            *self.running, *self.waiting, *self.kv_usage, *self.context_sum, *self.throughput,
-            *self.generated, *self.decoded, *self.finished.all, *self.capacity.all, *placed,
+            *self.running,
+            *self.waiting,
+            *self.kv_usage,
+            *self.context_sum,
+            *self.throughput,
+            *self.generated,
+            *self.decoded,
+            *self.finished.all,
+            *self.capacity.all,
+            *placed,
             self.speculative,
-        )  # fmt: skip
+        )
 
 
 class ServingNames(Document):

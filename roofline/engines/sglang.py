@@ -91,8 +91,9 @@ def read_page(page: Page, model: str | None) -> Reading:
         mean = page.mean("sglang:spec_accept_length") or 0.0
     if mean < 1:
         raise InputError(
-            f"{page.where}: sglang:spec_accept_length is {mean:g}: nothing was decoded with drafts "
-            "in the last log interval, or speculation is off"
+            f"sglang:spec_accept_length is {mean:g}: nothing was decoded with drafts "
+            "in the last log interval, or speculation is off",
+            where=page.where,
         )
     return Reading(
         engine="sglang",
@@ -146,7 +147,7 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
         rated = rated and match["rate"] is not None
         rates += weight * float(match["rate"] or 0)
     if not used:
-        raise InputError(f"{where}: no 'Decode batch' line with an accept len of at least 1")
+        raise InputError("no 'Decode batch' line with an accept len of at least 1", where=where)
     mean, rate = lengths / weights, rates / weights
     length = _length(mean, steps=None, tokens=None, rate=rate if rated else None)
     unusual = notice(
@@ -175,7 +176,7 @@ def read_server_info(data: Any, where: str) -> Reading:
     ]
     active = [value for value in found if value >= 1]
     if not active:
-        raise InputError(f"{where}: {INFO_KEY} is not set: nothing was drafted yet")
+        raise InputError(f"{INFO_KEY} is not set: nothing was drafted yet", where=where)
     mean = sum(active) / len(active)
     settings = next(mappings_with(data, "speculative_num_steps"), {})
     steps, tokens = (settings.get(f"speculative_num_{key}") for key in ("steps", "draft_tokens"))

@@ -73,12 +73,13 @@ def read_page(page: Page, model: str | None) -> Reading:
     mean = page.mean(f"{DRAFT_SERIES}acceptance_length")
     if mean is None:
         raise InputError(
-            f"{page.where}: the page has neither {DRAFT_SERIES}drafted_tokens_total by position "
-            f"(return_perf_metrics: true) nor {DRAFT_SERIES}acceptance_length"
+            f"the page has neither {DRAFT_SERIES}drafted_tokens_total by position "
+            f"(return_perf_metrics: true) nor {DRAFT_SERIES}acceptance_length",
+            where=page.where,
         )
     if mean < 1:
         raise InputError(
-            f"{page.where}: {DRAFT_SERIES}acceptance_length is {mean:g}: nothing drafted"
+            f"{DRAFT_SERIES}acceptance_length is {mean:g}: nothing drafted", where=page.where
         )
     return Reading(
         engine="trtllm",

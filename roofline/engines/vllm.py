@@ -116,7 +116,9 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
     matches = [match for line in lines if (match := _LOG.search(line)) is not None]
     intervals = [found for match in matches if (found := _interval(match)) is not None]
     if not intervals:
-        raise InputError(f"{where}: no 'SpecDecoding metrics' line in which anything was drafted")
+        raise InputError(
+            "no 'SpecDecoding metrics' line in which anything was drafted", where=where
+        )
     depth = len(intervals[-1][3])
     used = [interval for interval in intervals if len(interval[3]) == depth]
     drafts = sum(interval[0] for interval in used)
@@ -188,7 +190,7 @@ def read_responses(found: Sequence[dict[str, Any]], where: str) -> Reading:
     for item in found:
         raw = item[RESPONSE_KEY]
         if not isinstance(raw, list):
-            raise InputError(f"{where}: acceptance_histogram: expected a list, got {raw!r:.40}")
+            raise InputError(f"acceptance_histogram: expected a list, got {raw!r:.40}", where=where)
         counts = [count(value, "acceptance_histogram", where) for value in raw]
         histograms.append(counts)
         full = sum(counts) * (len(counts) - 1)

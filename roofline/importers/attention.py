@@ -34,9 +34,12 @@ def read_heads(fields: Fields, hidden: int) -> Heads:
 
 def _kv_heads(fields: Fields, query: int) -> int:
     stated = fields.optional(
-        "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
+        "num_key_value_heads",
+        "num_kv_heads",
+        "n_head_kv",
+        "multi_query_group_num",
         "num_attention_groups",
-    )  # fmt: skip
+    )
     if fields.has("multi_query") and not fields.flag("new_decoder_architecture"):
         return 1 if fields.flag("multi_query") else stated or query
     fields.flag("multi_query")

@@ -139,9 +139,13 @@ def _build(
 
 def _context(fields: Fields) -> int:
     value = fields.optional(
-        "max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx",
+        "max_position_embeddings",
+        "n_positions",
+        "max_sequence_length",
+        "seq_length",
+        "n_ctx",
         "model_max_length",
-    )  # fmt: skip
+    )
     if value is None:
         return fields.log.default("max_position_embeddings", 4096, "not stated: a safe length")
     return value

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.importers.attention import latent_layers, make_grouped, read_heads
 from roofline.importers.build import Identity
 from roofline.importers.families import Family
@@ -23,10 +23,17 @@ __all__ = ["build_drafter", "drafter_kind"]
 
 #: Words in a class name, longest first, and the kind they stand for.
 _CLASSES: Mapping[str, DrafterKind] = {
-    "PEagle": "peagle", "Eagle3": "eagle3", "EAGLE3": "eagle3", "DSpark": "dspark",
-    "Domino": "domino", "DFlare": "dflash", "DFlash": "dflash", "Medusa": "medusa",
-    "Eagle": "eagle1", "EAGLE": "eagle1",
-}  # fmt: skip
+    "PEagle": "peagle",
+    "Eagle3": "eagle3",
+    "EAGLE3": "eagle3",
+    "DSpark": "dspark",
+    "Domino": "domino",
+    "DFlare": "dflash",
+    "DFlash": "dflash",
+    "Medusa": "medusa",
+    "Eagle": "eagle1",
+    "EAGLE": "eagle1",
+}
 _BLOCKS: tuple[DrafterKind, ...] = ("dflash", "dspark", "domino")
 #: A published head whose config still has the class's default of 2: its weights hold 5.
 MEDUSA_HEADS = 5
@@ -243,8 +250,8 @@ def _medusa(fields: Fields, target: ModelSpec | None) -> dict[str, Any]:
         heads = fields.log.default("medusa_num_heads", MEDUSA_HEADS, why)
     if target is None:
         raise InputError(
-            f"{fields.file}: hidden_size: a Medusa config does not state it; give --target with "
-            f"the model it was made for ({base or 'not named'})"
+            f"{fields.file}: hidden_size: a Medusa config does not state it; give "
+            f"{Option('target')} with the model it was made for ({base or 'not named'})"
         )
     return {
         "hidden_size": target.hidden_size,

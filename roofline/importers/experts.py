@@ -11,18 +11,28 @@ __all__ = ["expert_layers", "make_experts", "mlp_layers"]
 
 COUNTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
 CHOSEN = (
-    "num_experts_per_tok", "num_experts_per_token", "moe_k", "top_k_experts", "experts_per_token",
-)  # fmt: skip
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_k",
+    "top_k_experts",
+    "experts_per_token",
+)
 WIDTHS = ("moe_intermediate_size", "expert_intermediate_size")
 #: Shared widths that are absolute, by key.
 SHARED_WIDTHS = (
-    "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim",
+    "shared_expert_intermediate_size",
+    "moe_shared_expert_intermediate_size",
+    "share_expert_dim",
     "shared_intermediate_size",
-)  # fmt: skip
+)
 SHARED_COUNTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 DENSE_WIDTHS = (
-    "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "ff_intermediate_size",
-)  # fmt: skip
+    "intermediate_size",
+    "ffn_hidden_size",
+    "n_inner",
+    "ffn_dim",
+    "ff_intermediate_size",
+)
 
 
 def mlp_layers(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Mlp]:

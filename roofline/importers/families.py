@@ -12,9 +12,20 @@ from typing import Any, Literal
 __all__ = ["FAMILIES", "Family"]
 
 Mixing = Literal[
-    "gqa", "mla", "gemma4", "mimo-v2", "qwen-next", "nemotron-h", "nemotron-nas", "minimax-m1",
-    "minimax-m3", "kimi-linear", "deepseek-v4", "mllama", "granite-hybrid",
-]  # fmt: skip
+    "gqa",
+    "mla",
+    "gemma4",
+    "mimo-v2",
+    "qwen-next",
+    "nemotron-h",
+    "nemotron-nas",
+    "minimax-m1",
+    "minimax-m3",
+    "kimi-linear",
+    "deepseek-v4",
+    "mllama",
+    "granite-hybrid",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,13 +22,28 @@ __all__ = ["build_from_gguf", "config_of"]
 
 #: GGUF's ``general.architecture`` and the config class that reads it.
 ARCHITECTURES: Mapping[str, str] = {
-    "llama": "llama", "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen3": "qwen3",
-    "qwen3moe": "qwen3_moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text",
-    "phi2": "phi", "phi3": "phi3", "starcoder2": "starcoder2", "command-r": "cohere",
-    "olmo2": "olmo2", "exaone4": "exaone4", "granite": "granite", "deepseek2": "deepseek_v3",
-    "gpt-oss": "gpt_oss", "glm4moe": "glm4_moe", "minimax-m2": "minimax_m2",
-    "internlm2": "internlm2", "baichuan": "baichuan",
-}  # fmt: skip
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen2moe": "qwen2_moe",
+    "qwen3": "qwen3",
+    "qwen3moe": "qwen3_moe",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3_text",
+    "phi2": "phi",
+    "phi3": "phi3",
+    "starcoder2": "starcoder2",
+    "command-r": "cohere",
+    "olmo2": "olmo2",
+    "exaone4": "exaone4",
+    "granite": "granite",
+    "deepseek2": "deepseek_v3",
+    "gpt-oss": "gpt_oss",
+    "glm4moe": "glm4_moe",
+    "minimax-m2": "minimax_m2",
+    "internlm2": "internlm2",
+    "baichuan": "baichuan",
+}
 _KEYS: Mapping[str, str] = {
     "embedding_length": "hidden_size",
     "feed_forward_length": "intermediate_size",

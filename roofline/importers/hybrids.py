@@ -31,9 +31,15 @@ __all__ = [
 ]
 
 _BLOCKS = {
-    "M": "mamba", "*": "attention", "E": "moe", "-": "mlp",
-    "mamba": "mamba", "attention": "attention", "moe": "moe", "mlp": "mlp",
-}  # fmt: skip
+    "M": "mamba",
+    "*": "attention",
+    "E": "moe",
+    "-": "mlp",
+    "mamba": "mamba",
+    "attention": "attention",
+    "moe": "moe",
+    "mlp": "mlp",
+}
 _STATE_DTYPES = {"float32": DType.FP32, "bfloat16": DType.BF16, "float16": DType.FP16}
 
 
@@ -87,10 +93,14 @@ def qwen_next(fields: Fields, family: Family, *, hidden: int, layers: int) -> li
 _MAMBA_KEYS = {
     "mamba_": ("n_heads", "d_head", "n_groups", "d_state", "d_conv", "conv_bias"),
     "": (
-        "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel",
+        "mamba_num_heads",
+        "mamba_head_dim",
+        "n_groups",
+        "ssm_state_size",
+        "conv_kernel",
         "use_conv_bias",
     ),
-}  # fmt: skip
+}
 
 
 def mamba_of(fields: Fields, *, prefix: str) -> Mamba2:

@@ -50,13 +50,19 @@ def layer_modules(layer: Layer, hidden: int) -> dict[Component, list[Spelling]]:
             found[Component.ATTENTION] = [_below("attn", names), _below("self_attn", names)]
         case _:
             found[Component.MIXER] = [
-                {"linear_attn.in_proj_qkv": 2.0, "linear_attn.in_proj_z": 1.0,
-                 "linear_attn.out_proj": 1.0},
+                {
+                    "linear_attn.in_proj_qkv": 2.0,
+                    "linear_attn.in_proj_z": 1.0,
+                    "linear_attn.out_proj": 1.0,
+                },
                 {"linear_attn.in_proj_qkvz": 3.0, "linear_attn.out_proj": 1.0},
                 {"mixer.in_proj": 2.0, "mixer.out_proj": 1.0},
-                {"self_attn.qkv_proj": 3.0, "self_attn.output_gate": 1.0,
-                 "self_attn.out_proj": 1.0},
-            ]  # fmt: skip
+                {
+                    "self_attn.qkv_proj": 3.0,
+                    "self_attn.output_gate": 1.0,
+                    "self_attn.out_proj": 1.0,
+                },
+            ]
     return found | _mlp_modules(layer)
 
 

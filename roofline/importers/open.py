@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roofline.base import resources
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.base.notices import Notice
 from roofline.base.schema import load_yaml
 from roofline.specs.engine import VocabularyRule
@@ -71,7 +71,7 @@ def open_model(reference: str) -> tuple[ModelSpec, list[Notice]]:
         kind = getattr(imported.spec, "kind", "drafter")
         raise InputError(
             f"{reference}: is a drafter ({kind}), not a whole model; name a model and give this "
-            "with --drafter"
+            f"with {Option('drafter')}"
         )
     spec = imported.spec
     bundled = resources.known(spec.id, SHELF)

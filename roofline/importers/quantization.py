@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.importers.fields import Fields
 from roofline.importers.layers import Layer
 from roofline.importers.module_names import Spelling, layer_modules
@@ -104,7 +104,7 @@ class Modules:
 
 
 def _too_long(file: str) -> InputError:
-    return InputError(f"{file}: a list of modules is too long to be one; give --weights")
+    return InputError(f"{file}: a list of modules is too long to be one; give {Option('weights')}")
 
 
 def _joined(globs: list[str]) -> re.Pattern[str]:
@@ -123,10 +123,18 @@ def _compile(pattern: str, file: str) -> re.Pattern[str]:
 
 
 _BASES = {
-    "bfloat16": DType.BF16, "torch.bfloat16": DType.BF16, "bf16": DType.BF16,
-    "float16": DType.FP16, "torch.float16": DType.FP16, "half": DType.FP16, "fp16": DType.FP16,
-    "float32": DType.FP32, "torch.float32": DType.FP32, "fp32": DType.FP32, "auto": DType.BF16,
-}  # fmt: skip
+    "bfloat16": DType.BF16,
+    "torch.bfloat16": DType.BF16,
+    "bf16": DType.BF16,
+    "float16": DType.FP16,
+    "torch.float16": DType.FP16,
+    "half": DType.FP16,
+    "fp16": DType.FP16,
+    "float32": DType.FP32,
+    "torch.float32": DType.FP32,
+    "fp32": DType.FP32,
+    "auto": DType.BF16,
+}
 _EXPERT_FORMATS = {"fp4": DType.MXFP4, "fp8": DType.FP8_BLOCK, "bf16": DType.BF16}
 
 

@@ -21,12 +21,25 @@ __all__ = ["Imported", "identity_of", "import_path"]
 
 #: Keys that change what a layer is: one that the class does not read is a contradiction.
 _DECISIVE = (
-    "kv_lora_rank", "linear_attn_config", "attn_type_list", "compress_ratios", "block_configs",
-    "hybrid_override_pattern", "hybrid_layer_pattern", "layers_block_type", "index_topk",
-    "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts",
-    "cross_attention_layers", "sparse_attention_config", "linear_num_value_heads",
-    "ssm_state_size", "attention_k_eq_v",
-)  # fmt: skip
+    "kv_lora_rank",
+    "linear_attn_config",
+    "attn_type_list",
+    "compress_ratios",
+    "block_configs",
+    "hybrid_override_pattern",
+    "hybrid_layer_pattern",
+    "layers_block_type",
+    "index_topk",
+    "n_routed_experts",
+    "num_local_experts",
+    "num_experts",
+    "moe_num_experts",
+    "cross_attention_layers",
+    "sparse_attention_config",
+    "linear_num_value_heads",
+    "ssm_state_size",
+    "attention_k_eq_v",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +98,7 @@ def import_path(
     try:
         return _import(path, identity, target, target_id)
     except InputError as error:  # names in a broken file may hold anything
-        line = "".join(letter if letter.isprintable() else "?" for letter in str(error))
+        line = "".join(letter if letter.isprintable() else "?" for letter in error.text)
         raise InputError(line) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.importers.fields import Fields, shown
 from roofline.specs.formats import DType
 
@@ -138,7 +138,8 @@ def _algorithm(fields: Fields, name: str) -> DType | None:
         return None
     if name.upper() not in ALGORITHMS:
         raise InputError(
-            f"{fields.file}: {fields.path}quant_algo: '{name[:40]}' is not known; give --weights"
+            f"{fields.file}: {fields.path}quant_algo: '{name[:40]}' is not known; give "
+            f"{Option('weights')}"
         )
     return ALGORITHMS[name.upper()]
 
@@ -241,7 +242,7 @@ def read_scheme(fields: Fields) -> Scheme:
             return replace(_groups(fields), ignore=ignore, kv=kv)
     raise InputError(
         f"{fields.file}: {fields.path}quant_method: {shown(method)} is not known, and no format is "
-        "guessed; remove quantization_config and give --weights"
+        f"guessed; remove quantization_config and give {Option('weights')}"
     )
 
 

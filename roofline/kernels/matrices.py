@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.specs.formats import Component
 from roofline.specs.mixers import (
     Attention,
@@ -418,25 +418,37 @@ def layer_linears(run: LayerRun, *, hidden_size: int, placement: Placement) -> I
     yield from mlp_linears(run.mlp, hidden_size=hidden_size, placement=placement)
 
 
-def check_parallel(network: NetworkSpec, placement: Placement, flag: str = "--tp") -> None:
-    """Refuse TP, EP and DP sizes that would split a head, an expert or a matrix unevenly."""
+def check_parallel(network: NetworkSpec, placement: Placement, field: str = "tp") -> None:
+    """Refuse TP, EP and DP sizes that would split a head, an expert or a matrix unevenly.
+
+    ``field`` is the option that gave TP.
+    """
     tp, ep, dp = placement.tp, placement.ep, placement.dp
     if tp % dp:
         raise InputError(
-            f"--dp-attention {dp}: expected a divisor of {flag} {tp}, which counts all the GPUs"
+            f"expected a divisor of {Option(field, tp)}, which counts all the GPUs",
+            field="dp_attention",
+            value=dp,
         )
     if tp % ep:
         raise InputError(
-            f"--ep {ep}: expected a divisor of {flag} {tp} (EP only places experts on TP's GPUs)"
+            f"expected a divisor of {Option(field, tp)} (EP only places experts on TP's GPUs)",
+            field="ep",
+            value=ep,
         )
     for run in network.layers:
-        problem = attention_split(run.attention, placement.attention_tp)
-        problem = problem or _mlp_split(run.mlp, placement)
-        if problem is not None:
-            name = f"{flag} {tp}" if dp == 1 else f"{flag} {tp} with --dp-attention {dp}"
-            if problem.startswith("experts"):
-                name = f"--ep {ep}"
-            raise InputError(f"{name}: {network.id} needs {problem.split(': ')[-1]}")
+        experts = run.mlp.num_experts if isinstance(run.mlp, MoeMlp) else 0
+        needed = attention_split(run.attention, placement.attention_tp)
+        if needed is None and experts % ep:
+            needed = f"a divisor of its {experts} experts"
+            raise InputError(f"{network.id} needs {needed}", field="ep", value=ep)
+        needed = needed or _mlp_split(run.mlp, placement)
+        if needed is None:
+            continue
+        if dp == 1:
+            raise InputError(f"{network.id} needs {needed}", field=field, value=tp)
+        both = f"{Option(field, tp)} with {Option('dp_attention', dp)}"
+        raise InputError(f"{both}: {network.id} needs {needed}")
 
 
 def _mlp_split(mlp: Mlp, placement: Placement) -> str | None:
@@ -445,10 +457,11 @@ def _mlp_split(mlp: Mlp, placement: Placement) -> str | None:
     if isinstance(mlp, DenseMlp):
         bad = mlp.intermediate_size % placement.attention_tp
         return f"a divisor of its MLP width {mlp.intermediate_size}" if bad else None
-    if mlp.num_experts % placement.ep:
-        return f"experts: a divisor of its {mlp.num_experts} experts"
     if mlp.expert_intermediate_size % (placement.tp // placement.ep):
-        return f"a divisor of its expert width {mlp.expert_intermediate_size} (or a larger --ep)"
+        return (
+            f"a divisor of its expert width {mlp.expert_intermediate_size} (or a larger "
+            f"{Option('ep')})"
+        )
     if mlp.shared_intermediate_size % placement.attention_tp:
         return f"a divisor of its shared experts' width {mlp.shared_intermediate_size}"
     if mlp.dense_intermediate_size % placement.attention_tp:

@@ -97,12 +97,14 @@ def parse_axis(text: str) -> Axis:
     >>> parse_axis("group_size=1,2,4").values
     ('1', '2', '4')
     """
-    first = parse_override(text, "--vary")
+    first = parse_override(text, "vary")
     values = tuple(value.strip() for value in first.text.split(","))
     if not all(values):
-        raise InputError(f"--vary {text}: expected PATH=VALUE,VALUE such as group_size=1,2,4")
+        raise InputError(
+            "expected PATH=VALUE,VALUE such as group_size=1,2,4", field="vary", value=text
+        )
     if len(set(values)) != len(values):
-        raise InputError(f"--vary {text}: a value is given twice; list each once")
+        raise InputError("a value is given twice; list each once", field="vary", value=text)
     return Axis(path=first.path, values=values)
 
 
@@ -168,17 +170,19 @@ def explore(
 def _check(axes: Sequence[Axis]) -> None:
     count = int(np.prod([len(axis.values) for axis in axes]))
     if not axes:
-        raise InputError("--vary: give PATH=VALUE,VALUE at least once, such as group_size=1,2,4")
+        raise InputError(
+            "give PATH=VALUE,VALUE at least once, such as group_size=1,2,4", field="vary"
+        )
     if count > MOST_VARIANTS:
-        raise InputError(f"--vary: {count} variants, expected at most {MOST_VARIANTS}")
+        raise InputError(f"{count} variants, expected at most {MOST_VARIANTS}", field="vary")
     paths = [axis.path for axis in axes]
     if len(set(paths)) != len(paths):
-        raise InputError("--vary: a path is given twice; give each once with all its values")
+        raise InputError("a path is given twice; give each once with all its values", field="vary")
 
 
 def _overrides(axes: Sequence[Axis], values: Sequence[str]) -> Iterator[Override]:
     for axis, value in zip(axes, values, strict=True):
-        yield Override(flag="--vary", path=axis.path, text=value)
+        yield Override(option="vary", path=axis.path, text=value)
 
 
 def _refuse_useless(

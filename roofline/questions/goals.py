@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE, Point
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
@@ -51,9 +51,9 @@ class Goal:
 
     def __post_init__(self) -> None:
         """Refuse limits that no machine has."""
-        for flag, value in (("--slo-tpot", self.tpot), ("--target-tokens-per-s", self.rate)):
+        for field, value in (("slo_tpot", self.tpot), ("target_tokens_per_s", self.rate)):
             if value is not None and not 0 < value < float("inf"):
-                raise InputError(f"{flag}: expected more than 0")
+                raise InputError("expected more than 0", field=field)
 
     @property
     def best_by(self) -> Objective:
@@ -188,9 +188,9 @@ def _out_of_reach(points: Sequence[Point], goal: Goal) -> InputError:
     """Return the refusal: how close one gets, and the smallest acceptance that would do."""
     asked = []
     if goal.tpot is not None:
-        asked.append(f"--slo-tpot {1e3 * goal.tpot:g}")
+        asked.append(str(Option("slo_tpot", f"{1e3 * goal.tpot:g}")))
     if goal.rate is not None:
-        asked.append(f"--target-tokens-per-s {goal.rate:g}")
+        asked.append(str(Option("target_tokens_per_s", f"{goal.rate:g}")))
     pace = [np.where(p.candidates, p.time_per_token, np.inf) for p in points]
     fastest = min(pace, key=lambda times: float(times.min()))
     busiest = max(p.batch / float(times.min()) for p, times in zip(points, pace, strict=True))

@@ -15,7 +15,7 @@ from roofline.acceptance.defaults import same_model
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.server import Serving
 from roofline.engines.server_facts import Unread, serving_names
@@ -164,7 +164,7 @@ def question_from(
     batches: tuple[int, ...] | None = None,
     contexts: tuple[int, ...] | None = None,
 ) -> Live:
-    """Fill the question with what the server says, but for what was ``given`` by flag."""
+    """Fill the question with what the server says, but for what was ``given``."""
     gaps: list[Gap] = []
     model, dtype = _model(serving, asked, given)
     found: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
@@ -252,8 +252,8 @@ def _model(
         return model, dtype
     said = f"it serves {' or '.join(serving.models)}" if serving.models else "it does not say"
     raise InputError(
-        f"{serving.where}: which model runs there is not known ({said}): give --model, a bundled "
-        "id or the path of its config.json"
+        f"{serving.where}: which model runs there is not known ({said}): give "
+        f"{Option('model')}, a bundled id or the path of its config.json"
     )
 
 
@@ -278,7 +278,7 @@ def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str
     if isinstance(found, Unread):
         raise InputError(
             f"{serving.where}: which accelerator it runs on could not be read ({found.reason}): "
-            "give --gpu"
+            f"give {Option('gpu')}"
         )
     return str(found.value)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.errors import Option
 from roofline.base.units import format_seconds
 from roofline.calibrate.fit.attention import ReadMode
 from roofline.calibrate.fit.core import judged_rows, score
@@ -51,7 +52,7 @@ def measured_lines(measured: Measured) -> Iterator[str]:
     if not ended.complete:
         yield wrap(
             f"the budget ended the first round after {measured.cases_seen} of {measured.cases} "
-            "cases; continue with --resume"
+            f"cases; continue with {Option('resume')}"
         )
     if ended.too_long:
         were = "case was" if ended.too_long == 1 else "cases were"

@@ -48,8 +48,10 @@ def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width
     longer
            8
     """
-    others = [max(len(line) for cell in column for line in cell.split("\n"))
-              for column in list(zip(headers, *rows, strict=True))[1:]]  # fmt: skip
+    others = [
+        max(len(line) for cell in column for line in cell.split("\n"))
+        for column in list(zip(headers, *rows, strict=True))[1:]
+    ]
     room = max(width - sum(2 + other for other in others), len(headers[0]))
     short = [[row[0] if len(row[0]) <= room else "", *row[1:]] for row in rows]
     widest = max((len(row[0]) for row in short), default=0)

@@ -81,9 +81,17 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 _HEADERS = (
-    "drafter", "D", "speedup", "low-high", "step\nms", "split %", "AL", "AL\nneeded", "GB",
+    "drafter",
+    "D",
+    "speedup",
+    "low-high",
+    "step\nms",
+    "split %",
+    "AL",
+    "AL\nneeded",
+    "GB",
     "slots\nlost",
-)  # fmt: skip
+)
 
 
 def _cells(entry: Entry) -> list[str]:

@@ -82,7 +82,7 @@ def stored_as(deployment: Deployment) -> str:
 def set_line(changes: Sequence[Change]) -> str:
     """Return one sentence with a blank before it; nothing where nothing was set.
 
-    >>> set_line([Change(flag="--set", path="group_size", value="4", was="8")])
+    >>> set_line([Change(option="set", path="group_size", value="4", was="8")])
     ' Set: group_size = 4 (was 8).'
     """
     return f" Set: {'; '.join(map(str, changes))}." if changes else ""

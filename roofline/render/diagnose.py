@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from roofline.base.errors import Option
 from roofline.base.units import format_size
 from roofline.engines import sglang, vllm
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
@@ -29,12 +30,13 @@ SETTLES = {
     "drafter's passes; check that its passes run in CUDA graphs",
     "attention path": "the same batch at two contexts, D = 0 and speculating: the slope per token "
     "of context is the cache being read; the log names the attention backend",
-    "attention path per row": "the same load with --verify-attention kv_per_query says what it "
-    "would cost; the log names the attention backend, and a profile shows how often it reads",
+    "attention path per row": "the same load with "
+    f"{Option('verify_attention', 'kv_per_query')} says what it would cost; the log names the "
+    "attention backend, and a profile shows how often it reads",
     "experts": "time the expert kernels in a profile, or the same load at two batches with a short "
     "context; a text in one language wakes other experts than a mix",
     "communication": "nccl-tests all_reduce_perf at batch x rows x hidden size x 2 bytes on "
-    "the same GPUs, or the same load with another --tp",
+    f"the same GPUs, or the same load with another {Option('tp')}",
     "memory pressure": "the engine's counter of preemptions and the cache in use while it runs "
     f"({vllm.PREEMPTIONS}, {sglang.RETRACTIONS}), or the same load at half the batch",
     "matrix products": "'roofline calibrate measure' times them on this machine; check the clocks "
@@ -226,9 +228,15 @@ def _points(found: Diagnosis) -> str:
         ]
         rows.append(cells if best is None else [*cells, f"{1e3 * float(found.explained[i]):.2f}"])
     headers = [
-        "D@batch\nxcontext", "tokens\nper step", "ms/token\nmeasured", "pre-\ndicted",
-        "ms/step\nmeasured", "pre-\ndicted", "off", "band",
-    ]  # fmt: skip
+        "D@batch\nxcontext",
+        "tokens\nper step",
+        "ms/token\nmeasured",
+        "pre-\ndicted",
+        "ms/step\nmeasured",
+        "pre-\ndicted",
+        "off",
+        "band",
+    ]
     return text_table(headers if best is None else [*headers, "ex-\nplained"], rows)
 
 
@@ -253,9 +261,15 @@ def _explanations(found: Diagnosis) -> str:
             ]
         )
     headers = (
-        "  term", "share of\nstep", "factor", "stated\nerror", "strain", "misfit", "leaves",
+        "  term",
+        "share of\nstep",
+        "factor",
+        "stated\nerror",
+        "strain",
+        "misfit",
+        "leaves",
         "may\nbe",
-    )  # fmt: skip
+    )
     return text_table(headers, rows, names_first=True)
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.base.errors import Option
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
@@ -33,7 +34,7 @@ def render_explore(found: Exploration, how: OutputFormat, *, explain: bool = Fal
 
 def _data(found: Exploration) -> dict[str, Any]:
     question = found.variants[0].question
-    fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
+    fixed = [change for change in question.deployment.changes if change.option != "vary"]
     return {
         "schema": SCHEMA,
         "inputs": inputs_data(question)
@@ -130,9 +131,15 @@ def _text(found: Exploration, how: OutputFormat, *, explain: bool) -> str:
 
 
 _HEADERS = (
-    "params\nB", "KV kB\na token", "D", "speedup", "ms per\ntoken", "D falls\nfrom",
-    "stops\nfrom", "fits",
-)  # fmt: skip
+    "params\nB",
+    "KV kB\na token",
+    "D",
+    "speedup",
+    "ms per\ntoken",
+    "D falls\nfrom",
+    "stops\nfrom",
+    "fits",
+)
 
 
 def _names(found: Exploration) -> list[str]:
@@ -186,7 +193,10 @@ def _refused(found: Exploration) -> list[str]:
         for line in refused_lines(variant.question.deployment, variant.refused)
     ]
     more = len(lost) - MOST_REFUSED
-    return [*lines, *([f"{more} more do not fit, which --format json has."] if more > 0 else [])]
+    return [
+        *lines,
+        *([f"{more} more do not fit, which {Option('format', 'json')} has."] if more > 0 else []),
+    ]
 
 
 def _headline(found: Exploration) -> str:
@@ -216,7 +226,7 @@ def _label(found: Exploration, variant: Variant) -> str:
 
 def _setting(found: Exploration) -> str:
     question = found.variants[0].question
-    fixed = [change for change in question.deployment.changes if change.flag != "--vary"]
+    fixed = [change for change in question.deployment.changes if change.option != "vary"]
     return (
         f"{question.deployment.target.model.name} on {gpus_named(question.deployment)}; "
         f"batch {found.batch}, context {format_size(found.context)}; "
@@ -242,7 +252,7 @@ def _legend(found: Exploration) -> list[str]:
         )
     lines.append(
         "Acceptance is held as given: measure it again for a changed architecture. Speedups are "
-        "expected values; roofline recommend --set gives their range."
+        f"expected values; roofline recommend {Option('set')} gives their range."
     )
     return [*(f"Assumed: {text}" for text in _assumed(found)), *lines]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, assert_never
 
+from roofline.base.errors import Option
 from roofline.base.notices import Notice
 from roofline.base.units import format_size
 from roofline.engines.server_facts import Read, Unread
@@ -132,7 +133,7 @@ def _headline(live: Live, plan: Plan, written: Written, found: Change | None) ->
     if found.advised == plan.draft_lengths[-1] > 0:
         said += (
             f" Drafts beyond {found.advised} were not looked at: the acceptance ends there. Run "
-            "the server with a longer draft for a while, or give --extrapolate."
+            f"the server with a longer draft for a while, or give {Option('extrapolate')}."
         )
     return said
 

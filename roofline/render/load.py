@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from roofline.advice.decide import dollars_per_million
+from roofline.base.errors import Option
 from roofline.base.files import csv_text
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
@@ -203,7 +204,7 @@ def _foot(answer: LoadAnswer) -> list[str]:
     if cut.most:
         lines.append(
             f"Assumed: prompts are read in {cut.per_prompt} chunk(s) of {cut.each:.0f} tokens, up "
-            f"to {cut.most} in a step (--prefill-chunk)"
+            f"to {cut.most} in a step ({Option('prefill_chunk')})"
         )
     lines += [f"Assumed: {text}" for text in assumptions(answer.question.notices)]
     return [*lines, summary(answer.question, answer.times)]

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from roofline.base import resources
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
@@ -384,8 +384,9 @@ class EngineProfile(Document):
         if kind not in self.flags:
             known = ", ".join(name for name in self.flags if name != "none")
             raise InputError(
-                f"--drafter: {self.name} has no {kind} drafter; give one of a kind that it has "
-                f"({known}), or another --engine"
+                f"{self.name} has no {kind} drafter; give one of a kind that it has ({known}), or "
+                f"another {Option('engine')}",
+                field="drafter",
             )
 
     def doubts(self, vendor: str) -> list[str]:
@@ -401,10 +402,14 @@ class EngineProfile(Document):
             return ""
         if known is None:
             raise InputError(
-                f"--dp-attention {dp}: {self.name} has no data-parallel attention that is known"
+                f"{self.name} has no data-parallel attention that is known",
+                field="dp_attention",
+                value=dp,
             )
         if known.one_gpu_groups and dp != tp:
-            raise InputError(f"--dp-attention {dp}: {self.name} has it for every GPU: give {tp}")
+            raise InputError(
+                f"{self.name} has it for every GPU: give {tp}", field="dp_attention", value=dp
+            )
         parts = [known.attention, *([known.experts] if ep > 1 and known.experts else [])]
         values = {"tp": tp, "dp": dp, "ep": ep, "attention_tp": tp // dp}
         return known.join.join(Template(part).substitute(values) for part in parts)
@@ -415,7 +420,9 @@ class EngineProfile(Document):
             if known.id == era:
                 return self.model_copy(update={"overhead": known.applied(self.overhead)})
         eras = ", ".join(f"{self.id}@{known.id}" for known in self.eras) or "none"
-        raise InputError(f"--engine {self.id}@{era}: no such era; known: {eras}, or {self.id}")
+        raise InputError(
+            f"no such era; known: {eras}, or {self.id}", field="engine", value=f"{self.id}@{era}"
+        )
 
     def era_of(self, version: str) -> Era | None:
         """Return the era that a build's version belongs to: the first that covers it, else None.
@@ -456,6 +463,6 @@ def load_engine(name: str) -> EngineProfile:
     """Load a bundled engine by id (``vllm@2025`` for an era), or a YAML file by path."""
     name, at, era = name.partition("@")
     if not name:
-        raise InputError("--engine: expected an engine's name, got an empty string")
+        raise InputError("expected an engine's name, got an empty string", field="engine")
     profile = EngineProfile.load(resources.find(name, SHELF, "engine"))
     return profile.at_era(era) if at else profile

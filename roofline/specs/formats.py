@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
@@ -37,7 +37,7 @@ def bits_per_weight(name: str) -> float | None:
 
 
 class DType(StrEnum):
-    """A storage format. Names as in ``--weights``."""
+    """A storage format. Names as in the option ``weights``."""
 
     FP32 = "fp32"
     BF16 = "bf16"
@@ -110,7 +110,7 @@ class Component(StrEnum):
     VISION = "vision"
 
 
-#: ``--weights`` changes these and nothing else.
+#: The option ``weights`` changes these and nothing else.
 LAYER_LINEARS = frozenset(
     {
         Component.ATTENTION,
@@ -132,13 +132,38 @@ class _Format:
 #: Bits per weight. Types: block bytes x 8 / block weights, from ggml's block structures (Q4_K: 144
 #: bytes for 256). Mixtures: as llama.cpp's quantize README measured them on Llama-3.1-8B.
 _GGUF_BITS: Mapping[str, float] = {
-    "q8_0": 8.5, "q6_k": 6.5625, "q5_k": 5.5, "q5_1": 6.0, "q5_0": 5.5, "q4_k": 4.5, "q4_1": 5.0,
-    "q4_0": 4.5, "q3_k": 3.4375, "q2_k": 2.625, "iq4_nl": 4.5, "iq4_xs": 4.25, "iq3_s": 3.4375,
-    "iq3_xxs": 3.0625, "iq2_s": 2.5625, "iq2_xs": 2.3125, "iq2_xxs": 2.0625, "iq1_m": 1.75,
-    "iq1_s": 1.5625, "tq2_0": 2.0625, "tq1_0": 1.6875,
-    "q5_k_m": 5.7036, "q5_k_s": 5.5704, "q4_k_m": 4.8944, "q4_k_s": 4.6672, "q3_k_l": 4.2979,
-    "q3_k_m": 3.9960, "q3_k_s": 3.6429, "iq3_m": 3.7628, "iq3_xs": 3.4977, "iq2_m": 2.9294,
-}  # fmt: skip
+    "q8_0": 8.5,
+    "q6_k": 6.5625,
+    "q5_k": 5.5,
+    "q5_1": 6.0,
+    "q5_0": 5.5,
+    "q4_k": 4.5,
+    "q4_1": 5.0,
+    "q4_0": 4.5,
+    "q3_k": 3.4375,
+    "q2_k": 2.625,
+    "iq4_nl": 4.5,
+    "iq4_xs": 4.25,
+    "iq3_s": 3.4375,
+    "iq3_xxs": 3.0625,
+    "iq2_s": 2.5625,
+    "iq2_xs": 2.3125,
+    "iq2_xxs": 2.0625,
+    "iq1_m": 1.75,
+    "iq1_s": 1.5625,
+    "tq2_0": 2.0625,
+    "tq1_0": 1.6875,
+    "q5_k_m": 5.7036,
+    "q5_k_s": 5.5704,
+    "q4_k_m": 4.8944,
+    "q4_k_s": 4.6672,
+    "q3_k_l": 4.2979,
+    "q3_k_m": 3.9960,
+    "q3_k_s": 3.6429,
+    "iq3_m": 3.7628,
+    "iq3_xs": 3.4977,
+    "iq2_m": 2.9294,
+}
 
 _FORMATS: Mapping[DType, _Format] = {
     DType.FP32: _Format(4.0, "fp32", None),
@@ -146,7 +171,7 @@ _FORMATS: Mapping[DType, _Format] = {
     DType.FP16: _Format(2.0, "fp16", None),
     DType.FP8: _Format(1.0, "fp8", "fp8"),  # one scale per tensor or channel: negligible
     DType.FP8_BLOCK: _Format(1.0 + 4 / (128 * 128), "fp8", "fp8"),  # fp32 scale per 128 x 128
-    DType.INT8: _Format(1.0, "int8", None),  # weight-only unless --activations int8
+    DType.INT8: _Format(1.0, "int8", None),  # weight-only unless activations are int8
     DType.INT4_G128: _Format(0.5 + (2 + 0.5) / 128, "int4", None),  # fp16 scale + 4-bit zero
     DType.INT4_G64: _Format(0.5 + (2 + 0.5) / 64, "int4", None),
     DType.INT4_G32: _Format(0.5 + 2 / 32, "int4", None),  # symmetric: a 16-bit scale, no zero
@@ -204,12 +229,14 @@ def rate_name(activations: DType) -> str:
     return _format(activations).rate
 
 
-def parse_dtype(text: str, flag: str) -> DType:
-    """Return the dtype called ``text``; ``flag`` is named in the error."""
+def parse_dtype(text: str, field: str) -> DType:
+    """Return the dtype called ``text``; ``field`` is the option that it was given for."""
     try:
         return DType(text.lower())
     except ValueError:
-        raise InputError(f"{flag}: unknown dtype '{text}': {did_you_mean(text, DType)}") from None
+        raise InputError(
+            f"unknown dtype '{text}': {did_you_mean(text, DType)}", field=field
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -271,8 +298,10 @@ def resolve(
             wanted = activations
             if component in used and bytes_per_element(wanted) < bytes_per_element(dtype) - 0.1:
                 raise InputError(
-                    f"--activations {wanted}: narrower than the {dtype} weights of {component}; "
-                    f"use --weights {wanted} as well, or drop --activations"
+                    f"narrower than the {dtype} weights of {component}; use "
+                    f"{Option('weights', wanted)} as well, or drop {Option('activations')}",
+                    field="activations",
+                    value=wanted,
                 )
         if rate_name(wanted) not in rates:
             stored_only = notice(
@@ -297,5 +326,5 @@ def _require(dtype: DType, rates: set[str], gpu: str) -> None:
         usable = [other for rate, other in reversed(first.items()) if rate in rates]
         raise InputError(
             f"{gpu} has no {rate_name(dtype)} rate, so {dtype} activations are refused; "
-            f"use --activations with one of: {', '.join(usable)}"
+            f"use {Option('activations')} with one of: {', '.join(usable)}"
         )

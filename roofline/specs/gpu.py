@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from roofline.base import resources
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.schema import (
     Bandwidth,
     Bytes,
@@ -247,20 +247,24 @@ def _with_slots(cards: int) -> str:
     enough = [host for host in hosts if host.link.cards >= cards]
     if not enough:
         most = max(host.link.cards for host in hosts)
-        return f"bundled hosts have up to {most}; give your own as --host FILE.yaml"
-    return f"give --host {min(enough, key=lambda host: host.link.cards).id}"
+        return f"bundled hosts have up to {most}; give your own as {Option('host', 'FILE.yaml')}"
+    nearest = min(enough, key=lambda host: host.link.cards)
+    return f"give {Option('host', nearest.id)}"
 
 
 def linked(gpu: HardwareProfile, host: HostProfile, cards: int) -> HardwareProfile:
     """Return the card as ``cards`` of it sit in the host, joined by nothing but its slots."""
     if gpu.unified:
         raise InputError(
-            f"--gpus {cards}: {gpu.id} is one processor with one memory; there is nothing to split"
+            f"{gpu.id} is one processor with one memory; there is nothing to split",
+            field="gpus",
+            value=cards,
         )
     if cards > host.link.cards:
         raise InputError(
-            f"--gpus {cards}: host {host.id} has slots for {host.link.cards} cards; "
-            f"{_with_slots(cards)}"
+            f"host {host.id} has slots for {host.link.cards} cards; {_with_slots(cards)}",
+            field="gpus",
+            value=cards,
         )
     link = Interconnect(
         kind=f"{host.link.kind} through {host.id}",

@@ -275,9 +275,14 @@ def load_drafter(reference: str) -> DrafterSpec:
 
 #: Kinds of head that can be derived, with their layers and what the last published ones tap.
 DERIVED: dict[DrafterKind, tuple[int, int]] = {
-    "eagle1": (1, 2), "eagle3": (1, 3), "peagle": (4, 3), "dflash": (5, 5), "dspark": (5, 5),
-    "domino": (5, 5), "medusa": (0, 0),
-}  # fmt: skip
+    "eagle1": (1, 2),
+    "eagle3": (1, 3),
+    "peagle": (4, 3),
+    "dflash": (5, 5),
+    "dspark": (5, 5),
+    "domino": (5, 5),
+    "medusa": (0, 0),
+}
 BLOCK = {"dflash": 16, "dspark": 7, "domino": 16}
 REDUCED_VOCABULARY = 32000  # of EAGLE-3 heads (SpecForge, AngelSlim)
 MARKOV_RANK = 256  # of DSpark's Markov head (SpecForge)
@@ -296,8 +301,10 @@ def mtp_head(target: ModelSpec) -> DrafterSpec:
     """
     if target.mtp is None:
         raise InputError(
-            f"--drafter mtp: {target.id} was not published with a multi-token-prediction layer; "
-            "use eagle3, ngram or a draft model"
+            f"{target.id} was not published with a multi-token-prediction layer; use eagle3, "
+            "ngram or a draft model",
+            field="drafter",
+            value="mtp",
         )
     return DrafterSpec(
         schema=1,

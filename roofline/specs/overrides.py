@@ -1,4 +1,4 @@
-"""``--set PATH=VALUE``: a model, drafter, accelerator or engine with some of its values changed.
+"""``PATH=VALUE``: a model, drafter, accelerator or engine with some of its values changed.
 
 The changed document is checked by the schema that its file is checked by.
 """
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.base.schema import Document, Figure, as_json
 from roofline.base.units import format_quantity, parse_size
 from roofline.specs.network import ModelSpec, NetworkSpec
@@ -155,9 +155,10 @@ ALIASES = {
     "layers": "the number of layers, kinds of layers in their proportions",
 }
 _RENAMED = {
-    "experts": ("mlp", "num_experts"), "top_k": ("mlp", "top_k"),
+    "experts": ("mlp", "num_experts"),
+    "top_k": ("mlp", "top_k"),
     "head_dim": ("attention", "head_dim"),
-}  # fmt: skip
+}
 _ROOTS = ("model", "drafter", "gpu", "engine")
 _IN_LAYERS = ("attention", "mlp")
 Some = TypeVar("Some", bound=Document)
@@ -167,13 +168,21 @@ Some = TypeVar("Some", bound=Document)
 class Override:
     """One value to put in place of a document's own."""
 
-    flag: str
+    option: str  # that it was given by: set or vary
     path: str
     text: str
 
     def __str__(self) -> str:
-        """Return the override as it was typed."""
-        return f"{self.flag} {self.path}={self.text}"
+        """Return the option with its value, as texts hold it."""
+        return str(Option(self.option, self._given))
+
+    @property
+    def _given(self) -> str:
+        return f"{self.path}={self.text}"
+
+    def wrong(self, problem: str) -> InputError:
+        """Return the refusal of this override."""
+        return InputError(problem, field=self.option, value=self._given)
 
     @property
     def root(self) -> str:
@@ -197,7 +206,7 @@ class Override:
 class Change:
     """What an override did."""
 
-    flag: str
+    option: str  # that it was given by: set or vary
     path: str
     value: str
     was: str
@@ -207,7 +216,7 @@ class Change:
         return f"{self.path} = {self.value} (was {self.was})"
 
 
-def parse_override(text: str, flag: str = "--set") -> Override:
+def parse_override(text: str, option: str = "set") -> Override:
     """Read ``PATH=VALUE``.
 
     >>> parse_override("attention.num_kv_heads=4").value
@@ -215,15 +224,19 @@ def parse_override(text: str, flag: str = "--set") -> Override:
     """
     path, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not path or not value:
-        raise InputError(f"{flag} {text}: expected PATH=VALUE such as attention.num_kv_heads=4")
-    override = Override(flag=flag, path=path, text=value)
+        raise InputError(
+            "expected PATH=VALUE such as attention.num_kv_heads=4", field=option, value=text
+        )
+    override = Override(option=option, path=path, text=value)
     first, dot, _ = path.partition(".")
     starts = (*_ROOTS, *_IN_LAYERS)
     if not (first in starts and dot) and path not in ALIASES:
         known = [*(f"{start}." for start in starts), *ALIASES]
         near = did_you_mean(first, [*starts, *ALIASES])
         hint = f"{near} " if "did you mean" in near else _rooted(first)
-        raise InputError(f"{flag} {text}: unknown path; {hint}a path is one of {', '.join(known)}")
+        raise InputError(
+            f"unknown path; {hint}a path is one of {', '.join(known)}", field=option, value=text
+        )
     return override
 
 
@@ -302,7 +315,7 @@ def _plain(document: Document, data: dict[str, Any], override: Override) -> Chan
         place.put(override.value)
         if place.figure and "sources" in data:
             data["sources"][GIVEN] = {"cite": str(override), "confidence": "derived"}
-    return Change(flag=override.flag, path=override.path, value=override.text, was=was)
+    return Change(option=override.option, path=override.path, value=override.text, was=was)
 
 
 def _places(
@@ -318,7 +331,7 @@ def _places(
             paths.append(("mtp", *parts))
     places = [place for path in paths for place in find(document, data, path)]
     if not places:
-        raise InputError(_unknown(document, data, override, paths[0]))
+        raise override.wrong(_unknown(document, data, override, paths[0]))
     return places
 
 
@@ -330,12 +343,12 @@ def _unknown(
     shown = reached.removeprefix("layers.") if path[0] == "layers" else reached
     where = f"{getattr(document, 'id', override.root)}{f' {shown}' if shown else ''}"
     if depth == len(path):
-        return f"{override}: {where} is a group; name one of {', '.join(names)}"
+        return f"{where} is a group; name one of {', '.join(names)}"
     if path[depth] in names:
-        return f"{override}: {where} has nothing below '{path[depth]}' here; end the path before it"
+        return f"{where} has nothing below '{path[depth]}' here; end the path before it"
     near = did_you_mean(path[depth], names) if names else ""
     hint = f"{near} " if "did you mean" in near else ""
-    return f"{override}: {where} has no '{path[depth]}'; {hint}it has {', '.join(names)}"
+    return f"{where} has no '{path[depth]}'; {hint}it has {', '.join(names)}"
 
 
 def _said(places: Sequence[Place]) -> str:
@@ -353,7 +366,7 @@ def _written(value: Any) -> str:
 def _whole(override: Override) -> int:
     value = override.value
     if type(value) is not int or not 1 <= value <= 2**20:
-        raise InputError(f"{override}: expected a whole number of at least 1")
+        raise override.wrong("expected a whole number of at least 1")
     return value
 
 
@@ -364,14 +377,14 @@ def _group_size(document: Document, data: dict[str, Any], override: Override) ->
         kv = _places(document, data, override, ("attention", "num_kv_heads"))
     except InputError:
         name = getattr(document, "id", "it")
-        raise InputError(f"{override}: {name} has no attention with num_kv_heads") from None
+        raise override.wrong(f"{name} has no attention with num_kv_heads") from None
     was = dict.fromkeys(str(p.holder["num_heads"] // p.holder["num_kv_heads"]) for p in kv)
     for place in kv:
         heads = place.holder["num_heads"]
         if heads % size:
-            raise InputError(f"{override}: expected a divisor of its {heads} query heads")
+            raise override.wrong(f"expected a divisor of its {heads} query heads")
         place.put(heads // size)
-    return Change(flag=override.flag, path=override.path, value=str(size), was=", ".join(was))
+    return Change(option=override.option, path=override.path, value=str(size), was=", ".join(was))
 
 
 def _layers(_document: Document, data: dict[str, Any], override: Override) -> Change:
@@ -379,14 +392,16 @@ def _layers(_document: Document, data: dict[str, Any], override: Override) -> Ch
     count, runs = _whole(override), data["layers"]
     repeats = [run["repeat"] for run in runs]
     if count < len(runs) or not runs:
-        raise InputError(
-            f"{override}: expected at least {len(runs)}, one for each kind of layer"
+        raise override.wrong(
+            f"expected at least {len(runs)}, one for each kind of layer"
             if runs
-            else f"{override}: it has no layers to repeat"
+            else "it has no layers to repeat"
         )
     for run, repeat in zip(runs, spread_layers(repeats, count), strict=True):
         run["repeat"] = repeat
-    return Change(flag=override.flag, path=override.path, value=str(count), was=str(sum(repeats)))
+    return Change(
+        option=override.option, path=override.path, value=str(count), was=str(sum(repeats))
+    )
 
 
 def spread_layers(repeats: Sequence[int], total: int) -> list[int]:

@@ -253,10 +253,13 @@ def _gemm(
     each = [
         gemm_time(
             replace(shape, m=rows[first : first + TILE_ROWS]),
-            device, law, staircase=staircase, short_tiles=short_tiles,
+            device,
+            law,
+            staircase=staircase,
+            short_tiles=short_tiles,
         )
         for first in range(0, len(rows), TILE_ROWS)
-    ]  # fmt: skip
+    ]
     memory, compute, total = (
         np.concatenate(pieces)[back].reshape(size)
         for pieces in zip(*((x.memory, x.compute, x.total) for x in each), strict=True)

@@ -42,7 +42,8 @@ OUT = {
     "hottest_weight": 0.0,
     "min_width": 1.0,
 }
-UNUSED = {"p": 2.0, "per_local": 0.0, "row_passes": 0.0}  # where they do not earn their place
+#: Constants that are fitted only where they make the law better, by their values elsewhere.
+OPTIONAL = {"p": 2.0, "per_local": 0.0, "row_passes": 0.0}
 
 
 def fit_experts(rows: Sequence[Row], device: Device, source: Source) -> Judged | None:
@@ -85,13 +86,13 @@ def _tables_form(rows: Sequence[Row], device: Device, source: Source) -> Judged 
             found: dict[str, Any] = {
                 n: rounded(float(v) * units.get(n, 1.0)) for n, v in zip(names, scaled, strict=True)
             }
-            return MoeLaw(**(OUT | UNUSED | found))
+            return MoeLaw(**(OUT | OPTIONAL | found))
 
         def residual(scaled: Array) -> Array:
             exact: dict[str, Any] = {
                 n: float(v) * units.get(n, 1.0) for n, v in zip(names, scaled, strict=True)
             }
-            total = np.asarray(moe_time(shape, device, MoeLaw(**(OUT | UNUSED | exact))).total)
+            total = np.asarray(moe_time(shape, device, MoeLaw(**(OUT | OPTIONAL | exact))).total)
             return np.asarray(np.log(total / seconds)[~held])
 
         low, start, high = (np.array([BOUNDS[n][i] for n in names]) for i in range(3))
@@ -100,7 +101,7 @@ def _tables_form(rows: Sequence[Row], device: Device, source: Source) -> Judged 
 
     names: tuple[str, ...] = ALWAYS
     law, loss = best(names)
-    for extra in UNUSED:
+    for extra in OPTIONAL:
         wider, lower = best((*names, extra))
         if loss > IDENTIFIED * lower:
             law, loss, names = wider, lower, (*names, extra)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.calibrate.fit.attention import (
     ReadMode,
     fit_attention,
@@ -110,14 +110,18 @@ def measured_figures(rows: Sequence[Row]) -> Figures:
     seen = [row for row in rows if row.status == "ok"]
     streams = [row.bytes / row.seconds for row in seen if row.kind == "stream"]
     if not streams:
-        raise InputError("no copy or read bandwidth was measured; measure with a larger --budget")
+        raise InputError(
+            f"no copy or read bandwidth was measured; measure with a larger {Option('budget')}"
+        )
     peaks: dict[str, float] = {}
     for row in seen:
         if row.kind == "gemm":
             rate = rate_of(row.dtype)
             peaks[rate] = max(peaks.get(rate, 0.0), row.flops / row.seconds)
     if not peaks:
-        raise InputError("no matrix product was measured; measure with a larger --budget")
+        raise InputError(
+            f"no matrix product was measured; measure with a larger {Option('budget')}"
+        )
     launch = {row.op: row.seconds for row in seen if row.kind == "launch"}
     return Figures(bandwidth=max(streams), peaks=peaks, launch=launch)
 

@@ -178,7 +178,7 @@ class WorkerDevice:
             self._start()
         except CaseError as error:
             self.close()
-            raise InputError(f"--device {self._settings[0]}: {error.reason}") from None
+            raise InputError(error.reason, field="device", value=self._settings[0]) from None
         return self
 
     def __exit__(self, *_: object) -> None:

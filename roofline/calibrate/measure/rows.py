@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.files import check_output, read_at_most
 from roofline.calibrate.measure.cases import Case
 from roofline.specs.formats import DType
@@ -91,7 +91,11 @@ class RowFile:
         check_output(path)
         self._path = path
         if path.exists() and not resume:
-            raise InputError(f"-o {path}: exists; give --resume to continue it, or another name")
+            raise InputError(
+                f"exists; give {Option('resume')} to continue it, or another name",
+                field="output",
+                value=path,
+            )
         self.rows: list[Row] = []
         if path.exists():
             self.facts, self.rows = read_rows(path)
@@ -122,7 +126,9 @@ class RowFile:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise InputError(f"-o {self._path}: cannot be written ({error.strerror})") from None
+            raise InputError(
+                f"cannot be written ({error.strerror})", field="output", value=self._path
+            ) from None
 
     def _cut_torn_line(self) -> None:
         content = self._path.read_bytes()
@@ -135,8 +141,10 @@ def _same_machine(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) ->
     for name in ("device", "library", "threads", "model"):
         if old.get(name) != new.get(name):
             raise InputError(
-                f"--resume {path}: was measured with {name} {old.get(name)!r}, this is "
-                f"{new.get(name)!r}; give another file"
+                f"was measured with {name} {old.get(name)!r}, this is {new.get(name)!r}; give "
+                "another file",
+                field="resume",
+                value=path,
             )
 
 

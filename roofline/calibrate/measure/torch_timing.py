@@ -5,7 +5,6 @@ Settings of the device (clocks, power, persistence) are never touched.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -97,12 +96,10 @@ def _captured(torch: Any, call: Callable[[int], Any]) -> Callable[[], Any] | Non
 
 def nvidia(query: str) -> str:
     """Ask the driver's own tool; settings are only read."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ""
+    command = f"nvidia-smi --query-gpu={query} --format=csv,noheader --id=0"
     try:
         done = subprocess.run(
-            [tool, f"--query-gpu={query}", "--format=csv,noheader", "--id=0"],
+            command.split(),
             capture_output=True,
             text=True,
             timeout=10,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.units import parse_quantity, parse_size
 from roofline.questions.measured import read_steps
 
@@ -16,6 +16,7 @@ __all__ = ["Point", "read_points"]
 
 DEEPEST = 64
 MOST = 200
+LONGEST_SHOWN = 69  # characters of what is no point
 FASTEST, SLOWEST = 1e-6, 100.0  # steps [s]
 EXPECTED = "expected D[@BATCH[xCONTEXT]]:MS[:TOKENS], such as 0:7.1 or 3@8x4k:4.1ms:2.4"
 _POINT = re.compile(
@@ -43,7 +44,7 @@ class Point:
 def read_points(
     texts: Sequence[str],
     *,
-    own: tuple[str, str] | None = None,
+    own: tuple[Option, str] | None = None,
     batch: int,
     context: int,
     tokens_per_step: Mapping[int, float],
@@ -52,7 +53,7 @@ def read_points(
 
     TIME is that of one token of a sequence (``4.1`` or ``4.1ms``), or with ``/s`` the tokens per
     second of all sequences; step = TIME tokens_per_step, and with a rate B tokens_per_step / rate.
-    ``own`` is a point that other options gave, after how they were typed.
+    ``own`` is a point that another option gave, after that option.
 
     >>> read_points(["3@8:4.0ms:2.5"], batch=1, context=4096, tokens_per_step={})[0].seconds
     0.01
@@ -65,14 +66,15 @@ def read_points(
             found += _of_file(Path(text))
             continue
         for item in map(str.strip, text.split(",")):
-            found.append(_point(item, f"--measured {item}", batch, context, tokens_per_step))
+            option = Option("measured", item)
+            found.append(_point(item, option, batch, context, tokens_per_step))
     if own is not None:
         found.append(_point(own[1], own[0], batch, context, tokens_per_step))
     _once(found)
     if not found:
-        raise InputError(f"--measured: nothing is given; {EXPECTED}")
+        raise InputError(f"nothing is given; {EXPECTED}", field="measured")
     if len(found) > MOST:
-        raise InputError(f"--measured: {len(found)} points; expected at most {MOST}")
+        raise InputError(f"{len(found)} points; expected at most {MOST}", field="measured")
     return found
 
 
@@ -83,7 +85,9 @@ def _once(points: Sequence[Point]) -> None:
         at = (point.draft_length, point.batch, point.context)
         if at in seen:
             where = f"{at[0]}@{at[1]}x{at[2]}"
-            raise InputError(f"--measured: {where} is given twice; give the mean of its runs once")
+            raise InputError(
+                f"{where} is given twice; give the mean of its runs once", field="measured"
+            )
         seen.add(at)
 
 
@@ -101,41 +105,50 @@ def _of_file(path: Path) -> list[Point]:
     ]
 
 
-def _point(item: str, typed: str, batch: int, context: int, known: Mapping[int, float]) -> Point:
+def _wrong(option: Option, problem: str) -> InputError:
+    return InputError(problem, field=option.field, value=option.value)
+
+
+def _point(
+    item: str, option: Option, batch: int, context: int, known: Mapping[int, float]
+) -> Point:
     match = _POINT.fullmatch(item)
     if match is None:
-        raise InputError(f"{typed[:80]}: {EXPECTED}")
+        cut = str(option.value)[:LONGEST_SHOWN]
+        raise InputError(EXPECTED, field=option.field, value=cut)
     length = int(match["length"])
     if length > DEEPEST:
-        raise InputError(f"{typed}: draft length {length}, expected 0 to {DEEPEST}")
+        raise _wrong(option, f"draft length {length}, expected 0 to {DEEPEST}")
     own_batch = parse_size(match["batch"]) if match["batch"] else batch
     own_context = parse_size(match["context"]) if match["context"] else context
     if min(own_batch, own_context) < 1:
-        raise InputError(f"{typed}: expected a batch and a context of at least 1")
-    tokens = _tokens(typed, match["tokens"], length, known)
+        raise _wrong(option, "expected a batch and a context of at least 1")
+    tokens = _tokens(option, match["tokens"], length, known)
     return Point(
         batch=own_batch,
         context=own_context,
         draft_length=length,
-        seconds=_step(typed, match["pace"], own_batch, tokens),
+        seconds=_step(option, match["pace"], own_batch, tokens),
         tokens_per_step=tokens,
     )
 
 
-def _tokens(typed: str, text: str | None, length: int, known: Mapping[int, float]) -> float:
+def _tokens(option: Option, text: str | None, length: int, known: Mapping[int, float]) -> float:
     if text is None:
         found = 1.0 if length == 0 else known.get(length, math.nan)
         if found > 1 + length or found < 1:
             raise InputError(
-                f"--tokens-per-step {found:g}: expected 1 to at most 1 + D = {1 + length} (the "
-                f"bonus token counts) at D = {length}"
+                f"expected 1 to at most 1 + D = {1 + length} (the bonus token counts) at "
+                f"D = {length}",
+                field="tokens_per_step",
+                value=f"{found:g}",
             )
         if not math.isfinite(found):
-            item = typed.removeprefix("--measured ")
-            write = f"write {item}:TOKENS or " if item != typed else ""
-            raise InputError(
-                f"{typed}: how many tokens a step yields at D = {length} is missing; {write}give "
-                "--tokens-per-step"
+            write = f"write {option.value}:TOKENS or " if option.field == "measured" else ""
+            raise _wrong(
+                option,
+                f"how many tokens a step yields at D = {length} is missing; {write}give "
+                f"{Option('tokens_per_step')}",
             )
         return found
     try:
@@ -143,14 +156,14 @@ def _tokens(typed: str, text: str | None, length: int, known: Mapping[int, float
     except ValueError:
         found = math.nan
     if not 1 <= found <= 1 + length:
-        raise InputError(
-            f"{typed}: expected 1 to {1 + length} tokens per step at D = {length} (the bonus token "
-            "counts)"
+        raise _wrong(
+            option,
+            f"expected 1 to {1 + length} tokens per step at D = {length} (the bonus token counts)",
         )
     return found
 
 
-def _step(typed: str, pace: str, batch: int, tokens: float) -> float:
+def _step(option: Option, pace: str, batch: int, tokens: float) -> float:
     """Return the time of a step from that of a token, or from the tokens per second of all [s]."""
     try:
         if pace.endswith("/s"):
@@ -162,8 +175,9 @@ def _step(typed: str, pace: str, batch: int, tokens: float) -> float:
     except (InputError, ValueError):
         seconds = math.nan
     if not FASTEST <= seconds <= SLOWEST:
-        raise InputError(
-            f"{typed}: expected a time such as 7.1ms or a rate as 1840/s, with steps of 1 us to "
-            f"{SLOWEST:g} s"
+        raise _wrong(
+            option,
+            f"expected a time such as 7.1ms or a rate as 1840/s, with steps of 1 us to "
+            f"{SLOWEST:g} s",
         )
     return seconds

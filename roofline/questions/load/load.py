@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 
 __all__ = ["MAX_BATCH", "Load"]
 
@@ -33,28 +33,35 @@ class Load:
     def __post_init__(self) -> None:
         """Refuse loads that nobody has."""
         if (self.rps is None) == (self.histogram is None):
-            raise InputError("--rps, --batches-histogram: expected one of them")
+            raise InputError(
+                f"{Option('rps')}, {Option('batches_histogram')}: expected one of them"
+            )
         if self.rps is not None and not 0 < self.rps < 1e6:
             raise InputError(
-                f"--rps {self.rps:g}: expected more than 0 requests per second, below 1e6"
+                "expected more than 0 requests per second, below 1e6",
+                field="rps",
+                value=f"{self.rps:g}",
             )
+        lengths = Option("input_tokens"), Option("output_tokens")
         if (self.input_tokens is None) != (self.output_tokens is None):
-            raise InputError("--input-tokens, --output-tokens: expected both")
+            raise InputError(f"{lengths[0]}, {lengths[1]}: expected both")
         if self.rps is not None and self.input_tokens is None:
-            raise InputError("--rps: give --input-tokens and --output-tokens of a request as well")
-        for flag, size, least in (
-            ("--input-tokens", self.input_tokens, 1),
-            ("--output-tokens", self.output_tokens, 1),
-            ("--prefill-chunk", self.prefill_chunk, 16),
+            raise InputError(
+                f"give {lengths[0]} and {lengths[1]} of a request as well", field="rps"
+            )
+        for field, size, least in (
+            ("input_tokens", self.input_tokens, 1),
+            ("output_tokens", self.output_tokens, 1),
+            ("prefill_chunk", self.prefill_chunk, 16),
         ):
             if size is not None and not least <= size <= 2**30:
-                raise InputError(f"{flag} {size}: expected at least {least}")
+                raise InputError(f"expected at least {least}", field=field, value=size)
         if self.histogram and max(self.histogram) > LARGEST:
-            raise InputError(f"--batches-histogram: expected batches up to {LARGEST}")
+            raise InputError(f"expected batches up to {LARGEST}", field="batches_histogram")
         if not 1 <= self.max_batch <= LARGEST:
-            raise InputError(f"--max-batch {self.max_batch}: expected 1 to {LARGEST}")
+            raise InputError(f"expected 1 to {LARGEST}", field="max_batch", value=self.max_batch)
         if self.context is not None and self.input_tokens is not None:
-            raise InputError("--context: follows from --input-tokens and --output-tokens")
+            raise InputError(f"follows from {lengths[0]} and {lengths[1]}", field="context")
 
     @property
     def length(self) -> int:

@@ -40,11 +40,16 @@ class Columns:
             **{
                 name: np.concatenate([getattr(self, name), getattr(other, name)], axis=axis)
                 for name, axis in (
-                    ("step", 1), ("seen", 1), ("mean", 1), ("clustering", 1),
-                    ("tokens_per_step", 1), ("slots", 0), ("past", 1),
+                    ("step", 1),
+                    ("seen", 1),
+                    ("mean", 1),
+                    ("clustering", 1),
+                    ("tokens_per_step", 1),
+                    ("slots", 0),
+                    ("past", 1),
                 )
             },
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,10 +15,10 @@ LONGEST_AXIS = 10**6
 _RANGE = re.compile(r"(?P<first>\w+)\.\.(?P<last>\w+)(?:(?P<how>[*+])(?P<step>[\w.]+))?")
 
 
-def numbers(flag: str, text: str) -> tuple[int, ...]:
+def numbers(field: str, text: str) -> tuple[int, ...]:
     """Read ``1,2,8k``, ``1..8``, ``0..32+4`` (steps of 4) or ``1..1024*2`` (factors of 2).
 
-    >>> numbers("--batch", "1..32*2"), numbers("--batch", "2..8+3,1k")
+    >>> numbers("batch", "1..32*2"), numbers("batch", "2..8+3,1k")
     ((1, 2, 4, 8, 16, 32), (2, 5, 8, 1024))
     """
     found: list[int] = []
@@ -27,9 +27,9 @@ def numbers(flag: str, text: str) -> tuple[int, ...]:
             match = _RANGE.fullmatch(item.strip())
             found += _ranged(**match.groupdict()) if match else [parse_size(item.strip())]
         except InputError as error:
-            raise InputError(f"{flag} {text}: {error}") from None
+            raise InputError(error.text, field=field, value=text) from None
         if len(found) > LONGEST_AXIS:
-            raise InputError(f"{flag}: expected at most {LONGEST_AXIS} values")
+            raise InputError(f"expected at most {LONGEST_AXIS} values", field=field)
     return tuple(found)
 
 
@@ -62,13 +62,13 @@ def _geometric(low: int, high: int, step: str) -> list[int]:
 
 
 def once(
-    flag: str, values: tuple[object, ...], sense: Callable[[Any], object] = lambda value: value
+    field: str, values: tuple[object, ...], sense: Callable[[Any], object] = lambda value: value
 ) -> None:
     """Refuse an axis that has a value twice, or none; ``sense`` is what a value stands for."""
     if not values:
-        raise InputError(f"{flag}: expected at least one value")
+        raise InputError("expected at least one value", field=field)
     seen: set[object] = set()
     for value in values:
         if sense(value) in seen:
-            raise InputError(f"{flag}: {value} is given twice; list each value once")
+            raise InputError(f"{value} is given twice; list each value once", field=field)
         seen.add(sense(value))

@@ -53,8 +53,9 @@ def check_format(form: SweepFormat) -> None:
         return
     if importlib.util.find_spec("pyarrow") is None:
         raise InputError(
-            f"--format parquet: needs pyarrow ({how_to_install('parquet')}), or write .csv or "
-            ".jsonl"
+            f"needs pyarrow ({how_to_install('parquet')}), or write .csv or .jsonl",
+            field="format",
+            value="parquet",
         )
 
 
@@ -76,9 +77,12 @@ def heading(columns: Sequence[Column], form: SweepFormat) -> bytes:
 
 
 def join(
-    parts: Iterable[Path], file: IO[bytes], columns: Sequence[Column], form: SweepFormat,
+    parts: Iterable[Path],
+    file: IO[bytes],
+    columns: Sequence[Column],
+    form: SweepFormat,
     provenance: dict[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     """Write the parts, in order, as one file; one part is held at a time."""
     if form is SweepFormat.PARQUET:
         _join_parquet(parts, file, columns, provenance)

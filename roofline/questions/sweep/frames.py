@@ -59,10 +59,21 @@ class Frame:
 def blank(shape: tuple[int, int, int]) -> dict[str, Values]:
     """Return every column but the keys, yet to be filled."""
     numbers = (
-        "memory_needed_bytes", "memory_available_bytes", "tokens_per_step", "step_s", "verify_s",
-        "draft_s", "overhead_s", *(f"{part.value}_s" for part in Part), "cost_ratio", "speedup",
-        "speedup_low", "speedup_high", "tokens_per_s_user", "tokens_per_s_batch",
-    )  # fmt: skip
+        "memory_needed_bytes",
+        "memory_available_bytes",
+        "tokens_per_step",
+        "step_s",
+        "verify_s",
+        "draft_s",
+        "overhead_s",
+        *(f"{part.value}_s" for part in Part),
+        "cost_ratio",
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "tokens_per_s_user",
+        "tokens_per_s_batch",
+    )
     columns: dict[str, Values] = {name: np.empty(shape) for name in numbers}
     columns |= {name: np.empty(shape, dtype=bool) for name in ("fits", "captured", "tie", "best")}
     columns["best_draft_length"] = np.empty(shape, dtype=np.int16)

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.files import check_output
 from roofline.questions.sweep.files import changed_files
 
@@ -65,8 +65,8 @@ class Store:
                 return
             if not resume:
                 raise InputError(
-                    f"{self.folder} holds an unfinished sweep: add --resume to go on with it, or "
-                    "remove it"
+                    f"{self.folder} holds an unfinished sweep: add {Option('resume')} to go on "
+                    "with it, or remove it"
                 )
             self._check(json.loads(json.dumps(plan)))
             self.entries = {entry.index: entry for entry in self.journal()}
@@ -81,8 +81,10 @@ class Store:
             except BlockingIOError:
                 held.close()
                 raise InputError(
-                    f"-o {self.output}: another sweep is writing it ({self.folder} is locked); "
-                    "wait for it, or give another name"
+                    f"another sweep is writing it ({self.folder} is locked); wait for it, or give "
+                    "another name",
+                    field="output",
+                    value=self.output,
                 ) from None
             if os.fstat(held.fileno()).st_nlink:
                 self._held = held
@@ -103,20 +105,23 @@ class Store:
             known = json.loads(file.read_bytes())
         if not isinstance(known, dict) or not isinstance(known.get("files"), dict):
             raise InputError(
-                f"--resume: {file} is missing or damaged, so nothing says which sweep the parts "
-                f"belong to; remove {self.folder}"
+                f"{file} is missing or damaged, so nothing says which sweep the parts belong to; "
+                f"remove {self.folder}",
+                field="resume",
             )
         edited = changed_files(known["files"], plan["files"])
         if edited:
             raise InputError(
-                f"--resume: {', '.join(edited)}: changed since {self.folder} was started; restore "
-                "it, or remove the folder"
+                f"{', '.join(edited)}: changed since {self.folder} was started; restore it, or "
+                "remove the folder",
+                field="resume",
             )
         changed = [name for name in plan if known.get(name) != plan[name]]
         if changed:
             raise InputError(
-                f"--resume: {self.folder} was started with another {', '.join(changed)}; repeat "
-                "that command, or remove the folder"
+                f"{self.folder} was started with another {', '.join(changed)}; repeat that "
+                "command, or remove the folder",
+                field="resume",
             )
 
     def journal(self) -> Iterator[Entry]:
@@ -180,12 +185,12 @@ class Store:
         except OSError as error:
             kept = (
                 f"{len(self.entries)} finished parts are kept in {self.folder}: make room, then "
-                "add --resume"
+                f"add {Option('resume')}"
                 if self.entries
                 else "give a path in a folder that exists and can be written to"
             )
             raise InputError(
-                f"-o {self.output}: cannot be written ({error.strerror}); {kept}"
+                f"cannot be written ({error.strerror}); {kept}", field="output", value=self.output
             ) from None
 
 
@@ -213,8 +218,9 @@ def _entry(line: bytes, where: str) -> Entry | None:
         if line[: len(START)] == START[: len(line)] and not _is_json(line):
             return None
     raise InputError(
-        f"--resume: {where}: expected what is known of a finished part; remove that line, and its "
-        "part is priced again"
+        f"{where}: expected what is known of a finished part; remove that line, and its part is "
+        "priced again",
+        field="resume",
     )
 
 

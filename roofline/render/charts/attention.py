@@ -74,9 +74,13 @@ def _kernels(deployment: Deployment, mode: VerifyAttention, at: tuple[int, int])
 
     def kernels(grid: Grid) -> dict[str, Op]:
         ops = decode(
-            target.model, target.precision, placement,
-            batch=grid.batch, context=grid.context, rows=grid.rows,
-        )  # fmt: skip
+            target.model,
+            target.precision,
+            placement,
+            batch=grid.batch,
+            context=grid.context,
+            rows=grid.rows,
+        )
         return {op.name: op for op in ops if op.kind in (Kind.ATTENTION, Kind.MLA)}
 
     first = kernels(_grid(ROWS_SHOWN, at))
@@ -135,10 +139,16 @@ def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[
             chosen = mine[0].in_use
             x, y = _columns(mine, "time_us")
             (lines[op, mode.value],) = axes.plot(
-                x, y, color=colour, linestyle=style, linewidth=2.2 if chosen else 1.2,
+                x,
+                y,
+                color=colour,
+                linestyle=style,
+                linewidth=2.2 if chosen else 1.2,
                 label=f"{name}{words}{_of(mode, mine)}{' (assumed here)' if chosen else ''}",
-                marker=".", markersize=4 if chosen else 2, alpha=1.0 if chosen else 0.75,
-            )  # fmt: skip
+                marker=".",
+                markersize=4 if chosen else 2,
+                alpha=1.0 if chosen else 0.75,
+            )
     _tile_edges(axes, rows, name=True)
     axes.set_yscale("log")
     values = np.array([row.time_us for row in rows])
@@ -201,9 +211,15 @@ def _tile_edges(axes: Axes, rows: Sequence[AttentionRow], *, name: bool) -> None
             axes.axvline(edge, color="#999999", linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
         if name:
             axes.annotate(
-                f"kernel block: {tile} rows", (tile, 0.0), xycoords=("data", "axes fraction"),
-                xytext=(3, 3), textcoords="offset points", va="bottom", size=7, color="#666666",
-            )  # fmt: skip
+                f"kernel block: {tile} rows",
+                (tile, 0.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 3),
+                textcoords="offset points",
+                va="bottom",
+                size=7,
+                color="#666666",
+            )
     if len(tiles) == 1:
         (tile,) = tiles
         axes.set_xticks(range(0, last + 1, tile if last <= 10 * tile else 2 * tile))

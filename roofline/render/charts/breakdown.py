@@ -93,23 +93,40 @@ def draw_breakdown(
         height = np.array([getattr(row, column) for row in rows])
         if (height > THIN * step).any():
             bars[column] = axes.bar(
-                x, height, bottom=base, width=0.72, color=colour, hatch=hatch, label=words,
-                edgecolor="black", linewidth=0.5,
-            )  # fmt: skip
+                x,
+                height,
+                bottom=base,
+                width=0.72,
+                color=colour,
+                hatch=hatch,
+                label=words,
+                edgecolor="black",
+                linewidth=0.5,
+            )
         base = base + height
     pace = [row.time_per_token_ms for row in rows]
     (line,) = axes.plot(
-        x, pace, color="black", marker="D", markersize=6, markerfacecolor="white",
+        x,
+        pace,
+        color="black",
+        marker="D",
+        markersize=6,
+        markerfacecolor="white",
         label="time per token of one sequence",
-    )  # fmt: skip
+    )
     for place, height, own in zip(x, step, pace, strict=True):
         clear = 7 if abs(own - height) < 0.05 * step.max() else 2  # points, above the diamond
         axes.annotate(
-            f"{height:.3g}", (place, height), xytext=(0, clear), textcoords="offset points",
-            ha="center", size=7.5,
-        )  # fmt: skip
-    names = [f"{row.draft_length}\nadvised" if row.recommended else f"{row.draft_length}"
-             for row in rows]  # fmt: skip
+            f"{height:.3g}",
+            (place, height),
+            xytext=(0, clear),
+            textcoords="offset points",
+            ha="center",
+            size=7.5,
+        )
+    names = [
+        f"{row.draft_length}\nadvised" if row.recommended else f"{row.draft_length}" for row in rows
+    ]
     axes.set_xticks(x, names)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel("draft length D (tokens drafted for each verify pass)")

@@ -64,16 +64,21 @@ def draw_exploration(axes: Sequence[Axes], found: Exploration) -> dict[str, list
     """Draw the four panels; return each panel's lines by its title."""
     lines, first = lines_of(found), found.axes[0]
     if len(lines) > MOST_LINES:
-        raise InputError(f"--plot: {len(lines)} lines, at most {MOST_LINES} can be told apart")
+        raise InputError(
+            f"{len(lines)} lines, at most {MOST_LINES} can be told apart", field="plot"
+        )
     drawn: dict[str, list[Line2D]] = {}
     for panel, (title, value, logarithmic) in zip(axes, _PANELS, strict=True):
         for i, (label, variants) in enumerate(lines.items()):
             (line,) = panel.plot(
                 [first.values.index(variant.values[0]) for variant in variants],
                 [value(variant) for variant in variants],
-                marker="o", markersize=4, color=PALETTE[i % len(PALETTE)],
-                linestyle=_STYLES[i // len(PALETTE)], label=label or None,
-            )  # fmt: skip
+                marker="o",
+                markersize=4,
+                color=PALETTE[i % len(PALETTE)],
+                linestyle=_STYLES[i // len(PALETTE)],
+                label=label or None,
+            )
             drawn.setdefault(title, []).append(line)
         panel.set_ylabel(title)
         panel.set_xticks(range(len(first.values)), first.values)

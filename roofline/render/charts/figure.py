@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofline.acceptance import Acceptance
 from roofline.advice.deployment import Deployment
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.files import write_bytes_atomically
 from roofline.render.deployment import gpus_named, set_line, stored_as
 
@@ -153,7 +153,7 @@ def check_target(path: Path, *, inches: float = 0.0, dots: int = DOTS) -> None:
     if inches * dots > MOST_DOTS:
         raise InputError(
             f"{path}: {inches:g} inches of {dots} dots are more than {MOST_DOTS} dots; give a "
-            "smaller --size or --dpi"
+            f"smaller {Option('size')} or {Option('dpi')}"
         )
 
 
@@ -197,7 +197,7 @@ def caption_for(
     told += [where] if where else []
     if acceptance is not None:
         told += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
-    fixed = [change for change in deployment.changes if change.flag != "--vary"]
+    fixed = [change for change in deployment.changes if change.option != "vary"]
     changed = set_line(fixed).strip().rstrip(".")
     told += [changed] if changed else []
     return Caption(

@@ -52,7 +52,7 @@ def frontier_rows(answer: Recommendation) -> list[FrontierRow]:
     """Return every batch and draft length that can be run, at the answer's one context."""
     contexts, gpus = answer.question.workload.contexts, answer.deployment.cards
     if len(contexts) != 1:
-        raise InputError("--context: a frontier belongs to one context; give one")
+        raise InputError("a frontier belongs to one context; give one", field="context")
     found = [
         FrontierRow(
             batch=point.batch,
@@ -146,16 +146,25 @@ def _name_points(
     for row in plain:
         if row.batch in marked:
             axes.annotate(
-                f"B = {row.batch}", (row.tokens_per_s_per_user, row.tokens_per_s_per_gpu),
-                xytext=(-5, -2), textcoords="offset points", ha="right", va="top", size=7.5,
+                f"B = {row.batch}",
+                (row.tokens_per_s_per_user, row.tokens_per_s_per_gpu),
+                xytext=(-5, -2),
+                textcoords="offset points",
+                ha="right",
+                va="top",
+                size=7.5,
                 color="#444444",
-            )  # fmt: skip
+            )
     named = {row.batch for row in plain}
     for row in advised:
         if row.batch in marked:
             batch = "" if row.batch in named else f", B = {row.batch}"
             axes.annotate(
                 f"D = {row.draft_length}{batch}",
-                (row.tokens_per_s_per_user, row.tokens_per_s_per_gpu), xytext=(5, 3),
-                textcoords="offset points", size=8, weight="bold", color=PALETTE[0],
-            )  # fmt: skip
+                (row.tokens_per_s_per_user, row.tokens_per_s_per_gpu),
+                xytext=(5, 3),
+                textcoords="offset points",
+                size=8,
+                weight="bold",
+                color=PALETTE[0],
+            )

@@ -86,8 +86,10 @@ def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
     if roomy:
         _name_cells(axes, rows, batches, contexts, cells)
     drawn = _draw_break_even(axes, gain)
-    across, up = (slice(None, None, -(-n // most)) for n, most in (
-        (len(batches), MOST_COLUMNS), (len(contexts), MOST_ROWS)))  # fmt: skip
+    across, up = (
+        slice(None, None, -(-n // most))
+        for n, most in ((len(batches), MOST_COLUMNS), (len(contexts), MOST_ROWS))
+    )
     axes.set_xticks((np.arange(len(batches)) + 0.5)[across], [str(b) for b in batches][across])
     axes.set_yticks((np.arange(len(contexts)) + 0.5)[up], [format_size(c) for c in contexts][up])
     axes.grid(visible=False)
@@ -133,9 +135,16 @@ def _name_cells(
             (_gain(row), -1.5, "top", 7, "normal"),
         ):
             axes.annotate(
-                text, (x, y), xytext=(0, points), textcoords="offset points", ha="center",
-                va=align, size=size, weight=weight, color="white" if dark else "black",
-            )  # fmt: skip
+                text,
+                (x, y),
+                xytext=(0, points),
+                textcoords="offset points",
+                ha="center",
+                va=align,
+                size=size,
+                weight=weight,
+                color="white" if dark else "black",
+            )
 
 
 def _gain(row: HeatmapRow) -> str:

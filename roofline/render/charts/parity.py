@@ -69,10 +69,15 @@ def draw_parity(axes: Axes, rows: Sequence[ParityRow]) -> dict[str, PathCollecti
     for number, kind in enumerate(sorted(set(kinds))):
         mine = kinds == kind
         found[str(kind)] = axes.scatter(
-            measured[mine], predicted[mine], s=10, c=PALETTE[number % 7],
-            marker=MARKERS[number % 7], linewidths=0, alpha=0.7,
+            measured[mine],
+            predicted[mine],
+            s=10,
+            c=PALETTE[number % 7],
+            marker=MARKERS[number % 7],
+            linewidths=0,
+            alpha=0.7,
             label=f"{kind} ({mine.sum():,} rows)",
-        )  # fmt: skip
+        )
     axes.plot(ends, ends, color="black", linewidth=1)
     for factor in (BAND, 1 / BAND):
         words = f"a factor of {BAND} off" if factor == BAND else None

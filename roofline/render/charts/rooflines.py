@@ -179,9 +179,14 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
     axes.set_xlabel("arithmetic intensity (FLOP for each byte moved)")
     axes.set_ylabel("attained rate of one GPU (TFLOP/s)")
     axes.legend(
-        loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False,
-        title="hollow: the smallest D,\nthen every D in turn", title_fontsize=7.5, alignment="left",
-    )  # fmt: skip
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        borderaxespad=0,
+        frameon=False,
+        title="hollow: the smallest D,\nthen every D in turn",
+        title_fontsize=7.5,
+        alignment="left",
+    )
     return lines
 
 
@@ -206,10 +211,14 @@ def _draw_roof(axes: Axes, row: RooflineRow, span: tuple[float, float], colour: 
     x = np.array([span[0], ridge, span[1]])
     datasheet = row.op.endswith("datasheet")
     (line,) = axes.plot(
-        x, peak * np.minimum(x / ridge, 1.0), label=row.op,
-        color=colour, linewidth=1.2,
-        linestyle="--" if datasheet else "-", zorder=1,
-    )  # fmt: skip
+        x,
+        peak * np.minimum(x / ridge, 1.0),
+        label=row.op,
+        color=colour,
+        linewidth=1.2,
+        linestyle="--" if datasheet else "-",
+        zorder=1,
+    )
     return line
 
 
@@ -222,9 +231,14 @@ def _draw_track(axes: Axes, mine: Sequence[RooflineRow], words: str | None) -> L
         x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=words
     )
     axes.plot(
-        x[:1], y[:1], color=colour, marker=marker, markersize=6.5, markerfacecolor="white",
+        x[:1],
+        y[:1],
+        color=colour,
+        marker=marker,
+        markersize=6.5,
+        markerfacecolor="white",
         linestyle="",
-    )  # fmt: skip
+    )
     return line
 
 
@@ -241,8 +255,13 @@ def _name_tracks(axes: Axes, ends: Sequence[RooflineRow]) -> None:
         placed.append((x, y))
         right = max(place for place, _ in placed if max(place / x, x / place) < NEAR)
         axes.annotate(
-            row.op, (x, row.attained_tflop_per_s), xytext=(1.12 * right, float(np.exp(y))),
-            textcoords="data", size=6.5, va="center", color=GROUPS[row.group][1],
+            row.op,
+            (x, row.attained_tflop_per_s),
+            xytext=(1.12 * right, float(np.exp(y))),
+            textcoords="data",
+            size=6.5,
+            va="center",
+            color=GROUPS[row.group][1],
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.4},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": "#999999", "shrinkB": 2},
-        )  # fmt: skip
+        )

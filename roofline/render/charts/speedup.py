@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from roofline.advice.recommend import Recommendation
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.units import format_size
 from roofline.render.charts.figure import MARKERS, PALETTE
 
@@ -63,8 +63,8 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
     keys = list(dict.fromkeys((row.batch, row.context) for row in rows))
     if len(keys) > MOST_LINES:
         raise InputError(
-            f"--batch, --context: {len(keys)} lines are more than the {MOST_LINES} that can be "
-            "told apart; ask for fewer, or draw the heatmap"
+            f"{Option('batch')}, {Option('context')}: {len(keys)} lines are more than the "
+            f"{MOST_LINES} that can be told apart; ask for fewer, or draw the heatmap"
         )
     contexts = {context for _, context in keys}
     lines = {}
@@ -81,10 +81,12 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
     columns = 1 + (len(keys) > 2)
     axes.set_ylim(low, high + (0.09 + 0.06 * -(-(len(keys) + 1) // columns)) * (high - low))
     axes.legend(
-        loc="upper left", ncols=columns,
+        loc="upper left",
+        ncols=columns,
         title="large: advised; filled: within 1 % of the best; shade: model error",
-        title_fontsize=7.5, alignment="left",
-    )  # fmt: skip
+        title_fontsize=7.5,
+        alignment="left",
+    )
     return lines
 
 
@@ -97,14 +99,24 @@ def _draw_line(axes: Axes, mine: Sequence[SpeedupRow], number: int, where: str) 
     axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
     (best,) = (row for row in mine if row.recommended)
     (line,) = axes.plot(
-        x, y, color=colour, linestyle=LINES[number], marker=marker, markersize=5,
+        x,
+        y,
+        color=colour,
+        linestyle=LINES[number],
+        marker=marker,
+        markersize=5,
         markerfacecolor="white",
         label=f"batch {best.batch}{where}: D = {best.draft_length}, {best.speedup:.2f}x",
-    )  # fmt: skip
+    )
     tied = np.array([row.tie for row in mine])
     axes.plot(x[tied], y[tied], color=colour, linestyle="", marker=marker, markersize=5)
     axes.plot(
-        [best.draft_length], [best.speedup], color=colour, linestyle="", marker=marker,
-        markersize=10, markeredgecolor="black",
-    )  # fmt: skip
+        [best.draft_length],
+        [best.speedup],
+        color=colour,
+        linestyle="",
+        marker=marker,
+        markersize=10,
+        markeredgecolor="black",
+    )
     return line

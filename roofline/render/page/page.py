@@ -31,7 +31,7 @@ from roofline.render.sentences import likely_line
 
 __all__ = ["render_page", "safe_json"]
 
-#: Heading, field of ``recommend --format json``, and how the page writes it.
+#: Heading, field of the JSON of ``recommend``, and how the page writes it.
 COLUMNS = (
     ("D", "draft_length", "{value:d}"),
     ("tokens per step", "tokens_per_step", "{value:.2f}"),

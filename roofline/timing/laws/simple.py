@@ -234,9 +234,20 @@ def _experts(
 def two_tokens() -> MoeShape:
     """Return the shape of the examples: two tokens choose 8 of 128 experts of 3 M weights."""
     return MoeShape(
-        tokens=2.0, top_k=8, experts=128, ranks=1, hidden=1000, width=1000, matrices=3, weight=0.5,
-        distinct=15.5, awake=15.5, rows=16.0, hottest=1.0, padded=128.0,
-    )  # fmt: skip
+        tokens=2.0,
+        top_k=8,
+        experts=128,
+        ranks=1,
+        hidden=1000,
+        width=1000,
+        matrices=3,
+        weight=0.5,
+        distinct=15.5,
+        awake=15.5,
+        rows=16.0,
+        hottest=1.0,
+        padded=128.0,
+    )
 
 
 def wire_factor(form: Form, ranks: int) -> float:
