@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from roofline.questions.diagnose.explain import Suspect, distance, explain, inside
+from roofline.questions.diagnose.terms import Term
 
 
 def test_distance_is_that_of_gauss() -> None:
@@ -31,12 +32,12 @@ def test_of_equal_explanations_the_least_strained_comes_first() -> None:
     """
     none = np.zeros((1, 1))
     suspects = [
-        Suspect(term="sure", seconds=np.array([5.0]), sigma=0.1, others=none),
-        Suspect(term="doubtful", seconds=np.array([5.0]), sigma=0.4, others=none),
-        Suspect(term="absent", seconds=np.array([0.0]), sigma=0.4, others=none),
+        Suspect(term=Term.DRAFTER, seconds=np.array([5.0]), sigma=0.1, others=none),
+        Suspect(term=Term.HOST, seconds=np.array([5.0]), sigma=0.4, others=none),
+        Suspect(term=Term.EXPERTS, seconds=np.array([0.0]), sigma=0.4, others=none),
     ]
     found = explain(np.array([15.0]), np.array([10.0]), suspects, noise=0.01)
-    assert [e.term for e in found] == ["doubtful", "sure", "absent"]
+    assert [e.term for e in found] == [Term.HOST, Term.DRAFTER, Term.EXPERTS]
     assert [e.factor for e in found[:2]] == pytest.approx([2, 2], rel=0.01)
     assert [e.strain for e in found[:2]] == pytest.approx([1.73, 6.93], rel=0.01)
     assert not found[2].moves

@@ -35,7 +35,7 @@ from roofline.specs.gpu import (
     load_hardware,
     load_host,
 )
-from roofline.specs.network import SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.network import DERIVED_SOURCE, SHELF, DrafterSpec, ModelSpec, NetworkSpec
 from roofline.specs.overrides import Change, Override, changed
 from roofline.specs.placement import (
     Grid,
@@ -561,7 +561,7 @@ def _drafter(
         if own:
             raise InputError(f"{own[0]}: the drafter {kind} has no network to change")
         return Drafter(kind=kind, name=kind), changes, notices
-    if network.source.startswith("derived"):
+    if network.source == DERIVED_SOURCE:
         notices.append(
             notice(Code.HEAD_DERIVED, kind=kind, model=target.model.id, source=network.source)
         )

@@ -10,7 +10,7 @@ from roofline.base.units import format_size
 from roofline.engines import sglang, vllm
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
-from roofline.questions.diagnose.terms import ADDED
+from roofline.questions.diagnose.terms import ADDED, Term
 from roofline.render.columns import listed, text_table, wrap
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.forms import TableOrJson
@@ -22,26 +22,26 @@ __all__ = ["render_diagnosis"]
 SCHEMA = "roofline.diagnose/1"
 #: What settles whether a term is at fault, beside a load at which explanations part.
 SETTLES = {
-    "drafter": "time the drafter's passes in a profile of a few steps, or the same load at two "
+    Term.DRAFTER: "time the drafter's passes in a profile of a few steps, or the same load at two "
     "draft lengths: the slope per token drafted is one pass of it",
-    "host overhead": "profile a few steps and add up the gaps between kernels; check that CUDA "
+    Term.HOST: "profile a few steps and add up the gaps between kernels; check that CUDA "
     "graphs cover this batch and that the host's cores are free",
-    "overhead of drafting": "profile a few speculative steps and add up the gaps around the "
+    Term.ROUNDS: "profile a few speculative steps and add up the gaps around the "
     "drafter's passes; check that its passes run in CUDA graphs",
-    "attention path": "the same batch at two contexts, D = 0 and speculating: the slope per token "
+    Term.ATTENTION: "the same batch at two contexts, D = 0 and speculating: the slope per token "
     "of context is the cache being read; the log names the attention backend",
-    "attention path per row": "the same load with "
+    Term.PER_ROW: "the same load with "
     f"{Option('verify_attention', 'kv_per_query')} says what it would cost; the log names the "
     "attention backend, and a profile shows how often it reads",
-    "experts": "time the expert kernels in a profile, or the same load at two batches with a short "
+    Term.EXPERTS: "time the expert kernels in a profile, or the same load at two batches with a short "
     "context; a text in one language wakes other experts than a mix",
-    "communication": "nccl-tests all_reduce_perf at batch x rows x hidden size x 2 bytes on "
+    Term.COMMUNICATION: "nccl-tests all_reduce_perf at batch x rows x hidden size x 2 bytes on "
     f"the same GPUs, or the same load with another {Option('tp')}",
-    "memory pressure": "the engine's counter of preemptions and the cache in use while it runs "
+    Term.MEMORY: "the engine's counter of preemptions and the cache in use while it runs "
     f"({vllm.PREEMPTIONS}, {sglang.RETRACTIONS}), or the same load at half the batch",
-    "matrix products": "'roofline calibrate measure' times them on this machine; check the clocks "
+    Term.PRODUCTS: "'roofline calibrate measure' times them on this machine; check the clocks "
     "and the format that the weights really run in",
-    "small kernels": "profile a few steps; sampling with penalties or large top-k runs here",
+    Term.SMALL: "profile a few steps; sampling with penalties or large top-k runs here",
 }
 
 
@@ -119,7 +119,7 @@ def _waiting(found: Diagnosis) -> list[str]:
         return []
     waiting = (
         "The prediction of a load that does not fit is of all its sequences at once; what waiting "
-        "adds is the term memory pressure."
+        f"adds is the term {Term.MEMORY}."
     )
     return [waiting]
 
@@ -194,9 +194,9 @@ def _next(found: Diagnosis) -> str:
 
 
 def _factor(found: Explanation) -> str:
-    if found.term == "memory pressure":
+    if found.term is Term.MEMORY:
         return f"{found.factor:.2f}x the wait of sequences that do not fit"
-    if found.term == "attention path per row":
+    if found.term is Term.PER_ROW:
         return f"{found.factor:.2f}x what reading the cache anew for each row would add"
     return f"{found.factor:.2f}x its prediction"
 

@@ -389,12 +389,6 @@ class EngineProfile(Document):
                 field="drafter",
             )
 
-    def doubts(self, vendor: str) -> list[str]:
-        """Say that the engine may not run on this vendor's accelerators."""
-        remedy = self.elsewhere.get(vendor)
-        told = f"{self.name} does not run on {vendor} accelerators by itself: its flags and "
-        return [] if remedy is None else [f"{told}overheads may not hold there; {remedy}"]
-
     def parallel_flags(self, *, tp: int, dp: int, ep: int) -> str:
         """Return what lays the target out over data-parallel groups, without the drafter's flag."""
         known = self.attention_dp

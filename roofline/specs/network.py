@@ -33,6 +33,7 @@ from roofline.specs.mixers import (
 
 __all__ = [
     "DERIVED",
+    "DERIVED_SOURCE",
     "HEAD_KINDS",
     "HOST_DRAFTERS",
     "SHELF",
@@ -291,6 +292,8 @@ RULE = (
     "target's heads and dense MLP width (4 H in a mixture, 32 heads over 8 of 128 without GQA), "
     "32,000 tokens of vocabulary for EAGLE-3 and P-EAGLE, the target's own head else"
 )
+#: The source of a head that follows it.
+DERIVED_SOURCE = f"derived: {RULE}"
 
 
 def mtp_head(target: ModelSpec) -> DrafterSpec:
@@ -345,7 +348,7 @@ def derive(kind: DrafterKind, target: ModelSpec) -> DrafterSpec:
         kind=kind,
         id=f"{target.id}-{kind}",
         name=f"{kind} head derived for {target.name}",
-        source=f"derived: {RULE}",
+        source=DERIVED_SOURCE,
         target=target.id,
         hidden_size=target.hidden_size,
         vocab_size=target.vocab_size,
@@ -360,7 +363,7 @@ def derive(kind: DrafterKind, target: ModelSpec) -> DrafterSpec:
         heads=5 if kind == "medusa" else 1,
         head_blocks=1 if kind == "medusa" else 0,
         side_parameters=2 * target.vocab_size * MARKOV_RANK if kind in ("dspark", "domino") else 0,
-        notes=(f"derived: {RULE}",),
+        notes=(DERIVED_SOURCE,),
     )
 
 

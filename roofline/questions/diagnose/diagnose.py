@@ -28,7 +28,7 @@ from roofline.questions.diagnose.explain import (
     scaled,
 )
 from roofline.questions.diagnose.points import Point
-from roofline.questions.diagnose.terms import ADDED, Terms, Where, terms_of
+from roofline.questions.diagnose.terms import ADDED, Term, Terms, Where, terms_of
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
@@ -50,8 +50,8 @@ class Proposal:
     batch: int
     context: int
     draft_length: int
-    first: str
-    second: str
+    first: Term
+    second: Term
     first_step: float
     second_step: float
 
@@ -64,7 +64,7 @@ class Diagnosis:
     points: tuple[Point, ...]
     noise: float
     predicted: Array
-    terms: dict[str, Array]  # seconds at the points
+    terms: dict[Term, Array]  # seconds at the points
     whole: Inside
     explanations: tuple[Explanation, ...]
     explained: Array  # steps with the best explanation's factor [s]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.questions.diagnose.terms import Term
+
 __all__ = ["Explanation", "Inside", "Suspect", "explain", "inside", "scaled"]
 
 Array = NDArray[np.float64]
@@ -40,7 +42,7 @@ class Explanation:
     takes away; ``leaves`` the rms of the residuals left.
     """
 
-    term: str
+    term: Term
     factor: float
     strain: float
     misfit: float
@@ -123,7 +125,7 @@ class Suspect:
     ``added`` says that it is no part of the predicted step.
     """
 
-    term: str
+    term: Term
     seconds: Array
     sigma: float
     others: Array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +17,39 @@ from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes
 from roofline.timing.uncertainty import drawn_kernels
 
-__all__ = ["ADDED", "Terms", "Where", "terms_of"]
+__all__ = ["ADDED", "Term", "Terms", "Where", "terms_of"]
 
 Array = NDArray[np.float64]
 Where = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
-DRAFTER, HOST, MEMORY = "drafter", "host overhead", "memory pressure"
-#: The part of the host's overhead that drafts bring; the grid must begin at D = 0.
-ROUNDS = "overhead of drafting"
-#: Attention that reads the cache anew for every row, where it was priced as reading it once.
-PER_ROW = "attention path per row"
+
+
+class Term(StrEnum):
+    """A part of a step that may be wrong by itself, under its name in JSON."""
+
+    ATTENTION = "attention path"
+    EXPERTS = "experts"
+    COMMUNICATION = "communication"
+    PRODUCTS = "matrix products"
+    SMALL = "small kernels"
+    DRAFTER = "drafter"
+    HOST = "host overhead"
+    #: The part of the host's overhead that drafts bring; the grid must begin at D = 0.
+    ROUNDS = "overhead of drafting"
+    MEMORY = "memory pressure"
+    #: Attention that reads the cache anew for every row, where it was priced as reading it once.
+    PER_ROW = "attention path per row"
+
+
 #: What is no part of the prediction, but may be of the truth.
-ADDED = (MEMORY, PER_ROW)
+ADDED = (Term.MEMORY, Term.PER_ROW)
 #: What a kernel of the verify pass belongs to. Nothing in a step time tells these apart better.
 BY_PART = {
-    Part.ATTENTION: "attention path",
-    Part.MOE: "experts",
-    Part.COMMUNICATION: "communication",
-    Part.LINEAR: "matrix products",
-    Part.LM_HEAD: "matrix products",
-    Part.OTHER: "small kernels",
+    Part.ATTENTION: Term.ATTENTION,
+    Part.MOE: Term.EXPERTS,
+    Part.COMMUNICATION: Term.COMMUNICATION,
+    Part.LINEAR: Term.PRODUCTS,
+    Part.LM_HEAD: Term.PRODUCTS,
+    Part.OTHER: Term.SMALL,
 }
 
 
@@ -49,31 +64,31 @@ class Terms:
 
     grid: Grid
     total: Array
-    seconds: dict[str, Array]
-    drawn: dict[str, Array]
+    seconds: dict[Term, Array]
+    drawn: dict[Term, Array]
     drawn_total: Array
-    added: dict[str, Array]
+    added: dict[Term, Array]
 
-    def at(self, where: Where) -> dict[str, Array]:
+    def at(self, where: Where) -> dict[Term, Array]:
         """Return every term at some points of the grid, those that are added among them [s]."""
         return {name: each[where] for name, each in (self.seconds | self.added).items()}
 
-    def covariance(self, where: Where, without: str | None = None) -> Array:
+    def covariance(self, where: Where, without: Term | None = None) -> Array:
         """Return the covariance over points of the step's error, all terms' or all but one's."""
         drawn = self.drawn_total[:, *where]
         if without is not None and without in self.drawn:
             drawn = drawn - self.drawn[without][:, *where]
         return np.atleast_2d(np.cov(drawn / self.total[where], rowvar=False))
 
-    def sigmas(self, where: Where, spread: Spread) -> dict[str, float]:
+    def sigmas(self, where: Where, spread: Spread) -> dict[Term, float]:
         """Return the standard deviation of the logarithm of each term over these points."""
         found = {
             name: float(np.log((each[:, *where] / self.total[where]).sum(axis=1)).std())
             for name, each in self.drawn.items()
             if self.seconds[name][where].any()
         }
-        unknown = dict.fromkeys((*self.seconds, PER_ROW), spread.prior)
-        return unknown | found | {MEMORY: spread.overhead}
+        unknown = dict.fromkeys((*self.seconds, Term.PER_ROW), spread.prior)
+        return unknown | found | {Term.MEMORY: spread.overhead}
 
 
 def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Terms:
@@ -81,19 +96,19 @@ def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Te
 
     A cache read for each of q rows instead of once would add (q - 1) times the attention.
     """
-    drawn: dict[str, Array] = {}
+    drawn: dict[Term, Array] = {}
     for which, time, each in drawn_kernels(times, grid, spread):
         name, whole = _name(which, time), np.broadcast_to(each, (DRAWS, *grid.shape))
         drawn[name] = drawn[name] + whole if name in drawn else whole
     seconds = {name: np.zeros(grid.shape) for name in (*drawn, BY_PART[Part.ATTENTION])}
-    seconds |= {HOST: times.overhead, DRAFTER: times.draft}
+    seconds |= {Term.HOST: times.overhead, Term.DRAFTER: times.draft}
     for op in times.verify_ops:
         seconds[_name("verify", op)] = seconds[_name("verify", op)] + op.total
     drawn_total = np.asarray(sum(drawn.values()))
-    plain = seconds[HOST][..., :1]
-    seconds[ROUNDS] = np.maximum(seconds[HOST] - plain, 0.0)
+    plain = seconds[Term.HOST][..., :1]
+    seconds[Term.ROUNDS] = np.maximum(seconds[Term.HOST] - plain, 0.0)
     once = memory.target.placement.verify_attention is not VerifyAttention.KV_PER_QUERY
-    drawn[ROUNDS] = np.maximum(drawn[HOST] - drawn[HOST][..., :1], 0.0)
+    drawn[Term.ROUNDS] = np.maximum(drawn[Term.HOST] - drawn[Term.HOST][..., :1], 0.0)
     return Terms(
         grid=grid,
         total=times.total,
@@ -101,16 +116,16 @@ def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Te
         drawn=drawn,
         drawn_total=drawn_total,
         added={
-            MEMORY: _pressure(memory, grid) * times.total,
-            PER_ROW: (grid.rows - 1) * seconds[BY_PART[Part.ATTENTION]] * once,
+            Term.MEMORY: _pressure(memory, grid) * times.total,
+            Term.PER_ROW: (grid.rows - 1) * seconds[BY_PART[Part.ATTENTION]] * once,
         },
     )
 
 
-def _name(which: str, time: OpTime | None) -> str:
+def _name(which: str, time: OpTime | None) -> Term:
     if time is None:
-        return HOST
-    return DRAFTER if which == "draft" else BY_PART[time.op.part]
+        return Term.HOST
+    return Term.DRAFTER if which == "draft" else BY_PART[time.op.part]
 
 
 def _pressure(memory: Memory, grid: Grid) -> Array:
