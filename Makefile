@@ -16,7 +16,7 @@ QUICK  := acceptance/test_tokens_per_step advice/test_decide advice/test_engine_
           advice/test_rules base/test_schema cli/test_errors cli/test_live cli/test_memory_fit \
           cli/test_recommend importers/test_parameter_counts kernels/test_ops questions/test_goals \
           questions/test_schedule specs/test_catalogue specs/test_hardware_profiles test_docs \
-          test_imports test_lazy_imports test_public_names timing/test_kernel_law timing/test_step \
+          test_imports test_lazy_imports test_source_rules timing/test_kernel_law timing/test_step \
           workshop/test_hand_written_specs
 READY  := $(VENV)/.ready
 
