@@ -5,13 +5,19 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # What answers need, and beyond it what tests, checks and pages need.
 ANSWER := $(VENV)/.answer
-CORE   := cli_errors cli_recommend docs hardware_profiles yaml_and_schema charts live acceptance_data \
-          acceptance_models hf_cli gguf explore sweep html_report lazy_imports properties \
-          law_properties pass_properties acceptance_oracle plot_command sweep_grids
+CORE   := acceptance/test_files acceptance/test_models acceptance/test_oracle base/test_schema \
+          cli/test_errors cli/test_live cli/test_models cli/test_plot cli/test_recommend \
+          importers/test_gguf questions/test_explore questions/test_sweep \
+          questions/test_sweep_grids render/test_charts render/test_page \
+          specs/test_hardware_profiles test_docs test_lazy_imports test_pass_properties \
+          test_properties timing/test_law_properties
 # What finds most mistakes in a minute or two.
-QUICK  := cli_errors cli_recommend docs catalogue yaml_and_schema hardware_profiles imports lazy_imports \
-          public_names ops timing step advise schedule memory acceptance goals live hf_counts \
-          hand_written_specs rules engine_flags
+QUICK  := acceptance/test_tokens_per_step advice/test_decide advice/test_engine_flags \
+          advice/test_rules base/test_schema cli/test_errors cli/test_live cli/test_memory_fit \
+          cli/test_recommend importers/test_parameter_counts kernels/test_ops questions/test_goals \
+          questions/test_schedule specs/test_catalogue specs/test_hardware_profiles test_docs \
+          test_imports test_lazy_imports test_source_rules timing/test_kernel_law timing/test_step \
+          workshop/test_hand_written_specs
 READY  := $(VENV)/.ready
 
 .PHONY: demo test quick lint types wheel packages site check torch calibrate docs bench goldens models figures browser minimums audit fuzz torture clean
@@ -29,7 +35,7 @@ demo: $(ANSWER)       ## Answer the question on a real model and GPU
 	$(BIN)/roofline recommend llama-3.1-8b --gpu h100-sxm --batch 32 --context 2k
 
 quick: $(READY)       ## The tests that find most mistakes in a minute or two
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(QUICK:%=tests/test_%.py)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(QUICK:%=tests/%.py)
 
 test: $(READY)        ## About ten minutes on two cores. Unit tests, property tests and doctests
 	$(BIN)/python -m pytest -q -n auto --dist loadfile
@@ -58,7 +64,8 @@ torch: ## The tests of the PyTorch kernels, in an environment of their own (CPU 
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" torch==2.13.0
 	$(VENV)-torch/bin/python -m pytest -q --cov=roofline --cov-append --cov-fail-under=0 \
-	  --cov-report=term:skip-covered tests/test_measure_kernels.py tests/test_measure_experts.py
+	  --cov-report=term:skip-covered \
+	  tests/calibrate/test_measure_kernels.py tests/calibrate/test_measure_experts.py
 
 browser: $(READY)     ## The report's page in headless Chromium; skipped where there is none
 	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -66,7 +73,8 @@ browser: $(READY)     ## The report's page in headless Chromium; skipped where t
 	  || echo "make browser: Chromium could not be installed, so its tests are skipped"; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]" \
 	  || echo "make browser: Playwright could not be installed, so its tests are skipped"
-	$(BIN)/python -m pytest -q tests/test_html_report_browser.py tests/test_html_report_hands.py
+	$(BIN)/python -m pytest -q tests/render/test_page_in_browser.py \
+	  tests/render/test_page_keyboard_phone_paper.py
 
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
@@ -98,7 +106,8 @@ minimums: ## The core tests with the oldest dependencies allowed; docs/reference
 		--constraint tests/minimums.txt --editable ".[report,parquet,distributed]" pytest hypothesis mpmath
 	$(VENV)-minimums/bin/python -m pytest -q -W ignore::DeprecationWarning \
 		-W ignore::PendingDeprecationWarning --deselect \
-		tests/test_docs.py::test_the_reference_is_what_the_commands_say_of_themselves $(CORE:%=tests/test_%.py)
+		tests/test_docs.py::test_the_reference_is_what_the_commands_say_of_themselves \
+		$(CORE:%=tests/%.py)
 
 audit: $(READY)      ## Known vulnerabilities of what is installed; fails where none can be looked up
 	$(PYTHON) -m venv $(VENV)-audit

@@ -1,9 +1,15 @@
-"""Shared helpers: what a run of the command line left behind, and invented YAML files."""
+"""Shared helpers: runs of the command line, limits of time and memory, and invented YAML files."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,3 +163,48 @@ def write(folder: Path, name: str, text: str | bytes) -> str:
     path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return str(path)
+
+
+SECONDS = 20.0  # for one hostile input; on an idle machine the slowest takes 4
+MEMORY = 2 << 30  # address space for one hostile input, beyond what the process holds [B]
+
+
+@contextlib.contextmanager
+def limits(*, seconds: float = SECONDS, memory: int = MEMORY) -> Iterator[None]:
+    """Fail what runs longer than ``seconds``, and let it allocate ``memory`` bytes at most."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        pytest.fail(f"took longer than {seconds} s")
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    pages = Path("/proc/self/statm")  # Linux only; elsewhere time alone is limited
+    if pages.exists():
+        held = int(pages.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + memory, hard))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def in_own_process(*arguments: str) -> Outcome:
+    """Run the command line in a process with little memory and time; a crash shows as a signal."""
+
+    def confine() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS)))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "roofline", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        preexec_fn=confine,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)

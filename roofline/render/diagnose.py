@@ -33,8 +33,8 @@ SETTLES = {
     Term.PER_ROW: "the same load with "
     f"{Option('verify_attention', 'kv_per_query')} says what it would cost; the log names the "
     "attention backend, and a profile shows how often it reads",
-    Term.EXPERTS: "time the expert kernels in a profile, or the same load at two batches with a short "
-    "context; a text in one language wakes other experts than a mix",
+    Term.EXPERTS: "time the expert kernels in a profile, or the same load at two batches with a "
+    "short context; a text in one language wakes other experts than a mix",
     Term.COMMUNICATION: "nccl-tests all_reduce_perf at batch x rows x hidden size x 2 bytes on "
     f"the same GPUs, or the same load with another {Option('tp')}",
     Term.MEMORY: "the engine's counter of preemptions and the cache in use while it runs "

@@ -1,6 +1,6 @@
 """Three charts beside their baselines. The rows are invented: only the drawing is tested here.
 
-``python -m tests.test_chart_images`` draws the baselines anew; look at them before a commit.
+``python -m tests.render.test_chart_images`` draws the baselines anew; look at them before a commit.
 """
 
 from __future__ import annotations

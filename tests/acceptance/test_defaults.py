@@ -21,8 +21,8 @@ from roofline.acceptance.defaults import (
 from roofline.acceptance.files import SHELF, bundled, lengths_of, load_acceptance
 from roofline.base import resources
 from roofline.base.notices import Code
+from tests.acceptance.test_models import GOLDEN
 from tests.support import Cli, assert_refused
-from tests.test_acceptance_models import GOLDEN
 
 MODELS = {*resources.bundled_names("model_specs"), *resources.aliases("model_specs")}
 

@@ -11,7 +11,7 @@ import pytest
 from roofline.questions.sweep import plan as planning
 from roofline.questions.sweep import pricing
 from roofline.questions.sweep.columns import columns_table
-from tests.support import ACCEPTANCE, Cli, write
+from tests.support import ACCEPTANCE, ROOT, Cli, write
 from tests.sweeping import rows
 
 
@@ -207,7 +207,7 @@ def test_formats_hold_the_same_rows(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_page_shows_the_columns() -> None:
-    page = Path(__file__).parent.parent / "docs" / "sweep.md"
+    page = ROOT / "docs" / "sweep.md"
     assert columns_table() in page.read_text("utf-8")
 
 

@@ -14,9 +14,9 @@ from roofline.engines.acceptance_source import of_json, read
 from roofline.engines.counts import Reading
 from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
 from tests.servers import read as live_read
-from tests.support import Cli, write
+from tests.support import ROOT, Cli, write
 
-PAGES = Path(__file__).parent / "data" / "pages"
+PAGES = ROOT / "tests" / "data" / "pages"
 NEW = "vllm:inter_token_latency_seconds_count"
 OLD = "vllm:time_per_output_token_seconds_count"
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from roofline.render.page import page as page_module
+from tests.engines.test_http import PAGE, SECRET
 from tests.html_page import Page, read_page
 from tests.servers import send, server
 from tests.support import ACCEPTANCE, DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
-from tests.test_acceptance_http import PAGE, SECRET
 
 QUESTION = ("llama-3.1-8b", "--gpu", "h100-sxm", "--batch", "32", "--context", "8k")
 MOE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--batch", "16", "--acceptance", "cond:0.7,0.6,0.5")

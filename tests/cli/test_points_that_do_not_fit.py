@@ -15,7 +15,7 @@ from tests.html_page import read_page
 from tests.servers import LATER, VLLM, engine, pages, server
 from tests.support import Cli, assert_refused
 
-#: 76 sequences of 8k tokens fit (test_refused_points.py counts them by hand), 200 do not.
+#: 76 sequences of 8k tokens fit (advice/test_remedies.py counts them by hand), 200 do not.
 MACHINE = ("llama-3.1-70b", "--gpu", "h100-sxm", "--tp", "4", "--weights", "fp8")
 DRAFTS = ("--drafter", "eagle3", "--acceptance", "0.6")
 ASK = (*MACHINE, *DRAFTS)

@@ -1,6 +1,6 @@
 """docs/asks.md: the answers to public questions are what the tool says today.
 
-``python -m tests.test_asks_steps`` writes them anew.
+``python -m tests.test_public_answers`` writes them anew.
 """
 
 from __future__ import annotations

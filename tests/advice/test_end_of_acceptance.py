@@ -11,9 +11,9 @@ from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.files import load_acceptance
 from roofline.render.sentences import likely_line
+from tests.acceptance.test_models import GOLDEN
+from tests.advice.test_sampling import odds_of
 from tests.support import Cli
-from tests.test_acceptance_models import GOLDEN
-from tests.test_sampling import odds_of
 
 HEAD = "llama-3.1-8b-eagle3"  # its config: max_position_embeddings 2048
 CAVEAT = "The drafter's config ends at 2048 positions: acceptance at 4k may be lower."

@@ -1,6 +1,6 @@
 """The bundled curves: every file holds, names its source, and is in the index.
 
-``python -m tests.test_acceptance_data`` writes the index anew.
+``python -m tests.acceptance.test_files`` writes the index anew.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def test_units_times_clock_give_the_16_bit_peak(name: str) -> None:
     if made is None:
         assert name in WITHOUT_A_CLOCK, (
             f"{name} has no compute.units, clock and flop_per_clock: give them in its profile, or "
-            "add its 16-bit peak in TFLOP/s to WITHOUT_A_CLOCK in tests/test_catalogue.py"
+            "add its 16-bit peak in TFLOP/s to WITHOUT_A_CLOCK in tests/specs/test_catalogue.py"
         )
         assert listed == pytest.approx(WITHOUT_A_CLOCK[name])
         assert gpu.compute.clock_note is None

@@ -7,14 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 
 import pytest
 
 from tests.servers import send, server
-from tests.support import Cli, Outcome, assert_refused
+from tests.support import ROOT, Cli, Outcome, assert_refused
 
-PAGES = Path(__file__).parent / "data" / "pages"
+PAGES = ROOT / "tests" / "data" / "pages"
 PAGE = (PAGES / "vllm-0.33.0.prom").read_bytes()
 LATER = (PAGES / "vllm-0.33.0-later.prom").read_bytes()
 SECRET = "token-that-nobody-may-see"

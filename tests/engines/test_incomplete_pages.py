@@ -11,9 +11,9 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, notice
 from roofline.engines.acceptance_source import read
-from tests.support import Cli, write
+from tests.support import ROOT, Cli, write
 
-PAGES = Path(__file__).parent / "data" / "pages"
+PAGES = ROOT / "tests" / "data" / "pages"
 
 
 def text_of(name: str) -> str:

@@ -16,21 +16,21 @@ from tests import schedule_rules as rules
 from tests.support import ROOT, Cli
 
 ANSWERED = {
-    2: "test_asks.py::test_rows_for_llama_and_its_head",
-    3: "test_asks.py::test_a_table_states_what_it_rests_on",
-    18: "test_asks.py::test_five_drafts_emit_three_tokens",
-    22: "test_schedule_files.py::test_sglang_slots_after_padding",
-    31: "test_schedule_files.py::test_the_gate_has_its_right_name_and_break_even",
-    33: "test_goals.py::test_which_mtp_length_reaches_253_tokens_per_second",
-    35: "test_asks.py::test_theory_and_practice_differ_by_named_terms",
-    37: "test_schedule_files.py::test_llamacpp_cost_array",
-    46: "test_memory_command.py::test_the_engines_share_of_memory_can_be_set",
-    47: "test_asks.py::test_every_answer_has_its_error_and_its_sources",
-    62: "test_asks.py::test_bound_and_overheads_can_be_seen",
-    64: "test_memory_command.py::test_reserved_and_read_are_told_apart",
-    65: "test_asks.py::test_tokens_of_cache_are_a_fixed_part_and_a_part_per_token",
-    66: "test_asks.py::test_attention_flops_of_a_model_with_64_heads",
-    67: "test_sampling.py::test_two_or_three_lengths_are_worth_timing",
+    2: "test_public_questions.py::test_rows_for_llama_and_its_head",
+    3: "test_public_questions.py::test_a_table_states_what_it_rests_on",
+    18: "test_public_questions.py::test_five_drafts_emit_three_tokens",
+    22: "questions/test_schedule_files.py::test_sglang_slots_after_padding",
+    31: "questions/test_schedule_files.py::test_the_gate_has_its_right_name_and_break_even",
+    33: "questions/test_goals.py::test_which_mtp_length_reaches_253_tokens_per_second",
+    35: "test_public_questions.py::test_theory_and_practice_differ_by_named_terms",
+    37: "questions/test_schedule_files.py::test_llamacpp_cost_array",
+    46: "cli/test_memory.py::test_the_engines_share_of_memory_can_be_set",
+    47: "test_public_questions.py::test_every_answer_has_its_error_and_its_sources",
+    62: "test_public_questions.py::test_bound_and_overheads_can_be_seen",
+    64: "cli/test_memory.py::test_reserved_and_read_are_told_apart",
+    65: "test_public_questions.py::test_tokens_of_cache_are_a_fixed_part_and_a_part_per_token",
+    66: "test_public_questions.py::test_attention_flops_of_a_model_with_64_heads",
+    67: "advice/test_sampling.py::test_two_or_three_lengths_are_worth_timing",
 }
 
 
