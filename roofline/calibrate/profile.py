@@ -10,7 +10,7 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.schema import load_yaml
-from roofline.calibrate.fit.machine import FittedMachine
+from roofline.calibrate.fit.machine import MachineFit
 from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 
 __all__ = ["datasheet_for", "profile_data"]
@@ -60,7 +60,7 @@ def datasheet_for(facts: Mapping[str, Any]) -> HardwareProfile | None:
 
 
 def profile_data(
-    fitted: FittedMachine, facts: Mapping[str, Any], datasheet: HardwareProfile | None, *, cite: str
+    fitted: MachineFit, facts: Mapping[str, Any], datasheet: HardwareProfile | None, *, cite: str
 ) -> dict[str, Any]:
     """Return a profile as plain data, checked."""
     data = _from_datasheet(datasheet) if datasheet else _from_measurement(fitted, facts, cite)
@@ -76,7 +76,7 @@ def profile_data(
     return data
 
 
-def _tiles_inside(fitted: FittedMachine) -> bool:
+def _tiles_inside(fitted: MachineFit) -> bool:
     """Return whether the attention law counts its own tiles (then the cache is read once)."""
     return any(judged.block["kind"] == "attention" for judged in fitted.laws)
 
@@ -88,7 +88,7 @@ def _from_datasheet(datasheet: HardwareProfile) -> dict[str, Any]:
     return load_yaml(file)
 
 
-def _from_measurement(fitted: FittedMachine, facts: Mapping[str, Any], cite: str) -> dict[str, Any]:
+def _from_measurement(fitted: MachineFit, facts: Mapping[str, Any], cite: str) -> dict[str, Any]:
     figures, device = fitted.figures, str(facts["device"])
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "device"
     kind = str(facts.get("kind", "cpu"))

@@ -11,7 +11,7 @@ from typing import Any
 from roofline.base.errors import InputError, Option
 from roofline.base.files import write_atomically
 from roofline.base.schema import dump_yaml
-from roofline.calibrate.fit.machine import FittedMachine, fit_rows
+from roofline.calibrate.fit.machine import MachineFit, fit_rows
 from roofline.calibrate.measure.campaign import CampaignEnd, run
 from roofline.calibrate.measure.cases import plan
 from roofline.calibrate.measure.device import WorkerDevice
@@ -40,7 +40,7 @@ class Measured:
 class FittedFile:
     """The laws of a file of measurements; ``datasheet`` None puts them on measured figures."""
 
-    machine: FittedMachine
+    machine: MachineFit
     facts: Mapping[str, Any]
     datasheet: HardwareProfile | None
     cite: str

@@ -76,7 +76,7 @@ def identity_of(path: Path, data: Mapping[str, Any]) -> Identity:
     if full.is_dir():
         stem = full.name
     stated = data.get("_name_or_path")
-    text = (cached or stem).removeprefix("models--").replace("--", "/", 1)
+    text = re.sub(r"^(?:models--)?(.+?)--(.+)$", r"\1/\2", cached or stem)
     if "/" not in text and isinstance(stated, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", stated):
         text = stated
     vendor, _, name = text.rpartition("/")

@@ -207,7 +207,7 @@ def _used(gap: Gap) -> str:
 
 
 def _flag(gap: Gap) -> str:
-    return f"--{gap.field}"
+    return str(Option(gap.field))
 
 
 def _gaps(live: Live) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from roofline.acceptance.defaults import Standing
+from roofline.base.errors import Option
 from roofline.base.notices import Code
 
 __all__ = ["OF_READINGS"]
@@ -36,7 +37,7 @@ def _acceptance_stands_in(drafter: str, label: str, closest: tuple[str, ...]) ->
     named = f"; closest bundled curves: {', '.join(closest)}" if closest else ""
     return (
         f"no acceptance is bundled for {drafter}: that of {label} stands in{named}; give "
-        "--acceptance"
+        f"{Option('acceptance')}"
     )
 
 
@@ -72,8 +73,8 @@ def _counted_with_another_kv(name: str, counted: str | None, asked: str) -> str:
 
 def _read_as_survival(rates: str) -> str:
     return (
-        f"--acceptance {rates}: read as survival by position, as engines print it; where these are "
-        f"conditional rates, write cond:{rates}"
+        f"{Option('acceptance', rates)}: read as survival by position, as engines print it; where "
+        f"these are conditional rates, write cond:{rates}"
     )
 
 

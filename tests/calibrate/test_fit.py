@@ -10,7 +10,7 @@ import pytest
 
 from roofline.base.resources import data_file
 from roofline.calibrate.fit.five_number import KernelRows, fit_simple, predict
-from roofline.calibrate.fit.machine import FittedMachine, fit_rows
+from roofline.calibrate.fit.machine import MachineFit, fit_rows
 from roofline.calibrate.measure.campaign import run
 from roofline.calibrate.measure.cases import Case, plan
 from roofline.calibrate.measure.noise import believable_rows, cliffs, drifted, summarise
@@ -39,12 +39,12 @@ def campaign(device: FakeDevice, path: Path, budget: float = 1e9, **options: Any
     return file
 
 
-def fitted(device: FakeDevice, folder: Path) -> FittedMachine:
+def fitted(device: FakeDevice, folder: Path) -> MachineFit:
     file = campaign(device, folder / "run.csv")
     return fit_rows(file.rows, device.facts(), None, cite="planted")
 
 
-def law_of(result: FittedMachine, covers: str) -> dict[str, Any]:
+def law_of(result: MachineFit, covers: str) -> dict[str, Any]:
     blocks = [j.block for j in result.laws if j.block.get("covers") == covers]
     law: dict[str, Any] = blocks[0]["law"]
     return law

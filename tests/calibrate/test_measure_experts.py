@@ -12,7 +12,7 @@ import pytest
 
 from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.judged import Judged
-from roofline.calibrate.fit.machine import FittedMachine, fit_rows
+from roofline.calibrate.fit.machine import MachineFit, fit_rows
 from roofline.calibrate.measure.cases import Case, Menu, in_format, plan
 from roofline.calibrate.measure.device import LocalDevice, open_backend
 from roofline.calibrate.measure.kernel_calls import draw_experts, prepare
@@ -178,7 +178,7 @@ def test_the_work_of_a_case_is_that_of_the_awake_experts(spec: Path) -> None:
     assert halves == {128, 64}  # whole, and as two ranks share them; 32 is too narrow
 
 
-def expert_law(result: FittedMachine) -> Judged:
+def expert_law(result: MachineFit) -> Judged:
     return next(j for j in result.laws if "moe" in (j.block["kind"], j.block.get("covers")))
 
 

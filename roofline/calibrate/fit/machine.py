@@ -33,7 +33,7 @@ from roofline.timing.machine import device_of
 __all__ = [
     "Cliff",
     "Figures",
-    "FittedMachine",
+    "MachineFit",
     "Steadiness",
     "fit_all_reduce",
     "fit_rows",
@@ -81,7 +81,7 @@ class Cliff:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FittedMachine:
+class MachineFit:
     """Everything that a profile and its report say."""
 
     figures: Figures
@@ -128,7 +128,7 @@ def measured_figures(rows: Sequence[Row]) -> Figures:
 
 def fit_rows(
     rows: Sequence[Row], facts: Mapping[str, Any], datasheet: HardwareProfile | None, *, cite: str
-) -> FittedMachine:
+) -> MachineFit:
     """Return the laws of every kernel in a file, on a datasheet's figures or on measured ones."""
     believable = believable_rows(rows)
     figures = measured_figures(rows)
@@ -141,7 +141,7 @@ def fit_rows(
     )
     machine = _MachineFit(believable.rows, figures, datasheet, source)
     laws = machine.laws()
-    return FittedMachine(
+    return MachineFit(
         figures=figures,
         laws=tuple(laws),
         read_modes=machine.read_modes,

@@ -13,6 +13,7 @@ from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import law_limits
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
+from roofline.engines.writing import NoScheduleError
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
 from roofline.questions.load.pricing import Priced, price
@@ -179,6 +180,8 @@ def _schedule(
         text = write(
             plan, Wording(data_parallel=question.deployment.target.placement.dp, static=static)
         )
+    except NoScheduleError as error:
+        return None, None, notice(Code.NO_SCHEDULE, reason=error.reason)
     except InputError as error:
         return None, None, notice(Code.NO_SCHEDULE, reason=error.problem)
     chosen = plan.positions(text.bands)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.engines import llamacpp, sglang, trtllm, vllm
 from roofline.engines.writing import NoScheduleError
 from roofline.questions.schedule.bands import coverage
@@ -50,20 +50,20 @@ class Wording:
     def check(self, engine: str) -> None:
         """Refuse options that only another engine takes."""
         foreign = {
-            "--engine-version": ("trtllm", self.engine_version is not None),
-            "--gate": ("trtllm", self.gate),
-            "--proposed": ("vllm", self.proposed),
-            "--candidate-sets": ("sglang", self.candidate_sets),
-            "--graph-batches": ("sglang", self.graph_batches is not None),
+            "engine_version": ("trtllm", self.engine_version is not None),
+            "gate": ("trtllm", self.gate),
+            "proposed": ("vllm", self.proposed),
+            "candidate_sets": ("sglang", self.candidate_sets),
+            "graph_batches": ("sglang", self.graph_batches is not None),
         }
-        for flag, (owner, given) in foreign.items():
+        for field, (owner, given) in foreign.items():
             if given and owner != engine:
-                raise InputError(f"{flag}: belongs to --engine {owner}, not {engine}")
+                raise InputError(f"belongs to {Option('engine', owner)}, not {engine}", field=field)
         graphs = self.graph_batches or ()
         if any(size < 1 for size in graphs) or len(set(graphs)) < len(graphs):
-            raise InputError("--graph-batches: expected batches of at least 1, each once")
+            raise InputError("expected batches of at least 1, each once", field="graph_batches")
         if self.data_parallel < 1:
-            raise InputError(f"--data-parallel {self.data_parallel}: expected at least 1")
+            raise InputError("expected at least 1", field="data_parallel", value=self.data_parallel)
 
 
 def engine_for(form: ScheduleFormat, engine: str) -> str:
@@ -74,7 +74,9 @@ def engine_for(form: ScheduleFormat, engine: str) -> str:
     """
     named = form.value if form.value in ENGINES else None
     if named and engine and engine != named:
-        raise InputError(f"--format {form}: contradicts --engine {engine}; give one of them")
+        raise InputError(
+            f"contradicts {Option('engine', engine)}; give one of them", field="format", value=form
+        )
     return named or engine or "vllm"
 
 

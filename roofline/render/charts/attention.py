@@ -29,7 +29,7 @@ LINE = 0.062  # height of a line of the legend, as a share of the taller axes
 ROWS_SHOWN = 256  # query rows that the sweep reaches, two to four tiles of known kernels
 MODES = {
     VerifyAttention.KV_ONCE: ("cache read once", "-"),
-    VerifyAttention.TILE: ("whole tiles", "--"),
+    VerifyAttention.TILE: ("whole tiles", "dashed"),
     VerifyAttention.KV_PER_QUERY: ("cache read for every row", ":"),
 }
 
@@ -171,7 +171,7 @@ def draw_attention_use(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[s
     lines = {}
     mine = [row for row in rows if row.in_use]
     ops = list(dict.fromkeys(row.op for row in mine))
-    of_what = (("bandwidth_used", "of the bandwidth", "-"), ("peak_used", "of the peak", "--"))
+    of_what = (("bandwidth_used", "of the bandwidth", "-"), ("peak_used", "of the peak", "dashed"))
     for colour, op in zip(PALETTE, ops, strict=False):
         for column, words, style in of_what:
             x, share = _columns([row for row in mine if row.op == op], column)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_exploration", "lines_of", "write_exploration"]
 
-_STYLES = ("-", "--", ":", "-.")
+_STYLES = ("-", "dashed", ":", "-.")
 LABEL = 0.06  # height of a tick's label, as a share of the panel
 MOST_LINES = len(PALETTE) * len(_STYLES)
 

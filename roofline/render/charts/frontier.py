@@ -90,7 +90,7 @@ def draw_frontier(axes: Axes, rows: Sequence[FrontierRow]) -> dict[str, Line2D]:
         "plain decoding (D = 0)": [row for row in rows if row.on_plain_curve],
         "at the advised D": [row for row in rows if row.on_advised_curve],
     }
-    styles = ((PALETTE[6], "--"), (PALETTE[0], "-"))
+    styles = ((PALETTE[6], "dashed"), (PALETTE[0], "-"))
     lines = {}
     for (name, mine), (colour, style) in zip(curves.items(), styles, strict=True):
         (lines[name],) = axes.plot(*_place(mine), label=name, color=colour, linestyle=style)

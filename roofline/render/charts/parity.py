@@ -81,7 +81,9 @@ def draw_parity(axes: Axes, rows: Sequence[ParityRow]) -> dict[str, PathCollecti
     axes.plot(ends, ends, color="black", linewidth=1)
     for factor in (BAND, 1 / BAND):
         words = f"a factor of {BAND} off" if factor == BAND else None
-        axes.plot(ends, factor * ends, color="black", linewidth=0.7, linestyle="--", label=words)
+        axes.plot(
+            ends, factor * ends, color="black", linewidth=0.7, linestyle="dashed", label=words
+        )
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     for axis in (axes.xaxis, axes.yaxis):
         label_ticks(axis, low=low, high=high)

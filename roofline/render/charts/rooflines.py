@@ -216,7 +216,7 @@ def _draw_roof(axes: Axes, row: RooflineRow, span: tuple[float, float], colour: 
         label=row.op,
         color=colour,
         linewidth=1.2,
-        linestyle="--" if datasheet else "-",
+        linestyle="dashed" if datasheet else "-",
         zorder=1,
     )
     return line

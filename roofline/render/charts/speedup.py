@@ -20,7 +20,7 @@ __all__ = ["SpeedupRow", "draw_speedup", "speedup_rows"]
 
 #: The palette's last colour is too light for a line.
 MOST_LINES = len(PALETTE) - 1
-LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (6, 2)), (0, (3, 1)))
+LINES = ("-", "dashed", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (6, 2)), (0, (3, 1)))
 
 
 class SpeedupRow(NamedTuple):
