@@ -138,7 +138,8 @@ def _tokens(option: Option, text: str | None, length: int, known: Mapping[int, f
         found = 1.0 if length == 0 else known.get(length, math.nan)
         if found > 1 + length or found < 1:
             raise InputError(
-                f"expected 1 to at most 1 + D = {1 + length} (the bonus token counts) at D = {length}",
+                f"expected 1 to at most 1 + D = {1 + length} (the bonus token counts) at D = "
+                f"{length}",
                 field="tokens_per_step",
                 value=f"{found:g}",
             )
