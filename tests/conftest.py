@@ -15,7 +15,7 @@ from tests.support import Cli, Outcome
 __all__ = ["browser", "cli", "clock", "report"]
 
 #: An option of a text, as texts hold it until the command line has spelled it.
-TOKEN = re.compile(r"\{\{\w+(\|.*?)?\}\}")
+TOKEN = re.compile(r"\{\{\w+(\|.*?)?\}\}", re.DOTALL)
 
 
 @pytest.fixture

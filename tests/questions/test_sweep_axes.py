@@ -56,11 +56,11 @@ def test_changes_in_a_file_go_together(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_steps_of_an_axis(cli: Cli) -> None:
-    with pytest.raises(InputError, match=r"--batch 1\.\.9\+0: expected steps of at least 1"):
-        numbers("--batch", "1..9+0")
+    with pytest.raises(InputError, match=r"batch='1\.\.9\+0': expected steps of at least 1"):
+        numbers("batch", "1..9+0")
     many = ",".join(["1..50000"] * (LONGEST_AXIS // 50_000 + 1))
-    with pytest.raises(InputError, match=f"--batch: expected at most {LONGEST_AXIS} values"):
-        numbers("--batch", many)
+    with pytest.raises(InputError, match=f"batch: expected at most {LONGEST_AXIS} values"):
+        numbers("batch", many)
     assert_refused(cli(*ASK, "--batch", "1..9+0"), "steps of at least 1")
 
 
