@@ -13,11 +13,11 @@ CORE   := acceptance/test_files acceptance/test_models acceptance/test_oracle ba
           test_properties timing/test_law_properties
 # What finds most mistakes in a minute or two.
 QUICK  := acceptance/test_tokens_per_step advice/test_decide advice/test_engine_flags \
-          advice/test_rules base/test_schema cli/test_errors cli/test_live cli/test_memory_fit \
+          advice/test_rules base/test_schema cli/test_errors cli/test_live cli/test_memory \
           cli/test_recommend importers/test_parameter_counts kernels/test_ops questions/test_goals \
           questions/test_schedule specs/test_catalogue specs/test_hardware_profiles test_docs \
           test_imports test_lazy_imports test_source_rules timing/test_kernel_law timing/test_step \
-          workshop/test_hand_written_specs
+          workshop/test_model_specs
 READY  := $(VENV)/.ready
 
 .PHONY: demo test quick lint types wheel packages site check torch calibrate docs bench goldens models figures browser minimums audit fuzz torture clean
@@ -73,8 +73,7 @@ browser: $(READY)     ## The report's page in headless Chromium; skipped where t
 	  || echo "make browser: Chromium could not be installed, so its tests are skipped"; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]" \
 	  || echo "make browser: Playwright could not be installed, so its tests are skipped"
-	$(BIN)/python -m pytest -q tests/render/test_page_in_browser.py \
-	  tests/render/test_page_keyboard_phone_paper.py
+	$(BIN)/python -m pytest -q tests/render/test_page_in_browser.py
 
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"

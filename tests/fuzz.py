@@ -4,7 +4,7 @@
     python -m tests.fuzz --minutes 2 gguf page   # some of them
 
 A parser may return, or refuse in one printable line. Anything else is a finding: the input is kept
-under ``tests/data/fuzz/PARSER/`` and the run fails. ``tests/test_fuzz_corpus.py`` replays what is
+under ``tests/data/fuzz/PARSER/`` and the run fails. ``tests/test_hostile_files.py`` replays what is
 kept there with every test run. The fuzzer is atheris (libFuzzer).
 """
 

@@ -1,4 +1,4 @@
-"""What the tests of the physics share: one pass as kernels, and one command line as a user."""
+"""What the tests of the physics share: kernels of a pass, priced steps, and one command line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import contextlib
 import io
 import shlex
 import sys
+from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
+from roofline.advice.deployment import Configuration, PricedGrid, deploy
 from roofline.base.numbers import Array
 from roofline.cli import main
 from roofline.kernels.forward import decode, prefill
@@ -70,6 +73,25 @@ def scalar(value: Array) -> float:
 def named(kernels: list[Op], name: str) -> Op:
     """Return the first kernel called ``name``."""
     return next(op for op in kernels if op.name == name)
+
+
+def priced(
+    model: str,
+    *,
+    batches: Sequence[int] = (1,),
+    contexts: Sequence[int] = (4096,),
+    draft_lengths: Sequence[int] = (0,),
+    **options: Any,
+) -> PricedGrid:
+    """Price the steps of a deployment; ``options`` are fields of `Configuration`."""
+    deployment, _ = deploy(Configuration(model=model, **options))
+    return deployment.price(deployment.grid(batches, contexts, draft_lengths))
+
+
+def plain_step(model: str, *, batch: int, context: int, **options: Any) -> float:
+    """Return the time of one plain decoding step [s]."""
+    found = priced(model, batches=[batch], contexts=[context], drafter="none", **options)
+    return scalar(found.times.total)
 
 
 def run(command: str) -> tuple[int, str, str]:

@@ -165,20 +165,26 @@ def write(folder: Path, name: str, text: str | bytes) -> str:
     return str(path)
 
 
-SECONDS = 20.0  # for one hostile input; on an idle machine the slowest takes 4
+SECONDS = 20.0  # of one core for one hostile input; the slowest takes 4
+PATIENCE = 10  # how many times longer it may take on a busy machine
 MEMORY = 2 << 30  # address space for one hostile input, beyond what the process holds [B]
 
 
 @contextlib.contextmanager
 def limits(*, seconds: float = SECONDS, memory: int = MEMORY) -> Iterator[None]:
-    """Fail what runs longer than ``seconds``, and let it allocate ``memory`` bytes at most."""
+    """Fail what computes longer than ``seconds``, or hangs, or needs more than ``memory`` bytes."""
 
     def stop(_signal: int, _frame: object) -> None:
         pytest.fail(f"took longer than {seconds} s")
 
+    timers = {
+        signal.ITIMER_PROF: (signal.SIGPROF, seconds),  # of this process's cores
+        signal.ITIMER_REAL: (signal.SIGALRM, PATIENCE * seconds),
+    }
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    handlers = {number: signal.signal(number, stop) for number, _ in timers.values()}
+    for timer, (_, length) in timers.items():
+        signal.setitimer(timer, length)
     pages = Path("/proc/self/statm")  # Linux only; elsewhere time alone is limited
     if pages.exists():
         held = int(pages.read_text().split()[0]) * resource.getpagesize()
@@ -186,8 +192,10 @@ def limits(*, seconds: float = SECONDS, memory: int = MEMORY) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer in timers:
+            signal.setitimer(timer, 0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

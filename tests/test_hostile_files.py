@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests import gguf_file
+from tests.fuzz import attempt, kept
+from tests.fuzz_parsers import PARSERS
 from tests.support import Cli, Outcome, assert_refused, in_own_process, limits, write
 
 MILLION = 1_000_000
@@ -237,7 +239,27 @@ def test_each_parser_in_a_process_of_its_own(
 
 def test_limits_stop_what_takes_too_long_or_too_much() -> None:
     with pytest.raises(pytest.fail.Exception, match="longer"), limits(seconds=0.01):
-        time.sleep(5)
+        time.sleep(60)
+    with pytest.raises(pytest.fail.Exception, match="longer"), limits(seconds=0.1):
+        sum(0 for _ in range(10**10))  # minutes
     with pytest.raises(MemoryError), limits(memory=100 << 20):
         bytes(200 << 20)
     assert len(bytes(200 << 20)) == 200 << 20  # afterwards nothing is limited
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_kept_inputs_are_read_or_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    parser = PARSERS[name]
+    inputs = kept(name)
+    assert inputs, "make fuzz keeps its inputs in tests/data/fuzz"
+    for label, content in inputs.items():
+        refusal = attempt(parser, content, tmp_path)
+        if refusal is not None:  # the command line joins a message's lines into one
+            assert len(" ".join(refusal.split())) < 2000, label
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_fuzzing_starts_from_examples_that_are_read(name: str, tmp_path: Path) -> None:
+    # some bundled curves hold several data sets and ask for one
+    refusals = [attempt(PARSERS[name], example, tmp_path) for example in PARSERS[name].seeds()]
+    assert None in refusals

@@ -126,3 +126,8 @@ def test_escape_codes_stay_out_of_the_terminal(cli: Cli, tmp_path: Path, evil: s
     ):
         outcome = cli(*command)
         assert evil not in outcome.out + outcome.err, command
+
+
+def test_rows_that_are_none_make_an_empty_csv() -> None:
+    assert csv_text([]) == ""
+    assert csv_text([{"a": 1}]) == "a\n1\n"

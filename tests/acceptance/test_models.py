@@ -188,3 +188,10 @@ def test_the_sampling_error_of_a_mean() -> None:
     """By enumeration: J = 0, 1, 2 with chances 0.2, 0.3, 0.5 has mean 1.3 and variance 0.61."""
     error = spread_of_mean(survival=[0.8, 0.5], drafts=400)
     assert error == pytest.approx(math.sqrt(0.61 / 400))
+
+
+def test_a_model_that_needs_al_of_one_is_left_out_without_it() -> None:
+    """The published AL of EAGLE-3 on Llama 3.1 8B begin at D = 2, those of GLM-5.2's MTP at 1."""
+    later = {row["model"] for row in compare("llama-3.1-8b-eagle3")}
+    first = {row["model"] for row in compare("glm-5.2-mtp-coding")}
+    assert len(first - later) == 1

@@ -13,8 +13,9 @@ from roofline.advice.decide import (
     smallest_within_tie,
     speedups,
 )
-from roofline.advice.question import question_of
+from roofline.advice.question import Workload, check_workload, question_of
 from roofline.advice.recommend import decide_grid
+from roofline.base.errors import InputError
 from roofline.specs.priors import priors
 from roofline.timing.uncertainty import drawn_steps
 from tests.support import Cli
@@ -152,3 +153,8 @@ def test_no_draw_makes_a_step_with_drafts_shorter_than_one_without() -> None:
 def test_the_edge_of_the_search_is_said(cli: Cli) -> None:
     outcome = cli("recommend", "llama-3.1-8b", "--acceptance", "1", "--format", "json")
     assert any("longest one tried (8)" in text for text in outcome.data()["warnings"])
+
+
+def test_no_batches_are_refused() -> None:
+    with pytest.raises(InputError, match="--batch: expected at least one number"):
+        check_workload(Workload(batches=()))

@@ -198,3 +198,17 @@ def test_every_host_is_sound(name: str) -> None:
     per_lane = {"4.0": 16e9, "5.0": 32e9}[generation] * 128 / 130 / 8
     carried = int(lanes.removeprefix("x")) * per_lane
     assert host.link.per_direction.value == pytest.approx(carried, rel=0.002)
+
+
+LLAMACPP = ("recommend", "qwen3-8b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--gpus", "2")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--split", "row", "--tensor-split", "3,1"), "--tensor-split 3,1: only --split layer"),
+        (("--tensor-split", "3,1,1"), "expected a share for each of 2 cards"),
+    ],
+)
+def test_shares_of_cards(cli: Cli, flags: tuple[str, ...], words: str) -> None:
+    assert_refused(cli(*LLAMACPP, "--acceptance", "0.7", *flags), words)

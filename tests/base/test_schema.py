@@ -266,3 +266,18 @@ def test_a_closed_stream_is_no_traceback(stream: str) -> None:
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('a: "x\\e[0m"\n', "a text holds a control character; remove it"),
+        ('"a\\e": 1\n', "a key holds a control character; remove it"),
+        ("a: [" + "1, " * 150_001 + "1]\n", "more than 150000 keys and values"),
+    ],
+)
+def test_yaml_that_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_yaml(Path(write(tmp_path, "a.yaml", text)))
+    assert words in str(caught.value)
+    assert "\x1b" not in str(caught.value)

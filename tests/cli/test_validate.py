@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,11 @@ import pytest
 import yaml
 
 from roofline.base import resources
+from roofline.calibrate.engine.decode_numbers import leave_one_gpu_out
 from roofline.calibrate.engine.decode_rows import load_rows
+from roofline.validation import steps
 from roofline.validation.score import Compared, pool, worst
+from roofline.validation.steps import POOLS
 from tests.support import ROOT, Cli, assert_refused
 from workshop import validation_page
 from workshop.engines import write_decode_numbers, write_spec_numbers
@@ -25,6 +30,15 @@ ROW = {
     "textbook_median_abs_error",
 }  # fmt: skip
 ABOVE = {"above_floor_median_abs_error", "above_floor_p90_abs_error"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _decode_is_fitted_once() -> Iterator[None]:
+    """Let the tests here share one fit of served decode, which takes some fifteen seconds."""
+    fitted = cache(lambda rows: leave_one_gpu_out(list(rows)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "leave_one_gpu_out", lambda rows: fitted(tuple(rows)))
+        yield
 
 
 def test_json_of_kernels(cli: Cli) -> None:
@@ -138,7 +152,7 @@ def test_speculation_numbers_are_those_of_the_fit(tmp_path: Path) -> None:
 
 
 def test_the_validation_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
-    """Some fifty seconds: every table of docs/validation.md is the program's own."""
+    """Some thirty seconds: every table of docs/validation.md is the program's own."""
     validation_page.main()
     page = ROOT / "docs" / "validation.md"
     assert_equal_but_for_last_digits(capsys.readouterr().out, page.read_text("utf-8"))
@@ -151,3 +165,54 @@ def test_tables_fit_a_terminal(cli: Cli, suite: str) -> None:
     assert max(len(line) for line in lines) <= 80
     if suite == "advice":  # whole names
         assert "25 prompts, 5 classes (code/prose/reason/chat/zh)" in " ".join(lines)
+
+
+def test_json_of_steps(cli: Cli) -> None:
+    data = cli("validate", "steps", "--format", "json").data()
+    assert data["schema"] == "roofline.validate/1"
+    assert {row["kind"] for row in data["rows"]} == {"step", "cost-ratio"}
+    assert set(POOLS) <= {row["group"] for row in data["rows"]}
+    for row in data["rows"]:
+        assert row["suite"] == "steps"
+        assert row["n"] > 0
+        assert 0 <= row["median_abs_error"] <= row["p90_abs_error"]
+    assert data["left_out"]
+
+
+def test_json_of_advice(cli: Cli) -> None:
+    data = cli("validate", "advice", "--format", "json").data()
+    assert {row["kind"] for row in data["rows"]} == {"regret", "sign"}
+    assert all(row["group"] for row in data["rows"])
+    assert {"own", "best", "chosen", "regret"} <= set(data["sweeps"][0])
+
+
+def test_one_group(cli: Cli) -> None:
+    text = cli("validate", "steps", "--group", "vllm20780").out
+    assert "vllm20780" in text
+    assert "specbundle" not in text
+    assert_refused(cli("validate", "advice", "--group", "vllm2078"), "--group", "vllm20780")
+    assert_refused(cli("validate", "steps", "--format", "xml"), "--format", "xml")
+
+
+@pytest.mark.parametrize("what", ["steps", "advice"])
+def test_plots_and_markdown(cli: Cli, what: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    outcome = cli(
+        "validate", what, "--format", "markdown", "--plot", str(tmp_path / "plot.svg"), "-o",
+        str(tmp_path / "page.md"),
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "plot.svg").stat().st_size > 1000
+    assert (
+        "| --- |" in (tmp_path / "page.md").read_text()
+        or "|---" in (tmp_path / "page.md").read_text()
+    )
+
+
+def test_json_has_no_not_a_number(cli: Cli) -> None:
+    json.loads(cli("validate", "advice", "--format", "json").out)
+
+
+def test_served_runs_of_one_accelerator(cli: Cli) -> None:
+    rows = cli("validate", "decode", "--gpu", "h200-sxm", "--format", "json").data()["rows"]
+    assert {row["gpu"] for row in rows if row["gpu"] != "all"} == {"h200-sxm"}

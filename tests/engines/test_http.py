@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +12,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from roofline.base.errors import InputError
+from roofline.engines.http import _at_most, _exchange, _parsed, _reason
 from tests.servers import send, server
 from tests.support import ROOT, Cli, Outcome, assert_refused
 
@@ -254,3 +258,40 @@ def test_a_refused_token_is_not_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch)
 )
 def test_bad_addresses(cli: Cli, url: str, words: str) -> None:
     assert "hunter2" not in assert_refused(read(cli, url), words)
+
+
+def test_reasons_why_a_page_cannot_be_had() -> None:
+    certificate = ssl.SSLCertVerificationError(1, "x")
+    certificate.verify_message = "self-signed certificate"
+    assert [
+        _reason(error)
+        for error in (
+            ConnectionRefusedError(), socket.gaierror(-2, "x"), certificate,
+            http.client.BadStatusLine("x"), OSError(113, "No route to host"), OSError(),
+        )
+    ] == [
+        "nothing answers there (connection refused); is the server up?", "no such host",
+        "its certificate is not trusted (self-signed certificate)", "does not answer in HTTP",
+        "No route to host", "OSError",
+    ]  # fmt: skip
+
+
+def test_a_name_that_never_resolves_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    monkeypatch.setattr("roofline.engines.http.GRACE", 0.0)
+    hold = threading.Event()
+
+    def work() -> bytes:
+        hold.wait(10)
+        return b""
+
+    with pytest.raises(InputError, match="too slow"):
+        _at_most(0.01, work, InputError("too slow"))
+    hold.set()
+    assert _at_most(5.0, lambda: b"x", InputError("too slow")) == b"x"
+
+
+def test_a_redirect_after_the_deadline_is_not_followed() -> None:
+    with pytest.raises(InputError, match="no full answer within 5 s"):
+        _exchange(_parsed("http://127.0.0.1:1/"), 0.0, 5.0)

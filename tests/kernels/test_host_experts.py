@@ -12,7 +12,7 @@ from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
 from roofline.specs.placement import Split
 from tests.consumer_cards import JSON, LLAMA, NGRAM, SPARSE, host_file
-from tests.support import Cli
+from tests.support import Cli, assert_refused
 
 # Experts beside the processor --------------------------------------------------------------------
 
@@ -119,3 +119,12 @@ def test_strix_halo(cli: Cli) -> None:
     ).by_draft_length()  # fmt: skip
     assert rows[0]["step_ms"] == pytest.approx(1e3 / 11.5, rel=0.15)
     assert rows[2]["speedup"] == pytest.approx(2.06, rel=0.1)
+
+
+def test_layers_without_experts_have_none_to_move(cli: Cli) -> None:
+    """The first three layers of DeepSeek-V3 are dense."""
+    done = cli(
+        "recommend", "deepseek-v3", "--gpu", "rtx-4090", "--engine", "llamacpp", "--cpu-experts",
+        "2", "--acceptance", "0.7", "--weights", "q4_k_m",
+    )  # fmt: skip
+    assert_refused(done, "--cpu-experts 2: the first 3 layers of deepseek-v3 have no experts")

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import MODEL, Cli, write
+from roofline.kernels.footprint import (
+    kv_bytes_per_token,
+    parameters_decode_read,
+    parameters_total,
+)
+from roofline.specs.formats import DType
+from roofline.specs.network import ModelSpec, load_network
+from tests.support import MODEL, write
 
 
 @pytest.mark.parametrize(
@@ -28,10 +35,10 @@ from tests.support import MODEL, Cli, write
         ("qwen3-32b-eagle3", 782_520_320, 782_520_320),
     ],
 )
-def test_parameters_are_exact(cli: Cli, model: str, total: int, read: int) -> None:
-    shown = cli("models", "show", model, "--format", "json").data()
-    assert shown["parameters"] == total
-    assert shown["read_per_step"] == read
+def test_parameters_are_exact(model: str, total: int, read: int) -> None:
+    spec = load_network(model)
+    assert parameters_total(spec) == total
+    assert parameters_decode_read(spec) == read
 
 
 @pytest.mark.parametrize(
@@ -47,33 +54,33 @@ def test_parameters_are_exact(cli: Cli, model: str, total: int, read: int) -> No
         ("llama-3.1-8b-eagle3", 4_096),  # 1 x 2 x 8 x 128 x 2
     ],
 )
-def test_kv_bytes_per_token_at_bf16(cli: Cli, model: str, expected: int) -> None:
-    assert cli("models", "show", model, "--format", "json").data()["kv_bytes_per_token"] == expected
+def test_kv_bytes_per_token_at_bf16(model: str, expected: int) -> None:
+    assert kv_bytes_per_token(load_network(model), DType.BF16) == expected
 
 
-def test_an_invented_model_by_hand(cli: Cli, tmp_path: Path) -> None:
+def invented(folder: Path, old: str = "", new: str = "") -> ModelSpec:
+    """Return the invented model with one thing changed."""
+    return ModelSpec.load(Path(write(folder, "tiny.yaml", MODEL.replace(old, new))))
+
+
+def test_an_invented_model_by_hand(tmp_path: Path) -> None:
     """Hand count: QKV 512 x (8 + 2 + 2) x 64, O 512 x 512, MLP 3 x 512 x 1024, norms 2 x 512."""
     layer = 393_216 + 262_144 + 1_572_864 + 1_024
     head = 1000 * 512
-    path = write(tmp_path, "tiny.yaml", MODEL)
-    shown = cli("models", "show", path, "--format", "json").data()
-    assert shown["parameters"] == 2 * layer + 512 + 2 * head
-    assert shown["read_per_step"] == 2 * layer + 512 + head
+    spec = invented(tmp_path)
+    assert parameters_total(spec) == 2 * layer + 512 + 2 * head
+    assert parameters_decode_read(spec) == 2 * layer + 512 + head
 
 
-def test_a_tied_head_is_counted_once_but_read_all_the_same(cli: Cli, tmp_path: Path) -> None:
+def test_a_tied_head_is_counted_once_but_read_all_the_same(tmp_path: Path) -> None:
     """The embedding and the head of a tied model are one matrix of vocabulary x hidden."""
-    tied = write(tmp_path, "tied.yaml", MODEL.replace("embeddings: false", "embeddings: true"))
-    untied = write(tmp_path, "untied.yaml", MODEL)
-    one = cli("models", "show", tied, "--format", "json").data()
-    two = cli("models", "show", untied, "--format", "json").data()
-    assert two["parameters"] - one["parameters"] == 1000 * 512
-    assert two["read_per_step"] == one["read_per_step"]
+    tied = invented(tmp_path, "embeddings: false", "embeddings: true")
+    untied = invented(tmp_path)
+    assert parameters_total(untied) - parameters_total(tied) == 1000 * 512
+    assert parameters_decode_read(untied) == parameters_decode_read(tied)
 
 
-def test_an_ungated_mlp_has_two_matrices(cli: Cli, tmp_path: Path) -> None:
+def test_an_ungated_mlp_has_two_matrices(tmp_path: Path) -> None:
     """Without a gate, each of the two layers loses one matrix of 512 x 1024."""
-    gated = cli("models", "show", write(tmp_path, "a.yaml", MODEL), "--format", "json").data()
-    plain_text = MODEL.replace("gated: true", "gated: false")
-    plain = cli("models", "show", write(tmp_path, "b.yaml", plain_text), "--format", "json").data()
-    assert gated["parameters"] - plain["parameters"] == 2 * 512 * 1024
+    gated, plain = invented(tmp_path), invented(tmp_path, "gated: true", "gated: false")
+    assert parameters_total(gated) - parameters_total(plain) == 2 * 512 * 1024

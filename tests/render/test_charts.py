@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
@@ -18,10 +21,12 @@ from roofline.advice.deployment import Configuration, deploy
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.base.errors import InputError
+from roofline.cli.plotting import asked
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
+from roofline.render.charts.explore import MOST_LINES
 from roofline.render.charts.frontier import draw_frontier, frontier_rows, undominated
-from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
+from roofline.render.charts.heatmap import MOST_COLUMNS, HeatmapRow, draw_heatmap, heatmap_rows
 from roofline.render.charts.parity import draw_parity, parity_rows
 from roofline.render.charts.rooflines import draw_roofline, roofline_rows
 from roofline.render.charts.speedup import draw_speedup, speedup_rows
@@ -270,3 +275,102 @@ def test_the_palette_is_okabe_and_itos() -> None:
     }  # fmt: skip
     assert {tuple(bytes.fromhex(colour[1:])) for colour in PALETTE} == published
     assert len(set(MARKERS)) == len(PALETTE)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("question", ["qwen3-32b --gpu h100-sxm --tp 2", "llama-3.1-8b"])
+def test_no_roof_stands_above_the_datasheet(cli: Cli, tmp_path: Path, question: str) -> None:
+    """Found by a user: a fitted roof of 1,005 TFLOP/s over the datasheet's 989."""
+    path = tmp_path / "roof.csv"
+    outcome = cli("plot", "roofline", *question.split(), "--data", str(path))
+    assert outcome.code == 0, outcome.err
+    roofs = {row["op"]: row for row in _rows(path) if row["group"] == "roof"}
+    for name, row in roofs.items():
+        peak = float(roofs[f"{name.split()[0]} datasheet"]["attained_tflop_per_s"])
+        assert float(row["attained_tflop_per_s"]) <= peak
+        assert "measured" not in name
+    assert any(" fitted (" in name for name in roofs)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--batch", "1,8,64", "--context", "8k"), "batch 64 does not fit in memory"),
+        (("--batch", "1,16", "--context", "1k,32k"), "batch 16 at 32k does not fit in memory"),
+        (("--batch", "1,8", "--context", "8k"), None),
+    ],
+)
+def test_lines_that_are_missing_are_named(
+    cli: Cli, tmp_path: Path, more: tuple[str, ...], said: str | None
+) -> None:
+    """Qwen3 32B in bf16 leaves some 75 GB of two H100s for its cache of 262 kB a token."""
+    path = tmp_path / "speedup.svg"
+    outcome = cli("plot", "speedup", "qwen3-32b", "--tp", "2", *more, "-o", str(path))
+    assert outcome.code == 0, outcome.err
+    drawn = " ".join(re.findall(r"<!-- (.*?) -->", path.read_text("utf-8")))
+    assert ("does not fit" in drawn) == (said is not None)
+    assert said is None or said in drawn
+
+
+def test_contexts_that_never_fit_are_not_warned_about(cli: Cli, tmp_path: Path) -> None:
+    """64 sequences of 128k tokens at 328 kB a token are 2.7 TB; four H100s have 0.3."""
+    ask = ("llama-3.1-70b", "--gpu", "h100-sxm", "--tp", "4", "--data", str(tmp_path / "heat.csv"))
+    outcome = cli("plot", "heatmap", *ask, "--batch", "64,128", "--context", "1k,2k,128k")
+    assert outcome.code == 0, outcome.err
+    assert not any(
+        r["fits"] == "true" for r in _rows(tmp_path / "heat.csv") if r["context"] == "131072"
+    )
+    assert "131072" not in outcome.err
+
+
+def cells(count: int) -> list[HeatmapRow]:
+    return [
+        HeatmapRow(
+            batch=batch,
+            context=4096,
+            fits=True,
+            draft_length=3,
+            speedup=1.5,
+            best_speculative_speedup=1.5,
+            memory_needed_bytes=6e10,
+            memory_available_bytes=7e10,
+        )
+        for batch in range(1, count + 1)
+    ]
+
+
+@pytest.mark.parametrize(("count", "named"), [(3, 3), (MOST_COLUMNS + 1, 0)])
+def test_many_cells_are_not_named_one_by_one(count: int, named: int) -> None:
+    """Each cell that has room says its speedup."""
+    figure, axes = plt.subplots()
+    try:
+        draw_heatmap(axes, cells(count))
+        assert len([text for text in axes.texts if "1.5" in text.get_text()]) == named
+        assert len(axes.get_xticks()) <= MOST_COLUMNS
+    finally:
+        plt.close(figure)
+
+
+def test_lines_that_nobody_can_tell_apart_are_refused(cli: Cli, tmp_path: Path) -> None:
+    """One line for each of the second axis, as many as there are colours and dashes and one."""
+    layers = ",".join(str(count) for count in range(1, MOST_LINES + 2))
+    many = ("--vary", "group_size=4", "--vary", f"layers={layers}")
+    done = cli("explore", "llama-3.1-8b", *many, "--plot", str(tmp_path / "a.png"))
+    line = assert_refused(done, f"--plot: {MOST_LINES + 1} lines, at most {MOST_LINES} can be")
+    assert not list(tmp_path.iterdir()), line
+
+
+def test_two_axes_have_a_legend(cli: Cli, tmp_path: Path) -> None:
+    two = ("--vary", "group_size=4,8", "--vary", "layers=16,32")
+    out = tmp_path / "a.png"
+    assert cli("explore", "llama-3.1-8b", *two, "--plot", str(out)).code == 0
+    assert out.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_caption_leaves_out_where_a_chart_went() -> None:
+    whole = ["plot", "speedup", "qwen3-8b", "--batch", "8"]
+    assert asked([*whole, "-oa.png"]) == whole
+    assert asked([*whole, "--output=a.png", "--tp", "2"]) == [*whole, "--tp", "2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,6 @@ def test_kernels_in_markdown(cli: Cli) -> None:
     assert text.startswith("| kind ")
     assert "Furthest off (at most three rows of one law):" in text
     assert {line[0] + line[-1] for line in text.splitlines() if "h200-sxm" in line} == {"||"}
-
-
-def test_one_accelerator_s_served_runs(cli: Cli) -> None:
-    rows = cli("validate", "decode", "--gpu", "h200-sxm", "--format", "json").data()["rows"]
-    assert {row["gpu"] for row in rows if row["gpu"] != "all"} == {"h200-sxm"}
 
 
 def test_a_fixed_mean_has_one_rate_at_every_position() -> None:
@@ -75,3 +71,22 @@ def test_show_leaves_out_what_a_file_does_not_state(cli: Cli) -> None:
     assert "None" not in text
     data = cli("acceptance", "show", "llama-3.1-8b-eagle1", "--format", "json").data()
     assert json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("--batch", "256", "--context", "1k"), ("llama-3.1-70b", "--tp", "4")]
+)
+def test_a_priced_table_still_adds_up(cli: Cli, more: tuple[str, ...]) -> None:
+    """step = verify + draft + overhead on screen, to the two digits that are shown."""
+    model = () if more[:1] == ("llama-3.1-70b",) else ("llama-3.1-8b",)
+    ask = ("recommend", *model, *more, "--acceptance", "0.7", "--gpu-hour", "2.5")
+    outcome = cli(*ask)
+    assert outcome.code == 0, outcome.err
+    table = outcome.out.split("\n\n")[2].splitlines()
+    assert "over-" in table[0]
+    assert table[0].split()[-1] == "$/M"
+    assert max(map(len, table)) <= 80
+    for line in table[2:]:
+        numbers = re.findall(r"[\d.]+", line)
+        _, _, step, verify, draft, overhead = map(float, numbers[:6])
+        assert step == pytest.approx(verify + draft + overhead, abs=0.016)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from inspect import signature
+from pathlib import Path
 
 import pytest
 
 from roofline.advice.deployment import Configuration
+from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.units import parse_quantity
 from roofline.cli.recommend import recommend as recommend_command
 from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 from tests.physics import run
+from tests.support import GPU, write
 
 GPUS = bundled_names(SHELF)
 
@@ -278,3 +281,13 @@ def test_a_pre_release_part_says_so_in_the_answer(name: str) -> None:
     code, _, err = run(f"roofline recommend llama-3.1-8b --gpu {name}")
     assert code == 0
     assert f"{name} is a pre-release part" in err
+
+
+def test_a_disputed_figure_says_why_it_is_used(tmp_path: Path) -> None:
+    old = "bandwidth: {value: 1 TB/s, source: here}"
+    other = "disputed: [{value: 2 TB/s, by: someone}]"
+    disputed = GPU.replace(old, f"bandwidth: {{value: 1 TB/s, source: here, {other}}}")
+    with pytest.raises(InputError, match="a disputed figure must say why this value is used"):
+        HardwareProfile.load(Path(write(tmp_path, "a.yaml", disputed)))
+    decided = disputed.replace(other, f"{other}, note: measured")
+    assert HardwareProfile.load(Path(write(tmp_path, "b.yaml", decided))).bandwidth == 1e12

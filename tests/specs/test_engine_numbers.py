@@ -221,3 +221,8 @@ def test_a_plain_draft_model_under_llama_cpp_costs_no_more_than_on_its_own(cli: 
         "--drafter", "roofline/data/validation/models/qwen3.5-0.8b.yaml", "--context", "1k",
     ).by_draft_length()  # fmt: skip
     assert recurrent[2]["overhead_ms"] - recurrent[1]["overhead_ms"] > 2.0
+
+
+def test_an_empty_name_of_an_engine() -> None:
+    with pytest.raises(InputError, match="--engine: expected an engine's name"):
+        load_engine("@2025")

@@ -18,7 +18,7 @@ from roofline.specs.engine import load_engine
 from roofline.specs.gpu import load_hardware
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from roofline.specs.network import SHELF, DrafterSpec, ModelSpec, MoeMlp, load_model, load_network
-from roofline.specs.overrides import changed, parse_override, spread_layers
+from roofline.specs.overrides import _scalar, changed, parse_override, spread_layers
 from tests.support import DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
 
 LOADERS: dict[str, Callable[[str], Document]] = {
@@ -236,3 +236,8 @@ def test_a_derived_head_follows_the_changed_target(cli: Cli) -> None:
     wider = cli(*asked, "json", "--set", "mlp.intermediate_size=27648")
     assert wider.data()["points"][0]["by_draft_length"][2]["draft_ms"] > plain[2]["draft_ms"]
     assert isinstance(load_network("llama-3.1-8b-eagle3"), DrafterSpec)
+
+
+def test_a_value_below_zero_is_a_number() -> None:
+    """Whether it makes sense is for the place that takes it."""
+    assert [_scalar(text) for text in ("-3", "-0.5", "-x")] == [-3, -0.5, "-x"]

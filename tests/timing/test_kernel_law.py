@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from roofline.specs.laws import SimpleLaw
-from roofline.timing.laws.simple import simple_time
+from roofline.kernels.ops import AttentionShape
+from roofline.specs.formats import DType
+from roofline.specs.laws import AttentionLaw, SimpleLaw
+from roofline.timing.laws.attention import attention_time
+from roofline.timing.laws.simple import Device, simple_time
+from roofline.timing.machine import OpTime
+from tests.physics import plain_step, priced, scalar
 from tests.support import GPU, Cli, write
 
 
@@ -78,25 +84,31 @@ def test_rates_divide_the_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "measured_ms"),
+    ("model", "gpu", "batch", "context", "options", "measured_ms"),
     [
         # vllm-project/vllm issue 20780 (2025-07), MT-Bench, batch 1, no speculation
-        ("llama-3.1-8b --gpu h100-sxm --batch 1 --context 1k", 7.07),
+        ("llama-3.1-8b", "h100-sxm", 1, 1024, {}, 7.07),
         # gpustack docs/performance-lab/qwen3-8b/h100-latency.md (2025-10), mean TPOT, ShareGPT
-        ("qwen3-8b --gpu h100-sxm --batch 1 --context 512", 7.28),
-        ("qwen3-8b --gpu h100-sxm --batch 8 --context 512", 7.71),
-        ("qwen3-8b --gpu h100-sxm --batch 4 --context 512 --weights fp8", 5.65),
+        ("qwen3-8b", "h100-sxm", 1, 512, {}, 7.28),
+        ("qwen3-8b", "h100-sxm", 8, 512, {}, 7.71),
+        ("qwen3-8b", "h100-sxm", 4, 512, {"weights": DType.FP8}, 5.65),
         # meta-pytorch/gpt-fast README (A100-80GB): 93.89 and, over four, 37.45 tokens/s
-        ("llama-3.1-8b --gpu a100-sxm-80gb --batch 1 --context 128", 10.65),
-        ("llama-3.1-70b --gpu a100-sxm-80gb --tp 4 --batch 1 --context 128", 26.70),
+        ("llama-3.1-8b", "a100-sxm-80gb", 1, 128, {}, 10.65),
+        ("llama-3.1-70b", "a100-sxm-80gb", 1, 128, {"tp": 4}, 26.70),
     ],
 )
-def test_plain_decoding_against_published_times(
-    cli: Cli, arguments: str, measured_ms: float
+def test_plain_decoding_against_published_times(  # noqa: PLR0917 - columns of the table
+    model: str, gpu: str, batch: int, context: int, options: dict[str, Any], measured_ms: float
 ) -> None:
     """Nothing was fitted to these rows: an uncalibrated profile must come within 30 %."""
-    answer = cli("recommend", *arguments.split(), "--drafter", "none", "--format", "json")
-    assert answer.by_draft_length()[0]["tpot_ms"] == pytest.approx(measured_ms, rel=0.3)
+    step = plain_step(model, gpu=gpu, batch=batch, context=context, **options)
+    assert 1e3 * step == pytest.approx(measured_ms, rel=0.3)
+
+
+def verify_kernel(name: str, *, batch: int, context: int) -> OpTime:
+    """Return one kernel of a plain step of Llama 3.1 8B on an H100."""
+    times = priced("llama-3.1-8b", batches=[batch], contexts=[context], drafter="none").times
+    return next(kernel for kernel in times.verify_ops if kernel.op.name == name)
 
 
 @pytest.mark.parametrize(
@@ -107,41 +119,34 @@ def test_plain_decoding_against_published_times(
         (32, 15.24),
     ],
 )
-def test_one_gemm_against_a_published_kernel_table(
-    cli: Cli, batch: int, measured_us: float
-) -> None:
-    kernels = cli(
-        "recommend", "llama-3.1-8b", "--batch", str(batch), "--context", "1k", "--drafter", "none",
-        "--explain", "--format", "json",
-    ).ops("verify")  # fmt: skip
-    assert kernels["o_proj"]["time_us"] == pytest.approx(measured_us, rel=0.3)
+def test_one_gemm_against_a_published_kernel_table(batch: int, measured_us: float) -> None:
+    kernel = verify_kernel("o_proj", batch=batch, context=1024)
+    assert 1e6 * scalar(kernel.each) == pytest.approx(measured_us, rel=0.3)
 
 
-@pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200-hgx", "mi300x"])
-def test_no_step_beats_its_datasheet(cli: Cli, gpu: str) -> None:
-    """15.01 GB of weights and 8 x 4096 x 131,072 B of KV must be read; twice the time is plenty.
+@pytest.mark.parametrize(
+    ("gpu", "bandwidth"),  # GB/s as in gpus.csv
+    [
+        ("a100-sxm-80gb", 2039),
+        ("h100-sxm", 3350),
+        ("h200-sxm", 4800),
+        ("b200-hgx", 8000),
+        ("mi300x", 5325),
+    ],
+)
+def test_no_step_beats_its_datasheet(gpu: str, bandwidth: float) -> None:
+    """15.01 GB of weights and 8 x 4096 x 131,072 B of KV must be read; twice the time is plenty."""
+    least = (15.0093 + 8 * 4096 * 131_072e-9) / bandwidth
+    times = priced("llama-3.1-8b", gpu=gpu, batches=[8], drafter="none").times
+    assert least < scalar(times.verify) < 2 * least
 
-    Bandwidths in GB/s as in gpus.csv.
-    """
-    bandwidth = {
-        "a100-sxm-80gb": 2039, "h100-sxm": 3350, "h200-sxm": 4800, "b200-hgx": 8000, "mi300x": 5325,
-    }[gpu]  # fmt: skip
-    least_ms = (15.0093 + 8 * 4096 * 131_072e-9) / bandwidth * 1e3
-    answer = cli(
-        "recommend", "llama-3.1-8b", "--gpu", gpu, "--batch", "8", "--drafter", "none",
-        "--format", "json",
-    )  # fmt: skip
-    assert least_ms < answer.by_draft_length()[0]["verify_ms"] < 2 * least_ms
 
-
-def test_the_compute_bound_limit(cli: Cli, tmp_path: Path) -> None:
+def test_the_compute_bound_limit(tmp_path: Path) -> None:
     """8192 rows x 15.0093 GFLOP on 100 TFLOP/s take 1.2296 s at the very least; twice is plenty."""
     gpu = write(tmp_path, "gpu.yaml", GPU.replace("64 GB", "640 GB"))
-    row = cli(
-        "recommend", "llama-3.1-8b", "--gpu", gpu, "--batch", "8k", "--context", "16",
-        "--drafter", "none", "--format", "json",
-    ).by_draft_length()[0]  # fmt: skip
-    assert 1229.6 < row["breakdown_ms"]["linear"] + row["breakdown_ms"]["lm_head"] < 2 * 1229.6
+    found = priced("llama-3.1-8b", gpu=gpu, batches=[8192], contexts=[16], drafter="none")
+    products = scalar(found.times.parts["linear"]) + scalar(found.times.parts["lm_head"])
+    assert 1.2296 < products < 2 * 1.2296
 
 
 def test_bounds_are_named(cli: Cli) -> None:
@@ -167,3 +172,40 @@ def test_every_kernel_says_where_its_constants_come_from(cli: Cli, tmp_path: Pat
     laws = [p for p in answer.data()["provenance"] if p["what"].startswith(("gemm", "attention"))]
     assert laws
     assert {p["kind"] for p in laws} == {"assumed"}
+
+
+DEVICE = Device(bandwidth=3e12, peak=1e15, units=132, l2=50e6, link=450e9)
+LAW = AttentionLaw(floor=5e-6, row_costs=(1.0, 0.5, 2.0, 0.5))
+
+
+def attention_seconds(*, rows: np.ndarray, group: int) -> np.ndarray:
+    """Return the times of more queries over one cache: the same bytes, more arithmetic."""
+    shape = AttentionShape(
+        pairs=256.0, rows=rows, length=8192.0, context=8192.0, kv_width=256, mac_width=256, kv=2.0,
+        group=group,
+    )  # fmt: skip
+    return np.asarray(attention_time(shape, DEVICE, LAW).total)
+
+
+@pytest.mark.parametrize("group", [1, 4, 8, 16])
+def test_more_queries_are_never_faster(group: int) -> None:
+    rows = group * np.arange(1.0, 17.0)
+    assert (np.diff(attention_seconds(rows=rows, group=group)) >= 0).all()
+
+
+def test_other_models_keep_their_measured_factor() -> None:
+    """One query of 16 heads: the second band's factor, half of the first's, by hand.
+
+    A body of factor x memory time; 17 GFLOP at 600 TFLOP/s at most are far below it.
+    """
+    one, other = attention_seconds(rows=np.array([8.0, 16.0]), group=0) - LAW.floor
+    assert other / one == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_verify_pass_is_not_cheaper_than_a_plain_one(cli: Cli) -> None:
+    ask = ("recommend", "qwen3-8b", "--gpu", "h200-sxm", "--batch", "8", "--context", "32k")
+    (point,) = cli(*ask, "--acceptance", "0.7", "--format", "json").data()["points"]
+    attention = [row["breakdown_ms"]["attention"] for row in point["by_draft_length"]]
+    verify = [row["verify_ms"] for row in point["by_draft_length"]]
+    assert attention == sorted(attention)
+    assert min(verify) == verify[0]

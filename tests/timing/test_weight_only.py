@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from roofline.base.resources import bundled_names
+from roofline.specs.formats import DType
 from roofline.specs.gpu import load_overlay
 from roofline.specs.laws import GemmBlock
 from roofline.timing.lawbook import CAPTURED, ENGINES
-from tests.physics import run
-
-
-def plain(command: str) -> list[float]:
-    """Return the plain steps [ms] of ``recommend`` without a drafter."""
-    code, out, err = run(f"roofline recommend {command} --drafter none --format json")
-    assert code == 0, err
-    data: Any = json.loads(out)
-    return [point["by_draft_length"][0]["step_ms"] for point in data["points"]]
+from tests.physics import plain_step, run
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 def test_fewer_bits_are_faster_where_weights_are_what_is_read(engine: str) -> None:
     """70B on four H100 at batch 1: 141, 70 and 36 GB of weights to read, all else alike."""
-    asked = f"llama-3.1-70b --gpu h100-sxm --tp 4 --context 1k --batch 1 --engine {engine}"
-    bf16, int8, int4 = (plain(f"{asked} --weights {w}")[0] for w in ("bf16", "int8", "int4-g128"))
+    bf16, int8, int4 = (
+        plain_step("llama-3.1-70b", tp=4, batch=1, context=1024, engine=engine, weights=weights)
+        for weights in (DType.BF16, DType.INT8, DType.INT4_G128)
+    )
     assert int4 < int8 < bf16
 
 
 def test_groups_of_any_size_are_priced_alike() -> None:
     """int4-g32 has 0.5625 B a weight, int4-g128 0.5195 B: at most 8.3 % more to read."""
-    asked = "kimi-k2-instruct --gpu b200-hgx --tp 8 --context 1k --batch 8"
-    by_128, by_32 = (plain(f"{asked} --weights int4-g{size}")[0] for size in (128, 32))
+    by_128, by_32 = (
+        plain_step("kimi-k2-instruct", gpu="b200-hgx", tp=8, batch=8, context=1024, weights=weights)
+        for weights in (DType.INT4_G128, DType.INT4_G32)
+    )
     assert by_128 <= by_32 <= 1.083 * by_128
 
 
@@ -43,9 +39,18 @@ def test_int4_gains_what_a_published_run_gained() -> None:
     FLOP and 600 TFLOP/s): (128/231.75 - 0.055) / (128/173.8 - 0.055) = 0.73. The engine priced
     here is two years younger (its launches overlap), so within a quarter.
     """  # fmt: skip
-    asked = "llama-3.1-8b --gpu h200-sxm --engine trtllm --context 2112 --batch 1"
-    ratio = plain(f"{asked} --weights int4-g128")[0] / plain(f"{asked} --weights bf16")[0]
-    assert ratio == pytest.approx(0.73, rel=0.25)
+    int4, bf16 = (
+        plain_step(
+            "llama-3.1-8b",
+            gpu="h200-sxm",
+            engine="trtllm",
+            batch=1,
+            context=2112,
+            weights=weights,
+        )
+        for weights in (DType.INT4_G128, DType.BF16)
+    )
+    assert int4 / bf16 == pytest.approx(0.73, rel=0.25)
 
 
 def test_a_table_of_host_launches_is_left_out() -> None:
@@ -71,7 +76,7 @@ def test_narrow_weights_that_are_slower_are_said_to_be() -> None:
     code, out, err = run(f"{asked} --weights fp8 --format json")
     assert code == 0
     step = json.loads(out)["points"][0]["by_draft_length"][0]["step_ms"]
-    wide = plain("qwen3-30b-a3b --gpu h200-sxm --batch 1")[0]
+    wide = 1e3 * plain_step("qwen3-30b-a3b", gpu="h200-sxm", batch=1, context=4096)
     assert step > wide
     (line,) = [line for line in err.splitlines() if "they save memory, not time" in line]
     assert f"{step:.3g} ms here, {wide:.3g} ms with bf16" in line

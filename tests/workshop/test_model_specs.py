@@ -10,6 +10,7 @@ import pytest
 from roofline.base.schema import load_yaml
 from roofline.specs.network import ModelSpec
 from tests.published import CONFIGS
+from tests.support import ROOT
 from workshop import model_specs
 
 CATALOGUE = """\
@@ -53,3 +54,15 @@ def test_a_config_that_cannot_be_read_changes_nothing(package: Path) -> None:
         model_specs.main()
     assert str(stop.value.code).startswith("roofline: Qwen--Qwen3-8B.json: ")
     assert [file.name for file in (package.parent / "model_specs").iterdir()] == ["own.yaml"]
+
+
+def test_specs_written_by_hand_stay(tmp_path: Path) -> None:
+    configs, shelf = tmp_path / "configs", tmp_path / "specs"
+    configs.mkdir()
+    shelf.mkdir()
+    shutil.copy(ROOT / "model_configs" / "Qwen--Qwen3-8B.json", configs)
+    (configs / "catalogue.yaml").write_text(CATALOGUE)
+    (shelf / "acme-8b-eagle3.yaml").write_text("mine")
+    assert model_specs.write_specs(configs, shelf) == (1, ["acme-8b-eagle3.yaml"])
+    assert (shelf / "acme-8b-eagle3.yaml").read_text() == "mine"
+    assert "hidden_size: 4096" in (shelf / "qwen3-8b.yaml").read_text()

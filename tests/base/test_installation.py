@@ -1,4 +1,4 @@
-"""What to type where a package is missing, in each kind of installation."""
+"""Installed packages: where their data are, and what to type where a package is missing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base import resources
+from roofline.base.errors import InputError
 
 STATED = [
     "numpy>=1.26",
@@ -48,3 +49,18 @@ def test_pipx_injects_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def test_without_metadata_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "requires", lambda _: None)
     assert resources.how_to_install("parquet") == "pip install 'roofline[parquet]'"
+
+
+def test_data_are_found_in_an_installed_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel has them under ``_data``; where nothing has, it is not whole."""
+    package = tmp_path / "roofline"
+    (package / "_data" / "model_specs").mkdir(parents=True)
+    (tmp_path / "model_specs").mkdir()  # somebody else's: there is no pyproject.toml beside it
+    monkeypatch.setattr(resources, "files", lambda _: package)
+    assert str(resources.shelf("model_specs")) == str(package / "_data" / "model_specs")
+    with pytest.raises(InputError, match="folder 'hardware_profiles' is missing; reinstall"):
+        resources.shelf("hardware_profiles")
+    (tmp_path / "pyproject.toml").touch()
+    assert str(resources.shelf("model_specs")) == str(tmp_path / "model_specs")
