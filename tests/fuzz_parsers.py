@@ -54,9 +54,9 @@ def _curve(path: Path) -> object:
 
 
 def _reading(path: Path) -> object:
-    from roofline.engines.acceptance_source import read
+    from roofline.engines.acceptance_source import read_acceptance
 
-    return read(str(path)).acceptance()
+    return read_acceptance(str(path)).acceptance()
 
 
 def _word(path: Path) -> object:
@@ -100,7 +100,7 @@ def _server(path: Path) -> object:
     from roofline.advice.question import Workload
     from roofline.engines import http
     from roofline.engines.server import read_server
-    from roofline.questions.live import question_from
+    from roofline.questions.live import live_question
 
     found = path.read_bytes().split(BETWEEN)
 
@@ -113,7 +113,7 @@ def _server(path: Path) -> object:
 
     with patch.object(http, "fetch", fetch):
         serving = read_server("http://server", interval=0.0, timeout=5.0)
-    return question_from(
+    return live_question(
         serving, Configuration(model="llama-3.1-8b"), Workload(), given={"model", "gpu"}
     )
 

@@ -17,16 +17,17 @@ from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
 
 __all__ = [
-    "Beyond",
+    "ActiveExperts",
+    "Advice",
+    "BestUncaptured",
     "Bound",
     "Costs",
     "HostShare",
     "Outcome",
     "PlainPass",
-    "Result",
     "Sharing",
-    "Woken",
-    "beyond",
+    "advice_at",
+    "best_uncaptured",
     "bound",
     "bound_shares",
     "captured_steps",
@@ -34,7 +35,6 @@ __all__ = [
     "grid_position",
     "outcome",
     "plain_pass",
-    "result",
     "trained_context_passed",
     "value_at",
 ]
@@ -64,11 +64,11 @@ class Sharing(StrEnum):
 
     ALL = "all"  # weights and KV
     WEIGHTS = "weights"  # each row reads the KV again
-    SOME_WEIGHTS = "some-weights"  # further rows wake further experts
+    SOME_WEIGHTS = "some-weights"  # more rows activate more experts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
+class Advice:
     """What is advised at a point, beside plain decoding.
 
     ``draft_length`` is the advised one, or the best one that lost, with its speedup and the range
@@ -103,8 +103,8 @@ class Costs:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Woken:
-    """Experts that a pass wakes in each layer."""
+class ActiveExperts:
+    """Experts that one layer computes in a plain pass and in a verify pass, on average."""
 
     plain: float
     verify: float
@@ -129,19 +129,19 @@ class PlainPass:
     weight_bytes: float
     cache_bytes: float
     sharing: Sharing
-    woken: Woken | None  # without experts None
+    active_experts: ActiveExperts | None  # None without experts
     cards_in_turn: int  # cards that work one after the other; 1 where none does
     host: HostShare | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Beyond:
+class BestUncaptured:
     """The best draft length that is not advised for want of a captured graph."""
 
     draft_length: int
     rows: float
     speedup: float  # captured
-    flag: str  # has its rows captured; empty where the engine has none
+    flag: str  # that captures its rows; empty where the engine has none
 
 
 def captured_steps(point: Point) -> NDArray[np.float64]:
@@ -149,17 +149,17 @@ def captured_steps(point: Point) -> NDArray[np.float64]:
     return point.step - point.by_hand
 
 
-def beyond(answer: Recommendation, point: Point) -> Beyond | None:
+def best_uncaptured(answer: Recommendation, point: Point) -> BestUncaptured | None:
     """Return the draft length that a larger capture would make the best one; None without any."""
-    graphs, lost = answer.deployment.engine.graphs, point.feasible & ~point.candidates
-    if graphs is None or not lost.any():
+    graphs, uncaptured = answer.deployment.engine.graphs, point.feasible & ~point.candidates
+    if graphs is None or not uncaptured.any():
         return None
     gain = point.tokens_per_step * point.step[0] / captured_steps(point)
-    at, _ = smallest_within_tie(np.where(lost, gain, np.nan))
+    at, _ = smallest_within_tie(np.where(uncaptured, gain, np.nan))
     if gain[at] * (1 - TIE) <= point.speedup[point.best]:
         return None
     rows = float(point.pass_rows[at])
-    return Beyond(
+    return BestUncaptured(
         draft_length=point.draft_lengths[at],
         rows=rows,
         speedup=float(gain[at]),
@@ -188,29 +188,29 @@ def bound(time: OpTime, at: tuple[int, ...]) -> Bound:
 
 
 def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[Bound, float]:
-    """Return the share of a pass that is traffic, arithmetic, links, and neither (latency).
+    """Return the shares of a pass that are memory traffic, arithmetic, links and latency.
 
-    Of each kernel the longer of traffic and arithmetic counts as such, the rest as latency.
+    The longer of a kernel's traffic and arithmetic counts as such, the rest of its time as latency.
     """
     shares = dict.fromkeys(Bound, 0.0)
     for time in times:
         parts, count = time.time, time.op.count
         memory, compute = value_at(parts.memory, at), value_at(parts.compute, at)
-        over = Bound.LINK if time.op.kind in OVER_LINK else Bound.MEMORY
-        longer, name = max((memory, over), (compute, Bound.COMPUTE))
-        each = value_at(time.each, at)
-        shares[name] += count * min(longer, each)
-        shares[Bound.LATENCY] += count * max(each - longer, 0.0)
+        traffic = Bound.LINK if time.op.kind in OVER_LINK else Bound.MEMORY
+        longer, name = max((memory, traffic), (compute, Bound.COMPUTE))
+        seconds = value_at(time.each, at)
+        shares[name] += count * min(longer, seconds)
+        shares[Bound.LATENCY] += count * max(seconds - longer, 0.0)
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}
 
 
 def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tuple[int, int, int]:
     """Return where a point and a draft length lie in the answer's grid."""
-    request = answer.question.workload
+    workload = answer.question.workload
     return (
-        request.batches.index(point.batch),
-        request.contexts.index(point.context),
+        workload.batches.index(point.batch),
+        workload.contexts.index(point.context),
         point.draft_lengths.index(draft_length),
     )
 
@@ -226,21 +226,21 @@ def outcome(point: Point) -> Outcome:
     return Outcome.DRAFTS if point.best else Outcome.PLAIN
 
 
-def result(point: Point) -> Result:
+def advice_at(point: Point) -> Advice:
     """Return what is advised at a point."""
-    said = outcome(point)
+    decided = outcome(point)
     plain, fast = (float(1 / point.time_per_token[i]) for i in (0, point.best))
-    if said not in (Outcome.PLAIN, Outcome.DRAFTS):
-        return Result(outcome=said, plain=plain, fast=fast)
-    shown = _deciding(point)
-    return Result(
-        outcome=said,
+    if decided not in (Outcome.PLAIN, Outcome.DRAFTS):
+        return Advice(outcome=decided, plain=plain, fast=fast)
+    position = _deciding(point)
+    return Advice(
+        outcome=decided,
         plain=plain,
         fast=fast,
-        draft_length=point.draft_lengths[shown],
-        speedup=float(point.speedup[shown]),
-        low=float(point.low[shown]),
-        high=float(point.high[shown]),
+        draft_length=point.draft_lengths[position],
+        speedup=float(point.speedup[position]),
+        low=float(point.low[position]),
+        high=float(point.high[position]),
         confidence=point.confidence,
     )
 
@@ -254,9 +254,9 @@ def _deciding(point: Point) -> int:
 
 
 def trained_context_passed(answer: Recommendation, point: Point) -> int | None:
-    """Return the positions of the drafter's config where the advice is for a context beyond them.
+    """Return the drafter's trained context where the advice is for a longer one, else None.
 
-    A context that acceptance was measured at does not count as beyond.
+    A context that acceptance was measured at does not count as longer.
     """
     question = answer.question
     network = question.deployment.drafter.network
@@ -283,7 +283,7 @@ def costs(point: Point) -> Costs | None:
 
 
 def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> PlainPass:
-    """Return what a plain pass waits for, and which experts the verify pass of a D wakes."""
+    """Return what a plain pass waits for, and what the verify pass of a draft length adds."""
     times, at = answer.times.verify_ops, grid_position(answer, point, 0)
     shares = bound_shares(times, at)
     main = max(shares, key=lambda name: shares[name])
@@ -295,7 +295,7 @@ def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> Plain
         weight_bytes=_bytes_moved(times, (Kind.GEMM, Kind.MOE, Kind.CPU_MOE), at),
         cache_bytes=_bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at),
         sharing=_sharing(answer),
-        woken=_woken(answer, point, draft_length),
+        active_experts=_active_experts(answer, point, draft_length),
         cards_in_turn=split.cards if split.mode is SplitMode.LAYER else 1,
         host=_host_share(answer, at),
     )
@@ -303,37 +303,43 @@ def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> Plain
 
 def _bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...]) -> float:
     """Return the bytes that the kernels of these kinds move in one pass [B]."""
-    chosen = (time.op for time in times if time.op.kind in kinds)
-    return sum(op.count * value_at(op.bytes, at) for op in chosen)
+    ops = (time.op for time in times if time.op.kind in kinds)
+    return sum(op.count * value_at(op.bytes, at) for op in ops)
 
 
 def _sharing(answer: Recommendation) -> Sharing:
     if _experts(answer):
         return Sharing.SOME_WEIGHTS
-    each = answer.deployment.target.placement.verify_attention is VerifyAttention.KV_PER_QUERY
-    return Sharing.WEIGHTS if each else Sharing.ALL
+    attention = answer.deployment.target.placement.verify_attention
+    return Sharing.WEIGHTS if attention is VerifyAttention.KV_PER_QUERY else Sharing.ALL
 
 
 def _host_share(answer: Recommendation, at: tuple[int, ...]) -> HostShare | None:
     """Return what the processor computes of a plain pass."""
     times, host = answer.times.verify_ops, answer.deployment.host
-    there = [time for time in times if time.op.kind is Kind.CPU_MOE]
-    if not there or host is None:
+    on_host = [time for time in times if time.op.kind is Kind.CPU_MOE]
+    if not on_host or host is None:
         return None
-    own, whole = (sum(float(value_at(t.total, at)) for t in group) for group in (there, times))
+    host_seconds, seconds = (
+        sum(float(value_at(t.total, at)) for t in group) for group in (on_host, times)
+    )
     return HostShare(
-        layers=sum(time.op.count for time in there), memory=host.memory.kind, share=own / whole
+        layers=sum(time.op.count for time in on_host),
+        memory=host.memory.kind,
+        share=host_seconds / seconds,
     )
 
 
 def _experts(answer: Recommendation) -> OpTime | None:
     """Return the largest group of expert kernels, if the model has experts."""
-    found = [time for time in answer.times.verify_ops if time.op.kind in (Kind.MOE, Kind.CPU_MOE)]
-    return max(found, key=lambda time: time.op.count, default=None)
+    kernels = [time for time in answer.times.verify_ops if time.op.kind in (Kind.MOE, Kind.CPU_MOE)]
+    return max(kernels, key=lambda time: time.op.count, default=None)
 
 
-def _woken(answer: Recommendation, point: Point, draft_length: int) -> Woken | None:
-    """Return how many experts plain and verify passes wake."""
+def _active_experts(
+    answer: Recommendation, point: Point, draft_length: int
+) -> ActiveExperts | None:
+    """Return how many experts plain and verify passes compute."""
     experts = _experts(answer)
     if experts is None:
         return None
@@ -341,4 +347,4 @@ def _woken(answer: Recommendation, point: Point, draft_length: int) -> Woken | N
     plain, verify = (
         value_at(shape.awake, grid_position(answer, point, length)) for length in (0, draft_length)
     )
-    return Woken(plain=plain, verify=verify)
+    return ActiveExperts(plain=plain, verify=verify)

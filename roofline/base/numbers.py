@@ -1,4 +1,4 @@
-"""The type of arrays, and standard normal numbers that every range is drawn from."""
+"""The type of arrays, the longest draft, and the normal numbers that every range is drawn from."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DRAWS", "Array", "normal_draws"]
+__all__ = ["DRAWS", "LONGEST_DRAFT", "Array", "normal_draws"]
 
 Array: TypeAlias = float | NDArray[np.float64]
-
-
+#: No engine drafts more tokens in a pass, and no acceptance has been measured there.
+LONGEST_DRAFT = 64
 #: Draws of everything uncertain; few are enough because they are evenly spread.
 DRAWS = 64
 

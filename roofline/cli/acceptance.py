@@ -138,7 +138,7 @@ def read(
     ] = None,
 ) -> None:
     """Read acceptance from what a serving engine prints or serves."""
-    from roofline.engines.acceptance_source import read as read_source
+    from roofline.engines.acceptance_source import read_acceptance as read_source
     from roofline.render.notices import warnings
 
     _check_read(since, interval, draft_length, output)

@@ -50,7 +50,7 @@ def explore(
 
     Best D, speedup, the batch at which it falls, and KV bytes, for every combination of --vary.
     """
-    from roofline.questions.explore import BATCHES, parse_axis
+    from roofline.questions.explore import EXPLORED_BATCHES, parse_axis
     from roofline.questions.explore import explore as vary_over
     from roofline.render.explore import render_explore
     from roofline.render.formats import OutputFormat
@@ -66,7 +66,7 @@ def explore(
         replace(workload, contexts=(one_size("--context", context, "expected one context here"),)),
         [parse_axis(text) for text in vary],
         batch=batch,
-        batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
+        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("--batches", batches),
     )
     if plot is not None:
         from roofline.cli.plotting import source_line

@@ -17,7 +17,7 @@ from roofline.cli.values import one_size, seconds
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
-    from roofline.questions.live import Live
+    from roofline.questions.live import LiveQuestion
 
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
@@ -70,10 +70,10 @@ def live(
     """
     from roofline.advice.remedies import does_not_fit, refuse
     from roofline.engines.writing import NoScheduleError
-    from roofline.questions.live import change
-    from roofline.questions.schedule.formats import Wording, write
-    from roofline.questions.schedule.plan import plan, resident
-    from roofline.questions.schedule.written import pays, unwritten
+    from roofline.questions.live import advised_change
+    from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
+    from roofline.questions.schedule.plan import plan_schedule, resident_length
+    from roofline.questions.schedule.written import pays, refused_schedule
     from roofline.render.forms import TableOrJson
     from roofline.render.live import render_live
     from roofline.render.notices import warnings
@@ -95,20 +95,20 @@ def live(
     )
     most = max(largest_batch, *found.workload.batches)
     every = replace(found.workload, batches=tuple(range(1, most + 1)))
-    planned = plan(found.configuration, every, tie=0.01, mix=None)
+    planned = plan_schedule(found.configuration, every, tie=0.01, mix=None)
     running: tuple[Refused, ...] = ()
     if found.batch is not None and found.batch > planned.batches:
-        asked, drafts = found.workload.contexts[0], resident(planned.question)
+        asked, drafts = found.workload.contexts[0], resident_length(planned.question)
         deployment = planned.question.deployment
         if batch is not None:
             raise does_not_fit(deployment, batch=found.batch, context=asked, draft_length=drafts)
         running = refuse(deployment, [(found.batch, asked)], draft_length=drafts)
     planned = replace(planned, refused=running)  # nobody asked for the batches beyond it
     try:
-        written = write(planned, Wording(data_parallel=found.serving.copies))
+        written = write_schedule(planned, ScheduleOptions(data_parallel=found.serving.copies))
     except NoScheduleError as error:
-        written = unwritten(planned, error.reason)
-    text = render_live(found, planned, written, change(found, planned, written), how)
+        written = refused_schedule(planned, error.reason)
+    text = render_live(found, planned, written, advised_change(found, planned, written), how)
     notes = written.notes if pays(planned, written) else ()
     emit_text(text, output, warnings([*found.serving.notices, *planned.notices, *notes]))
 
@@ -123,10 +123,10 @@ def live_question(
     timeout: str,
     batches: tuple[int, ...] | None,
     contexts: tuple[int, ...] | None,
-) -> Live:
+) -> LiveQuestion:
     """Read the server at ``url``; what it says fills the options that were not given."""
     from roofline.engines.server import read_server
-    from roofline.questions.live import check_known, question_from
+    from roofline.questions.live import check_model_and_gpu, live_question
 
     wait = seconds("--interval", interval, least=0)
     patience = seconds("--timeout", timeout, least=0.01)
@@ -143,8 +143,8 @@ def live_question(
         url,
         interval=wait,
         timeout=patience,
-        check=lambda first: check_known(first, configuration, given=given),
+        check=lambda first: check_model_and_gpu(first, configuration, given=given),
     )
-    return question_from(
+    return live_question(
         serving, configuration, workload, given=given, batches=batches, contexts=contexts
     )

@@ -175,11 +175,11 @@ def frontier(
     """Draw throughput against interactivity, plain and advised."""
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
-    from roofline.questions.goals import BATCHES
+    from roofline.questions.goals import GOAL_BATCHES
     from roofline.render.charts.frontier import draw_frontier, frontier_rows
 
     contexts = one("--context", context)
-    batches = BATCHES if batch is None else _batches(batch)
+    batches = GOAL_BATCHES if batch is None else _batches(batch)
     answer = recommend(ask(configuration, replace(workload, batches=batches, contexts=contexts)))
     rows = frontier_rows(answer)
     show(

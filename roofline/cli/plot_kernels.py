@@ -50,7 +50,7 @@ def roofline_chart(
     """
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices, draft_lengths_to_draw
-    from roofline.advice.recommend import fitting, law_limits
+    from roofline.advice.recommend import law_limit_notices, require_fit
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
     from roofline.render.notices import warnings
 
@@ -58,7 +58,7 @@ def roofline_chart(
     deployment, notices = deploy(configuration)
     lengths, own = draft_lengths_to_draw(deployment, asked)
     told = [*notices, *context_notices(deployment, asked.contexts), *own]
-    priced = fitting(deployment.price(deployment.grid(asked.batches, asked.contexts, lengths)))
+    priced = require_fit(deployment.price(deployment.grid(asked.batches, asked.contexts, lengths)))
     rows = roofline_rows(priced)
     show(
         target,
@@ -67,7 +67,7 @@ def roofline_chart(
         lambda axes: draw_roofline(axes[0], rows),
         title=f"kernels of a step, D = {span(lengths)}",
         where=f"{at(asked)}; drafter {deployment.drafter.name}",
-        warnings=warnings([*told, *law_limits(priced.times)]),
+        warnings=warnings([*told, *law_limit_notices(priced.times)]),
     )
 
 
@@ -102,7 +102,7 @@ def attention(
     """
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices
-    from roofline.advice.recommend import fitting
+    from roofline.advice.recommend import require_fit
     from roofline.render.charts.attention import (
         attention_rows,
         draw_attention_time,
@@ -113,7 +113,7 @@ def attention(
     asked = at_one(workload, batch, context)
     deployment, notices = deploy(replace(configuration, drafter="none"))
     told = [*notices, *context_notices(deployment, asked.contexts)]
-    fitting(deployment.price(deployment.grid(asked.batches, asked.contexts, (0,))))
+    require_fit(deployment.price(deployment.grid(asked.batches, asked.contexts, (0,))))
     rows = attention_rows(deployment, batch=asked.batches[0], context=asked.contexts[0])
     groups = sorted({row.query_heads_per_kv_head for row in rows})
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
-    from roofline.questions.goals import Choice, Goal
-    from roofline.questions.live import Live
+    from roofline.questions.goals import Goal, OperatingPoint
+    from roofline.questions.live import LiveQuestion
 
 __all__ = ["recommend"]
 
@@ -163,24 +163,24 @@ def recommend(
 
 def _meeting(
     answer: Recommendation, goal: Goal, *, named: bool
-) -> tuple[Recommendation, list[Choice]]:
+) -> tuple[Recommendation, list[OperatingPoint]]:
     """Return the answer at the batches that meet the goal, and those choices.
 
     What does not fit is refused where its batch was ``named``, else where no batch tried fits.
     """
     from roofline.advice.remedies import refuse
-    from roofline.questions.goals import BATCHES, missed, require
+    from roofline.questions.goals import GOAL_BATCHES, missed_goals, operating_points
 
-    choices, refused = require(answer.points, goal), answer.refused
+    choices, refused = operating_points(answer.points, goal), answer.refused
     if not named:
         answered = {point.context for point in answer.points}
         contexts = answer.question.workload.contexts
-        unfit = [(BATCHES[0], context) for context in contexts if context not in answered]
+        unfit = [(GOAL_BATCHES[0], context) for context in contexts if context not in answered]
         refused = refuse(answer.deployment, unfit)
     chosen = replace(
         answer,
         points=tuple(choice.point for choice in choices),
-        notices=(*answer.notices, *missed(answer.points, goal, choices)),
+        notices=(*answer.notices, *missed_goals(answer.points, goal, choices)),
         refused=refused,
     )
     return chosen, choices
@@ -202,12 +202,12 @@ def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
         return sizes_or_range("--batch", batch) if ".." in batch else sizes("--batch", batch)
     if goal is None:
         return None
-    from roofline.questions.goals import BATCHES
+    from roofline.questions.goals import GOAL_BATCHES
 
-    return BATCHES
+    return GOAL_BATCHES
 
 
-def _said(live: Live) -> list[str]:
+def _said(live: LiveQuestion) -> list[str]:
     """Return what could not be read of a server, and what is doubtful about the rest."""
     from roofline.render.live import gap_lines
     from roofline.render.notices import warnings

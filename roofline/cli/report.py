@@ -58,7 +58,7 @@ def report(
     Its grid of batch, context and D, the schedule, and all sources are in it too.
     """
     from roofline.base.files import write_atomically
-    from roofline.questions.explore import BATCHES
+    from roofline.questions.explore import EXPLORED_BATCHES
     from roofline.render.columns import wrap
     from roofline.render.page.findings import find
     from roofline.render.page.page import render_page
@@ -70,7 +70,7 @@ def report(
     found = find(
         configuration,
         at_one(workload, batch, context),
-        batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
+        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("--batches", batches),
         contexts=doublings(configuration) if contexts is None else sizes("--contexts", contexts),
         named=batches is not None or contexts is not None,
     )

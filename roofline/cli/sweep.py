@@ -18,7 +18,7 @@ from roofline.cli.question import OUTPUT, choice
 
 if TYPE_CHECKING:
     from roofline.questions.sweep.encoding import SweepFormat
-    from roofline.questions.sweep.plan import Plan
+    from roofline.questions.sweep.plan import SweepPlan
     from roofline.questions.sweep.run import Workers
 
 __all__ = ["sweep"]
@@ -85,7 +85,7 @@ def sweep(
 
 
 def _run(
-    plan: Plan,
+    plan: SweepPlan,
     how: SweepFormat,
     workers: Workers,
     output: Path | None,
@@ -96,19 +96,18 @@ def _run(
 ) -> list[str]:
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
-    from roofline.questions.sweep.files import hashes
-    from roofline.questions.sweep.run import Words, to_file, to_stream
-    from roofline.questions.sweep.store import Store
+    from roofline.questions.sweep.run import Renderers, to_file, to_stream
+    from roofline.questions.sweep.store import Store, file_hashes
     from roofline.render.data import source_data
     from roofline.render.notices import warnings
 
-    words = Words(spell=typed, say=warnings, source=source_data)
+    renderers = Renderers(spell=typed, say=warnings, source=source_data)
     if output is None:
         sys.stdout.flush()
         write = sys.stdout.buffer.write
-        return to_stream(plan, how, workers, write, words=words, tell=tell)
+        return to_stream(plan, how, workers, write, renderers=renderers, tell=tell)
     asked = plan.as_data()
-    files = hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
+    files = file_hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
     about = {
         "schema": "roofline.sweep/1",
         "version": __version__,
@@ -118,7 +117,7 @@ def _run(
     with closing(Store(output)) as store:
         started = {"version": __version__, "format": how.value, "files": files, **asked}
         store.open(started, resume=resume)
-        return to_file(plan, how, workers, store, words=words, tell=tell, about=about)
+        return to_file(plan, how, workers, store, renderers=renderers, tell=tell, about=about)
 
 
 def _format(form: str | None, output: Path | None) -> SweepFormat:
@@ -138,7 +137,7 @@ def _format(form: str | None, output: Path | None) -> SweepFormat:
     return how
 
 
-def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:
+def _ask_before_many(plan: SweepPlan, how: SweepFormat, jobs: int) -> None:
     from roofline.questions.sweep.encoding import BYTES_PER_ROW, SECONDS_PER_ROW
 
     points = plan.points
@@ -155,9 +154,9 @@ def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:
 
 @contextmanager
 def _workers(jobs: int, dask: str | None) -> Iterator[Workers]:
-    from roofline.questions.sweep.run import local, workers_of_cluster
+    from roofline.questions.sweep.run import cluster_workers, local_workers
 
-    with local(jobs) if dask is None else workers_of_cluster(dask) as workers:
+    with local_workers(jobs) if dask is None else cluster_workers(dask) as workers:
         yield workers
 
 

@@ -14,9 +14,9 @@ from roofline.advice.question import Workload, check_workload
 from roofline.base.errors import InputError
 from roofline.cli.axes import option_flags, option_types
 from roofline.cli.question import question
-from roofline.questions.sweep.axes import numbers, once
-from roofline.questions.sweep.columns import ASKED, Column, Kind
-from roofline.questions.sweep.plan import Plan, Scalar
+from roofline.questions.sweep.axes import axis_numbers, check_distinct
+from roofline.questions.sweep.columns import ASKED, Column, ColumnKind
+from roofline.questions.sweep.plan import OptionValue, SweepPlan
 
 __all__ = ["plan_for"]
 
@@ -31,17 +31,17 @@ _KEYS = {
 }
 _FIELDS = {name: key for key, name in _KEYS.items()}
 Given = Mapping[str, Any]
-Axes = dict[str, tuple[Scalar, ...]]
+Axes = dict[str, tuple[OptionValue, ...]]
 
 
-def plan_for(flags: Given, grid: Path | None) -> Plan:
+def plan_for(flags: Given, grid: Path | None) -> SweepPlan:
     """Return the plan of the flags given, on top of those of the file.
 
     A flag holds the texts of its occurrences, or None.
     """
     from_file: dict[str, Any] = {}
     if grid is not None:
-        from roofline.questions.sweep.grid_file import read_grid
+        from roofline.questions.sweep.axes import read_grid
 
         from_file = read_grid(grid, tuple(_KEYS))
         if from_file.get("cases") == ():
@@ -56,7 +56,7 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
     for pick in (min, max):
         check_workload(Workload(batches=(pick(sizes[0]),), contexts=(pick(sizes[1]),)))
     names = [name for name in OPTIONS if name not in {column.name for column in ASKED}]
-    return Plan(
+    return SweepPlan(
         axes=axes,
         cases=tuple(cases) or ({},),
         batches=sizes[0],
@@ -71,7 +71,7 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
     )
 
 
-_RECTANGLE: dict[str, tuple[Scalar, ...]] = {"batch": (1,), "context": (4096,)}
+_RECTANGLE: dict[str, tuple[OptionValue, ...]] = {"batch": (1,), "context": (4096,)}
 
 
 def _ask(**given: Any) -> tuple[Configuration, Workload]:
@@ -95,11 +95,11 @@ def _from_flags(flags: Given) -> Axes:
     return found
 
 
-def _listed(name: str, text: str) -> tuple[Scalar, ...]:
+def _listed(name: str, text: str) -> tuple[OptionValue, ...]:
     """Return the values in a flag's text."""
     kind = _kind(name)
-    if kind is Kind.INTEGER:
-        return numbers(_FIELDS.get(name, name), text)
+    if kind is ColumnKind.INTEGER:
+        return axis_numbers(_FIELDS.get(name, name), text)
     return tuple(_typed(name, item.strip()) for item in text.split(","))
 
 
@@ -112,21 +112,21 @@ def _from_file(given: Given) -> Axes:
         values = value if isinstance(value, list | tuple) else (value,)
         if _is_list(name):
             found[name] = (tuple(map(str, values)),)
-        elif _kind(name) is Kind.INTEGER:
-            found[name] = numbers(_FIELDS.get(name, name), ",".join(map(str, values)))
+        elif _kind(name) is ColumnKind.INTEGER:
+            found[name] = axis_numbers(_FIELDS.get(name, name), ",".join(map(str, values)))
         else:
             found[name] = tuple(_typed(name, item) for item in values)
     return found
 
 
-def _typed(name: str, value: Scalar) -> Scalar:
+def _typed(name: str, value: OptionValue) -> OptionValue:
     match _kind(name):
-        case Kind.NUMBER:
+        case ColumnKind.NUMBER:
             try:
                 return float(value)  # type: ignore[arg-type]
             except (TypeError, ValueError):
                 raise InputError(f"{_flag(name)} {value}: expected a number") from None
-        case Kind.BOOLEAN:
+        case ColumnKind.BOOLEAN:
             if str(value).lower() not in ("true", "false"):
                 raise InputError(f"{_flag(name)} {value}: expected true or false")
             return str(value).lower() == "true"
@@ -134,12 +134,12 @@ def _typed(name: str, value: Scalar) -> Scalar:
             return str(value)
 
 
-def _sizes(name: str, values: Sequence[Scalar]) -> tuple[int, ...]:
-    once(_FIELDS.get(name, name), tuple(values))
+def _sizes(name: str, values: Sequence[OptionValue]) -> tuple[int, ...]:
+    check_distinct(_FIELDS.get(name, name), tuple(values))
     return tuple(value for value in values if isinstance(value, int))
 
 
-def _values(name: str, axes: Axes, cases: Sequence[Axes]) -> set[Scalar]:
+def _values(name: str, axes: Axes, cases: Sequence[Axes]) -> set[OptionValue]:
     """Return every value that an option takes anywhere; None where a case leaves it out."""
     if not cases:
         return set(axes.get(name, ()))
@@ -159,7 +159,7 @@ def _check(axes: Axes, cases: Sequence[Axes]) -> None:
         seen.add(same)
         first = {name: values[0] for name, values in both.items() if values}
         for name, values in both.items():
-            once(_FIELDS.get(name, name), values, functools.partial(_sense, name))
+            check_distinct(_FIELDS.get(name, name), values, functools.partial(_sense, name))
             for value in values:
                 configuration, workload = _ask(**(first | {name: value}))
                 check_configuration(configuration)
@@ -167,14 +167,14 @@ def _check(axes: Axes, cases: Sequence[Axes]) -> None:
                 _known(name, str(value))
 
 
-def _not_empty(name: str, values: Sequence[Scalar]) -> None:
+def _not_empty(name: str, values: Sequence[OptionValue]) -> None:
     if any(isinstance(value, str) and not value.strip() for value in values):
         raise InputError(
             f"{_flag(name)}: a value is empty; give names or values with one comma between them"
         )
 
 
-def _sense(name: str, value: Scalar) -> object:
+def _sense(name: str, value: OptionValue) -> object:
     """Return what a value stands for: numbers with commas may be spelt in several ways."""
     if name in WHOLE:
         with suppress(ValueError):
@@ -218,9 +218,13 @@ def _is_list(name: str) -> bool:
     return any(kind is list or getattr(kind, "__origin__", None) is list for kind in _bare(name))
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> ColumnKind:
     kinds = _bare(name)
-    for python, kind in ((bool, Kind.BOOLEAN), (int, Kind.INTEGER), (float, Kind.NUMBER)):
+    for python, kind in (
+        (bool, ColumnKind.BOOLEAN),
+        (int, ColumnKind.INTEGER),
+        (float, ColumnKind.NUMBER),
+    ):
         if python in kinds:
             return kind
-    return Kind.TEXT
+    return ColumnKind.TEXT

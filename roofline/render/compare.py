@@ -8,7 +8,7 @@ from typing import Any
 
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
-from roofline.questions.compare import Entry
+from roofline.questions.compare import ComparedDrafter
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.formats import OutputFormat
@@ -20,7 +20,7 @@ __all__ = ["render_compare"]
 SCHEMA = "roofline.compare/1"
 
 
-def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
+def render_compare(found: list[list[ComparedDrafter]], how: OutputFormat) -> str:
     """Return the comparison in the format asked for, ending in a newline."""
     if how is OutputFormat.JSON:
         data = {
@@ -39,13 +39,13 @@ def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
     return "\n\n".join([*(_text(entries, how) for entries in found), *refused]) + "\n"
 
 
-def _changes(found: list[list[Entry]]) -> list[Change]:
+def _changes(found: list[list[ComparedDrafter]]) -> list[Change]:
     """Return what was set, each drafter's own changes included, in the order met."""
     all_of = (c for entries in found for e in entries for c in e.answer.deployment.changes)
     return list(dict.fromkeys(all_of))
 
 
-def _point(entries: list[Entry]) -> dict[str, Any]:
+def _point(entries: list[ComparedDrafter]) -> dict[str, Any]:
     first = entries[0]
     return {
         "batch": first.point.batch,
@@ -54,9 +54,9 @@ def _point(entries: list[Entry]) -> dict[str, Any]:
     }
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: ComparedDrafter) -> dict[str, Any]:
     """Return one drafter: the fields of JSON, and of CSV behind batch and context."""
-    answer, point, i = entry.answer, entry.point, entry.looked_at
+    answer, point, i = entry.answer, entry.point, entry.judged
     length = point.draft_lengths[i]
     return {
         "drafter": answer.deployment.drafter.name,
@@ -94,7 +94,7 @@ _HEADERS = (
 )
 
 
-def _cells(entry: Entry) -> list[str]:
+def _cells(entry: ComparedDrafter) -> list[str]:
     row = _row(entry)
     advised = row["draft_length"] == row["best_draft_length"] > 0
     parts = [row["verify_ms"], row["draft_ms"], row["overhead_ms"]]
@@ -113,7 +113,7 @@ def _cells(entry: Entry) -> list[str]:
     ]
 
 
-def _short(entry: Entry) -> str:
+def _short(entry: ComparedDrafter) -> str:
     """Return the drafter's name without the target's in front, cut to its column."""
     question = entry.answer.question
     return question.deployment.drafter.name.removeprefix(f"{question.deployment.target.model.id}-")[
@@ -121,7 +121,7 @@ def _short(entry: Entry) -> str:
     ]
 
 
-def _text(entries: list[Entry], how: OutputFormat) -> str:
+def _text(entries: list[ComparedDrafter], how: OutputFormat) -> str:
     first = entries[0]
     question, point = first.answer.question, first.point
     deployment = question.deployment
@@ -151,21 +151,19 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
     )
 
 
-def _verdict(entries: list[Entry]) -> str:
+def _verdict(entries: list[ComparedDrafter]) -> str:
     best = entries[0]
     if best.point.best == 0:
         return "None of these drafters beats plain decoding here."
     inside = [
-        _short(e)
-        for e in entries[1:]
-        if e.point.high[e.looked_at] >= best.point.low[best.point.best]
+        _short(e) for e in entries[1:] if e.point.high[e.judged] >= best.point.low[best.point.best]
     ]
     said = f"{_short(best)} is fastest, {best.point.speedup[best.point.best]:.2f}x at D = "
     said += f"{best.point.draft_length}"
     return f"{said}; within the model's error of it: {', '.join(inside)}." if inside else f"{said}."
 
 
-def _csv(found: list[list[Entry]]) -> str:
+def _csv(found: list[list[ComparedDrafter]]) -> str:
     """Return a row for every batch, context and drafter; what does not fit has no figures."""
     changes = "; ".join(map(str, _changes(found)))
     last = {"set": changes} if changes else {}
@@ -173,7 +171,7 @@ def _csv(found: list[list[Entry]]) -> str:
     for entries in found:
         for entry in entries:
             at = {"batch": entry.point.batch, "context": entry.point.context}
-            length = entry.point.draft_lengths[entry.looked_at]
+            length = entry.point.draft_lengths[entry.judged]
             room = room_columns(entry.answer.memory, **at, draft_length=length)
             rows.append(at | _row(entry) | room | last)
     for each, entry in product(found[0][0].answer.refused, found[0]):

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from roofline.advice.decide import Point, dollars_per_million
-from roofline.advice.provenance import Source, law_sources, sources
+from roofline.advice.provenance import NumberSource, law_sources, number_sources
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import bound, grid_position, value_at
@@ -218,7 +218,7 @@ def _op_row(
     }
 
 
-def source_data(source: Source) -> dict[str, Any]:
+def source_data(source: NumberSource) -> dict[str, Any]:
     """Return a source as JSON writes it."""
     detail = sentence(source.detail) if isinstance(source.detail, Notice) else source.detail
     data: dict[str, Any] = {"what": source.what, "kind": source.kind, "source": detail}
@@ -233,7 +233,7 @@ def source_data(source: Source) -> dict[str, Any]:
 
 def provenance(question: Question, times: StepTimes) -> list[dict[str, Any]]:
     """Return where each group of numbers comes from, as JSON writes it."""
-    return [source_data(source) for source in sources(question, times)]
+    return [source_data(source) for source in number_sources(question, times)]
 
 
 def summary(question: Question, times: StepTimes) -> str:

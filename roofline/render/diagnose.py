@@ -68,9 +68,9 @@ def _data(found: Diagnosis) -> dict[str, Any]:
             "set": set_data(deployment.changes),
         },
         "nothing_to_explain": found.nothing_to_explain,
-        "distance": found.whole.distance,
-        "limit": found.whole.limit,
-        "inside_band": found.whole.inside,
+        "distance": found.agreement.distance,
+        "limit": found.agreement.limit,
+        "inside_band": found.agreement.inside,
         "term": None if best is None else best.term,
         "settles": None if best is None else SETTLES[best.term],
         "points": _points_data(found),
@@ -86,7 +86,7 @@ def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
 
     ``difference`` and ``band`` are shares of the prediction.
     """
-    times = (found.predicted, found.whole.band, found.explained)
+    times = (found.predicted, found.agreement.band, found.explained)
     memory = found.deployment.memory
     return [
         {
@@ -133,7 +133,7 @@ def _explanation_data(found: Explanation) -> dict[str, Any]:
         "misfit": found.misfit,
         "gain": found.gain,
         "needed": found.needed,
-        "leaves": found.leaves,
+        "leaves": found.residual_rms,
         "as_good": found.as_good,
         "fits": found.fits,
     }
@@ -157,9 +157,10 @@ def _next_data(proposal: Proposal | None) -> dict[str, Any] | None:
 def _headline(found: Diagnosis) -> str:
     best = found.best
     if best is None:
+        agreement = found.agreement
         return (
             "Nothing to explain: the measurements are within the errors of the model and of "
-            f"measurement (distance {found.whole.distance:.1f}, limit {found.whole.limit:.1f})."
+            f"measurement (distance {agreement.distance:.1f}, limit {agreement.limit:.1f})."
         )
     name = best.term[0].upper() + best.term[1:]
     others = [e.term for e in found.explanations[1:] if e.as_good]
@@ -173,7 +174,7 @@ def _headline(found: Diagnosis) -> str:
         said = (
             f"No single term explains the measurements; {best.term} comes closest, {_factor(best)}"
         )
-    if found.whole.inside:
+    if found.agreement.inside:
         said = f"Inside the error band, but {best.term} alone accounts for it: {_factor(best)}"
     within = "within" if best.strain <= 2 else "beyond"
     said += f", {within} its stated error ({best.strain:.1f} standard deviations)."
@@ -224,7 +225,7 @@ def _points(found: Diagnosis) -> str:
             f"{1e3 * point.seconds:.2f}",
             f"{1e3 * predicted:.2f}",
             f"{point.seconds / predicted - 1:+.1%}",
-            f"{found.whole.band[i]:.1%}",
+            f"{found.agreement.band[i]:.1%}",
         ]
         rows.append(cells if best is None else [*cells, f"{1e3 * float(found.explained[i]):.2f}"])
     headers = [
@@ -256,7 +257,7 @@ def _explanations(found: Diagnosis) -> str:
                 f"{e.sigma:.0%}",
                 f"{e.strain:.1f}",
                 f"{e.misfit:.1f}",
-                f"{e.leaves:.1%}",
+                f"{e.residual_rms:.1%}",
                 "yes" if e.as_good else "no",
             ]
         )

@@ -22,7 +22,7 @@ from roofline.render.sentences import cost_line, likely_line, past_lines, timing
 from roofline.render.why import caveat, headline, reason
 
 if TYPE_CHECKING:
-    from roofline.questions.goals import Choice, Goal
+    from roofline.questions.goals import Goal, OperatingPoint
 
 __all__ = ["OutputFormat", "render", "setting"]
 
@@ -69,7 +69,7 @@ def render(
     how: OutputFormat,
     *,
     explain: bool = False,
-    met: tuple[Goal, list[Choice]] | None = None,
+    met: tuple[Goal, list[OperatingPoint]] | None = None,
 ) -> str:
     """Return the answer in the format asked for, ending in a newline.
 
@@ -94,7 +94,7 @@ def render(
             assert_never(how)
 
 
-def _goal(met: tuple[Goal, list[Choice]] | None) -> tuple[list[str], dict[str, Any]]:
+def _goal(met: tuple[Goal, list[OperatingPoint]] | None) -> tuple[list[str], dict[str, Any]]:
     """Return the lines and the data about a goal; none where there is no goal."""
     if met is None:
         return [], {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from roofline.base.units import format_size
-from roofline.questions.goals import Choice, Goal, Objective
+from roofline.questions.goals import Goal, Objective, OperatingPoint
 
 __all__ = ["goal_data", "goal_lines"]
 
 
-def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:
+def goal_data(goal: Goal, choices: list[OperatingPoint]) -> dict[str, Any]:
     """Return the goal and what meets it."""
     return {
         "slo_tpot_ms": None if goal.tpot is None else 1e3 * goal.tpot,
@@ -38,12 +38,12 @@ def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:
     }
 
 
-def goal_lines(goal: Goal, choices: list[Choice]) -> list[str]:
+def goal_lines(goal: Goal, choices: list[OperatingPoint]) -> list[str]:
     """Return what meets the goal, and the acceptance that each draft length would need."""
     return [line for choice in choices for line in _goal_lines(goal, choice)]
 
 
-def _goal_lines(goal: Goal, choice: Choice) -> list[str]:
+def _goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
     point = choice.point
     asked = []
     if goal.tpot is not None:

@@ -9,9 +9,9 @@ from roofline.base.errors import Option
 from roofline.base.notices import Notice
 from roofline.base.units import format_size
 from roofline.engines.server_facts import Read, Unread
-from roofline.questions.live import Change, Gap, Live, Used
-from roofline.questions.schedule.plan import Plan
-from roofline.questions.schedule.written import Written, best_fixed, gain, pays
+from roofline.questions.live import AdvisedChange, Gap, LiveQuestion, Substitute
+from roofline.questions.schedule.plan import SchedulePlan
+from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain, pays
 from roofline.render.columns import wrap
 from roofline.render.deployment import deployment_data
 from roofline.render.forms import TableOrJson
@@ -44,7 +44,11 @@ FAR = 0.15
 
 
 def render_live(
-    live: Live, plan: Plan, written: Written, found: Change | None, how: TableOrJson
+    live: LiveQuestion,
+    plan: SchedulePlan,
+    written: WrittenSchedule,
+    found: AdvisedChange | None,
+    how: TableOrJson,
 ) -> str:
     """Return the reading, the change and the schedule, ending in a newline."""
     if how is TableOrJson.JSON:
@@ -63,7 +67,9 @@ def render_live(
     return "\n\n".join(blocks) + "\n"
 
 
-def _data(live: Live, plan: Plan, written: Written, found: Change | None) -> dict[str, Any]:
+def _data(
+    live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, found: AdvisedChange | None
+) -> dict[str, Any]:
     serving, named = live.serving, live.configuration
     return {
         "schema": SCHEMA,
@@ -111,7 +117,9 @@ def _fact(fact: Read | Unread) -> dict[str, Any]:
     return {"value": fact.value, "source": fact.source}
 
 
-def _headline(live: Live, plan: Plan, written: Written, found: Change | None) -> str:
+def _headline(
+    live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, found: AdvisedChange | None
+) -> str:
     what = "schedule" if pays(plan, written) else "draft length"
     if found is None and live.batch is not None:
         return (
@@ -138,7 +146,7 @@ def _headline(live: Live, plan: Plan, written: Written, found: Change | None) ->
     return said
 
 
-def _facts(live: Live) -> str:
+def _facts(live: LiveQuestion) -> str:
     """Return what was read, each with its place; a place that is too long wraps below."""
     serving = live.serving
     lines = [f"{serving.name} at {serving.where}, {serving.how}:"]
@@ -168,7 +176,7 @@ def _value(fact: Read) -> str:
     return f"{fact.value:.0f}" if fact.value >= 1000 else f"{fact.value:.4g}"
 
 
-def gap_lines(live: Live) -> list[str]:
+def gap_lines(live: LiveQuestion) -> list[str]:
     """Return what could not be read of a server, a line each, and how its version is priced."""
     where = live.serving.where
     gaps = [
@@ -187,30 +195,30 @@ def _reason(gap: Gap) -> str:
 
 
 def _used(gap: Gap) -> str:
-    match gap.used:
-        case Used.FORMAT:
+    match gap.substitute:
+        case Substitute.FORMAT:
             return str(gap.value)
-        case Used.ONE_GPU:
+        case Substitute.ONE_GPU:
             return "1 GPU"
-        case Used.CONTEXT:
+        case Substitute.CONTEXT:
             return f"{format_size(int(gap.value or 0))} tokens"
-        case Used.EVERY_BATCH:
+        case Substitute.EVERY_BATCH:
             return "every batch"
-        case Used.BUNDLED_HEAD:
+        case Substitute.BUNDLED_HEAD:
             return "the bundled head"
-        case Used.BUNDLED_CURVE:
+        case Substitute.BUNDLED_CURVE:
             return "a bundled curve"
-        case Used.ONE_RATE:
+        case Substitute.ONE_RATE:
             return f"a rate of {gap.value:.3f} at every position"
         case _:
-            assert_never(gap.used)
+            assert_never(gap.substitute)
 
 
 def _flag(gap: Gap) -> str:
     return str(Option(gap.field))
 
 
-def _gaps(live: Live) -> str:
+def _gaps(live: LiveQuestion) -> str:
     said = [
         f"{WORDS.get(gap.what, gap.what)}: {_reason(gap)}; used {_used(gap)} (give {_flag(gap)})"
         for gap in live.gaps
@@ -218,7 +226,9 @@ def _gaps(live: Live) -> str:
     return "\n".join(["Not read:", *map(_indented, said)])
 
 
-def _fixed(live: Live, plan: Plan, written: Written, found: Change | None) -> list[str]:
+def _fixed(
+    live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, found: AdvisedChange | None
+) -> list[str]:
     """Say that one draft length is as good as bands, and what to paste if it is another."""
     fixed, _ = best_fixed(plan)
     more = gain(plan, written.bands)
@@ -241,7 +251,9 @@ def _fixed(live: Live, plan: Plan, written: Written, found: Change | None) -> li
     return [*blocks, *(wrap(f"Assumed: {text}") for text in assumptions(plan.question.notices))]
 
 
-def _now(live: Live, plan: Plan, written: Written, found: Change) -> str:
+def _now(
+    live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, found: AdvisedChange
+) -> str:
     context = format_size(live.workload.contexts[0])
     copies = live.copies
     load = f"batch {live.batch}" + (f" in each of {copies} copies" if copies > 1 else "")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from roofline.advice.deployment import Deployment
-from roofline.advice.remedies import Refused, explain, phrase
+from roofline.advice.remedies import Refused, explain_refusal, remedies_phrase
 from roofline.base.errors import Option
 from roofline.base.units import format_bytes, format_size
 from roofline.render.columns import listed
@@ -24,7 +24,7 @@ def refused_lines(deployment: Deployment, refused: Sequence[Refused]) -> list[st
         alike = (context, drafts)
         batches = [each for each in refused if (each.context, each.draft_length) == alike]
         last = max(batches, key=lambda each: each.batch)
-        told = f"{explain(memory, last)}; {phrase(last)}."
+        told = f"{explain_refusal(memory, last)}; {remedies_phrase(last)}."
         if len(batches) == 1:
             lines.append(f"Does not fit: {told}")
             continue

@@ -10,9 +10,9 @@ import numpy as np
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.engines.writing import Band
-from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
-from roofline.questions.schedule.plan import Plan
-from roofline.questions.schedule.written import Written, best_fixed, gain
+from roofline.questions.schedule.formats import SCHEDULE_ENGINES, ScheduleFormat
+from roofline.questions.schedule.plan import SchedulePlan
+from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain
 from roofline.render.columns import text_table, wrap
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.notices import assumptions, warnings
@@ -32,23 +32,23 @@ SCHEMA = "roofline.schedule/1"
 COLUMNS = ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best")
 
 
-def _mix(plan: Plan) -> str:
+def _mix(plan: SchedulePlan) -> str:
     """Say how the time is shared among batches."""
     if plan.mix is None:
         return "every doubling of the batch as frequent"
     return f"time spent: {', '.join(f'{share:.0%} at {batch}' for batch, share in plan.mix)}"
 
 
-def render_schedule(plan: Plan, written: Written, how: ScheduleFormat) -> str:
+def render_schedule(plan: SchedulePlan, written: WrittenSchedule, how: ScheduleFormat) -> str:
     """Return the schedule in the format asked for, ending in a newline."""
-    if how.value in ENGINES:
+    if how.value in SCHEDULE_ENGINES:
         return written.text + "\n"
     if how is ScheduleFormat.JSON:
         return json.dumps(as_data(plan, written), indent=2, allow_nan=False) + "\n"
     return _csv(plan, written) if how is ScheduleFormat.CSV else _text(plan, written)
 
 
-def as_data(plan: Plan, written: Written) -> dict[str, Any]:
+def as_data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
     """Return the whole schedule as JSON-ready data."""
     question = plan.question
     fixed, _ = best_fixed(plan)
@@ -77,7 +77,7 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
     }
 
 
-def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
+def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
     """Return one row for each context of a band (one for all, where it has one draft length)."""
     joint = len(band.draft_lengths) == 1
     contexts = [list(plan.contexts)] if joint else [[context] for context in plan.contexts]
@@ -108,11 +108,11 @@ def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
     return rows
 
 
-def _text(plan: Plan, written: Written) -> str:
+def _text(plan: SchedulePlan, written: WrittenSchedule) -> str:
     return "\n\n".join(schedule_blocks(plan, written)) + "\n"
 
 
-def schedule_blocks(plan: Plan, written: Written) -> list[str]:
+def schedule_blocks(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
     """Return the paragraphs of the table format."""
     question = plan.question
     contexts = ", ".join(map(format_size, plan.contexts))
@@ -144,7 +144,7 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
     return [*blocks, *(wrap(f"Assumed: {text}") for text in assumptions(question.notices))]
 
 
-def band_cells(plan: Plan, written: Written) -> list[list[str]]:
+def band_cells(plan: SchedulePlan, written: WrittenSchedule) -> list[list[str]]:
     """Return the table of bands, under ``COLUMNS``."""
     return [_cells(row) for band in written.bands for row in _rows(plan, band)]
 
@@ -162,7 +162,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def schedule_headline(plan: Plan, written: Written) -> str:
+def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     """Return what the bands gain, in one sentence."""
     fixed, _ = best_fixed(plan)
     lengths = {d for band in written.bands for d in band.draft_lengths}
@@ -186,7 +186,7 @@ def schedule_headline(plan: Plan, written: Written) -> str:
     )
 
 
-def schedule_losses(plan: Plan, written: Written) -> str:
+def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     """Return what the bands lose to the best everywhere, in one sentence."""
     said = f"The bands lose {written.loss:.2%} of the mix's tokens to the best everywhere"
     if written.form_loss > 0:
@@ -200,7 +200,7 @@ def schedule_losses(plan: Plan, written: Written) -> str:
     )
 
 
-def _csv(plan: Plan, written: Written) -> str:
+def _csv(plan: SchedulePlan, written: WrittenSchedule) -> str:
     changes = "; ".join(map(str, plan.question.deployment.changes))
     rows = [
         row

@@ -11,11 +11,11 @@ from roofline.advice.why import (
     Outcome,
     PlainPass,
     Sharing,
-    beyond,
+    advice_at,
+    best_uncaptured,
     costs,
     outcome,
     plain_pass,
-    result,
     trained_context_passed,
 )
 from roofline.base.units import format_bytes, format_size
@@ -91,7 +91,7 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    found = result(point)
+    found = advice_at(point)
     words = HEADLINES[found.outcome]
     if found.plain < SLOW:
         words = words.replace(":.0f}", ":.1f}")
@@ -147,7 +147,7 @@ def _costs(answer: Recommendation, point: Point) -> str:
 
 def _beyond(answer: Recommendation, point: Point) -> str:
     """Say what a draft length past the captured graphs would give, where it would be the best."""
-    found, graphs = beyond(answer, point), answer.deployment.engine.graphs
+    found, graphs = best_uncaptured(answer, point), answer.deployment.engine.graphs
     if found is None or graphs is None:
         return ""
     return " " + BEYOND.format(
@@ -164,10 +164,10 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     """Return what a plain step waits for, and which experts a verify pass wakes."""
     found = plain_pass(answer, point, draft_length)
     said = _what_it_waits_for(found)
-    if found.woken is not None:
+    if (experts := found.active_experts) is not None:
         said += (
-            f" A plain pass wakes {found.woken.plain:.1f} experts in each layer, the verify pass "
-            f"{found.woken.verify:.1f}, and reads the weights of all of them."
+            f" A plain pass wakes {experts.plain:.1f} experts in each layer, the verify pass "
+            f"{experts.verify:.1f}, and reads the weights of all of them."
         )
     if found.cards_in_turn > 1:
         said += f" The {found.cards_in_turn} cards work one after the other."

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.deployment import DEEPEST, Deployment
+from roofline.advice.deployment import Deployment
 from roofline.base.errors import InputError
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
 from roofline.render.charts.figure import PALETTE, label_ticks
@@ -63,7 +64,7 @@ def attention_rows(deployment: Deployment, *, batch: int, context: int) -> list[
 
 
 def _grid(group: int, at: tuple[int, int]) -> Grid:
-    deepest = int(np.clip(ROWS_SHOWN // group - 1, 8, DEEPEST))
+    deepest = int(np.clip(ROWS_SHOWN // group - 1, 8, LONGEST_DRAFT))
     return Grid.of(at[:1], at[1:], range(deepest + 1))
 
 

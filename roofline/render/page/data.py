@@ -11,7 +11,7 @@ from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import fit_constant
 from roofline.advice.decide import TIE, Point
 from roofline.advice.recommend import Recommendation
-from roofline.advice.remedies import explain
+from roofline.advice.remedies import explain_refusal
 from roofline.advice.why import captured_steps
 from roofline.base.units import format_size, without_queries
 from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
@@ -78,7 +78,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
             [
                 _cell(grid, cells[batch, context]) | counted.get((batch, context), {})
                 if (batch, context) in cells
-                else {"refused": explain(grid.memory, refused[batch, context])}
+                else {"refused": explain_refusal(grid.memory, refused[batch, context])}
                 for context in contexts
             ]
             for batch in batches

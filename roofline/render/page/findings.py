@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofline.acceptance.curve import all_accepted
-from roofline.advice.deployment import DEEPEST, Configuration
+from roofline.advice.deployment import Configuration
 from roofline.advice.question import (
     Question,
     Workload,
@@ -19,10 +19,11 @@ from roofline.advice.recommend import Recommendation, recommend
 from roofline.advice.remedies import Refused
 from roofline.base.errors import InputError, Option, RooflineError
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.engines.writing import NoScheduleError
-from roofline.questions.schedule.formats import Wording, write
-from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
-from roofline.questions.schedule.written import Written
+from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
+from roofline.questions.schedule.plan import SchedulePlan, no_schedule_reason, plan_question
+from roofline.questions.schedule.written import WrittenSchedule
 from roofline.render.charts.rooflines import RooflineRow, roofline_rows
 
 __all__ = ["Findings", "find"]
@@ -46,7 +47,7 @@ class Findings:
     grid: Recommendation
     counted: Recommendation | None  # the grid at the acceptance given, where its range needs it
     kernels: tuple[RooflineRow, ...]
-    schedule: tuple[Plan, Written] | None
+    schedule: tuple[SchedulePlan, WrittenSchedule] | None
     no_schedule: Notice | None  # why there is none
     refused: tuple[Refused, ...]  # cells that were asked for by name and do not fit
 
@@ -108,7 +109,7 @@ def _every_draft(question: Question, workload: Workload) -> Question:
     return replace(
         question,
         workload=workload,
-        acceptance=all_accepted(DEEPEST),
+        acceptance=all_accepted(LONGEST_DRAFT),
         draft_lengths=allowed_lengths(deployment, workload.max_draft_length),
         own_notices=tuple(context_notices(deployment, workload.contexts)),
     )
@@ -130,18 +131,20 @@ def _counted(answer: Recommendation, grid: Recommendation) -> Recommendation | N
     return recommend(replace(question, workload=asked, draft_lengths=lengths))
 
 
-def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, Notice | None]:
+def _schedule(
+    answer: Recommendation,
+) -> tuple[tuple[SchedulePlan, WrittenSchedule] | None, Notice | None]:
     """Return the schedule of the answer's context in its engine's words, or why there is none."""
     question = answer.question
-    reason = no_schedule(question)
+    reason = no_schedule_reason(question)
     if reason is not None:
         return None, reason
     whole = replace(
         question.workload, batches=tuple(range(1, SCHEDULED + 1)), acceptance_rounds=None
     )
     try:
-        plan = plan_of(replace(question, workload=whole), tie=TIE, mix=None)
-        return (plan, write(plan, Wording())), None
+        plan = plan_question(replace(question, workload=whole), tie=TIE, mix=None)
+        return (plan, write_schedule(plan, ScheduleOptions())), None
     except NoScheduleError as error:
         return None, notice(Code.NO_SCHEDULE, reason=error.reason)
     except RooflineError as error:
