@@ -34,8 +34,8 @@ from roofline.questions.sweep.plan import Plan
 from roofline.questions.sweep.pricing import Told, price_unit
 from roofline.questions.sweep.run import Words, local, to_file
 from roofline.questions.sweep.store import Store
+from roofline.render.data import source_data
 from roofline.render.notices import warnings
-from roofline.render.provenance import source_data
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "dense GQA: Llama-3.1-8B, EAGLE-3": {"model": "llama-3.1-8b"},

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.carriers import carriers
 from tests.support import ROOT
 
+#: Run the command line and tell on stderr what was imported by its end.
+_RUN = """
+import atexit, sys
+atexit.register(lambda: print("imported", *sys.modules, file=sys.stderr))
+from roofline.cli import main
+main()
+"""
 
-def _imported(*arguments: str) -> set[str]:
-    """Return the top-level packages that a fresh process imports."""
+
+def _modules(*arguments: str) -> set[str]:
+    """Return the modules that a fresh process imports."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "roofline", *arguments],
-        capture_output=True, text=True, cwd=ROOT, check=True,
-    )  # fmt: skip
-    names = re.findall(r"^import time:[^|]*\|[^|]*\|\s*(\S+)$", done.stderr, re.MULTILINE)
-    assert "roofline.cli" in names
-    return {name.split(".")[0] for name in names}
+        [sys.executable, "-c", _RUN, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    return set(done.stderr.rpartition("imported ")[2].split())
+
+
+def _packages(*arguments: str) -> set[str]:
+    """Return the top-level packages that a fresh process imports."""
+    return {name.partition(".")[0] for name in _modules(*arguments)}
 
 
 @pytest.mark.parametrize(
@@ -38,10 +52,19 @@ def _imported(*arguments: str) -> set[str]:
     ],
 )
 def test_heavy_packages_stay_out(arguments: tuple[str, ...], unwanted: set[str]) -> None:
-    assert _imported(*arguments) & unwanted == set()
+    assert _packages(*arguments) & unwanted == set()
 
 
 def test_a_report_needs_no_plotting_package(tmp_path: Path) -> None:
     """It copies the script that Plotly brings along; the package itself is not imported."""
-    found = _imported("report", "llama-3.1-8b", "-o", str(tmp_path / "a.html"))
+    found = _packages("report", "llama-3.1-8b", "-o", str(tmp_path / "a.html"))
     assert found & {"pandas", "scipy", "matplotlib", "plotly"} == set()
+
+
+def test_one_answer_imports_few_modules() -> None:
+    own = {name for name in _modules("recommend", "llama-3.1-8b") if name.startswith("roofline")}
+    assert len(own) <= 75
+
+
+def test_few_classes_hand_on_the_step_time() -> None:
+    assert len(carriers()) <= 11

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
 from roofline.acceptance.defaults import choose, closest, default_for, doubts
-from roofline.advice.cost import check_price
+from roofline.advice.decide import check_price
 from roofline.advice.deployment import (
     DEEPEST,
     Configuration,

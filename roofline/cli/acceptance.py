@@ -11,7 +11,7 @@ from roofline.base.errors import InputError, did_you_mean
 from roofline.base.files import printable
 from roofline.cli import completion
 from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
-from roofline.cli.reading import seconds
+from roofline.cli.values import seconds
 
 if TYPE_CHECKING:
     from roofline.acceptance.curve import Convention

@@ -10,7 +10,7 @@ import typer
 from roofline.base.errors import InputError, did_you_mean
 from roofline.cli import completion
 from roofline.cli.listing import help_if_bare
-from roofline.cli.reading import seconds as time_in_seconds
+from roofline.cli.values import seconds as time_in_seconds
 
 app = typer.Typer(
     help="Fit constants to measured kernels and steps.",

@@ -11,16 +11,20 @@ import typer
 from roofline.base.errors import InputError
 from roofline.cli import completion
 from roofline.cli.listing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for
-from roofline.cli.reading import INTERVAL, TIMEOUT, live_question
-from roofline.cli.values import one_size
+from roofline.cli.question import INTERVAL, OUTPUT, TIMEOUT, asks, format_for, given_by_flag
+from roofline.cli.values import one_size, seconds
+
+if TYPE_CHECKING:
+    from roofline.advice.deployment import Configuration
+    from roofline.advice.question import Workload
+    from roofline.questions.live import Live
 
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
     from roofline.advice.remedies import Refused
 
-__all__ = ["live"]
+__all__ = ["live", "live_question"]
 
 _ONE = "expected one number; a server runs one load at a time"
 
@@ -107,3 +111,40 @@ def live(
     text = render_live(found, planned, written, change(found, planned, written), how)
     notes = written.notes if pays(planned, written) else ()
     emit_text(text, output, [*warnings((*found.serving.notices, *planned.notices)), *notes])
+
+
+def live_question(
+    url: str,
+    configuration: Configuration,
+    workload: Workload,
+    context: typer.Context,
+    *,
+    interval: str,
+    timeout: str,
+    batches: tuple[int, ...] | None,
+    contexts: tuple[int, ...] | None,
+) -> Live:
+    """Read the server at ``url``; what it says fills the options that were not given."""
+    from roofline.engines.server import read_server
+    from roofline.questions.live import check_known, question_from
+
+    wait = seconds("--interval", interval, least=0)
+    patience = seconds("--timeout", timeout, least=0.01)
+    given = given_by_flag(context)
+    if "engine" in given:
+        from roofline.specs.engine import load_engine
+
+        load_engine(str(configuration.engine))  # a misspelt name need not wait for the reading
+    if "gpu" in given:
+        from roofline.specs.gpu import load_hardware
+
+        load_hardware(str(configuration.gpu))
+    serving = read_server(
+        url,
+        interval=wait,
+        timeout=patience,
+        check=lambda first: check_known(first, configuration, given=given),
+    )
+    return question_from(
+        serving, configuration, workload, given=given, batches=batches, contexts=contexts
+    )

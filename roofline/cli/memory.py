@@ -10,8 +10,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for
-from roofline.cli.reading import given_by_flag
+from roofline.cli.question import OUTPUT, asks, format_for, given_by_flag
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:

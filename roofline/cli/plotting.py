@@ -192,7 +192,7 @@ def show(
 
     ``unsaid`` are the names left out; without ``acceptance`` the caption names no drafter.
     """
-    from roofline.render.captions import caption_for
+    from roofline.render.charts.figure import caption_for
 
     words = caption_for(deployment, title, where=where, acceptance=acceptance, source=source_line())
     same = {name: value for name, value in _named(deployment).items() if name not in unsaid}

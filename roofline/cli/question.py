@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     from roofline.advice.question import Workload
 
 
-__all__ = ["FORMATS", "OUTPUT", "asks", "choice", "format_for", "hints", "question", "signed"]
+__all__ = [
+    "FORMATS",
+    "INTERVAL",
+    "OUTPUT",
+    "TIMEOUT",
+    "asks",
+    "choice",
+    "format_for",
+    "given_by_flag",
+    "hints",
+    "question",
+    "signed",
+]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
 OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
@@ -278,3 +290,23 @@ def format_for(form: str | None, output: Path | None, *, kinds: type[Choice]) ->
                 f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format"
             )
     return choice("--format", form or by_suffix or "table", kinds)
+
+
+INTERVAL = Annotated[
+    str,
+    typer.Option(help="Time that counters are watched: 30s, 5m; 0 reads once, since its start."),
+]
+
+
+TIMEOUT = Annotated[
+    str, typer.Option(help="Time allowed for all of the server's answers together.")
+]
+
+
+def given_by_flag(context: typer.Context) -> frozenset[str]:
+    """Return the names of the options that the user gave."""
+    return frozenset(
+        name
+        for name in context.params
+        if (source := context.get_parameter_source(name)) is not None and source.name != "DEFAULT"
+    )

@@ -11,9 +11,16 @@ import typer
 from roofline.base.errors import InputError
 from roofline.cli.listing import emit_text
 from roofline.cli.load import load_of
-from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
+from roofline.cli.question import (
+    FORMATS,
+    INTERVAL,
+    OUTPUT,
+    TIMEOUT,
+    asks,
+    format_for,
+    given_by_flag,
+)
 from roofline.cli.question import choice as choice_of
-from roofline.cli.reading import INTERVAL, TIMEOUT, given_by_flag, live_question
 from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes, sizes_or_range
 
 if TYPE_CHECKING:
@@ -114,6 +121,8 @@ def recommend(
             raise InputError("--live: expected the address of a server: http://HOST:8000")
         if load is not None and load.input_tokens is not None:
             contexts = (load.length,)
+        from roofline.cli.live import live_question
+
         reading = live_question(
             live,
             configuration,

@@ -93,8 +93,8 @@ def _run(
     from roofline.questions.sweep.files import hashes
     from roofline.questions.sweep.run import Words, to_file, to_stream
     from roofline.questions.sweep.store import Store
+    from roofline.render.data import source_data
     from roofline.render.notices import warnings
-    from roofline.render.provenance import source_data
 
     words = Words(spell=typed, say=warnings, source=source_data)
     if output is None:

@@ -24,6 +24,7 @@ __all__ = [
     "numbers",
     "one_size",
     "routing",
+    "seconds",
     "shares",
     "sizes",
     "sizes_or_range",
@@ -149,3 +150,18 @@ def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:
     if high - low >= LONGEST_RANGE:
         raise InputError(f"{flag} {text}: expected at most {LONGEST_RANGE} batches")
     return tuple(range(low, high + 1))
+
+
+LONGEST_WAIT = 3600.0
+
+
+def seconds(flag: str, text: str, *, least: float, most: float = LONGEST_WAIT) -> float:
+    """Read ``30s``, ``5m``, ``1h`` or a plain number of seconds.
+
+    >>> seconds("--interval", "5m", least=0), seconds("--interval", "0", least=0)
+    (300.0, 0.0)
+    """
+    value = amount(flag, text, SECONDS, "a time such as 30s or 5m")
+    if not least <= value <= most:
+        raise InputError(f"{flag} {text}: expected {least:g} to {most:g} seconds")
+    return value

@@ -10,9 +10,8 @@ from roofline.advice.paste import flag
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.compare import Entry
-from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
-from roofline.render.deployment import deployment_data, gpus_named
+from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.formats import OutputFormat
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 from roofline.specs.overrides import Change

@@ -5,24 +5,30 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from roofline.advice.cost import dollars_per_million
-from roofline.advice.decide import Point
+from roofline.advice.decide import Point, dollars_per_million
 from roofline.advice.paste import flag, timed_flag
+from roofline.advice.provenance import Source, law_sources, sources
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import bound, grid_position, value_at
+from roofline.base.notices import Notice
 from roofline.kernels.ops import Part
-from roofline.questions.goals import Choice, Goal
-from roofline.render.changes import set_data
-from roofline.render.deployment import deployment_data
-from roofline.render.notices import warnings
-from roofline.render.provenance import provenance
+from roofline.render.deployment import deployment_data, set_data
+from roofline.render.notices import sentence, warnings
 from roofline.render.refusals import refused_data
-from roofline.render.rules import rule_rows
 from roofline.render.why import headline, reason
 from roofline.timing.machine import OpTime
+from roofline.timing.step import StepTimes
 
-__all__ = ["as_data", "benchmark_rows", "explain_rows", "goal_data", "inputs_data"]
+__all__ = [
+    "as_data",
+    "benchmark_rows",
+    "explain_rows",
+    "inputs_data",
+    "provenance",
+    "source_data",
+    "summary",
+]
 
 SCHEMA = "roofline.recommend/1"
 
@@ -40,6 +46,8 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
         "provenance": provenance(question, answer.times),
     }
     if explain:
+        from roofline.render.rules import rule_rows
+
         data["explain"] = [
             {
                 "batch": point.batch,
@@ -150,34 +158,6 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
     ]
 
 
-def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:
-    """Return the goal and what meets it."""
-    return {
-        "slo_tpot_ms": None if goal.tpot is None else 1e3 * goal.tpot,
-        "target_tokens_per_s": goal.rate,
-        "objective": goal.best_by.value,
-        "choices": [
-            {
-                "context": choice.point.context,
-                "batch": choice.point.batch,
-                "draft_length": choice.draft_length,
-                "tpot_ms": 1e3 * choice.tpot,
-                "tokens_per_s": choice.rate,
-                "needed": [
-                    {
-                        "draft_length": need.draft_length,
-                        "tokens_per_step": need.tokens_per_step,
-                        "possible": need.possible,
-                        "reached": need.reached,
-                    }
-                    for need in choice.needed
-                ],
-            }
-            for choice in choices
-        ],
-    }
-
-
 def _engine(question: Question) -> dict[str, Any]:
     overhead = question.deployment.engine.overhead
     return {
@@ -236,3 +216,36 @@ def _op_row(
         "source": time.chosen.provenance,
         "law": time.chosen.detail,
     }
+
+
+def source_data(source: Source) -> dict[str, Any]:
+    """Return a source as JSON writes it."""
+    detail = sentence(source.detail) if isinstance(source.detail, Notice) else source.detail
+    data: dict[str, Any] = {"what": source.what, "kind": source.kind, "source": detail}
+    if source.measured is not None:
+        data |= {
+            "median_error": source.median_error,
+            "p90_error": source.p90_error,
+            "measured": source.measured,
+        }
+    return data
+
+
+def provenance(question: Question, times: StepTimes) -> list[dict[str, Any]]:
+    """Return where each group of numbers comes from, as JSON writes it."""
+    return [source_data(source) for source in sources(question, times)]
+
+
+def summary(question: Question, times: StepTimes) -> str:
+    """Return one sentence about the constants of an answer."""
+    shown = []
+    for law in law_sources(times):
+        if law.share < 0.01:
+            continue
+        evidence = law.chosen.evidence
+        error = f", {100 * evidence.median_error:.0f} % off" if evidence else ""
+        shown.append(f"{law.what} ({law.chosen.provenance}: {law.chosen.detail}{error})")
+    engine = question.deployment.engine
+    stated = engine.overhead.source
+    around = "fitted on published runs" if stated == "fitted" else stated
+    return f"Constants: {'; '.join(shown)}; overhead of {engine.name}: {around}."

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from roofline.advice.deployment import Deployment
+from roofline.kernels.matrices import used_components
+from roofline.render.columns import listed
+from roofline.specs.formats import Component
+from roofline.specs.overrides import Change
 
-__all__ = ["deployment_data", "gpus_named"]
+__all__ = ["deployment_data", "gpus_named", "set_data", "set_line", "stored_as"]
 
 
 def gpus_named(deployment: Deployment) -> str:
@@ -45,3 +50,44 @@ def _in_one_machine(deployment: Deployment) -> dict[str, Any]:
         "cpu_expert_layers": split.cpu_layers,
         "host": deployment.host.id,
     }
+
+
+_WORDS = {
+    Component.EXPERTS: "experts",
+    Component.SHARED_EXPERTS: "shared experts",
+    Component.MLP: "MLP",
+    Component.ATTENTION: "attention",
+    Component.MIXER: "linear mixers",
+}
+
+
+def stored_as(deployment: Deployment) -> str:
+    """Say how the weights of the layers' products are stored, each format with what it holds.
+
+    A router is small and mostly kept wider than the rest, so it is left out.
+    """
+    stored, parts = (
+        deployment.target.precision.weights,
+        used_components(deployment.target.model),
+    )
+    holds: dict[str, list[str]] = {}
+    for component, word in _WORDS.items():
+        if component in parts:
+            holds.setdefault(str(stored[component]), []).append(word)
+    if len(holds) == 1:
+        return f"{next(iter(holds))} weights"
+    return ", ".join(f"{dtype} {listed(words)}" for dtype, words in holds.items())
+
+
+def set_line(changes: Sequence[Change]) -> str:
+    """Return one sentence with a blank before it; nothing where nothing was set.
+
+    >>> set_line([Change(flag="--set", path="group_size", value="4", was="8")])
+    ' Set: group_size = 4 (was 8).'
+    """
+    return f" Set: {'; '.join(map(str, changes))}." if changes else ""
+
+
+def set_data(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    """Return the changes as JSON writes them."""
+    return [{"path": c.path, "value": c.value, "was": c.was} for c in changes]

@@ -9,9 +9,8 @@ from roofline.base.units import format_size
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED, Term
-from roofline.render.changes import set_data, set_line
 from roofline.render.columns import listed, text_table, wrap
-from roofline.render.deployment import deployment_data, gpus_named
+from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.forms import TableOrJson
 from roofline.render.notices import assumptions, warnings
 from roofline.render.refusals import refused_data, refused_lines

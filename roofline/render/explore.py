@@ -10,10 +10,9 @@ from typing import Any
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
-from roofline.render.changes import set_data, set_line
 from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data
-from roofline.render.deployment import gpus_named
+from roofline.render.deployment import gpus_named, set_data, set_line
 from roofline.render.formats import OutputFormat
 from roofline.render.notices import assumptions, warnings
 from roofline.render.refusals import refused_data, refused_lines, room_columns

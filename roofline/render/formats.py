@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from itertools import product
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from roofline.advice.decide import Point
 from roofline.advice.paste import pasted
@@ -14,25 +14,16 @@ from roofline.advice.recommend import Recommendation
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
 from roofline.kernels.ops import Part
-from roofline.questions.goals import Choice, Goal
-from roofline.render.captions import stored_as
-from roofline.render.changes import set_line
 from roofline.render.columns import markdown_table, text_table, wrap
-from roofline.render.data import as_data, explain_rows, goal_data
-from roofline.render.deployment import gpus_named
-from roofline.render.formulas import formulas
+from roofline.render.data import as_data, explain_rows, summary
+from roofline.render.deployment import gpus_named, set_line, stored_as
 from roofline.render.notices import assumptions
-from roofline.render.provenance import summary
 from roofline.render.refusals import refused_lines, room_columns
-from roofline.render.rules import rule_lines
-from roofline.render.sentences import (
-    cost_line,
-    goal_lines,
-    likely_line,
-    past_lines,
-    timing_lines,
-)
+from roofline.render.sentences import cost_line, likely_line, past_lines, timing_lines
 from roofline.render.why import caveat, headline, reason
+
+if TYPE_CHECKING:
+    from roofline.questions.goals import Choice, Goal
 
 __all__ = ["OutputFormat", "render", "setting"]
 
@@ -85,22 +76,32 @@ def render(
 
     ``met`` is a goal with the choices that meet it.
     """
+    goal_lines, goal = _goal(met)
     match how:
         case OutputFormat.TABLE:
-            said = "" if met is None else "\n\n".join(map(wrap, goal_lines(*met))) + "\n\n"
-            return said + _text(answer, explain=explain)
+            return "".join(f"{wrap(line)}\n\n" for line in goal_lines) + _text(
+                answer, explain=explain
+            )
         case OutputFormat.JSON:
-            data = as_data(answer, explain=explain)
-            if met is not None:
-                data["goal"] = goal_data(*met)
+            data = as_data(answer, explain=explain) | goal
             return json.dumps(data, indent=2, allow_nan=False) + "\n"
         case OutputFormat.CSV:
             return _csv(answer)
         case OutputFormat.MARKDOWN:
-            said = "" if met is None else "\n\n".join(goal_lines(*met)) + "\n\n"
-            return said + _markdown(answer, explain=explain)
+            return "".join(f"{line}\n\n" for line in goal_lines) + _markdown(
+                answer, explain=explain
+            )
         case _:
             assert_never(how)
+
+
+def _goal(met: tuple[Goal, list[Choice]] | None) -> tuple[list[str], dict[str, Any]]:
+    """Return the lines and the data about a goal; none where there is no goal."""
+    if met is None:
+        return [], {}
+    from roofline.render.goals import goal_data, goal_lines
+
+    return goal_lines(*met), {"goal": goal_data(*met)}
 
 
 def _cells(point: dict[str, Any], columns: tuple[tuple[str, str, str], ...]) -> list[list[str]]:
@@ -208,13 +209,21 @@ def _explain_tables(answer: Recommendation, point: Point) -> dict[str, list[list
     return tables
 
 
+def _formula_lines(answer: Recommendation, point: Point) -> list[str]:
+    """Return the formulas and the rules of a point."""
+    from roofline.render.formulas import formulas
+    from roofline.render.rules import rule_lines
+
+    return [*formulas(answer, point), *rule_lines(answer, point)]
+
+
 def _explain_text(answer: Recommendation, point: Point) -> str:
     blocks = [
         f"{title} (GFLOP and MB of one launch, ms of all):\n"
         + text_table(_EXPLAIN_HEADERS, rows, names_first=True)
         for title, rows in _explain_tables(answer, point).items()
     ]
-    lines = [*formulas(answer, point), *rule_lines(answer, point)]
+    lines = _formula_lines(answer, point)
     return "\n\n".join([*blocks, *map(wrap, lines), *timing_lines(answer, point)])
 
 
@@ -264,7 +273,7 @@ def _markdown(answer: Recommendation, *, explain: bool) -> str:
         if explain:
             for title, rows in _explain_tables(answer, point).items():
                 blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
-            blocks += [*formulas(answer, point), *rule_lines(answer, point)]
+            blocks += _formula_lines(answer, point)
             blocks += [f"```\n{text}\n```" for text in timing_lines(answer, point)]
     blocks += refused_lines(answer.deployment, answer.refused)
     blocks.append("  \n".join(_footer(answer)))

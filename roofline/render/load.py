@@ -6,13 +6,13 @@ import json
 import math
 from typing import Any
 
-from roofline.advice.cost import dollars_per_million
+from roofline.advice.decide import dollars_per_million
 from roofline.advice.paste import flag, pasted
 from roofline.base.files import csv_text
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
 from roofline.render.columns import markdown_table, text_table, wrap
-from roofline.render.data import inputs_data
+from roofline.render.data import inputs_data, provenance, summary
 from roofline.render.formats import OutputFormat, setting
 from roofline.render.load_sentences import (
     headline,
@@ -24,7 +24,6 @@ from roofline.render.load_sentences import (
     where,
 )
 from roofline.render.notices import assumptions, warnings
-from roofline.render.provenance import provenance, summary
 from roofline.render.sentences import dollars
 
 __all__ = ["render_load"]

@@ -11,9 +11,8 @@ from roofline.advice.deployment import Deployment
 from roofline.advice.remedies import Refused
 from roofline.base.units import counted, format_bytes, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
-from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
-from roofline.render.deployment import deployment_data, gpus_named
+from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.forms import TableOrJson
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.timing.memory import Memory

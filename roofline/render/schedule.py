@@ -13,9 +13,8 @@ from roofline.questions.schedule.bands import Band
 from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written, best_fixed, gain
-from roofline.render.changes import set_data, set_line
 from roofline.render.columns import text_table, wrap
-from roofline.render.deployment import deployment_data, gpus_named
+from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.notices import assumptions, warnings
 from roofline.render.refusals import refused_data, refused_lines
 

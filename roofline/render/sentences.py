@@ -9,19 +9,10 @@ from roofline.advice.decide import LIKELY, Point
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.base.numbers import DRAWS
-from roofline.base.units import format_size
-from roofline.questions.goals import Choice, Goal, Objective
 from roofline.render.columns import listed
 from roofline.render.data import benchmark_rows
 
-__all__ = [
-    "cost_line",
-    "dollars",
-    "goal_lines",
-    "likely_line",
-    "past_lines",
-    "timing_lines",
-]
+__all__ = ["cost_line", "dollars", "likely_line", "past_lines", "timing_lines"]
 
 
 def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
@@ -123,35 +114,3 @@ def timing_lines(answer: Recommendation, point: Point) -> list[str]:
         return [f"{name} cannot hold acceptance fixed while timing."]
     shown = "\n".join(f"  {row['flag']}" for row in rows if row["flag"])
     return [f"To time them with acceptance held fixed, {name}:\n{shown}"]
-
-
-def goal_lines(goal: Goal, choices: list[Choice]) -> list[str]:
-    """Return what meets the goal, and the acceptance that each draft length would need."""
-    return [line for choice in choices for line in _goal_lines(goal, choice)]
-
-
-def _goal_lines(goal: Goal, choice: Choice) -> list[str]:
-    point = choice.point
-    asked = []
-    if goal.tpot is not None:
-        asked.append(f"at most {1e3 * goal.tpot:g} ms per token")
-    if goal.rate is not None:
-        asked.append(f"at least {goal.rate:g} tokens/s")
-    most = "throughput" if goal.best_by is Objective.THROUGHPUT else "speed of one user"
-    wanted = " and ".join([*asked, f"best {most}"])
-    where = f"batch {point.batch}, draft length {choice.draft_length}"
-    pace = f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
-    lines = [f"Goal ({wanted}): {where} at context {format_size(point.context)}: {pace}."]
-    needs = [
-        f"{need.tokens_per_step:.2f} at D = {need.draft_length} ("
-        + (f"has {need.reached:.2f}" if need.possible else "out of reach")
-        + ")"
-        for need in choice.needed
-    ]
-    if asked:
-        shortest = min(n.draft_length for n in choice.needed if n.met)
-        lines.append(
-            f"Tokens per step needed at batch {point.batch}: {', '.join(needs)}. The shortest "
-            f"draft length that meets it is {shortest}."
-        )
-    return lines

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from roofline.base.errors import InputError
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
-from roofline.render.captions import caption_for
-from roofline.render.charts.figure import PALETTE, caption, new_panels, save, styled
+from roofline.render.charts.figure import PALETTE, caption, caption_for, new_panels, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from roofline.acceptance import Acceptance
+from roofline.advice.deployment import Deployment
 from roofline.base.errors import InputError
 from roofline.base.files import write_bytes_atomically
+from roofline.render.deployment import gpus_named, set_line, stored_as
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +27,7 @@ __all__ = [
     "PALETTE",
     "Caption",
     "caption",
+    "caption_for",
     "check_target",
     "label_ticks",
     "new_panels",
@@ -173,3 +177,31 @@ def _metadata(form: str, words: Caption | None) -> dict[str, str | None]:
         return data
     source = "Subject" if form == "pdf" else "Source"
     return {**data, "Title": words.title, source: words.source}
+
+
+def caption_for(
+    deployment: Deployment,
+    message: str,
+    *,
+    source: str,
+    where: str = "",
+    acceptance: Acceptance | None = None,
+) -> Caption:
+    """Return the caption of a chart about a deployment.
+
+    ``message`` follows model and accelerators in the title; ``where`` names the batch or context
+    that the whole chart shares. Without ``acceptance`` the drafter is not named either.
+    """
+    target = deployment.target
+    told = [f"{stored_as(deployment)}, {target.precision.kv} KV", deployment.engine.name]
+    told += [where] if where else []
+    if acceptance is not None:
+        told += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
+    fixed = [change for change in deployment.changes if change.flag != "--vary"]
+    changed = set_line(fixed).strip().rstrip(".")
+    told += [changed] if changed else []
+    return Caption(
+        title=f"{target.model.name} on {gpus_named(deployment)}: {message}",
+        setting="; ".join(told),
+        source=source,
+    )

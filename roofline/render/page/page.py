@@ -19,9 +19,8 @@ from roofline.base.errors import InputError, spelled
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
-from roofline.render.captions import stored_as
 from roofline.render.data import as_data
-from roofline.render.deployment import gpus_named
+from roofline.render.deployment import gpus_named, stored_as
 from roofline.render.notices import assumptions, capitalised, sentence, warnings
 from roofline.render.page.data import LIVE, page_data
 from roofline.render.page.findings import Findings
