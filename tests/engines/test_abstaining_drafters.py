@@ -120,7 +120,7 @@ def test_between_two_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("passes", [985, 1000, 1019])
-def test_where_every_pass_drafts_nothing_changes(tmp_path: Path, passes: int) -> None:
+def test_a_drafter_that_never_abstains_changes_nothing(tmp_path: Path, passes: int) -> None:
     """A page is not read in one instant: 2 % between two counts of the same passes is noise."""
     alone = (PAGES / "vllm-0.33.0.prom").read_text("utf-8")
     label = '{engine="0",model_name="meta-llama/Llama-3.1-8B-Instruct"}'

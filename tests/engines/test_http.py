@@ -32,7 +32,7 @@ def read(cli: Cli, url: str, *more: str) -> Outcome:
     [("vllm-0.33.0.prom", 2.66), ("vllm-0.33.0-dp2.prom", 2.5733), ("sglang-0.5.23.prom", 2.53),
      ("sglang-server-info.json", 2.61), ("trtllm-1.3.prom", 2.82), ("trtllm-stats.json", 2.7)],
 )  # fmt: skip
-def test_a_page_as_it_is_served(cli: Cli, name: str, mean: float) -> None:
+def test_a_served_page_is_read(cli: Cli, name: str, mean: float) -> None:
     body = (PAGES / name).read_bytes()
     with server(lambda h: send(h, body)) as url:
         data = read(cli, f"{url}/metrics").data()
@@ -156,7 +156,7 @@ def test_a_large_page_below_the_limit_is_read(cli: Cli) -> None:
         assert read(cli, url, "--timeout", "20").data()["tokens_per_step"] == 2.66
 
 
-def test_a_page_that_breaks_off(cli: Cli) -> None:
+def test_a_truncated_page_is_refused(cli: Cli) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(PAGE)))

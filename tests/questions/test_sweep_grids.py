@@ -276,7 +276,7 @@ def test_a_cluster_without_workers_is_refused(monkeypatch: pytest.MonkeyPatch) -
         """Never reached."""
 
 
-def test_what_cannot_be_a_path_names_no_file(tmp_path: Path) -> None:
+def test_impossible_paths_name_no_file(tmp_path: Path) -> None:
     file = write(tmp_path, "a.yaml", "x")
     assert _files("") == _files("a\0b") == []
     assert _files(file)[0] == Path(file)
