@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from roofline.base import resources
+from roofline.calibrate.engine.decode_numbers import leave_one_gpu_out
 from roofline.calibrate.engine.decode_rows import load_rows
 from roofline.validation import steps
 from roofline.validation.score import Compared, pool, worst
-from roofline.validation.steps import POOLS, leave_one_gpu_out
+from roofline.validation.steps import POOLS
 from tests.support import ROOT, Cli, assert_refused
 from workshop import validation_page
 from workshop.engines import write_decode_numbers, write_spec_numbers

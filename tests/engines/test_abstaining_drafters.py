@@ -13,9 +13,9 @@ from roofline.engines.reading import Reading
 from roofline.engines.sources import of_json, read
 from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
 from tests.servers import read as live_read
-from tests.support import ROOT, Cli, write
+from tests.support import Cli, write
 
-PAGES = ROOT / "tests" / "data" / "pages"
+PAGES = Path(__file__).parents[1] / "data" / "pages"
 NEW = "vllm:inter_token_latency_seconds_count"
 OLD = "vllm:time_per_output_token_seconds_count"
 

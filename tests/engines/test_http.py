@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
 from roofline.base.errors import InputError
 from roofline.engines.http import _at_most, _exchange, _parsed, _reason
 from tests.servers import send, server
-from tests.support import ROOT, Cli, Outcome, assert_refused
+from tests.support import Cli, Outcome, assert_refused
 
-PAGES = ROOT / "tests" / "data" / "pages"
+PAGES = Path(__file__).parents[1] / "data" / "pages"
 PAGE = (PAGES / "vllm-0.33.0.prom").read_bytes()
 LATER = (PAGES / "vllm-0.33.0-later.prom").read_bytes()
 SECRET = "token-that-nobody-may-see"
