@@ -78,7 +78,7 @@ def test_another_machine_cannot_continue_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", ["oom", "unsupported", "wrong", "hung", "crashed"])
-def test_what_fails_is_named_skipped_and_reported(tmp_path: Path, status: str) -> None:
+def test_failed_kernels_are_skipped_and_reported(tmp_path: Path, status: str) -> None:
     bad = CASES[3].key
     device = FakeDevice(failing={bad: status})
     failed: list[Row] = []

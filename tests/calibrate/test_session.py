@@ -69,7 +69,7 @@ def test_a_whole_run_says_how_many_rows(said: Any) -> None:
     assert "skipped" not in text
 
 
-def test_what_failed_is_counted_by_its_status(said: Any) -> None:
+def test_failures_are_counted_by_status(said: Any) -> None:
     """One case runs out of memory, two are not supported."""
     keys = [case.key for case in plan(load_model(MODEL), FakeDevice().menu()) if not case.anchors]
     failing = {keys[0]: "oom", keys[1]: "unsupported", keys[2]: "unsupported"}
