@@ -86,12 +86,12 @@ def test_layers_without_experts_have_none_to_move(cli: Cli) -> None:
 
 
 def test_an_empty_name_of_an_engine() -> None:
-    with pytest.raises(InputError, match="--engine: expected an engine's name"):
+    with pytest.raises(InputError, match="engine: expected an engine's name"):
         load_engine("@2025")
 
 
 def test_no_batches_are_refused() -> None:
-    with pytest.raises(InputError, match="--batch: expected at least one number"):
+    with pytest.raises(InputError, match="batch: expected at least one number"):
         check_workload(Workload(batches=()))
 
 
