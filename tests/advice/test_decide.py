@@ -156,5 +156,5 @@ def test_the_edge_of_the_search_is_said(cli: Cli) -> None:
 
 
 def test_an_empty_list_of_batches_is_refused() -> None:
-    with pytest.raises(InputError, match="--batch: expected at least one number"):
+    with pytest.raises(InputError, match="batch: expected at least one number"):
         check_workload(Workload(batches=()))
