@@ -66,7 +66,7 @@ def test_harmless_cells_are_unchanged(text: str) -> None:
         ("schedule", "--format", "csv"),
         ("sweep", "--format", "csv"),
         ("recommend", "--rps", "1", "--input-tokens", "100", "--output-tokens", "100",
-         "--format", "csv"),
+         "--set", "gpu.memory.capacity=2 GB", "--format", "csv"),
         ("plot", "speedup", "--data", "OUT"),
     ],
 )  # fmt: skip

@@ -62,7 +62,7 @@ ONE = "--context 2k"
 COMMANDS = {
     "recommend": (f"--acceptance 0.6 {ONE}", "inputs"),
     "recommend, a load": (
-        "--acceptance 0.6 --rps 0.01 --input-tokens 200 --output-tokens 200",
+        "--acceptance 0.6 --rps 0.01 --input-tokens 4k --output-tokens 200",
         "inputs",
     ),
     "recommend, a goal": (f"--acceptance 0.6 {ONE} --batch 1 --objective latency", "inputs"),
