@@ -200,7 +200,7 @@ def plan_question(question: Question, *, tie: float, mix: dict[int, float] | Non
     step = priced_grid.times.total
     # each listed batch stands for its range
     priced, plain, idle, ratio = (
-        np.repeat(values[:listed], sizes, axis=0)
+        np.repeat(values[:listed], sizes, axis=0)[:count]
         for values in (speed, plain, idle, step / step[..., :1])
     )
     priced = np.where(room_beside_drafter[:count], priced, np.nan)
