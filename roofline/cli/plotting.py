@@ -146,7 +146,7 @@ def asked(arguments: Sequence[str], left_out: Sequence[str] = _WHERE) -> list[st
     >>> asked(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--batch", "8"])
     ['plot', 'speedup', 'qwen3-8b', '--batch', '8']
     """
-    from roofline.base.units import without_queries
+    from roofline.base.files import without_queries
 
     kept: list[str] = []
     skip = False

@@ -9,7 +9,7 @@ from typing import Any
 
 from roofline.advice.deployment import Deployment
 from roofline.advice.remedies import Refused
-from roofline.base.units import counted, format_bytes, format_size
+from roofline.base.units import format_bytes, format_count, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
 from roofline.render.columns import text_table, wrap
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
@@ -146,10 +146,11 @@ def _headline(answer: MemoryAnswer) -> str:
         f"({deployment.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )
+    fit = "fits" if slots.plain == 1 else "fit"
     if slots.draft_length == 0:
-        return f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''}."
+        return f"{where}: {format_count(slots.plain, 'sequence')} {fit}."
     return (
-        f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''} without "
+        f"{where}: {format_count(slots.plain, 'sequence')} {fit} without "
         f"speculation, {slots.speculative} with {deployment.drafter.name} at draft length "
         f"{slots.draft_length}: {slots.lost:.1%} of the slots lost."
     )

@@ -13,7 +13,8 @@ from roofline.advice.decide import TIE, Point
 from roofline.advice.recommend import Recommendation
 from roofline.advice.remedies import explain
 from roofline.advice.why import captured_steps
-from roofline.base.units import format_size, without_queries
+from roofline.base.files import without_queries
+from roofline.base.units import format_size
 from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
 from roofline.render.charts.rooflines import GROUPS
 from roofline.render.page.findings import Findings
