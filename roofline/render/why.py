@@ -1,4 +1,4 @@
-"""The answer in one sentence, and why it is so; a page that moves fills in the same words."""
+"""The answer in one sentence, and why. The page fills in the same sentences by script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from roofline.advice.why import (
     result,
     trained_context_passed,
 )
-from roofline.base.units import format_bytes, format_size
+from roofline.base.units import SLOW_PACE, format_bytes, format_size
 from roofline.render.refusals import drafts_without_room
 
 __all__ = [
@@ -37,30 +37,33 @@ __all__ = [
 
 #: What an answer says where drafts do not pay.
 DO_NOT_SPECULATE = "do not speculate"
-#: The first sentence of an answer where that is all it says.
-_NO_DRAFTS = (
-    f"{DO_NOT_SPECULATE.capitalize()}: plain decoding gives {{plain:.0f}} tokens/s per user"
-)
-#: The first sentence of an answer, by what it says.
-HEADLINES = {
-    Outcome.ALONE: "Plain decoding: {plain:.0f} tokens/s per user.",
-    Outcome.NO_ROOM: f"{_NO_DRAFTS}, and no draft length fits in memory beside it.",
-    Outcome.PAST_GRAPHS: (
-        f"{_NO_DRAFTS}, and every draft length needs more rows than the engine captures CUDA "
-        "graphs for."
-    ),
-    Outcome.PLAIN: (
-        f"{_NO_DRAFTS}; the best draft length, {{length:d}}, would give {{speedup:.2f}}x "
-        "({verdict})."
-    ),
-    Outcome.DRAFTS: (
-        "Run draft length {length:d} ({flag}): {speedup:.2f}x plain decoding, {plain:.0f} -> "
-        "{fast:.0f} tokens/s per user ({verdict})."
-    ),
-}
-#: Below so many tokens/s of plain decoding a headline gives them with a decimal.
-SLOW = 9.95
-#: How sure that is, by first sentence and confidence.
+
+
+def _headlines(*, plain: str, fast: str) -> dict[Outcome, str]:
+    """Return the first sentence of an answer, by what it says, with these forms of its rates."""
+    no_drafts = f"{DO_NOT_SPECULATE.capitalize()}: plain decoding gives {plain} tokens/s per user"
+    return {
+        Outcome.ALONE: f"Plain decoding: {plain} tokens/s per user.",
+        Outcome.NO_ROOM: f"{no_drafts}, and no draft length fits in memory beside it.",
+        Outcome.PAST_GRAPHS: (
+            f"{no_drafts}, and every draft length needs more rows than the engine captures CUDA "
+            "graphs for."
+        ),
+        Outcome.PLAIN: (
+            f"{no_drafts}; the best draft length, {{length:d}}, would give {{speedup:.2f}}x "
+            "({verdict})."
+        ),
+        Outcome.DRAFTS: (
+            f"Run draft length {{length:d}} ({{flag}}): {{speedup:.2f}}x plain decoding, {plain} "
+            f"-> {fast} tokens/s per user ({{verdict}})."
+        ),
+    }
+
+
+HEADLINES = _headlines(plain="{plain:.0f}", fast="{fast:.0f}")
+#: The same where plain decoding gives less than ``SLOW_PACE``.
+_SLOW_HEADLINES = _headlines(plain="{plain:.1f}", fast="{fast:.1f}")
+#: How sure the first sentence is, by what it says and the confidence.
 VERDICTS = {
     Outcome.PLAIN: {
         Confidence.INSIDE_ERROR: "the difference is inside the model's error",
@@ -78,9 +81,9 @@ REASON = (
     "yield {break_even:.2f} tokens per step to break even, and this acceptance yields "
     "{tokens:.2f}."
 )
-#: Where every draft length leaves the captured graphs.
+#: Why, if every draft length leaves the captured graphs.
 PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
-#: What another draft length would give; ``flag`` begins with ``: add `` where there is one.
+#: What a draft length past the graphs would give; ``flag`` is empty or begins with ``: add ``.
 BEYOND = (
     "Draft length {length:d} would give {speedup:.2f}x with its {rows:.0f} rows captured; "
     "{engine} captures CUDA graphs for up to {largest:d}{flag}."
@@ -91,25 +94,23 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    found = result(point)
-    words = HEADLINES[found.outcome]
-    if found.plain < SLOW:
-        words = words.replace(":.0f}", ":.1f}")
+    advice = result(point)
+    headlines = _SLOW_HEADLINES if advice.plain < SLOW_PACE else HEADLINES
     verdict = ""
-    if found.confidence is not None:
-        verdict = VERDICTS[found.outcome][found.confidence]
-    return words.format(
-        length=found.draft_length,
+    if advice.confidence is not None:
+        verdict = VERDICTS[advice.outcome][advice.confidence]
+    return headlines[advice.outcome].format(
+        length=advice.draft_length,
         flag=answer.deployment.engine.name_of_length(answer.deployment.drafter.kind),
-        speedup=found.speedup,
-        plain=found.plain,
-        fast=found.fast,
-        verdict=verdict.format(low=found.low, high=found.high),
+        speedup=advice.speedup,
+        plain=advice.plain,
+        fast=advice.fast,
+        verdict=verdict.format(low=advice.low, high=advice.high),
     )
 
 
 def caveat(answer: Recommendation, point: Point) -> str:
-    """Return what to add to the first sentence where the context is beyond the drafter's own."""
+    """Return what to add to the first sentence if the context is beyond the drafter's own."""
     trained = trained_context_passed(answer, point)
     if trained is None:
         return ""
@@ -130,85 +131,85 @@ def reason(answer: Recommendation, point: Point) -> str:
 
 
 def _costs(answer: Recommendation, point: Point) -> str:
-    found = costs(point)
-    if found is None:
+    shares = costs(point)
+    if shares is None:
         return ""
     return REASON.format(
-        opening=opening(answer, point, found.draft_length),
-        rows=found.rows,
-        growth=found.growth,
-        drafting=found.drafting,
-        engine=found.engine,
-        length=found.draft_length,
-        break_even=found.break_even,
-        tokens=found.tokens_per_step,
+        opening=opening(answer, point, shares.draft_length),
+        rows=shares.rows,
+        growth=shares.growth,
+        drafting=shares.drafting,
+        engine=shares.engine,
+        length=shares.draft_length,
+        break_even=shares.break_even,
+        tokens=shares.tokens_per_step,
     )
 
 
 def _beyond(answer: Recommendation, point: Point) -> str:
-    """Say what a draft length past the captured graphs would give, where it would be the best."""
-    found, graphs = beyond(answer, point), answer.deployment.engine.graphs
-    if found is None or graphs is None:
+    """Say what a draft length past the captured graphs would give, if it would be the best."""
+    past, graphs = beyond(answer, point), answer.deployment.engine.graphs
+    if past is None or graphs is None:
         return ""
     return " " + BEYOND.format(
-        length=found.draft_length,
-        speedup=found.speedup,
-        rows=found.rows,
+        length=past.draft_length,
+        speedup=past.speedup,
+        rows=past.rows,
         engine=answer.deployment.engine.name,
         largest=graphs.largest,
-        flag=f": add {found.flag}" if found.flag else "",
+        flag=f": add {past.flag}" if past.flag else "",
     )
 
 
 def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     """Return what a plain step waits for, and which experts a verify pass wakes."""
-    found = plain_pass(answer, point, draft_length)
-    said = _what_it_waits_for(found)
-    if found.woken is not None:
-        said += (
-            f" A plain pass wakes {found.woken.plain:.1f} experts in each layer, the verify pass "
-            f"{found.woken.verify:.1f}, and reads the weights of all of them."
+    plain = plain_pass(answer, point, draft_length)
+    text = _what_it_waits_for(plain)
+    if plain.woken is not None:
+        text += (
+            f" A plain pass wakes {plain.woken.plain:.1f} experts in each layer, the verify pass "
+            f"{plain.woken.verify:.1f}, and reads the weights of all of them."
         )
-    if found.cards_in_turn > 1:
-        said += f" The {found.cards_in_turn} cards work one after the other."
-    if found.host is not None:
-        said += (
-            f" The processor computes the experts of {found.host.layers} layers from its "
-            f"{found.host.memory} in {found.host.share:.0%} of a plain pass."
+    if plain.cards_in_turn > 1:
+        text += f" The {plain.cards_in_turn} cards work one after the other."
+    if plain.host is not None:
+        text += (
+            f" The processor computes the experts of {plain.host.layers} layers from its "
+            f"{plain.host.memory} in {plain.host.share:.0%} of a plain pass."
         )
-    return said
+    return text
 
 
 _SHARED = {
     Sharing.ALL: ", which all rows of a verify pass share",
-    Sharing.WEIGHTS: ("; the rows of a verify pass share the weights, but each reads the KV again"),
+    Sharing.WEIGHTS: "; the rows of a verify pass share the weights, but each reads the KV again",
     Sharing.SOME_WEIGHTS: "",
 }
 
 
-def _what_it_waits_for(found: PlainPass) -> str:
-    weights, cache = format_bytes(found.weight_bytes), format_bytes(found.cache_bytes)
-    match found.bound:
+def _what_it_waits_for(plain: PlainPass) -> str:
+    weights, cache = format_bytes(plain.weight_bytes), format_bytes(plain.cache_bytes)
+    match plain.bound:
         case Bound.MEMORY:
             return (
-                f"A plain pass spends {found.share:.0%} of its time reading {weights} of weights "
-                f"and {cache} of KV{_SHARED[found.sharing]}."
+                f"A plain pass spends {plain.share:.0%} of its time reading {weights} of weights "
+                f"and {cache} of KV{_SHARED[plain.sharing]}."
             )
         case Bound.COMPUTE:
             return (
-                f"A plain pass computes for {found.share:.0%} of its time ({found.rows} rows), "
+                f"A plain pass computes for {plain.share:.0%} of its time ({plain.rows} rows), "
                 "so every further row is paid for in full."
             )
         case Bound.LINK:
             return (
                 "A plain pass waits on the links between the GPUs for "
-                f"{found.share:.0%} of its time."
+                f"{plain.share:.0%} of its time."
             )
         case Bound.LATENCY:
             return (
-                f"A plain pass spends {found.share:.0%} of its time in launches and latencies that "
+                f"A plain pass spends {plain.share:.0%} of its time in launches and latencies that "
                 f"neither traffic nor arithmetic explains (it reads {weights} of weights and "
                 f"{cache} of KV)."
             )
         case _:
-            assert_never(found.bound)
+            assert_never(plain.bound)
