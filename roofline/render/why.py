@@ -12,11 +12,12 @@ from roofline.advice.why import (
     PlainPass,
     Sharing,
     beyond,
-    costs,
+    deciding,
+    host_share,
     outcome,
     plain_pass,
-    result,
     trained_context_passed,
+    waits_for,
 )
 from roofline.base.units import SLOW_PACE, format_bytes, format_size
 from roofline.render.refusals import drafts_without_room
@@ -94,18 +95,19 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    advice = result(point)
-    headlines = _SLOW_HEADLINES if advice.plain < SLOW_PACE else HEADLINES
-    verdict = ""
-    if advice.confidence is not None:
-        verdict = VERDICTS[advice.outcome][advice.confidence]
-    return headlines[advice.outcome].format(
-        length=advice.draft_length,
+    kind, shown = outcome(point), deciding(point)
+    plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
+    sentence = (HEADLINES if plain >= SLOW_PACE else _SLOW_HEADLINES)[kind]
+    if shown is None:
+        return sentence.format(plain=plain)
+    verdict = VERDICTS[kind][point.confidence]
+    return sentence.format(
+        length=point.draft_lengths[shown],
         flag=answer.deployment.engine.name_of_length(answer.deployment.drafter.kind),
-        speedup=advice.speedup,
-        plain=advice.plain,
-        fast=advice.fast,
-        verdict=verdict.format(low=advice.low, high=advice.high),
+        speedup=point.speedup[shown],
+        plain=plain,
+        fast=fast,
+        verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
     )
 
 
@@ -119,30 +121,30 @@ def caveat(answer: Recommendation, point: Point) -> str:
 
 def reason(answer: Recommendation, point: Point) -> str:
     """Return why: what a plain step waits for, what drafts add, what they must yield."""
+    looked_at = deciding(point)
+    if looked_at is not None:
+        return f"{_costs(answer, point, looked_at)}{_beyond(answer, point)}"
     match outcome(point):
-        case Outcome.ALONE:
-            return NOTHING_DRAFTED
         case Outcome.NO_ROOM:
             return drafts_without_room(answer.memory, batch=point.batch, context=point.context)
         case Outcome.PAST_GRAPHS:
             return f"{PAST}{_beyond(answer, point)}"
         case _:
-            return f"{_costs(answer, point)}{_beyond(answer, point)}"
+            return NOTHING_DRAFTED
 
 
-def _costs(answer: Recommendation, point: Point) -> str:
-    shares = costs(point)
-    if shares is None:
-        return ""
+def _costs(answer: Recommendation, point: Point, at: int) -> str:
+    """Say what the draft length at a position costs, and what it yields."""
+    length = point.draft_lengths[at]
     return REASON.format(
-        opening=opening(answer, point, shares.draft_length),
-        rows=shares.rows,
-        growth=shares.growth,
-        drafting=shares.drafting,
-        engine=shares.engine,
-        length=shares.draft_length,
-        break_even=shares.break_even,
-        tokens=shares.tokens_per_step,
+        opening=opening(answer, point, length),
+        rows=length + 1,
+        growth=point.verify[at] / point.verify[0],
+        drafting=point.draft[at] / point.step[0],
+        engine=(point.overhead[at] - point.overhead[0]) / point.step[0],
+        length=length,
+        break_even=point.cost_ratio[at],
+        tokens=point.tokens_per_step[at],
     )
 
 
@@ -164,7 +166,7 @@ def _beyond(answer: Recommendation, point: Point) -> str:
 def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     """Return what a plain step waits for, and which experts a verify pass wakes."""
     plain = plain_pass(answer, point, draft_length)
-    text = _what_it_waits_for(plain)
+    text = _what_it_waits_for(answer, point, plain)
     if plain.woken is not None:
         text += (
             f" A plain pass wakes {plain.woken.plain:.1f} experts in each layer, the verify pass "
@@ -175,7 +177,7 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     if plain.host is not None:
         text += (
             f" The processor computes the experts of {plain.host.layers} layers from its "
-            f"{plain.host.memory} in {plain.host.share:.0%} of a plain pass."
+            f"{plain.host.memory} in {host_share(answer, point):.0%} of a plain pass."
         )
     return text
 
@@ -187,29 +189,27 @@ _SHARED = {
 }
 
 
-def _what_it_waits_for(plain: PlainPass) -> str:
+def _what_it_waits_for(answer: Recommendation, point: Point, plain: PlainPass) -> str:
+    main, share = waits_for(answer, point)
     weights, cache = format_bytes(plain.weight_bytes), format_bytes(plain.cache_bytes)
-    match plain.bound:
+    match main:
         case Bound.MEMORY:
             return (
-                f"A plain pass spends {plain.share:.0%} of its time reading {weights} of weights "
+                f"A plain pass spends {share:.0%} of its time reading {weights} of weights "
                 f"and {cache} of KV{_SHARED[plain.sharing]}."
             )
         case Bound.COMPUTE:
             return (
-                f"A plain pass computes for {plain.share:.0%} of its time ({plain.rows} rows), "
+                f"A plain pass computes for {share:.0%} of its time ({point.batch} rows), "
                 "so every further row is paid for in full."
             )
         case Bound.LINK:
-            return (
-                "A plain pass waits on the links between the GPUs for "
-                f"{plain.share:.0%} of its time."
-            )
+            return f"A plain pass waits on the links between the GPUs for {share:.0%} of its time."
         case Bound.LATENCY:
             return (
-                f"A plain pass spends {plain.share:.0%} of its time in launches and latencies that "
+                f"A plain pass spends {share:.0%} of its time in launches and latencies that "
                 f"neither traffic nor arithmetic explains (it reads {weights} of weights and "
                 f"{cache} of KV)."
             )
         case _:
-            assert_never(plain.bound)
+            assert_never(main)
