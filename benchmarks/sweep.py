@@ -27,7 +27,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import Workload
-from roofline.cli.listing import typed
+from roofline.cli.printing import typed
 from roofline.questions.sweep.encoding import SweepFormat, check_format
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan

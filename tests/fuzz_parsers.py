@@ -20,7 +20,7 @@ def _answered(**question: Any) -> object:
     """Ask about what a file describes: that it was read says nothing of what comes after."""
     from roofline.advice.question import question_of
     from roofline.advice.recommend import recommend
-    from roofline.render.formats import OutputFormat, render
+    from roofline.render import OutputFormat, render
 
     asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
     answer = recommend(question_of(**(asked | question), contexts=(512,), max_draft_length=3))

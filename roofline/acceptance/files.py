@@ -235,7 +235,7 @@ def split_part(reference: str) -> tuple[str, str | None]:
 
 def load_file(reference: str) -> tuple[str, AcceptanceFile]:
     """Load a bundled file by id, or a YAML file by path; return its name too."""
-    file = resources.find(reference, SHELF, "acceptance curve")
+    file = resources.spec_file(reference, SHELF, "acceptance curve")
     return file.name, AcceptanceFile.load(file)
 
 

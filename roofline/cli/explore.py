@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import one_size, sizes_or_range
 
@@ -61,7 +61,7 @@ def explore(
         raise InputError(
             "--explain: CSV and JSON hold every draft length as they are; leave it out"
         )
-    found = vary_over(
+    exploration = vary_over(
         configuration,
         replace(workload, contexts=(one_size("--context", context, "expected one context here"),)),
         [parse_axis(text) for text in vary],
@@ -72,6 +72,8 @@ def explore(
         from roofline.cli.plotting import source_line
         from roofline.render.charts.explore import write_exploration
 
-        write_exploration(found, plot, source=source_line())
+        write_exploration(exploration, plot, source=source_line())
         typer.echo(f"wrote {plot}", err=True)
-    emit_text(render_explore(found, how, explain=explain), output, warnings(found.notices))
+    emit_text(
+        render_explore(exploration, how, explain=explain), output, warnings(exploration.notices)
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
 
@@ -87,20 +87,20 @@ def schedule(
     options.check(engine)
     if configuration.drafter == "none":
         raise InputError("--drafter none: there is nothing to schedule")
-    asked = replace(
+    workload = replace(
         workload,
         batches=sizes_or_range("--batches", batches),
         contexts=tuple(sorted(sizes("--contexts", contexts))),
     )
-    share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
-    found = plan_schedule(
+    tie_share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
+    planned = plan_schedule(
         replace(configuration, engine=engine),
-        asked,
-        tie=share,
+        workload,
+        tie=tie_share,
         mix=None if mix is None else shares("--mix", mix),
     )
-    written = write_schedule(found, options)
-    notes = warnings([*found.notices, *written.notes])
+    written = write_schedule(planned, options)
+    notes = warnings([*planned.notices, *written.notes])
     if how.value in SCHEDULE_ENGINES:  # an engine's own text has no place for it
-        notes += map(str, found.question.deployment.changes)
-    emit_text(render_schedule(found, written, how), output, notes)
+        notes += map(str, planned.question.deployment.changes)
+    emit_text(render_schedule(planned, written, how), output, notes)

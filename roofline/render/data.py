@@ -1,4 +1,4 @@
-"""An answer as plain data: what every format is made from, and what JSON prints as it is."""
+"""An answer as plain data: JSON prints it as it is, and the other formats are made from it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
 
 
 def _cost(question: Question, point: Point, i: int) -> dict[str, float]:
-    """Return what a million tokens cost, where a GPU has a price."""
+    """Return what a million tokens cost, if a GPU has a price."""
     price = question.workload.gpu_hour
     if price is None:
         return {}
@@ -238,14 +238,14 @@ def provenance(question: Question, times: StepTimes) -> list[dict[str, Any]]:
 
 def summary(question: Question, times: StepTimes) -> str:
     """Return one sentence about the constants of an answer."""
-    shown = []
+    laws = []
     for law in law_sources(times):
         if law.share < 0.01:
             continue
         evidence = law.chosen.evidence
         error = f", {100 * evidence.median_error:.0f} % off" if evidence else ""
-        shown.append(f"{law.what} ({law.chosen.provenance}: {law.chosen.detail}{error})")
+        laws.append(f"{law.what} ({law.chosen.provenance}: {law.chosen.detail}{error})")
     engine = question.deployment.engine
-    stated = engine.overhead.source
-    around = "fitted on published runs" if stated == "fitted" else stated
-    return f"Constants: {'; '.join(shown)}; overhead of {engine.name}: {around}."
+    source = engine.overhead.source
+    overhead = "fitted on published runs" if source == "fitted" else source
+    return f"Constants: {'; '.join(laws)}; overhead of {engine.name}: {overhead}."

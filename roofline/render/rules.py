@@ -61,14 +61,14 @@ def _sentences(rule: Rule, point: Point) -> tuple[str, str]:
     numbers = rule.numbers
     match numbers:
         case Knee():
-            what = f"GEMMs turn compute-bound at {numbers.product_rows:.0f} rows"
+            knee = f"GEMMs turn compute-bound at {numbers.product_rows:.0f} rows"
             if numbers.experts:
-                what = (
+                knee = (
                     f"experts turn compute-bound at {numbers.product_rows:.0f} rows each, "
                     f"{numbers.rows:.0f} in all"
                 )
             return (
-                f"{what}: D = {rule.draft_length} at batch {numbers.batch}",
+                f"{knee}: D = {rule.draft_length} at batch {numbers.batch}",
                 (
                     f"linear layers and experts are {numbers.share:.0%} of a plain step; the best "
                     f"D is {advised}"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError, RooflineError
-from roofline.cli.sweep import SHOWN
+from roofline.cli.sweep import WARNINGS_SHOWN
 from roofline.questions.sweep import run as sweep_run
 from roofline.questions.sweep.axes import LONGEST_AXIS, axis_numbers
 from roofline.questions.sweep.encoding import SweepFormat, check_format
@@ -79,8 +79,8 @@ def test_a_long_list_of_warnings_is_cut(cli: Cli, tmp_path: Path) -> None:
     done = cli("sweep", models, *flags)
     shown = [line for line in done.err.splitlines() if line.startswith("warning: ")]
     warned = json.loads(out.with_name("a.csv.provenance.json").read_text())["warnings"]
-    assert len(warned) > SHOWN == len(shown)
-    assert f"and {len(warned) - SHOWN} more warnings in {out}.provenance.json" in done.err
+    assert len(warned) > WARNINGS_SHOWN == len(shown)
+    assert f"and {len(warned) - WARNINGS_SHOWN} more warnings in {out}.provenance.json" in done.err
 
 
 def test_a_bar_is_shown_where_somebody_looks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
