@@ -108,7 +108,7 @@ def measure(
             threads=threads,
             path=output,
             resume=resume,
-            tell=lambda row: typer.echo(typed(failed_line(row)), err=True),
+            on_failure=lambda row: typer.echo(typed(failed_line(row)), err=True),
         )
     except InputError as error:
         if error.field != "model":

@@ -222,7 +222,7 @@ def steps(
     Engine numbers are fitted without each row's group.
     """
     from roofline.validation.score import pool
-    from roofline.validation.steps import compare_steps, shown
+    from roofline.validation.steps import compare_steps, unscored_rows
 
     _check_format(form)
     parts = _of_group(list(compare_steps()), group)
@@ -231,7 +231,10 @@ def steps(
 
         alone = [p for p in parts if p.kind == "step" and not p.group.startswith("all")]
         write_parity(alone, plot, what="steps of published runs", source=source_line())
-    rows, aside = pool(parts), [row for row in shown() if not group or row["group"] in group]
+    rows, aside = (
+        pool(parts),
+        [row for row in unscored_rows() if not group or row["group"] in group],
+    )
     if form == "json":
         data = {
             "schema": SCHEMA,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofline.render.charts.figure import PALETTE, Caption, write_chart
-from roofline.validation.advice import RULES, Choice
+from roofline.validation.advice import RULES, SweepChoice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_regrets", "write_regrets"]
 
 
-def draw_regrets(axes: Axes, choices: Sequence[Choice]) -> dict[str, Line2D]:
+def draw_regrets(axes: Axes, choices: Sequence[SweepChoice]) -> dict[str, Line2D]:
     """Draw the sorted regrets of each rule; return the lines by rule."""
     share = 100 * (np.arange(len(choices)) + 0.5) / max(len(choices), 1)
     lines = {}
@@ -33,7 +33,7 @@ def draw_regrets(axes: Axes, choices: Sequence[Choice]) -> dict[str, Line2D]:
     return lines
 
 
-def write_regrets(choices: Sequence[Choice], path: Path, *, source: str) -> None:
+def write_regrets(choices: Sequence[SweepChoice], path: Path, *, source: str) -> None:
     """Write the plot to a file."""
     groups = len({choice.group for choice in choices})
     words = Caption(
