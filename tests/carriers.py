@@ -1,58 +1,50 @@
-"""Count the classes that hand on the step time that ``recommend`` prints.
+"""Count the classes that hold the step time that ``recommend`` prints.
 
-Run it as ``python -m tests.carriers``.
-
-The same question is answered twice, the second time with slower kernels. A class counts where its
-objects hold other numbers the second time: in a field, in an array or a container of a field, or
-in another object of the project that a field holds. An object is seen where a function of the
-project makes it or returns it.
+Run it as ``python -m tests.carriers``. One question is answered while a profiler keeps every object
+that a function of the project makes or returns. A class counts where one of its objects holds the
+printed ``step_ms`` or something that it is the sum of (verify, draft, overhead, a part, a kernel),
+in any unit: in a field, in an array or a container of a field, or in another object of the project
+that a field holds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofline.cli import main
-from roofline.timing import machine
 
 __all__ = ["carriers"]
 
-ASK = ("recommend", "llama-3.1-8b", "--gpu", "h100-sxm", "--batch", "8", "--acceptance", "0.7")
-DEEPEST = 8
+ASK = "recommend llama-3.1-8b --gpu h100-sxm --batch 8 --acceptance 0.7 --explain --format json"
+#: Seconds in a printed unit.
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+Times = NDArray[np.float64]
 
 
 def carriers() -> list[str]:
-    """Return the classes whose numbers follow the times of the kernels."""
-    law = machine._by_law
-
-    def slower(*given: Any) -> Any:
-        time = law(*given)
-        return replace(time, total=1.01 * time.total)
-
-    _numbers_by_class()  # imports what it needs
-    plain = _numbers_by_class()
-    with patch.object(machine, "_by_law", slower):
-        changed = _numbers_by_class()
-    return sorted(name for name in {*plain, *changed} if plain.get(name) != changed.get(name))
+    """Return the classes that hold the printed time, or what it is the sum of."""
+    answer, objects = _answered()
+    times = _printed_times(answer)
+    return sorted({_name(item) for item in objects if _holds(_fields(item), times, set())})
 
 
-def _numbers_by_class() -> dict[str, list[float]]:
-    """Answer the question, and return the numbers that objects of each class held meanwhile."""
-    kept: dict[int, Any] = {}
+def _answered() -> tuple[Any, list[Any]]:
+    """Return the answer to the question as data, and the objects that were made for it."""
+    objects: dict[int, Any] = {}
 
     def keep(value: object) -> None:
         if _ours(value):
-            kept[id(value)] = value  # kept alive, so that no other object takes its id
+            objects[id(value)] = value  # kept alive, so that no other object takes its id
 
     def watch(frame: FrameType, event: str, value: object) -> None:
         if event == "return":
@@ -60,22 +52,38 @@ def _numbers_by_class() -> dict[str, list[float]]:
             if frame.f_code.co_name == "__init__":
                 keep(frame.f_locals.get("self"))
 
-    silence = io.StringIO()
-    with patch.object(sys, "argv", ["roofline", *ASK]), contextlib.suppress(SystemExit):
+    printed = io.StringIO()
+    with (
+        patch.object(sys, "argv", ["roofline", *ASK.split()]),
+        contextlib.suppress(SystemExit),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         sys.setprofile(watch)
         try:
-            with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
-                main()
+            main()
         finally:
             sys.setprofile(None)
-    numbers: dict[str, list[float]] = defaultdict(list)
-    for item in kept.values():
-        numbers[f"{type(item).__module__}.{type(item).__qualname__}"] += _held(_fields(item))
-    return {name: sorted(held) for name, held in numbers.items()}
+    return json.loads(printed.getvalue()), list(objects.values())
+
+
+def _printed_times(answer: Any) -> Times:
+    """Return the step time of the advised draft length and its parts, in every unit [s, ms, us]."""
+    point = answer["points"][0]
+    row = point["by_draft_length"][point["draft_length"]]
+    seconds = [row[f"{part}_ms"] / 1e3 for part in ("step", "verify", "draft", "overhead")]
+    seconds += [ms / 1e3 for ms in row["breakdown_ms"].values()]
+    for kernel in answer["explain"][0]["ops"]:
+        seconds += [kernel["time_us"] / 1e6, kernel["total_ms"] / 1e3]
+    return np.array([s / unit for s in seconds if s > 0 for unit in UNITS.values()])
 
 
 def _ours(value: object) -> bool:
-    return type(value).__module__.startswith("roofline.")
+    return type(value).__module__.startswith("roofline.") and not isinstance(value, type)
+
+
+def _name(item: object) -> str:
+    return f"{type(item).__module__}.{type(item).__qualname__}"
 
 
 def _fields(item: object) -> Iterator[Any]:
@@ -89,21 +97,28 @@ def _fields(item: object) -> Iterator[Any]:
                 yield getattr(item, name)
 
 
-def _held(values: Iterable[Any], depth: int = 0) -> list[float]:
-    """Return every number in values, and in what they hold."""
-    found: list[float] = []
+def _holds(values: Iterable[Any], times: Times, seen: set[int]) -> bool:
+    """Return whether values, or what they hold, contain one of the times."""
     for value in values:
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            found += value.ravel().tolist()
-        elif isinstance(value, float):
-            found.append(value)
+        if isinstance(value, float | np.ndarray):
+            numbers = np.asarray(value)
+            if numbers.dtype.kind == "f" and _any_close(numbers.ravel(), times):
+                return True
         elif isinstance(value, Mapping):
-            found += _held(value.values(), depth)
+            if _holds(value.values(), times, seen):
+                return True
         elif type(value) in {list, tuple}:
-            found += _held(value, depth)
-        elif _ours(value) and depth < DEEPEST:
-            found += _held(_fields(value), depth + 1)
-    return found
+            if _holds(value, times, seen):
+                return True
+        elif _ours(value) and id(value) not in seen:
+            seen.add(id(value))
+            if _holds(_fields(value), times, seen):
+                return True
+    return False
+
+
+def _any_close(numbers: Times, times: Times) -> bool:
+    return bool(np.isclose(numbers[:, None], times, rtol=1e-12, atol=0).any())
 
 
 if __name__ == "__main__":

@@ -6,9 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from roofline.cli.commands import build
+from roofline.cli.listing import flag
 from tests.support import ROOT, Cli
 
 PACKAGE = ROOT / "roofline"
@@ -59,12 +63,39 @@ def test_a_flag_is_found_in_a_string_and_in_an_f_string() -> None:
 
 def test_only_the_command_line_knows_an_option_as_it_is_typed() -> None:
     wrong = [
-        f"{name}: {flag}"
+        f"{name}: {text}"
         for name, source in MODULES.items()
         if not name.startswith(FLAGS)
-        for flag in flags(source)
+        for text in flags(source)
     ]
     assert not wrong
+
+
+def named(source: str) -> Iterator[str]:
+    """Yield the fields that texts and errors name as options."""
+    for node in nodes(source):
+        if not isinstance(node, ast.Call):
+            continue
+        called = getattr(node.func, "id", "")
+        given = [k.value for k in node.keywords if k.arg == "field" and called.endswith("Error")]
+        for part in [*node.args[:1], *given] if called == "Option" else given:
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.value
+
+
+def declared(command: Any) -> Iterator[str]:
+    """Yield the options and arguments of a command and of those below it."""
+    for parameter in command.params:
+        yield from (text for text in (*parameter.opts, *parameter.secondary_opts))
+    for inner in getattr(command, "commands", {}).values():
+        yield from declared(inner)
+
+
+def test_every_option_that_a_text_names_can_be_typed() -> None:
+    known = {"MODEL", *declared(typer.main.get_command(build()))}
+    fields = {field for name, source in MODULES.items() for field in named(source)}
+    assert len(fields) > 50
+    assert {field for field in fields if flag(field) not in known} == set()
 
 
 @pytest.mark.parametrize("word", GONE)

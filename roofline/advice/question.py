@@ -39,7 +39,6 @@ __all__ = [
     "ask",
     "check_idle",
     "check_length",
-    "check_workload",
     "context_notices",
     "context_refusal",
     "draft_lengths_to_draw",
@@ -203,6 +202,33 @@ class Workload:
     prefill_tokens_per_step: float = 0.0
     gpu_hour: float | None = None  # what one GPU costs for an hour [$]
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that no serving could have."""
+        for field, values in (("batch", self.batches), ("context", self.contexts)):
+            if not values:
+                raise InputError("expected at least one number", field=field)
+            for value in values:
+                if not 1 <= value <= 2**40:
+                    raise InputError(
+                        "expected a whole number of at least 1", field=field, value=value
+                    )
+            if len(set(values)) != len(values):
+                raise InputError("a value is given twice; list each once", field=field)
+        if not 0 <= self.max_draft_length <= DEEPEST:
+            raise InputError(
+                f"expected 0 to {DEEPEST}", field="max_draft_length", value=self.max_draft_length
+            )
+        rounds = self.acceptance_rounds
+        if rounds is not None and rounds < 1:
+            raise InputError("expected at least 1", field="acceptance_rounds", value=rounds)
+        if not 0 <= self.prefill_tokens_per_step <= 2**20:
+            raise InputError(
+                f"expected 0 to {2**20}",
+                field="prefill_tokens_per_step",
+                value=f"{self.prefill_tokens_per_step:g}",
+            )
+        check_price(self.gpu_hour)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
@@ -281,7 +307,6 @@ def ask(
     drop_idle: bool = False,
 ) -> Question:
     """Return the question about a configuration; its notices are those of both."""
-    check_workload(workload)
     deployment, notices = deploy(configuration, documents=documents, drop_idle=drop_idle)
     return question_about(deployment, workload, notices, drop_idle=drop_idle)
 
@@ -301,7 +326,6 @@ def question_about(
 
     Options that say nothing without drafts are refused, or with ``drop_idle`` passed over.
     """
-    check_workload(workload)
     if not drop_idle:
         check_idle(deployment, workload)
     found = [
@@ -433,32 +457,6 @@ def context_notices(deployment: Deployment, contexts: Sequence[int]) -> list[Not
         return []
     told = notice(Code.BEYOND_TRAINED_CONTEXT, network=network.id, trained=trained, context=longest)
     return [told]
-
-
-def check_workload(workload: Workload) -> None:
-    """Refuse numbers that no serving could have."""
-    for field, values in (("batch", workload.batches), ("context", workload.contexts)):
-        if not values:
-            raise InputError("expected at least one number", field=field)
-        for value in values:
-            if not 1 <= value <= 2**40:
-                raise InputError("expected a whole number of at least 1", field=field, value=value)
-        if len(set(values)) != len(values):
-            raise InputError("a value is given twice; list each once", field=field)
-    if not 0 <= workload.max_draft_length <= DEEPEST:
-        raise InputError(
-            f"expected 0 to {DEEPEST}", field="max_draft_length", value=workload.max_draft_length
-        )
-    rounds = workload.acceptance_rounds
-    if rounds is not None and rounds < 1:
-        raise InputError("expected at least 1", field="acceptance_rounds", value=rounds)
-    if not 0 <= workload.prefill_tokens_per_step <= 2**20:
-        raise InputError(
-            f"expected 0 to {2**20}",
-            field="prefill_tokens_per_step",
-            value=f"{workload.prefill_tokens_per_step:g}",
-        )
-    check_price(workload.gpu_hour)
 
 
 def check_idle(deployment: Deployment, workload: Workload) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.decide import TIE, Confidence, Point, smallest_within_tie
+from roofline.advice.decide import TIE, Point, smallest_within_tie
 from roofline.advice.recommend import Recommendation
 from roofline.kernels.ops import Kind, MoeShape
 from roofline.specs.network import DrafterSpec
@@ -19,24 +19,23 @@ from roofline.timing.machine import OVER_LINK, OpTime
 __all__ = [
     "Beyond",
     "Bound",
-    "Costs",
-    "HostShare",
+    "HostExperts",
     "Outcome",
     "PlainPass",
-    "Result",
     "Sharing",
     "Woken",
     "beyond",
     "bound",
     "bound_shares",
     "captured_steps",
-    "costs",
+    "deciding",
     "grid_position",
+    "host_share",
     "outcome",
     "plain_pass",
-    "result",
     "trained_context_passed",
     "value_at",
+    "waits_for",
 ]
 
 
@@ -68,41 +67,6 @@ class Sharing(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
-    """What is advised at a point, beside plain decoding.
-
-    ``draft_length`` is the advised one, or the best one that lost, with its speedup and the range
-    of that; None where no draft may be advised.
-    """
-
-    outcome: Outcome
-    plain: float  # tokens per second of one user
-    fast: float  # the same as advised
-    draft_length: int | None = None
-    speedup: float | None = None
-    low: float | None = None
-    high: float | None = None
-    confidence: Confidence | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
-    """What a draft length costs and yields, by which it was judged; shares are of a plain step."""
-
-    draft_length: int
-    growth: float  # of the verify pass over a plain pass
-    drafting: float
-    engine: float
-    break_even: float  # tokens per step
-    tokens_per_step: float
-
-    @property
-    def rows(self) -> int:
-        """Rows of a sequence that are verified."""
-        return self.draft_length + 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Woken:
     """Experts that a pass wakes in each layer."""
 
@@ -111,27 +75,23 @@ class Woken:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostShare:
-    """Experts that the processor computes, and their share of a plain pass."""
+class HostExperts:
+    """Experts that the processor computes in a pass."""
 
     layers: int
     memory: str  # the kind that they are read from
-    share: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlainPass:
-    """What a plain pass spends most of its time on, and what a verify pass adds to it."""
+    """What a plain pass reads, and what a verify pass adds to it."""
 
-    bound: Bound
-    share: float  # of the pass that is spent so
-    rows: int
     weight_bytes: float
     cache_bytes: float
     sharing: Sharing
     woken: Woken | None  # without experts None
     cards_in_turn: int  # cards that work one after the other; 1 where none does
-    host: HostShare | None
+    host: HostExperts | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,27 +186,13 @@ def outcome(point: Point) -> Outcome:
     return Outcome.DRAFTS if point.best else Outcome.PLAIN
 
 
-def result(point: Point) -> Result:
-    """Return what is advised at a point."""
-    said = outcome(point)
-    plain, fast = (float(1 / point.time_per_token[i]) for i in (0, point.best))
-    if said not in (Outcome.PLAIN, Outcome.DRAFTS):
-        return Result(outcome=said, plain=plain, fast=fast)
-    shown = _deciding(point)
-    return Result(
-        outcome=said,
-        plain=plain,
-        fast=fast,
-        draft_length=point.draft_lengths[shown],
-        speedup=float(point.speedup[shown]),
-        low=float(point.low[shown]),
-        high=float(point.high[shown]),
-        confidence=point.confidence,
-    )
+def deciding(point: Point) -> int | None:
+    """Return the position of the advised D, or of the best one that lost.
 
-
-def _deciding(point: Point) -> int:
-    """Return the position of the recommended D, or of the best one that lost."""
+    None where no draft may be advised.
+    """
+    if outcome(point) not in (Outcome.PLAIN, Outcome.DRAFTS):
+        return None
     if point.best:
         return point.best
     drafts = np.where(point.candidates[1:], point.speedup[1:], np.nan)
@@ -267,37 +213,24 @@ def trained_context_passed(answer: Recommendation, point: Point) -> int | None:
     return trained
 
 
-def costs(point: Point) -> Costs | None:
-    """Return what decided between drafting and not; None where no draft may be advised."""
-    if outcome(point) not in (Outcome.PLAIN, Outcome.DRAFTS):
-        return None
-    position = _deciding(point)
-    return Costs(
-        draft_length=point.draft_lengths[position],
-        growth=float(point.verify[position] / point.verify[0]),
-        drafting=float(point.draft[position] / point.step[0]),
-        engine=float((point.overhead[position] - point.overhead[0]) / point.step[0]),
-        break_even=float(point.cost_ratio[position]),
-        tokens_per_step=float(point.tokens_per_step[position]),
-    )
+def waits_for(answer: Recommendation, point: Point) -> tuple[Bound, float]:
+    """Return what a plain pass spends most of its time on, and the share of it."""
+    shares = bound_shares(answer.times.verify_ops, grid_position(answer, point, 0))
+    main = max(shares, key=lambda name: shares[name])
+    return main, shares[main]
 
 
 def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> PlainPass:
-    """Return what a plain pass waits for, and which experts the verify pass of a D wakes."""
+    """Return what a plain pass reads, and which experts the verify pass of a D wakes."""
     times, at = answer.times.verify_ops, grid_position(answer, point, 0)
-    shares = bound_shares(times, at)
-    main = max(shares, key=lambda name: shares[name])
     split = answer.deployment.target.placement.split
     return PlainPass(
-        bound=main,
-        share=shares[main],
-        rows=point.batch,
         weight_bytes=_bytes_moved(times, (Kind.GEMM, Kind.MOE, Kind.CPU_MOE), at),
         cache_bytes=_bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at),
         sharing=_sharing(answer),
         woken=_woken(answer, point, draft_length),
         cards_in_turn=split.cards if split.mode is SplitMode.LAYER else 1,
-        host=_host_share(answer, at),
+        host=_host_experts(answer),
     )
 
 
@@ -314,16 +247,25 @@ def _sharing(answer: Recommendation) -> Sharing:
     return Sharing.WEIGHTS if each else Sharing.ALL
 
 
-def _host_share(answer: Recommendation, at: tuple[int, ...]) -> HostShare | None:
-    """Return what the processor computes of a plain pass."""
-    times, host = answer.times.verify_ops, answer.deployment.host
-    there = [time for time in times if time.op.kind is Kind.CPU_MOE]
+def _on_host(answer: Recommendation) -> list[OpTime]:
+    return [time for time in answer.times.verify_ops if time.op.kind is Kind.CPU_MOE]
+
+
+def _host_experts(answer: Recommendation) -> HostExperts | None:
+    there, host = _on_host(answer), answer.deployment.host
     if not there or host is None:
         return None
-    own, whole = (sum(float(value_at(t.total, at)) for t in group) for group in (there, times))
-    return HostShare(
-        layers=sum(time.op.count for time in there), memory=host.memory.kind, share=own / whole
+    return HostExperts(layers=sum(time.op.count for time in there), memory=host.memory.kind)
+
+
+def host_share(answer: Recommendation, point: Point) -> float:
+    """Return the share of a plain pass that the processor computes."""
+    at = grid_position(answer, point, 0)
+    own, whole = (
+        sum(float(value_at(time.total, at)) for time in group)
+        for group in (_on_host(answer), answer.times.verify_ops)
     )
+    return own / whole
 
 
 def _experts(answer: Recommendation) -> OpTime | None:

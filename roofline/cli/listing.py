@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ __all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "flag", "help_if_bare", "
 
 #: Settings that are typed otherwise than as ``--`` and their name.
 _OTHER = {"model": "MODEL", "output": "-o"}
+#: Commands whose model is an option.
+_MODEL_IS_AN_OPTION = (["live"], ["calibrate", "measure"])
 
 
 def flag(field: str, value: str | None = None) -> str:
@@ -25,6 +28,8 @@ def flag(field: str, value: str | None = None) -> str:
     ('--dp-attention 2', 'MODEL')
     """
     name = _OTHER.get(field, "--" + field.replace("_", "-"))
+    if field == "model" and any(sys.argv[1 : 1 + len(c)] == c for c in _MODEL_IS_AN_OPTION):
+        name = "--model"
     return name if value is None else f"{name} {value}"
 
 

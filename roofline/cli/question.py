@@ -106,7 +106,7 @@ def question(
         int | None,
         typer.Option(help="Verify passes behind the acceptance: its sampling error.  [exact]"),
     ] = None,
-    max_draft_length: Annotated[int, typer.Option(help="Longest draft to consider.")] = 8,
+    max_draft_length: Annotated[int | None, typer.Option(help="Longest draft to consider.")] = 8,
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Go beyond the acceptance that was measured.")
     ] = False,
@@ -174,7 +174,7 @@ def question(
 ) -> tuple[Configuration, Workload]:
     """Return what these options name, and what they ask at batch 1 and the default context."""
     from roofline.advice.deployment import Configuration
-    from roofline.advice.question import Workload
+    from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
     from roofline.specs.overrides import parse_override
     from roofline.specs.placement import SplitMode, StateHandling, VerifyAttention
 
@@ -214,7 +214,7 @@ def question(
     workload = Workload(
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,
-        max_draft_length=max_draft_length,
+        max_draft_length=MAX_DRAFT_LENGTH if max_draft_length is None else max_draft_length,
         extrapolate=extrapolate,
         prefill_tokens_per_step=prefill_tokens_per_step,
     )

@@ -178,7 +178,9 @@ def gap_lines(live: Live) -> list[str]:
     if live.era is not None:
         version = live.serving.value("version")
         builds = f"{live.configuration.engine} ({live.era.builds})"
-        gaps.append(f"{where}: its version {version} is priced as {builds}; --engine wins")
+        gaps.append(
+            f"{where}: its version {version} is priced as {builds}; {Option('engine')} wins"
+        )
     return gaps
 
 

@@ -189,8 +189,8 @@ def _unusual_draft_length(
 def _contexts_disagree(where: str, by_requests: float, by_cache: float) -> str:
     return (
         f"{where}: finished requests give a context of {by_requests:.0f} tokens, the cache in use "
-        f"{by_cache:.0f}: shared prefixes, windowed layers or a changing load; give --context "
-        "where you know it"
+        f"{by_cache:.0f}: shared prefixes, windowed layers or a changing load; give "
+        f"{Option('context')} where you know it"
     )
 
 

@@ -38,10 +38,10 @@ def refused_lines(deployment: Deployment, refused: Sequence[Refused]) -> list[st
 def drafts_without_room(memory: Memory, *, batch: int, context: int) -> str:
     """Say what one draft needs beside plain decoding, what is free, and what would help."""
     short, cards = memory.short_of_draft(batch=batch, context=context), len(memory.cards)
-    remedies = ["a narrower --draft-weights"] if memory.draft_weights else []
-    remedies.append("a shorter --context")
+    remedies = [f"a narrower {Option('draft_weights')}"] if memory.draft_weights else []
+    remedies.append(f"a shorter {Option('context')}")
     if short.layers_split:
-        remedies.append("another --tensor-split")
+        remedies.append(f"another {Option('tensor_split')}")
     where = f" on card {short.card + 1} of {cards}" if cards > 1 else ""
     drafter = memory.drafter.name
     name = drafter if memory.draft_weights else f"draft length 1 of {drafter}"

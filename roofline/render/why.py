@@ -12,11 +12,12 @@ from roofline.advice.why import (
     PlainPass,
     Sharing,
     beyond,
-    costs,
+    deciding,
+    host_share,
     outcome,
     plain_pass,
-    result,
     trained_context_passed,
+    waits_for,
 )
 from roofline.base.units import format_bytes, format_size
 from roofline.render.refusals import drafts_without_room
@@ -91,20 +92,19 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    found = result(point)
-    words = HEADLINES[found.outcome]
-    if found.plain < SLOW:
-        words = words.replace(":.0f}", ":.1f}")
-    verdict = ""
-    if found.confidence is not None:
-        verdict = VERDICTS[found.outcome][found.confidence]
+    found, shown = outcome(point), deciding(point)
+    plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
+    words = HEADLINES[found] if plain >= SLOW else HEADLINES[found].replace(":.0f}", ":.1f}")
+    if shown is None:
+        return words.format(plain=plain)
+    verdict = VERDICTS[found][point.confidence]
     return words.format(
-        length=found.draft_length,
+        length=point.draft_lengths[shown],
         flag=answer.deployment.engine.name_of_length(answer.deployment.drafter.kind),
-        speedup=found.speedup,
-        plain=found.plain,
-        fast=found.fast,
-        verdict=verdict.format(low=found.low, high=found.high),
+        speedup=point.speedup[shown],
+        plain=plain,
+        fast=fast,
+        verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
     )
 
 
@@ -118,30 +118,30 @@ def caveat(answer: Recommendation, point: Point) -> str:
 
 def reason(answer: Recommendation, point: Point) -> str:
     """Return why: what a plain step waits for, what drafts add, what they must yield."""
+    looked_at = deciding(point)
+    if looked_at is not None:
+        return f"{_costs(answer, point, looked_at)}{_beyond(answer, point)}"
     match outcome(point):
-        case Outcome.ALONE:
-            return NOTHING_DRAFTED
         case Outcome.NO_ROOM:
             return drafts_without_room(answer.memory, batch=point.batch, context=point.context)
         case Outcome.PAST_GRAPHS:
             return f"{PAST}{_beyond(answer, point)}"
         case _:
-            return f"{_costs(answer, point)}{_beyond(answer, point)}"
+            return NOTHING_DRAFTED
 
 
-def _costs(answer: Recommendation, point: Point) -> str:
-    found = costs(point)
-    if found is None:
-        return ""
+def _costs(answer: Recommendation, point: Point, at: int) -> str:
+    """Say what the draft length at a position costs, and what it yields."""
+    length = point.draft_lengths[at]
     return REASON.format(
-        opening=opening(answer, point, found.draft_length),
-        rows=found.rows,
-        growth=found.growth,
-        drafting=found.drafting,
-        engine=found.engine,
-        length=found.draft_length,
-        break_even=found.break_even,
-        tokens=found.tokens_per_step,
+        opening=opening(answer, point, length),
+        rows=length + 1,
+        growth=point.verify[at] / point.verify[0],
+        drafting=point.draft[at] / point.step[0],
+        engine=(point.overhead[at] - point.overhead[0]) / point.step[0],
+        length=length,
+        break_even=point.cost_ratio[at],
+        tokens=point.tokens_per_step[at],
     )
 
 
@@ -163,7 +163,7 @@ def _beyond(answer: Recommendation, point: Point) -> str:
 def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     """Return what a plain step waits for, and which experts a verify pass wakes."""
     found = plain_pass(answer, point, draft_length)
-    said = _what_it_waits_for(found)
+    said = _what_it_waits_for(answer, point, found)
     if found.woken is not None:
         said += (
             f" A plain pass wakes {found.woken.plain:.1f} experts in each layer, the verify pass "
@@ -174,7 +174,7 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     if found.host is not None:
         said += (
             f" The processor computes the experts of {found.host.layers} layers from its "
-            f"{found.host.memory} in {found.host.share:.0%} of a plain pass."
+            f"{found.host.memory} in {host_share(answer, point):.0%} of a plain pass."
         )
     return said
 
@@ -186,29 +186,27 @@ _SHARED = {
 }
 
 
-def _what_it_waits_for(found: PlainPass) -> str:
+def _what_it_waits_for(answer: Recommendation, point: Point, found: PlainPass) -> str:
+    main, share = waits_for(answer, point)
     weights, cache = format_bytes(found.weight_bytes), format_bytes(found.cache_bytes)
-    match found.bound:
+    match main:
         case Bound.MEMORY:
             return (
-                f"A plain pass spends {found.share:.0%} of its time reading {weights} of weights "
+                f"A plain pass spends {share:.0%} of its time reading {weights} of weights "
                 f"and {cache} of KV{_SHARED[found.sharing]}."
             )
         case Bound.COMPUTE:
             return (
-                f"A plain pass computes for {found.share:.0%} of its time ({found.rows} rows), "
+                f"A plain pass computes for {share:.0%} of its time ({point.batch} rows), "
                 "so every further row is paid for in full."
             )
         case Bound.LINK:
-            return (
-                "A plain pass waits on the links between the GPUs for "
-                f"{found.share:.0%} of its time."
-            )
+            return f"A plain pass waits on the links between the GPUs for {share:.0%} of its time."
         case Bound.LATENCY:
             return (
-                f"A plain pass spends {found.share:.0%} of its time in launches and latencies that "
+                f"A plain pass spends {share:.0%} of its time in launches and latencies that "
                 f"neither traffic nor arithmetic explains (it reads {weights} of weights and "
                 f"{cache} of KV)."
             )
         case _:
-            assert_never(found.bound)
+            assert_never(main)

@@ -44,7 +44,7 @@ def batch(rate: str) -> str:
 
 
 @pytest.mark.parametrize("text", [page(), line(), batch("0.60"), line(rates="0.802, 0.601, 0.400")])
-def test_what_agrees_but_for_rounding_is_not_doubted(cli: Cli, tmp_path: Path, text: str) -> None:
+def test_rounding_is_not_a_contradiction(cli: Cli, tmp_path: Path, text: str) -> None:
     outcome = cli("acceptance", "read", write(tmp_path, "source", text))
     assert (outcome.code, outcome.err) == (0, "")
 

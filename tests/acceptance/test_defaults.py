@@ -87,7 +87,7 @@ def test_without_a_chat_set_the_mean_of_all_is_taken() -> None:
     assert told.values["label"].endswith("mean of 10 sets")
 
 
-def test_what_the_rules_name_exists() -> None:
+def test_curves_named_by_rules_exist() -> None:
     rows, stated = bundled(), rules()
     targets = {bare_name(row["target"]) for row in rows}
     known = {bare_name(name) for name in MODELS} | targets
@@ -186,7 +186,7 @@ def test_parts_of_a_mix_are_named(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b-eagle3", "llama-3.1-8b-eagle3-lmsys#mt-bench"])
-def test_its_own_curve_is_not(cli: Cli, name: str) -> None:
+def test_a_models_own_curve_is_not_doubted(cli: Cli, name: str) -> None:
     assert "counted on" not in cli(*VLLM, "--acceptance", name).err
 
 

@@ -164,7 +164,7 @@ def test_a_curve_may_fall(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("text", ["cond:0.8,0.7,0.6", "al:1.84,2.45,2.87"])
-def test_nothing_beyond_the_end_unless_asked(cli: Cli, text: str) -> None:
+def test_curves_are_extrapolated_only_when_asked(cli: Cli, text: str) -> None:
     rows = cli("recommend", "llama-3.1-8b", "--acceptance", text, "--format", "json")
     assert max(rows.by_draft_length()) == 3
 

@@ -77,7 +77,7 @@ def test_memory_and_captures_are_told_apart() -> None:
         assert not point.by_hand[point.captured].any()
 
 
-def test_the_flag_and_what_it_would_give(cli: Cli) -> None:
+def test_the_flag_that_captures_more_and_its_gain(cli: Cli) -> None:
     """256 x (1 + 3) = 1,024 rows: with the flag told to the tool the same speedup is advised."""
     plain = cli(*BIG)
     said = " ".join(plain.out.split())
@@ -224,7 +224,7 @@ def test_data_parallel_groups_have_graphs_of_their_own() -> None:
     assert point.captured.tolist() == [d <= 7 for d in point.draft_lengths]
 
 
-def test_json_says_it_for_every_draft_length(cli: Cli) -> None:
+def test_json_states_captured_rows_of_every_draft_length(cli: Cli) -> None:
     rows = json.loads(cli("recommend", *ASK, "--batch", "128", *JSON).out)["points"][0]
     assert [row["captured"] for row in rows["by_draft_length"]] == [
         row["draft_length"] <= 3 for row in rows["by_draft_length"]

@@ -13,7 +13,7 @@ from roofline.advice.decide import (
     smallest_within_tie,
     speedups,
 )
-from roofline.advice.question import Workload, check_workload, question_of
+from roofline.advice.question import Workload, question_of
 from roofline.advice.recommend import decide_grid
 from roofline.base.errors import InputError
 from roofline.specs.priors import priors
@@ -155,6 +155,6 @@ def test_the_edge_of_the_search_is_said(cli: Cli) -> None:
     assert any("longest one tried (8)" in text for text in outcome.data()["warnings"])
 
 
-def test_no_batches_are_refused() -> None:
-    with pytest.raises(InputError, match="--batch: expected at least one number"):
-        check_workload(Workload(batches=()))
+def test_an_empty_list_of_batches_is_refused() -> None:
+    with pytest.raises(InputError, match="batch: expected at least one number"):
+        Workload(batches=())

@@ -48,7 +48,7 @@ def test_plain_decoding_needs_no_caveat(cli: Cli) -> None:
     assert "positions" not in first_paragraph(out)
 
 
-def test_where_acceptance_ends_more_of_it_is_asked_for(cli: Cli) -> None:
+def test_a_longer_acceptance_curve_is_asked_for(cli: Cli) -> None:
     """Shorter drafts are slower by more than the model's error, so none is worth a run."""
     outcome = cli("recommend", "llama-3.1-8b", "--acceptance", "al:1=1.8,2=2.5,3=3.1")
     said = " ".join(outcome.out.split())
@@ -106,7 +106,7 @@ def test_one_rate_is_doubted_in_long_drafts(cli: Cli) -> None:
     assert point["speedup_low"] < speedup < point["speedup"] < point["speedup_high"]
 
 
-def test_one_rate_and_short_drafts_are_no_matter(cli: Cli) -> None:
+def test_one_rate_is_not_doubted_in_short_drafts(cli: Cli) -> None:
     assert "one rate" not in cli(*ASK, "--acceptance", "0.4", "--format", "json").err
 
 

@@ -76,7 +76,7 @@ def test_csv_has_no_place_for_kernels(cli: Cli) -> None:
 
 
 def test_an_axis_is_needed_to_explore() -> None:
-    with pytest.raises(InputError, match="--vary: give PATH=VALUE,VALUE at least once"):
+    with pytest.raises(InputError, match="vary: give PATH=VALUE,VALUE at least once"):
         explore(Configuration(model="llama-3.1-8b"), Workload(), (), batch=1)
 
 

@@ -75,7 +75,7 @@ def test_csv_has_a_row_for_every_point_asked(cli: Cli) -> None:
     assert [row["fits"] for row in rows] == ["1"] * 9 + ["1"] + ["0"] * 8 + ["0"] * 9
 
 
-def test_of_many_only_the_first_and_the_last_are_named(cli: Cli) -> None:
+def test_many_refused_points_are_named_by_first_and_last(cli: Cli) -> None:
     ask = (*ASK[:-1], "8k,32k", "--batch", "1..256")
     outcome = cli("recommend", *ask)
     said = " ".join(outcome.out.split())
@@ -139,7 +139,7 @@ def test_every_remedy_gives_the_batch_that_it_names(
         assert cli("recommend", ask[0], *words).code == 3, (option, value)
 
 
-def test_where_not_even_one_sequence_fits(cli: Cli) -> None:
+def test_not_even_one_sequence_fits(cli: Cli) -> None:
     """141 GB of weights in bf16 are more than a card of 80 GB holds, and a fourth of them less."""
     line = assert_refused(cli("recommend", "llama-3.1-70b"), "141 GB of weights", code=3)
     assert "not even one sequence fits" in line

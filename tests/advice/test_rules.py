@@ -100,5 +100,5 @@ def test_the_table_lists_all_five(cli: Cli) -> None:
     assert [f"Rule {n}," in out for n in range(1, 6)] == [True] * 5
 
 
-def test_nothing_drafted_still_has_rules(cli: Cli) -> None:
+def test_rules_without_a_drafter(cli: Cli) -> None:
     assert len(rules(cli, "llama-3.1-8b", "--drafter", "none")) == 5

@@ -187,7 +187,7 @@ def test_the_surest_is_timed_and_told_from_the_advice() -> None:
     assert "4 is the shortest within 1 % of the best expected speed, 5 the surest" in said
 
 
-def test_nothing_is_said_of_the_surest_where_it_is_the_advice() -> None:
+def test_the_likeliest_length_is_not_mentioned_when_advised() -> None:
     point = odds_of({2: 0.0, 3: 0.9, 4: 0.0}, {2: 1.5, 3: 1.9, 4: 1.6}, advised=3)
     said = likely_line(point)
     assert "surest" not in said

@@ -9,7 +9,7 @@ import pytest
 from roofline.base import resources
 from roofline.kernels.forward import cards_of, layer_counts
 from roofline.specs.formats import Component
-from roofline.specs.gpu import SHELF, load_host
+from roofline.specs.gpu import HOSTS, load_host
 from roofline.specs.network import SHELF as MODELS
 from roofline.specs.network import load_model
 from roofline.specs.placement import Split, SplitMode
@@ -186,7 +186,7 @@ def test_refusals(cli: Cli, command: tuple[str, ...], words: str) -> None:
     assert_refused(cli(*command), words)
 
 
-@pytest.mark.parametrize("name", resources.bundled_names(SHELF))
+@pytest.mark.parametrize("name", resources.bundled_names(HOSTS))
 def test_every_host_is_sound(name: str) -> None:
     """Bandwidth is channels x 8 bytes x rate, as the kind says; a slot is what its lanes carry."""
     host = load_host(name)

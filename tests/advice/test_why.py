@@ -8,7 +8,7 @@ import pytest
 
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
-from roofline.advice.why import Bound, Outcome, Sharing, costs, outcome, plain_pass, result
+from roofline.advice.why import Bound, Outcome, Sharing, deciding, outcome, plain_pass, waits_for
 from roofline.render.why import DO_NOT_SPECULATE, HEADLINES
 
 LLAMA = {"model": "llama-3.1-8b", "gpu": "h100-sxm"}
@@ -28,36 +28,26 @@ MANY = {"drafter": "eagle3", "acceptance": "0.6", "batches": (300,), "contexts":
 )
 def test_the_outcome(asked: dict[str, Any], expected: Outcome) -> None:
     point = recommend(question_of(**LLAMA | asked)).points[0]
-    found = result(point)
-    assert outcome(point) is found.outcome is expected
-    assert (costs(point) is None) is (expected not in (Outcome.PLAIN, Outcome.DRAFTS))
-    assert (found.draft_length is None) is (costs(point) is None)
+    assert outcome(point) is expected
+    assert (deciding(point) is None) is (expected not in (Outcome.PLAIN, Outcome.DRAFTS))
 
 
 @pytest.mark.parametrize("acceptance", ["0.8", "0.01"])
-def test_costs_are_those_of_the_best_draft_length(acceptance: str) -> None:
-    """It breaks even at step / plain step, and a range goes around the speedup."""
+def test_the_best_draft_length_decides(acceptance: str) -> None:
+    """AL(D) t(0) / t(D) of the one that is looked at is the largest of all drafts, to a tie."""
     point = recommend(question_of(**LLAMA, acceptance=acceptance)).points[0]
-    found, said = costs(point), result(point)
-    assert found is not None
-    assert said.speedup is not None
-    assert found.draft_length == said.draft_length
-    at = point.draft_lengths.index(found.draft_length)
-    ratio = float(point.step[at] / point.step[0])
-    assert found.break_even == pytest.approx(ratio)
-    assert found.growth * point.verify[0] == pytest.approx(point.verify[at])
-    assert said.speedup == pytest.approx(found.tokens_per_step / ratio)
-    assert said.speedup == pytest.approx(float(max(point.speedup[1:])), rel=0.01)
-    # a step is verify, draft and overhead: their growths add up
-    rest = 1 + found.drafting + found.engine + (found.growth - 1) * point.verify[0] / point.step[0]
-    assert rest == pytest.approx(ratio)
+    at = deciding(point)
+    assert at
+    gains = point.tokens_per_step * point.step[0] / point.step
+    assert gains[at] == pytest.approx(max(gains[1:]), rel=0.01)
 
 
 def test_what_a_plain_pass_reads() -> None:
     """8.03e9 parameters less an embedding of 128256 x 4096, 2 bytes each; 128 KiB of KV a token."""
     answer = recommend(question_of(**LLAMA, contexts=(4096,)))
     found = plain_pass(answer, answer.points[0], 3)
-    assert (found.bound, found.sharing, found.woken) == (Bound.MEMORY, Sharing.ALL, None)
+    assert waits_for(answer, answer.points[0])[0] is Bound.MEMORY
+    assert (found.sharing, found.woken) == (Sharing.ALL, None)
     assert found.weight_bytes == pytest.approx(2 * (8.03e9 - 128_256 * 4096), rel=0.01)
     assert found.cache_bytes == pytest.approx(4096 * 131_072, rel=0.02)
 

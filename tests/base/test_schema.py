@@ -122,7 +122,7 @@ def test_an_exponent_is_never_a_silent_text() -> None:
     assert load_yaml(Memory(b"a: 1e12\n"))["a"] in (1e12, "1e12")
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_yaml_is_read_again() -> None:
     data = {"schema": 1, "id": "x", "nested": {"a": [1, 2.5, None, True], "b": "12:30"}, "t": "yes"}
     assert load_yaml(Memory(dump_yaml(data).encode())) == data
 

@@ -69,7 +69,7 @@ def test_a_crash_loses_one_row_and_resume_goes_on(tmp_path: Path, lost: int) -> 
 def test_without_resume_a_file_is_never_touched(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     path.write_text("precious")
-    with pytest.raises(InputError, match="give --resume"):
+    with pytest.raises(InputError, match="give resume"):
         RowFile(path, {}, resume=False)
     assert path.read_text() == "precious"
 
@@ -82,7 +82,7 @@ def test_another_machine_cannot_continue_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", ["oom", "unsupported", "wrong", "hung", "crashed"])
-def test_what_fails_is_named_skipped_and_reported(tmp_path: Path, status: str) -> None:
+def test_failed_kernels_are_skipped_and_reported(tmp_path: Path, status: str) -> None:
     bad = CASES[3].key
     device = FakeDevice(failing={bad: status})
     failed: list[Row] = []

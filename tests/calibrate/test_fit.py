@@ -130,7 +130,7 @@ def test_the_staircase_of_a_library_is_followed(tmp_path: Path) -> None:
     assert steps[2.0] / steps[1.0] == pytest.approx(4.0, rel=0.05)
 
 
-def test_one_row_has_a_step_however_few_products_were_timed_at_it() -> None:
+def test_one_row_has_a_step_even_with_few_timings() -> None:
     """By hand: one row at 1 us, two and more at 4 us, each moving 80 kB at 80 GB/s or a quarter."""
     m = np.array([1.0, *np.repeat([2.0, 4.0, 8.0, 16.0, 32.0], 3)])
     seconds = np.where(m == 1, 1e-6, 4e-6)
@@ -182,7 +182,7 @@ def test_small_products_that_take_another_path_are_priced_apart(tmp_path: Path) 
         assert np.median(np.abs(judged.predicted[part] / measured[part] - 1)) < 0.03
 
 
-def test_where_no_product_is_faster_none_is_priced_apart(tmp_path: Path) -> None:
+def test_no_product_gets_its_own_law_unless_it_is_faster(tmp_path: Path) -> None:
     result = fitted(FakeDevice(), tmp_path)
     assert "small" not in law_of(result, "attention")
 

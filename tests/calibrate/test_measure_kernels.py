@@ -138,7 +138,7 @@ def test_a_stream_touches_what_it_says(op: str, moved: int) -> None:
         assert result.shape == (8,)
 
 
-def test_what_a_device_cannot_do_has_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_kernels_have_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
     use = backend("numpy")
     cases = small(plan_cases(small_model(), use.menu()))
     case = next(c for c in cases if c.kind == "gemm")
@@ -173,7 +173,7 @@ def test_what_a_device_cannot_do_has_a_status(monkeypatch: pytest.MonkeyPatch) -
         (KeyError("heads"), None),
     ],
 )
-def test_what_pytorch_refuses_is_told_from_bugs(error: Exception, status: str | None) -> None:
+def test_pytorch_refusals_are_told_from_bugs(error: Exception, status: str | None) -> None:
     """The words of the error stay in the row, its kind in front."""
     library = SimpleNamespace(OutOfMemoryError=MemoryError)
     torch = SimpleNamespace(_torch=library, _release=lambda: None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.calibrate import session
 from roofline.calibrate.fit.fitted_law import RowSource, fastest_kernel
 from roofline.calibrate.fit.five_number import fit_five_numbers
@@ -69,7 +69,7 @@ def test_a_whole_run_says_how_many_rows(said: Any) -> None:
     assert "skipped" not in text
 
 
-def test_what_failed_is_counted_by_its_status(said: Any) -> None:
+def test_failures_are_counted_by_status(said: Any) -> None:
     """One case runs out of memory, two are not supported."""
     keys = [
         case.key for case in plan_cases(load_model(MODEL), FakeDevice().menu()) if not case.anchors
@@ -92,7 +92,7 @@ def test_a_budget_that_ends_early_can_be_gone_on_with(
     )
     text = said(FakeWorker(), 60.0)
     assert "the budget ended the first round after" in text
-    assert "continue with --resume" in text
+    assert f"continue with {Option('resume')}" in text
     rows = int(text.split()[0])
     again = said(FakeWorker(), 60.0, resume=True)
     assert f"{rows} rows were there already" in again
@@ -114,7 +114,7 @@ def test_a_model_without_ordinary_attention_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(session, "WorkerDevice", lambda **_: FakeWorker())
-    with pytest.raises(InputError, match=r"--model deepseek-v3: .* no layer with grouped-query"):
+    with pytest.raises(InputError, match=r"model='deepseek-v3': .* no layer with grouped-query"):
         session.measure(
             device="cpu",
             library="numpy",
@@ -196,7 +196,7 @@ def test_a_datasheet_is_one_of_the_bundled() -> None:
     """What was fitted is written into the bundled file; another profile has none."""
     own = load_hardware("h200-sxm").model_copy(update={"id": "my-own"})
     fitted: Any = None
-    with pytest.raises(InputError, match="--gpu my-own: give the id of a bundled profile"):
+    with pytest.raises(InputError, match="gpu='my-own': give the id of a bundled profile"):
         profile_data(fitted, {}, own, cite="x")
 
 

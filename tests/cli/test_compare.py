@@ -57,7 +57,7 @@ def test_memory_and_slots_are_those_of_the_memory_command(cli: Cli) -> None:
         assert row["draft_weights_bytes"] == drafted["draft weights"]
 
 
-def test_what_was_assumed_is_said(cli: Cli) -> None:
+def test_assumptions_are_stated(cli: Cli) -> None:
     rows = {row["drafter"]: row for row in table(cli)}
     assert "0.65" in rows["qwen3-0.6b"]["acceptance"]
     assert rows["qwen3-0.6b"]["acceptance_source"] == "given"

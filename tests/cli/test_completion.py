@@ -6,25 +6,33 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, Cli
+
+#: What bash sets to ask for values.
+ASK = {"_ROOFLINE_COMPLETE": "complete_bash"}
+
+Complete = Callable[[str], list[str]]
 
 
-def _completed(line: str, *options: str) -> subprocess.CompletedProcess[str]:
-    words = line.split(" ")
-    asked = {"COMP_WORDS": line, "COMP_CWORD": f"{len(words) - 1}"}
-    code = "import sys; sys.argv = ['roofline']; from roofline.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, *options, "-c", code], capture_output=True, text=True, cwd=ROOT,
-        env={**os.environ, "_ROOFLINE_COMPLETE": "complete_bash"} | asked, check=False,
-    )  # fmt: skip
+def asked(line: str) -> dict[str, str]:
+    """Return the environment in which bash asks for the last word of a line."""
+    return ASK | {"COMP_WORDS": line, "COMP_CWORD": f"{len(line.split(' ')) - 1}"}
 
 
-def complete(line: str) -> list[str]:
-    """Return what the shell is offered for the last word of a line."""
-    return _completed(line).stdout.split()
+@pytest.fixture
+def complete(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Complete:
+    """Return what gives the words that the shell is offered for the last word of a line."""
+
+    def words(line: str) -> list[str]:
+        for name, value in asked(line).items():
+            monkeypatch.setenv(name, value)
+        return cli().out.split()
+
+    return words
 
 
 @pytest.mark.parametrize(
@@ -49,7 +57,7 @@ def complete(line: str) -> list[str]:
         ("roofline recommend qwen3-8b --engine ./mine.yaml", set()),
     ],
 )
-def test_values_are_completed(line: str, offered: set[str]) -> None:
+def test_values_are_completed(complete: Complete, line: str, offered: set[str]) -> None:
     found = complete(line)
     assert offered <= set(found)
     last = line.rpartition(" ")[2]
@@ -57,20 +65,29 @@ def test_values_are_completed(line: str, offered: set[str]) -> None:
     assert bool(found) == bool(offered)
 
 
-def test_a_model_is_no_drafter() -> None:
+def test_a_model_is_no_drafter(complete: Complete) -> None:
     found = complete("roofline recommend qwen3-8b")
     assert "qwen3-8b" in found
     assert "qwen3-8b-eagle3" not in found
 
 
-def test_curves_are_completed() -> None:
+def test_curves_are_completed(complete: Complete) -> None:
     curve = "llama-3.1-8b-eagle3"
     assert curve in complete(f"roofline recommend llama-3.1-8b --acceptance {curve}")
     assert curve in complete(f"roofline acceptance show {curve[:-3]}")
 
 
 def test_completing_names_loads_no_numbers() -> None:
-    done = _completed("roofline recommend qwen3-8b --gpu h1", "-X", "importtime")
+    """Asked in a process of its own, as the shell does."""
+    code = "import sys; sys.argv = ['roofline']; from roofline.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | asked("roofline recommend qwen3-8b --gpu h1"),
+        check=False,
+    )
     assert "h100-sxm" in done.stdout
     names = re.findall(r"^import time:[^|]*\|[^|]*\|\s*(\S+)$", done.stderr, re.MULTILINE)
     heavy = {"numpy", "scipy", "pandas", "matplotlib"}

@@ -110,7 +110,7 @@ def test_waiting_for_memory_is_named(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("question", [DENSE, MIXTURE])
-def test_nothing_to_explain_where_nothing_is_wrong(cli: Cli, question: tuple[str, ...]) -> None:
+def test_no_explanation_when_nothing_disagrees(cli: Cli, question: tuple[str, ...]) -> None:
     found = loads(cli, question)
     data = diagnosed(cli, question, {at: t["all"] for at, t in found.items()})
     assert data["nothing_to_explain"]
@@ -267,7 +267,7 @@ def test_bad_measurements(cli: Cli, flags: list[str], words: str) -> None:
 
 
 @pytest.mark.parametrize("times", [1 / 1000, 1 / 12, 1000])
-def test_no_term_explains_what_no_machine_does(cli: Cli, times: float) -> None:
+def test_impossible_measurements_have_no_explanation(cli: Cli, times: float) -> None:
     """A step is the reading of 16 GB at 3.35 TB/s and more: no one term makes it 12 times less."""
     plain = loads(cli, DENSE)[0, 2, 512]["all"]
     flags = ("--measured", f"0@2x512:{times * plain}ms", "--tp", "1")

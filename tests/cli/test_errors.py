@@ -249,9 +249,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
         ("report qwen3-8b -oa.html -ob.html", "--output: given twice; give it once"),
     ],
 )
-def test_one_value_is_not_silently_the_last_of_several(
-    cli: Cli, arguments: str, words: str
-) -> None:
+def test_an_option_given_twice_is_refused(cli: Cli, arguments: str, words: str) -> None:
     assert_refused(cli(*arguments.split()), words)
 
 
@@ -261,7 +259,7 @@ def test_the_secret_of_an_address_given_twice_is_not_shown(cli: Cli) -> None:
     assert "secret" not in assert_refused(cli("recommend", "qwen3-8b", *arguments), "given twice")
 
 
-def test_what_is_meant_to_repeat_still_does(cli: Cli) -> None:
+def test_repeatable_options_repeat(cli: Cli) -> None:
     twice = ("--set", "layers=8", "--set", "group_size=2", "--explain", "--explain")
     asked = ("llama-3.1-8b", "--drafter", "ngram", "--acceptance", "0.6", "--context", "1k")
     assert cli("recommend", *asked, *twice).code == 0

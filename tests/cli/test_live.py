@@ -67,7 +67,7 @@ def test_the_change_is_that_of_the_schedule(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_what_vllm_says_in_development_mode(cli: Cli) -> None:
+def test_vllm_in_development_mode_states_its_settings(cli: Cli) -> None:
     with server(engine(pages("vllm-dev"))) as url:
         data = read(cli, url, "--interval", "0").data()
     found = facts(data)
@@ -305,7 +305,7 @@ def test_flags_that_agree_are_not_doubted(cli: Cli, flags: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("command", ["recommend", "live"])
-def test_what_waiting_cannot_bring_is_asked_for_at_once(
+def test_missing_flags_are_asked_for_before_waiting(
     cli: Cli, clock: list[float], command: str
 ) -> None:
     address = ("--live",) if command == "recommend" else ()

@@ -128,7 +128,7 @@ def test_the_engines_share_of_memory_can_be_set(cli: Cli) -> None:
     assert counts[1] - counts[0] == pytest.approx(more, abs=1)
 
 
-def test_what_does_not_fit_is_refused_with_remedies_that_work(cli: Cli) -> None:
+def test_remedies_of_a_refusal_work(cli: Cli) -> None:
     ask = ("llama-3.1-8b", "--drafter", "none", "--context", "128k")
     line = assert_refused(cli("memory", *ask, "--batch", "4"), "nearest remedies", code=3)
     for word in ("--kv fp8", "--tp 2", "batch 3", "GB"):
@@ -265,7 +265,7 @@ def test_weights_are_split_over_ranks(cli: Cli) -> None:
     assert point["batch"] == 1
 
 
-def test_what_fits_is_answered_and_the_rest_is_named(cli: Cli, engine: str) -> None:
+def test_points_that_fit_are_answered_and_the_others_named(cli: Cli, engine: str) -> None:
     outcome = cli(
         "recommend", "llama-3.1-8b", "--drafter", "none", "--context", "8k", "--batch", "1,49,50",
         "--engine", engine, *JSON,

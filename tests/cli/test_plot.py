@@ -98,7 +98,7 @@ def test_bad_input_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_does_not_fit_exits_with_3(cli: Cli, tmp_path: Path) -> None:
+def test_points_that_do_not_fit_exit_with_3(cli: Cli, tmp_path: Path) -> None:
     path = str(tmp_path / "a.png")
     outcome = cli("plot", "breakdown", "llama-3.1-70b", "--acceptance", "0.7", "-o", path)
     assert_refused(outcome, "llama-3.1-70b", "--tp", code=3)

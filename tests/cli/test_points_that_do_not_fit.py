@@ -78,7 +78,7 @@ def no_figures_at(data: Any, batch: int) -> None:
     ],
     ids=lambda command: f"{command[0]} {command[-1]}",
 )
-def test_where_some_points_do_not_fit(
+def test_some_points_do_not_fit(
     cli: Cli, refused: dict[str, Any], command: tuple[str, ...]
 ) -> None:
     outcome = cli(*command)
@@ -248,7 +248,7 @@ NOTHING = "--batch 200 --context 8k"
         f"sweep {' '.join(ASK)} {NOTHING}",
     ],
 )
-def test_where_nothing_fits(
+def test_no_point_fits(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

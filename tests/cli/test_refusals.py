@@ -48,7 +48,9 @@ def test_one_of_the_two_routing_numbers_keeps_the_other(cli: Cli) -> None:
         (b"batch,share\n", "batch,share"),
     ],
 )
-def test_histograms_that_are_none(cli: Cli, tmp_path: Path, text: bytes, words: str) -> None:
+def test_malformed_histograms_are_refused(
+    cli: Cli, tmp_path: Path, text: bytes, words: str
+) -> None:
     file = tmp_path / "histogram.csv"
     file.write_bytes(text)
     assert_refused(cli(*LLAMA, "--batches-histogram", str(file), *LOAD), words)
@@ -140,11 +142,13 @@ DSPARK = ("qwen3-8b", "--drafter", "dspark", "--acceptance", "0.9")
         ("--drafter llama-3.2-1b --acceptance 0.7 --draft-block 4", "--draft-block"),
     ],
 )
-def test_what_says_nothing_for_the_drafter(cli: Cli, options: str, flag: str) -> None:
+def test_options_without_effect_on_the_drafter_are_refused(
+    cli: Cli, options: str, flag: str
+) -> None:
     assert_refused(cli("recommend", MODEL, *options.split()), f"{flag}: says nothing")
 
 
-def test_the_same_options_where_they_say_something(cli: Cli) -> None:
+def test_options_with_effect_are_accepted(cli: Cli) -> None:
     """A block that dspark has, a tree that n-grams are verified in."""
     assert cli("recommend", *DSPARK, "--draft-block", "8").code == 0
     ngram = ("--drafter", "ngram", "--acceptance", "0.5", "--verify-width", "8")
@@ -181,7 +185,7 @@ def test_a_diagnosis_of_plain_steps_needs_no_drafter(cli: Cli, drafter: str) -> 
         ((MODEL, "--acceptance", "al:1.9,2.7"), 2, "the acceptance given ends there"),
     ],
 )
-def test_what_ends_the_search_is_named(
+def test_the_option_that_ends_the_search_is_named(
     cli: Cli, options: tuple[str, ...], longest: int, why: str
 ) -> None:
     said = cli("recommend", *options)

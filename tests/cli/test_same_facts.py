@@ -62,7 +62,7 @@ ONE = "--context 2k"
 COMMANDS = {
     "recommend": (f"--acceptance 0.6 {ONE}", "inputs"),
     "recommend, a load": (
-        "--acceptance 0.6 --rps 0.01 --input-tokens 200 --output-tokens 200",
+        "--acceptance 0.6 --rps 0.01 --input-tokens 4k --output-tokens 200",
         "inputs",
     ),
     "recommend, a goal": (f"--acceptance 0.6 {ONE} --batch 1 --objective latency", "inputs"),
@@ -169,7 +169,7 @@ def test_a_server_is_stated_as_it_was_read(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)
-def test_what_is_said_per_gpu_counts_all_of_them(cli: Cli, tmp_path: Path, deployment: str) -> None:
+def test_figures_per_gpu_count_every_gpu(cli: Cli, tmp_path: Path, deployment: str) -> None:
     """Tokens/s of all users over the number of GPUs; their price is that of all GPUs."""
     question, drafter, _, facts = DEPLOYMENTS[deployment]
     own = f"{question} --drafter {drafter} --acceptance 0.6 {ONE} --batch 1".split()

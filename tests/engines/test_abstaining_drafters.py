@@ -14,9 +14,9 @@ from roofline.engines.acceptance_source import of_json, read
 from roofline.engines.counts import Reading
 from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
 from tests.servers import read as live_read
-from tests.support import ROOT, Cli, write
+from tests.support import Cli, write
 
-PAGES = ROOT / "tests" / "data" / "pages"
+PAGES = Path(__file__).parents[1] / "data" / "pages"
 NEW = "vllm:inter_token_latency_seconds_count"
 OLD = "vllm:time_per_output_token_seconds_count"
 
@@ -122,7 +122,7 @@ def test_between_two_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("passes", [985, 1000, 1019])
-def test_where_every_pass_drafts_nothing_changes(tmp_path: Path, passes: int) -> None:
+def test_a_drafter_that_never_abstains_changes_nothing(tmp_path: Path, passes: int) -> None:
     """A page is not read in one instant: 2 % between two counts of the same passes is noise."""
     alone = (PAGES / "vllm-0.33.0.prom").read_text("utf-8")
     label = '{engine="0",model_name="meta-llama/Llama-3.1-8B-Instruct"}'

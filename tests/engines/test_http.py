@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
 from roofline.base.errors import InputError
 from roofline.engines.http import _at_most, _exchange, _parsed, _reason
 from tests.servers import send, server
-from tests.support import ROOT, Cli, Outcome, assert_refused
+from tests.support import Cli, Outcome, assert_refused
 
-PAGES = ROOT / "tests" / "data" / "pages"
+PAGES = Path(__file__).parents[1] / "data" / "pages"
 PAGE = (PAGES / "vllm-0.33.0.prom").read_bytes()
 LATER = (PAGES / "vllm-0.33.0-later.prom").read_bytes()
 SECRET = "token-that-nobody-may-see"
@@ -32,7 +33,7 @@ def read(cli: Cli, url: str, *more: str) -> Outcome:
     [("vllm-0.33.0.prom", 2.66), ("vllm-0.33.0-dp2.prom", 2.5733), ("sglang-0.5.23.prom", 2.53),
      ("sglang-server-info.json", 2.61), ("trtllm-1.3.prom", 2.82), ("trtllm-stats.json", 2.7)],
 )  # fmt: skip
-def test_a_page_as_it_is_served(cli: Cli, name: str, mean: float) -> None:
+def test_a_served_page_is_read(cli: Cli, name: str, mean: float) -> None:
     body = (PAGES / name).read_bytes()
     with server(lambda h: send(h, body)) as url:
         data = read(cli, f"{url}/metrics").data()
@@ -156,7 +157,7 @@ def test_a_large_page_below_the_limit_is_read(cli: Cli) -> None:
         assert read(cli, url, "--timeout", "20").data()["tokens_per_step"] == 2.66
 
 
-def test_a_page_that_breaks_off(cli: Cli) -> None:
+def test_a_truncated_page_is_refused(cli: Cli) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(PAGE)))

@@ -11,9 +11,9 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, notice
 from roofline.engines.acceptance_source import read
-from tests.support import ROOT, Cli, write
+from tests.support import Cli, write
 
-PAGES = ROOT / "tests" / "data" / "pages"
+PAGES = Path(__file__).parents[1] / "data" / "pages"
 
 
 def text_of(name: str) -> str:

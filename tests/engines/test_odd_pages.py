@@ -36,7 +36,7 @@ from tests.support import Cli, assert_refused
         (b"\x1b[2J\x1b]0;owned\x07", "neither a Prometheus page nor"),
     ],
 )  # fmt: skip
-def test_other_things_than_metrics(cli: Cli, body: bytes, words: str) -> None:
+def test_pages_that_are_not_metrics(cli: Cli, body: bytes, words: str) -> None:
     words = words.replace("no series", "without series of an engine")
     with server(lambda h: send(h, body, Content_Type="text/plain; version=0.0.4")) as url:
         line = assert_refused(read(cli, url), url, words)

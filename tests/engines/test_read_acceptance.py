@@ -10,9 +10,9 @@ import pytest
 
 from roofline.base.notices import Code, notice
 from roofline.engines.acceptance_source import read
-from tests.support import ROOT, Cli, assert_refused, write
+from tests.support import Cli, assert_refused, write
 
-PAGES = ROOT / "tests" / "data" / "pages"
+PAGES = Path(__file__).parents[1] / "data" / "pages"
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 #: file, AL, D, survival, passes; each worked from the numbers in the file.

@@ -123,7 +123,7 @@ def test_without_a_draft_length_the_gain_is_not_known(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_nothing_missing_has_no_list_of_it(cli: Cli) -> None:
+def test_a_complete_reading_lists_nothing_missing(cli: Cli) -> None:
     with server(engine(pages("vllm-dev"))) as url:
         outcome = cli("live", url, "--interval", "4")
     assert "Not read" not in outcome.out

@@ -83,7 +83,7 @@ def test_block_drafters_keep_their_block() -> None:
 
 
 def test_medusa_needs_its_target() -> None:
-    with pytest.raises(InputError, match="--target"):
+    with pytest.raises(InputError, match="give target with the model"):
         import_path(CONFIGS / "drafter--medusa--medusa-vicuna-7b-v1.3.json")
 
 

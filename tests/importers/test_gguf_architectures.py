@@ -120,7 +120,7 @@ def test_a_tied_head_has_the_format_of_the_embedding(tmp_path: Path) -> None:
     assert spec.dtypes[Component.HEAD] == spec.dtypes[Component.EMBEDDING] == DType.Q8_0
 
 
-def test_of_a_split_file_the_first_part_is_enough(tmp_path: Path) -> None:
+def test_the_first_part_of_a_split_file_is_enough(tmp_path: Path) -> None:
     """Half of the layers' tensors lie in the other part, so their count is not checked."""
     found = written(tmp_path, "llama", GROUPED | {"split": 2}, {**HEADS, **NORMS})
     assert found.spec.layers[0].repeat == LAYERS

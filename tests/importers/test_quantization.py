@@ -136,7 +136,7 @@ def test_a_group_may_name_its_targets(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_known_is_refused(
+def test_unknown_quantizations_are_refused(
     tmp_path: Path, quantization: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):

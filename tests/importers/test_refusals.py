@@ -62,7 +62,7 @@ def test_a_mixer_listed_twice_leaves_a_layer_without(tmp_path: Path) -> None:
         (DEEPSEEK, {"attention_bias": True}, "attention_bias on latent attention is not counted"),
     ],
 )
-def test_what_is_left_out_is_said(
+def test_ignored_keys_are_noted(
     tmp_path: Path, name: str, changes: dict[str, Any], words: str
 ) -> None:
     notes = import_path(changed(tmp_path, name, changes)).notes

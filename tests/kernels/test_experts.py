@@ -190,7 +190,7 @@ def test_rows_of_an_expert_approach_the_even_share() -> None:
     assert found == sorted(found)
 
 
-def test_what_matters_is_the_number_of_tokens() -> None:
+def test_active_experts_depend_on_the_number_of_tokens() -> None:
     # T = B q: 8 sequences of 4 rows wake as many as 32 sequences of one.
     verify, plain = experts_op(batch=8, rows=4), experts_op(batch=32)
     assert float(verify.rows) == float(plain.rows)

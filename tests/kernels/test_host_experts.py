@@ -79,7 +79,7 @@ def test_a_2080_with_36_layers_of_experts_in_ddr4(cli: Cli, tmp_path: Path) -> N
     assert rows[0]["step_ms"] == pytest.approx(1e3 / 36.7, rel=0.15)
 
 
-def test_what_would_fit_is_named(cli: Cli) -> None:
+def test_a_refusal_names_what_would_fit(cli: Cli) -> None:
     """30.5 G weights at 8.5 bits are 32 GB: some layers' experts must leave a card of 24 GB."""
     outcome = cli(*SPARSE, *NGRAM)
     assert outcome.code == 3

@@ -137,7 +137,9 @@ def test_absorbing_a_prompt_would_cost_more() -> None:
         (8, 7, True),
     ],
 )
-def test_where_the_h200_turns(tp: int, draft_length: int, *, compute_bound: bool) -> None:
+def test_draft_length_at_which_the_h200_is_compute_bound(
+    tp: int, draft_length: int, *, compute_bound: bool
+) -> None:
     kernels = decode_ops(
         "deepseek-v3", batch=32, rows=1 + draft_length, context=8192.0, placement=Placement(tp=tp)
     )
@@ -147,7 +149,9 @@ def test_where_the_h200_turns(tp: int, draft_length: int, *, compute_bound: bool
 
 
 @pytest.mark.parametrize(("tp", "compute_bound"), [(1, True), (8, False)])
-def test_where_the_h200_turns_under_the_kernel_law(tp: int, *, compute_bound: bool) -> None:
+def test_draft_length_at_which_the_kernel_law_is_compute_bound(
+    tp: int, *, compute_bound: bool
+) -> None:
     # Must hold with the efficiencies of real kernels as well: at D = 0 or 1 without TP, not with
     # TP 8 at D = 0 and 1.
     model = load_model("deepseek-v3")

@@ -12,7 +12,7 @@ from roofline.kernels.matrices import check_parallel, local_heads
 from roofline.specs.formats import Component, DType
 from roofline.specs.network import load_model
 from roofline.specs.placement import Placement
-from tests.physics import decode_ops, named, precision_of, refusal
+from tests.physics import decode_ops, named, precision_of, priced, refusal, scalar
 from tests.support import ENGINE, GPU, Cli, assert_refused, write
 
 NGRAM = "--drafter ngram --acceptance 0.6"
@@ -167,9 +167,6 @@ def test_two_all_reduces_per_layer() -> None:
     assert not any("all_reduce" in op.name for op in decode_ops("llama-3.1-70b"))
 
 
-PLAIN = ("--drafter", "none", "--explain", "--format", "json")
-
-
 @pytest.mark.parametrize(
     ("tp", "heads", "cache"),
     [
@@ -180,19 +177,15 @@ PLAIN = ("--drafter", "none", "--explain", "--format", "json")
         (16, 2, 4_194_304),  # still 1: replicated, 8 heads over 16 ranks
     ],
 )
-def test_kv_heads_are_replicated_beyond_their_number(
-    cli: Cli, tmp_path: Path, tp: int, heads: int, cache: int
-) -> None:
-    gpu = write(tmp_path, "gpu.yaml", GPU)
-    kernels = cli(
-        "recommend", "llama-3.1-8b", "--gpu", gpu, "--tp", str(tp), "--context", "8k", *PLAIN
-    ).ops("verify")
-    assert kernels["attention"]["bytes"] == cache + 2 * heads * 128 * 2  # queries in, outputs out
-    assert kernels["attention"]["flops"] == 4 * heads * 128 * 8192
+def test_kv_heads_are_replicated_beyond_their_number(tp: int, heads: int, cache: int) -> None:
+    kernels = decode_ops("llama-3.1-8b", context=8192, placement=Placement(tp=tp))
+    attention = named(kernels, "attention")
+    assert scalar(attention.bytes) == cache + 2 * heads * 128 * 2  # queries in, outputs out
+    assert scalar(attention.flops) == 4 * heads * 128 * 8192
     # QKV outputs on the rank: (query heads + 2 KV heads) x 128
     kv_heads = max(8 // tp, 1)
-    assert kernels["qkv_proj"]["flops"] == 2 * 4096 * (heads + 2 * kv_heads) * 128
-    assert kernels["down_proj"]["flops"] == 2 * (14_336 // tp) * 4096
+    assert scalar(named(kernels, "qkv_proj").flops) == 2 * 4096 * (heads + 2 * kv_heads) * 128
+    assert scalar(named(kernels, "down_proj").flops) == 2 * (14_336 // tp) * 4096
 
 
 def test_replicated_kv_takes_memory_on_every_rank(cli: Cli, tmp_path: Path) -> None:
@@ -214,51 +207,44 @@ def test_replicated_kv_takes_memory_on_every_rank(cli: Cli, tmp_path: Path) -> N
     assert "largest batch that fits is 33" in line
 
 
-def test_all_reduce_and_logits_gather(cli: Cli) -> None:
+def test_all_reduce_and_logits_gather() -> None:
     """70B over 4: two reduces per layer of 2 x 3/4 x 8192 x 2 bytes, one gather of 3/4 x V x 2."""
-    kernels = cli(
-        "recommend", "llama-3.1-70b", "--gpu", "h200-sxm", "--tp", "4", "--context", "1k", *PLAIN
-    ).ops("verify")
-    reduces = [row for name, row in kernels.items() if name.endswith("all_reduce")]
-    assert sum(row["count"] for row in reduces) == 160
-    assert {row["bytes"] for row in reduces} == {24_576}
-    assert kernels["logits_gather"]["bytes"] == 192_384
-    assert kernels["lm_head"]["flops"] == 2 * 8192 * 128_256 // 4
+    kernels = decode_ops("llama-3.1-70b", context=1024, placement=Placement(tp=4))
+    reduces = [op for op in kernels if op.name.endswith("all_reduce")]
+    assert sum(op.count for op in reduces) == 160
+    assert {scalar(op.bytes) for op in reduces} == {24_576}
+    assert scalar(named(kernels, "logits_gather").bytes) == 192_384
+    assert scalar(named(kernels, "lm_head").flops) == 2 * 8192 * 128_256 // 4
 
 
-def test_one_gpu_does_not_communicate(cli: Cli) -> None:
-    row = cli(
-        "recommend", "llama-3.1-8b", "--drafter", "none", "--format", "json"
-    ).by_draft_length()[0]
-    assert row["breakdown_ms"]["communication"] == 0
+def communication(batch: int, tp: int) -> float:
+    """Return the time that ranks of H100s send in one plain step [s]."""
+    found = priced("llama-3.1-8b", tp=tp, batches=[batch], contexts=[256], drafter="none")
+    return scalar(found.times.parts["communication"])
 
 
-def test_communication_takes_latency_and_bandwidth(cli: Cli) -> None:
+def test_one_gpu_does_not_communicate() -> None:
+    assert communication(1, tp=1) == 0
+
+
+def test_communication_takes_latency_and_bandwidth() -> None:
     """A hundred times the bytes take longer, but not a hundred times: the launch is not free."""
-
-    def seconds(batch: int) -> float:
-        rows = cli(
-            "recommend", "llama-3.1-8b", "--tp", "4", "--context", "256", "--batch", str(batch),
-            "--drafter", "none", "--format", "json",
-        ).by_draft_length()  # fmt: skip
-        return float(rows[0]["breakdown_ms"]["communication"])
-
-    one, many = seconds(1), seconds(100)
+    one, many = communication(1, tp=4), communication(100, tp=4)
     # 65 transfers at least; each carries 1.5 x 100 x 4096 x 2 bytes over 450 GB/s = 2.73 us
-    assert many - one > 64 * 2.73e-3 * 0.99 * 0.9
+    assert many - one > 64 * 2.73e-6 * 0.99 * 0.9
     assert many < 20 * one
 
 
-def test_a_drafter_may_have_its_own_tp(cli: Cli) -> None:
+@pytest.mark.parametrize(("draft_tp", "flops"), [(1, 525_336_576), (4, 131_334_144)])
+def test_a_drafter_may_have_its_own_tp(draft_tp: int, flops: int) -> None:
     """A draft model on one GPU reads its whole head: 2 x 2048 x 128256 FLOP, against a quarter."""
-
-    def head(draft_tp: str) -> float:
-        answer = cli(
-            "recommend", "llama-3.1-70b", "--gpu", "h200-sxm", "--tp", "4", "--context", "1k",
-            "--drafter", "llama-3.2-1b", "--draft-tp", draft_tp, "--acceptance", "0.9",
-            "--max-draft-length", "2", "--explain", "--format", "json",
-        )  # fmt: skip
-        return float(answer.ops("draft")["lm_head"]["flops"])
-
-    assert head("1") == 525_336_576
-    assert head("4") == 131_334_144
+    times = priced(
+        "llama-3.1-70b",
+        gpu="h200-sxm",
+        tp=4,
+        drafter="llama-3.2-1b",
+        draft_tp=draft_tp,
+        draft_lengths=[1],
+    ).times
+    head = named([timed.op for timed in times.first_pass_ops], "lm_head")
+    assert scalar(head.flops) == flops

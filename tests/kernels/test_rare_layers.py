@@ -58,7 +58,7 @@ def test_matrices_of_kimis_mixer() -> None:
     assert attention_vectors(full) == 3 * 512 * 4 + 16 + 512 + 32
 
 
-def test_what_tensor_parallelism_has_to_divide() -> None:
+def test_tensor_parallelism_must_divide_heads() -> None:
     assert attention_split(NoAttention(), 3) is None
     assert attention_split(GROUPED, 3) == "a divisor of its 8 query heads"
     assert attention_split(GROUPED, 8) is None

@@ -123,7 +123,7 @@ def test_out_of_reach_or_meaningless_is_one_line(
     assert_refused(cli(*ASK, *arguments.split()), *words)
 
 
-def test_what_it_would_take_does_it(cli: Cli) -> None:
+def test_the_stated_acceptance_reaches_the_goal(cli: Cli) -> None:
     """The acceptance that the refusal names is enough, and a hundredth less is not."""
     line = assert_refused(cli(*ASK, "--slo-tpot", "2.5", "--acceptance", "0.2", "--batch", "1"))
     words = line.split()

@@ -125,7 +125,7 @@ def test_a_head_keeps_its_cache_while_idle(cli: Cli) -> None:
     assert 0.2 + 0.7 * read < idle < 1.5
 
 
-def test_nothing_to_configure(cli: Cli) -> None:
+def test_a_schedule_without_speculation(cli: Cli) -> None:
     out = text(
         cli, "table", "llama-3.1-8b", "--drafter", "ngram", "--acceptance", "0", "--batches", "1..9"
     )

@@ -122,5 +122,5 @@ def test_one_draft_length_for_all_batches_is_no_schedule(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("engine_name", ["sglang", "trtllm"])
-def test_other_engines_do_not_say_it(cli: Cli, engine_name: str) -> None:
+def test_other_engines_do_not_warn_of_it(cli: Cli, engine_name: str) -> None:
     assert "49548" not in cli("schedule", *MIXED, "--engine", engine_name).err

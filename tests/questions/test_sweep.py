@@ -130,7 +130,7 @@ def test_rows_come_in_the_order_of_the_grid(cli: Cli, monkeypatch: pytest.Monkey
     ]
 
 
-def test_what_cannot_be_priced_is_rows_with_the_reason(cli: Cli) -> None:
+def test_refused_points_are_rows_with_the_reason(cli: Cli) -> None:
     found = rows(
         cli("sweep", "llama-3.1-8b", "--gpu", "a100-sxm-80gb,h100-sxm", "--weights", "fp8",
             "--activations", "fp8", "--context", "4k,200k", "--tp", "1,3").out

@@ -94,7 +94,9 @@ def test_the_prices_in_the_page_are_those_of_recommend(
             assert drawn == near(row["step_ms"], rel=1e-4)
 
 
-def test_what_the_acceptance_leaves_open_is_priced_for_the_rate(cli: Cli, tmp_path: Path) -> None:
+def test_lengths_without_acceptance_are_priced_for_the_rate_slider(
+    cli: Cli, tmp_path: Path
+) -> None:
     # a curve to D = 3 only; one rate goes on to the longest draft
     data = made(cli, tmp_path, "llama-3.1-8b", "--acceptance", "cond:0.8,0.7,0.6").data
     assert data["draft_lengths"] == list(range(9))
@@ -158,7 +160,7 @@ def test_names_and_labels_are_text_whatever_they_hold(cli: Cli, tmp_path: Path) 
     assert f"No schedule: no release of {HOSTILE} is known to take one." in page.words
 
 
-def test_nothing_to_draft_is_a_report_too(cli: Cli, tmp_path: Path) -> None:
+def test_a_report_without_a_drafter(cli: Cli, tmp_path: Path) -> None:
     page = made(cli, tmp_path, "llama-3.1-8b", "--drafter", "none")
     assert page.text["headline"].startswith("Plain decoding: ")
     assert "nothing to schedule" in page.words
@@ -217,7 +219,7 @@ def test_bad_input_is_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_does_not_fit_is_refused_as_recommend_refuses_it(cli: Cli, tmp_path: Path) -> None:
+def test_report_and_recommend_refuse_alike(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     outcome = cli("report", "llama-3.1-70b", "-o", str(path))
     assert outcome.err == cli("recommend", "llama-3.1-70b").err

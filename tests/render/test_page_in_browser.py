@@ -131,7 +131,7 @@ def test_the_grid_is_the_tools(report: Open, cli: Cli) -> None:
         until(page, "document.getElementById('grid-body').rows.length === 3")
 
 
-def test_what_does_not_fit_says_why_and_the_way_back(report: Open, cli: Cli) -> None:
+def test_a_point_that_does_not_fit_says_why_and_offers_a_way_back(report: Open, cli: Cli) -> None:
     with report(*DENSE, "--batches", "64", "--contexts", "1k") as page:
         move(page, "batch", to=stops(page)["batches"].index(64))
         refusal = cli("recommend", *DENSE[:-4], "--batch", "64", "--context", "8k").err
@@ -144,7 +144,7 @@ def test_what_does_not_fit_says_why_and_the_way_back(report: Open, cli: Cli) -> 
         same_as_the_tool(page, cli)
 
 
-def test_no_room_for_drafts_is_said_as_the_tool_says_it(report: Open, cli: Cli) -> None:
+def test_the_page_and_the_tool_agree_that_drafts_do_not_fit(report: Open, cli: Cli) -> None:
     """At 128 sequences of 2048 tokens Qwen3 8B fits one H100, its 0.6B drafter does not."""
     asked = ("qwen3-8b", "--drafter", "qwen3-0.6b", "--acceptance", "0.6", "--context", "2k")
     with report(*asked, "--batches", "128", "--contexts", "2k") as page:

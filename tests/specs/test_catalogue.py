@@ -204,7 +204,7 @@ def test_no_rate_is_a_sparse_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_what_a_profile_disputes_it_decides(name: str) -> None:
+def test_a_profile_decides_between_disputed_figures(name: str) -> None:
     for where, figure in load_hardware(name).figures().items():
         if not figure.disputed:
             continue

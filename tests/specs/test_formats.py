@@ -99,7 +99,9 @@ def test_kv_is_storage_only() -> None:
         (H100, DType.FP8_BLOCK, DType.FP8),
     ],
 )
-def test_what_products_run_at(rates: list[str], weights: DType, runs_at: DType) -> None:
+def test_rate_of_products_by_weight_format(
+    rates: list[str], weights: DType, runs_at: DType
+) -> None:
     precision, _ = decide(rates, weights=weights)
     assert precision.activations[Component.MLP] is runs_at
 

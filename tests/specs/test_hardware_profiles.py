@@ -97,7 +97,7 @@ def test_every_spec_is_sound(cli: Cli, model: str) -> None:
     assert shown["id"] == model
 
 
-def test_what_the_issue_names_is_listed(cli: Cli) -> None:
+def test_lists_hold_the_first_gpus_and_models(cli: Cli) -> None:
     gpus = {row["id"] for row in cli("hardware", "list", "--format", "json").data()}
     models = {row["id"] for row in cli("models", "list", "--format", "json").data()}
     assert set(GPUS) <= gpus

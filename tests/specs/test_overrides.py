@@ -114,7 +114,7 @@ def test_overrides_are_applied_in_order_and_checked_together() -> None:
     assert again == both
 
 
-def test_what_was_there_is_said_in_print() -> None:
+def test_printed_answers_name_the_overridden_value() -> None:
     _, changes = changed(load_hardware("h200-sxm"), [parse_override("gpu.memory.bandwidth=4 TB/s")])
     assert list(map(str, changes)) == ["gpu.memory.bandwidth = 4 TB/s (was 4.80 TB/s)"]
 
@@ -207,7 +207,7 @@ def test_every_answer_states_what_was_set(cli: Cli, command: str, form: str) -> 
 
 
 @pytest.mark.parametrize("command", ["recommend", "schedule", "compare"])
-def test_csv_states_it_too(cli: Cli, command: str) -> None:
+def test_csv_states_the_override(cli: Cli, command: str) -> None:
     with_set = cli(command, "llama-3.1-8b", "--set", "group_size=2", "--format", "csv").out
     (first, *_) = csv.DictReader(io.StringIO(with_set))
     assert first["set"] == "group_size = 2 (was 4)"

@@ -119,7 +119,7 @@ def test_activations_are_sized_for_the_larger_of_step_and_prefill_chunk() -> Non
     assert float(memory.working(256, 3)) == 1024 * per_token + 1024 * logits
 
 
-def test_what_the_engine_may_use() -> None:
+def test_memory_that_the_engine_may_use() -> None:
     # 0.9 of what the driver shows where that is known (H200: 139.8 GiB), less 1.5 GB.
     h200, h100 = account("llama-3.1-8b", gpu="h200-sxm"), account("llama-3.1-8b")
     assert h200.total == pytest.approx(139.8 * 2**30)

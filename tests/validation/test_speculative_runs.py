@@ -56,11 +56,11 @@ def test_derived_step_times_agree_with_the_source() -> None:
             assert row.step / row.base == pytest.approx(row.ratio, rel=0.06), row.id
 
 
-def test_what_is_left_out_is_shown_with_a_reason() -> None:
-    told = {row["id"]: row["left_out"] for row in unscored_rows()}
-    assert told["trtblog01relax-002"] == "not against plain decoding"
-    assert told["specbundle-001"].startswith("prefill inside")
-    assert told["qwen38-pr11-003"] == "inconsistent in itself"
+def test_rows_left_out_are_shown_with_a_reason() -> None:
+    reasons = {row["id"]: row["left_out"] for row in unscored_rows()}
+    assert reasons["trtblog01relax-002"] == "not against plain decoding"
+    assert reasons["specbundle-001"].startswith("prefill inside")
+    assert reasons["qwen38-pr11-003"] == "inconsistent in itself"
     assert all(told.values())
 
 
@@ -186,7 +186,7 @@ def test_consumer_cards_signs() -> None:
     assert [sign.id for sign in told if not sign.right] == []
 
 
-def test_it_says_no() -> None:
+def test_published_losses_are_advised_against() -> None:
     """Draft models on a mixture with a recurrent state; a block of 16 on a compute-poor GPU."""
     told = {sign.id: sign.predicted for sign in signs()}
     losing = [f"thc-moe-C-00{i}" for i in range(1, 7)]

@@ -113,7 +113,7 @@ def test_a_server_gives_its_pages_in_turn_and_waiting_takes_no_time(
     assert "\nhttp://127.0.0.1:<port> ['first', 'second'] 60.0\n" in capsys.readouterr().out
 
 
-def test_what_differs_far_into_a_long_line_is_shown() -> None:
+def test_a_difference_deep_in_a_long_line_is_shown() -> None:
     old, new = ["x" * 5000 + end for end in ("old", "new")]
     shown = list(goldens.difference("stdout", [old], [new]))
     assert max(map(len, shown)) <= 1 + goldens.WIDTH

@@ -104,7 +104,7 @@ def test_the_newest_complete_version_counts(capsys: Capture, tmp_path: Path) -> 
     assert block["version"] == "2.0"
 
 
-def test_what_cannot_be_used_is_said(capsys: Capture, tmp_path: Path) -> None:
+def test_unusable_tables_are_named(capsys: Capture, tmp_path: Path) -> None:
     put(tmp_path, "vllm", "1.0", SIZES)
     put(tmp_path, "vllm", "2.0", SIZES).write_bytes(b"not parquet")
     put(tmp_path, "trtllm", "1.0", SIZES[:5])  # three lines need nine sizes

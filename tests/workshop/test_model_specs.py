@@ -35,7 +35,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package
 
 
-def test_what_the_catalogue_names_is_written(
+def test_specs_of_the_catalogue_are_written(
     package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model_specs.main()

@@ -140,7 +140,7 @@ def test_a_convolution_moves_its_window(tmp_path: Path, engine: str, channels: i
     assert window.columns["moved"].item() == channels * 2 * 8
 
 
-def test_what_rows_cannot_tell_is_pinned(tmp_path: Path) -> None:
+def test_constants_that_rows_cannot_determine_are_pinned(tmp_path: Path) -> None:
     """Every state fits L2: a saving and an efficiency are one number, and HBM gets no saving."""
     rows = [row(num_v_heads=16, batch_size=n) for n in (1, 2, 3, 4, 6, 8, 10, 12)]
     (group,) = read_groups(written(tmp_path, rows), H200)

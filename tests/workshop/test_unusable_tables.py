@@ -57,7 +57,7 @@ def test_a_table_of_nothing_but_nan_gives_no_law(
     assert len(group.seconds) == 1
 
 
-def test_nothing_to_score_has_no_error() -> None:
+def test_no_rows_have_no_error() -> None:
     nothing = score(np.zeros(0), np.zeros(0))
     assert nothing.rows == 0
     assert np.isnan([nothing.median, nothing.p90, nothing.bias]).all()
@@ -67,7 +67,7 @@ def test_without_an_l2_nothing_is_resident() -> None:
     assert resident_share(np.array([1.0, 1e9]), 0.0).tolist() == [0.0, 0.0]
 
 
-def test_what_l2_saves_is_told_beside_slow_memory_only() -> None:
+def test_the_saving_of_l2_is_fitted_only_beside_slow_memory() -> None:
     """GDDR with rows that half lie in L2, and shards of 100, which 16 does not divide."""
     inside = {"resident": np.array([0.5, 0.0]), "width": np.array([100.0, 128.0])}
     assert moe._pinned(inside, GDDR) == {}

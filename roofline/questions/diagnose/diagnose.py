@@ -13,7 +13,6 @@ from roofline.advice.question import (
     Workload,
     check_idle,
     check_length,
-    check_workload,
     context_notices,
 )
 from roofline.advice.recommend import law_limits
@@ -100,7 +99,7 @@ def diagnose(
     batches, contexts = (
         tuple(sorted({getattr(p, name) for p in points})) for name in ("batch", "context")
     )
-    check_workload(replace(workload, batches=batches, contexts=contexts))
+    workload = replace(workload, batches=batches, contexts=contexts)
     deployment, told = deploy(configuration, drop_idle=plain)
     if not plain:
         check_idle(deployment, workload)

@@ -199,7 +199,8 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
     count = leading(np.asarray(beside.any(axis=(1, 2))))
     step = priced_grid.times.total
     priced, plain, idle, ratio = (
-        np.repeat(a[:kept], times, axis=0) for a in (speed, plain, idle, step / step[..., :1])
+        np.repeat(a[:kept], times, axis=0)[:count]
+        for a in (speed, plain, idle, step / step[..., :1])
     )
     priced = np.where(beside[:count], priced, np.nan)
     plain = np.where(room[:count, :, 0], plain, np.nan)

@@ -15,7 +15,6 @@ from roofline.advice.provenance import Source, sources
 from roofline.advice.question import (
     Question,
     Workload,
-    check_workload,
     context_refusal,
     question_about,
 )
@@ -100,7 +99,6 @@ def _groups(
     """
     everything = tuple(range(len(workload.contexts)))
     try:
-        check_workload(workload)
         deployment, notices = deploy(configuration, drop_idle=drop_idle)
         refusals = {
             place: refusal.text

@@ -1,0 +1,151 @@
+"""Axes of a sweep by flag and by file, its warnings, and workers that go."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.base.errors import InputError, RooflineError
+from roofline.cli.sweep import SHOWN
+from roofline.questions.sweep import run as sweep_run
+from roofline.questions.sweep.axes import LONGEST_AXIS, numbers
+from roofline.questions.sweep.encoding import SweepFormat, check_format
+from tests.support import Cli, assert_refused, write
+
+ASK = ("sweep", "llama-3.1-8b", "--format", "jsonl")
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_switch_is_an_axis_with_one_value(cli: Cli) -> None:
+    """Two measured positions; beyond them only --extrapolate goes."""
+    short = ("--acceptance", "cond:0.8,0.7", "--max-draft-length", "4")
+    lengths = {row["draft_length"] for row in rows(cli(*ASK, *short).out)}
+    further = {row["draft_length"] for row in rows(cli(*ASK, *short, "--extrapolate").out)}
+    assert (lengths, further) == ({0, 1, 2}, {0, 1, 2, 3, 4})
+
+
+def test_a_file_may_leave_a_key_empty_and_switch_by_word(cli: Cli, tmp_path: Path) -> None:
+    grid = "schema: 1\nmodel: llama-3.1-8b\ngpu:\nacceptance: 'cond:0.8,0.7'\n"
+    grid += "max_draft_length: 4\nextrapolate: "
+    found = cli("sweep", "--grid", write(tmp_path, "a.yaml", grid + "true\n"), "--format", "jsonl")
+    assert {row["draft_length"] for row in rows(found.out)} == {0, 1, 2, 3, 4}
+    assert {row["gpu"] for row in rows(found.out)} == {"h100-sxm"}
+    bad = cli("sweep", "--grid", write(tmp_path, "b.yaml", grid + "perhaps\n"))
+    assert_refused(bad, "--extrapolate perhaps: expected true or false")
+
+
+def test_changes_in_a_file_go_together(cli: Cli, tmp_path: Path) -> None:
+    """Two of one list are one question: the bandwidth halved and the capacity halved."""
+    changes = ("gpu.memory.bandwidth=1.675 TB/s", "gpu.memory.capacity=40 GB")
+    grid = "schema: 1\nmodel: llama-3.1-8b\nacceptance: 0.7\nmax_draft_length: 1\nset: "
+    path = write(tmp_path, "a.yaml", f"{grid}{json.dumps(changes)}\n")
+    by_file = cli("sweep", "--grid", path, "--format", "jsonl")
+    flags = ("--acceptance", "0.7", "--max-draft-length", "1")
+    by_flag = cli(*ASK, *flags, *(word for c in changes for word in ("--set", c)))
+    assert rows(by_file.out) == rows(by_flag.out)
+    assert len(rows(by_file.out)) == 2
+
+
+def test_steps_of_an_axis(cli: Cli) -> None:
+    with pytest.raises(InputError, match=r"batch='1\.\.9\+0': expected steps of at least 1"):
+        numbers("batch", "1..9+0")
+    many = ",".join(["1..50000"] * (LONGEST_AXIS // 50_000 + 1))
+    with pytest.raises(InputError, match=f"batch: expected at most {LONGEST_AXIS} values"):
+        numbers("batch", many)
+    assert_refused(cli(*ASK, "--batch", "1..9+0"), "steps of at least 1")
+
+
+def test_parquet_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    check_format(SweepFormat.CSV)
+    with pytest.raises(InputError, match=r"needs pyarrow \(pip install -e '\.\[parquet\]'"):
+        check_format(SweepFormat.PARQUET)
+
+
+def test_a_long_list_of_warnings_is_cut(cli: Cli, tmp_path: Path) -> None:
+    """Each head without a curve is warned of; the rest is in the provenance beside the file."""
+    out = tmp_path / "a.csv"
+    models = "llama-3.1-8b,deepseek-v2-lite,gemma-3-1b,minimax-m2.5,phi-4,qwen2.5-7b,qwen3-0.6b"
+    flags = ("--gpu", "b200-hgx", "--drafter", "eagle3", "--context", "4k", "-o", str(out))
+    done = cli("sweep", models, *flags)
+    shown = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    warned = json.loads(out.with_name("a.csv.provenance.json").read_text())["warnings"]
+    assert len(warned) > SHOWN == len(shown)
+    assert f"and {len(warned) - SHOWN} more warnings in {out}.provenance.json" in done.err
+
+
+def test_a_bar_is_shown_where_somebody_looks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    flags = ("--batch", "1..4", "--acceptance", "0.7", "--max-draft-length", "4")
+    assert len(rows(cli(*ASK, *flags).out)) == 4 * 5  # D from 0 to 4 at each batch
+    assert "100%" in screen.getvalue()
+    assert "points/s" in screen.getvalue()
+
+
+class BrokenProcessPool(RuntimeError):
+    """As concurrent.futures calls it."""
+
+
+WORDS = sweep_run.Words(spell=str, say=lambda _: [], source=lambda _: {})
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(BrokenProcessPool("gone"), RooflineError), (ZeroDivisionError("a bug"), ZeroDivisionError)],
+)
+def test_a_killed_worker_is_told_from_a_bug(error: Exception, expected: type[Exception]) -> None:
+    """What was not begun is called off; a bug keeps its own name."""
+    futures: list[Future[Any]] = []
+
+    class Executor:
+        def submit(self, *_: object) -> Future[Any]:
+            future: Future[Any] = Future()
+            if not futures:
+                future.set_exception(error)
+            futures.append(future)
+            return future
+
+    executor: Any = Executor()
+    tasks: Any = iter(range(3))
+    results = sweep_run._results(tasks, (executor, 1), (), SweepFormat.CSV, WORDS)
+    with pytest.raises(expected) as caught:
+        next(results)
+    assert (expected is RooflineError) == ("repeat with resume" in str(caught.value))
+    assert len(futures) > 1
+    assert all(future.cancelled() for future in futures[1:])
+
+
+def test_a_cluster_without_workers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    class Client:
+        def __init__(self, address: str, timeout: int) -> None:
+            assert (address, timeout) == ("tcp://here:1", 5)
+
+        def __enter__(self) -> Client:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing is open."""
+
+        def ncores(self) -> dict[str, int]:
+            return {}
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    cluster = sweep_run.workers_of_cluster("tcp://here:1")
+    with pytest.raises(InputError, match="the scheduler has no workers; start some first"), cluster:
+        """Never reached."""
