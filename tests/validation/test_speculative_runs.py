@@ -61,7 +61,7 @@ def test_rows_left_out_are_shown_with_a_reason() -> None:
     assert reasons["trtblog01relax-002"] == "not against plain decoding"
     assert reasons["specbundle-001"].startswith("prefill inside")
     assert reasons["qwen38-pr11-003"] == "inconsistent in itself"
-    assert all(told.values())
+    assert all(reasons.values())
 
 
 # Step times and cost ratios --------------------------------------------------------------------
