@@ -92,9 +92,9 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
 
 def measurements(decoder: Any, batch: int, context: int, repeats: int) -> list[list[float]]:
     """Return the seconds of several steps for each draft length, taken in turn [s]."""
-    from workshop.decoder import Shape
+    from workshop.decoder import StepShape
 
-    shapes = [Shape(batch=batch, rows=1 + draft, context=context) for draft in DRAFTS]
+    shapes = [StepShape(batch=batch, rows=1 + draft, context=context) for draft in DRAFTS]
     caches = decoder.caches(shapes[0])
     samples: list[list[float]] = [[] for _ in DRAFTS]
     for turn in range(repeats):
@@ -183,7 +183,7 @@ def main() -> None:
     from roofline.calibrate.measure.cases import in_format
     from roofline.calibrate.measure.device import open_backend
     from roofline.specs.network import load_model
-    from workshop.decoder import build
+    from workshop.decoder import build_decoder
 
     library = options.library or block.engine
     device = options.device or ("cpu" if profile.generation == "cpu" else "cuda")
@@ -195,7 +195,7 @@ def main() -> None:
         sys.exit(f"{profile.id}: holds no attention law; measure with a larger --budget")
     if any(run.mlp.kind == "moe" for run in model.layers) and not experts:
         sys.exit(f"{profile.id}: holds no law of experts; measure with --model {options.model}")
-    decoder = build(model, backend, dtype=base, kernel=kernel, expert_kernel=experts)
+    decoder = build_decoder(model, backend, dtype=base, kernel=kernel, expert_kernel=experts)
     sys.stdout.write(
         f"{model.id}, {model.num_layers} layers, {base}, {library}, {threads} threads, attention "
         f"{kernel}{f', experts {experts}' if experts else ''}; {backend.state()}\n"

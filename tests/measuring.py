@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from roofline.calibrate.measure.backend import CaseError
-from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.cases import Case, Menu, plan
+from roofline.calibrate.measure.backend import CaseError, Status
+from roofline.calibrate.measure.campaign import run_campaign
+from roofline.calibrate.measure.cases import Case, Menu, plan_cases
 from roofline.calibrate.measure.device import Samples
 from roofline.calibrate.measure.rows import Row, RowFile
 from roofline.specs.network import ModelSpec
@@ -46,7 +46,7 @@ class FakeDevice:
     drift_after: int = 0  # probes before the machine slows down by half
     menu_: Menu = field(
         default_factory=lambda: Menu(
-            base="fp32", products=("fp32",), caches=("fp32",), attention=("packed",), long=False
+            base="fp32", products=("fp32",), caches=("fp32",), attention=("packed",), large=False
         )
     )
     asked: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class FakeDevice:
     def sample(self, case: Case, *, repeats: int, seconds: float) -> Samples:  # noqa: ARG002
         self.asked.append(case.key)
         if case.key in self.failing:
-            raise CaseError(self.failing[case.key], "planted")
+            raise CaseError(Status(self.failing[case.key]), "planted")
         values = self.law(case) * self.slow()
         samples = values * (1 + self._draw.uniform(-self.noise, self.noise, repeats))
         if self.outlier_every and len(self.asked) % self.outlier_every == 0:
@@ -98,8 +98,8 @@ class FakeGpu(FakeDevice):
 def short_campaign(device: FakeDevice, model: ModelSpec, folder: Path) -> list[Row]:
     """Return the rows of one round and a bit, on a clock that each look moves by a second."""
     folder.mkdir(exist_ok=True)
-    cases = plan(model, device.menu())
+    cases = plan_cases(model, device.menu())
     ticks = iter(range(10**7))
     file = RowFile(folder / "short.csv", device.facts(), resume=False)
-    run(device, cases, file, budget=5.0 * len(cases), now=lambda: float(next(ticks)))
+    run_campaign(device, cases, file, budget=5.0 * len(cases), now=lambda: float(next(ticks)))
     return file.rows

@@ -19,11 +19,11 @@ from roofline.kernels.matrices import (
 from roofline.specs.network import DenseMlp, GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.specs.placement import Placement
 
-__all__ = ["Decoder", "Layer", "Mlp", "Shape", "build"]
+__all__ = ["Decoder", "DecoderLayer", "DecoderMlp", "StepShape", "build_decoder"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
+class StepShape:
     """One step: sequences, rows per sequence, tokens in the cache with the rows among them."""
 
     batch: int
@@ -32,8 +32,8 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mlp:
-    """Two matrices, or a router with two for each expert beside those of the shared experts."""
+class DecoderMlp:
+    """Two matrices of a dense MLP or of shared experts; a router and two for each routed expert."""
 
     up: Any = None
     down: Any = None
@@ -43,12 +43,12 @@ class Mlp:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layer:
+class DecoderLayer:
     """The matrices and norms of one layer."""
 
     qkv: Any
     out: Any
-    mlp: Mlp
+    mlp: DecoderMlp
     norms: tuple[Any, Any]
     qk_norm: Any
 
@@ -62,24 +62,24 @@ class Decoder:
     dtype: str
     kernel: str
     expert_kernel: str
-    layers: tuple[Layer, ...]
+    layers: tuple[DecoderLayer, ...]
     head: Any
     table: Any
     gain: Any
 
-    def caches(self, shape: Shape) -> list[tuple[Any, Any]]:
+    def caches(self, shape: StepShape) -> list[tuple[Any, Any]]:
         """Return keys and values of every layer for a batch at a context."""
         attention = _attention(self.model.layers[0])
         sizes = (shape.batch, attention.num_kv_heads, shape.context, attention.head_dim)
-        own, operand = self.backend.own, self.backend.operand
+        copy, operand = self.backend.copy, self.backend.operand
         return [
-            (own(operand(sizes, self.dtype, 2 * i)), own(operand(sizes, self.dtype, 2 * i + 1)))
+            (copy(operand(sizes, self.dtype, 2 * i)), copy(operand(sizes, self.dtype, 2 * i + 1)))
             for i in range(len(self.layers))
         ]
 
-    def step(self, shape: Shape, caches: list[tuple[Any, Any]], ids: Any, angles: Any) -> Any:
+    def step(self, shape: StepShape, caches: list[tuple[Any, Any]], ids: Any, angles: Any) -> Any:
         """Run one pass over ``rows`` tokens of each sequence; return the tokens chosen."""
-        use, attention = self.backend, _attention(self.model.layers[0])
+        backend, attention = self.backend, _attention(self.model.layers[0])
         sizes = {
             "batch": shape.batch,
             "q": shape.rows,
@@ -88,29 +88,29 @@ class Decoder:
             "kv_heads": attention.num_kv_heads,
             "head_dim": attention.head_dim,
         }
-        x = use.embedding(self.table, ids)
+        x = backend.embedding(self.table, ids)
         residual = x
         for layer, cache in zip(self.layers, caches, strict=True):
-            x, residual = use.norm(x, residual, layer.norms[0])
-            qkv = use.linear(x, layer.qkv, self.dtype)
+            x, residual = backend.norm(x, residual, layer.norms[0])
+            qkv = backend.linear(x, layer.qkv, self.dtype)
             if layer.qk_norm is not None:
                 self._norm_heads(qkv, attention, layer.qk_norm)
-            queries = use.rope_write(qkv, cache, angles, sizes)
-            x = use.attention(queries, *cache, q=shape.rows, kernel=self.kernel)
-            x = use.linear(x, layer.out, self.dtype)
-            x, residual = use.norm(x, residual, layer.norms[1])
+            queries = backend.rope_write(qkv, cache, angles, sizes)
+            x = backend.attention(queries, *cache, q=shape.rows, kernel=self.kernel)
+            x = backend.linear(x, layer.out, self.dtype)
+            x, residual = backend.norm(x, residual, layer.norms[1])
             x = self._mlp(x, layer.mlp)
-        x, _ = use.norm(x, residual, self.gain)
-        return use.sampling(use.linear(x, self.head, self.dtype))
+        x, _ = backend.norm(x, residual, self.gain)
+        return backend.sampling(backend.linear(x, self.head, self.dtype))
 
-    def _mlp(self, x: Any, mlp: Mlp) -> Any:
-        use, parts = self.backend, []
+    def _mlp(self, x: Any, mlp: DecoderMlp) -> Any:
+        backend, parts = self.backend, []
         if mlp.experts is not None:
-            chosen = use.top_k(use.linear(x, mlp.router, self.dtype), mlp.top_k)
-            parts.append(use.experts(x, chosen, *mlp.experts, kernel=self.expert_kernel))
+            chosen = backend.top_k(backend.linear(x, mlp.router, self.dtype), mlp.top_k)
+            parts.append(backend.experts(x, chosen, *mlp.experts, kernel=self.expert_kernel))
         if mlp.up is not None:
-            inner = use.activation(use.linear(x, mlp.up, self.dtype))
-            parts.append(use.linear(inner, mlp.down, self.dtype))
+            inner = backend.activation(backend.linear(x, mlp.up, self.dtype))
+            parts.append(backend.linear(inner, mlp.down, self.dtype))
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     def _norm_heads(self, qkv: Any, attention: GroupedQueryAttention, gain: Any) -> None:
@@ -119,7 +119,7 @@ class Decoder:
         heads = qkv[:, :width].reshape(qkv.shape[0], count, attention.head_dim)
         qkv[:, :width] = self.backend.qk_norm(heads, gain).reshape(qkv.shape[0], width)
 
-    def angles(self, shape: Shape) -> Any:
+    def angles(self, shape: StepShape) -> Any:
         """Return random cosines and sines for the rows of a step."""
         half = _attention(self.model.layers[0]).head_dim // 2
         return [self.backend.operand((shape.rows, 1, half), self.dtype, i) for i in (3, 4)]
@@ -139,7 +139,7 @@ class _Weights:
 
     def __call__(self, *shape: int) -> Any:
         self._number += 1
-        return self._backend.own(self._backend.operand(shape, self._dtype, self._number))
+        return self._backend.copy(self._backend.operand(shape, self._dtype, self._number))
 
     def pair(self, linears: list[Linear]) -> tuple[Any, Any]:
         """Return both matrices of an MLP."""
@@ -147,20 +147,20 @@ class _Weights:
         return up, down
 
 
-def _mlp(run: LayerRun, hidden: int, weights: _Weights) -> Mlp:
-    place = Placement()
+def _mlp(run: LayerRun, hidden: int, weights: _Weights) -> DecoderMlp:
+    placement = Placement()
     match run.mlp:
         case DenseMlp(gated=True) as mlp:
-            up, down = weights.pair(mlp_linears(mlp, hidden_size=hidden, placement=place))
-            return Mlp(up=up, down=down)
+            up, down = weights.pair(mlp_linears(mlp, hidden_size=hidden, placement=placement))
+            return DecoderMlp(up=up, down=down)
         case MoeMlp(gated=True, latent_size=None, dense_intermediate_size=0) as mlp:
             router = router_linear(mlp, hidden_size=hidden)
             count = mlp.num_experts
-            pair = expert_linears(mlp, hidden_size=hidden, placement=place)
+            pair = expert_linears(mlp, hidden_size=hidden, placement=placement)
             first, second = (weights(count, x.outputs, x.inputs) for x in pair)
             shared = shared_linears(mlp, hidden_size=hidden, tp=1)
             up, down = weights.pair(shared) if shared else (None, None)
-            return Mlp(
+            return DecoderMlp(
                 up=up,
                 down=down,
                 router=weights(router.outputs, hidden),
@@ -170,10 +170,10 @@ def _mlp(run: LayerRun, hidden: int, weights: _Weights) -> Mlp:
     raise InputError("this decoder has gated MLPs, dense or of experts, only")
 
 
-def build(
+def build_decoder(
     model: ModelSpec, backend: Backend, *, dtype: str, kernel: str, expert_kernel: str = ""
 ) -> Decoder:
-    """Return a decoder of the model's shape; windows are ignored, as is what weights mean."""
+    """Return a decoder of the model's shape with random weights; windows are ignored."""
     layers, weights, hidden = [], _Weights(backend, dtype), model.hidden_size
     for run in model.layers:
         attention = _attention(run)
@@ -182,7 +182,7 @@ def build(
         for _ in range(run.repeat):
             qkv, out = weights.pair(attention_linears(attention, hidden_size=hidden))
             mlp = _mlp(run, hidden, weights)
-            layers.append(Layer(qkv=qkv, out=out, mlp=mlp, norms=gains, qk_norm=norm))
+            layers.append(DecoderLayer(qkv=qkv, out=out, mlp=mlp, norms=gains, qk_norm=norm))
     head = head_linear(model)
     return Decoder(
         model=model,

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from roofline.base.files import write_atomically
 from roofline.base.resources import shelf
 from roofline.calibrate.engine.decode_numbers import GENERIC, SKEWS, EngineNumbers, fit_with_skew
-from roofline.calibrate.engine.decode_rows import DecodeRow, features, load_rows
-from roofline.calibrate.engine.file import with_overhead, without_eras
+from roofline.calibrate.engine.decode_rows import DecodeRow, kernel_features, load_decode_rows
+from roofline.calibrate.engine.engine_file import with_overhead, without_eras
 from roofline.calibrate.engine.spec_numbers import EraNumbers, fit_eras
-from roofline.calibrate.engine.spec_pricing import KINDS, WIDTHS, engine_of, price
+from roofline.calibrate.engine.spec_pricing import KINDS, WIDTHS, engine_of, price_runs
 from roofline.calibrate.engine.spec_rows import load_spec_rows
 from roofline.calibrate.fit.core import rounded
 from roofline.specs.network import load_model
@@ -33,10 +33,13 @@ __all__ = ["main", "write_decode_numbers", "write_spec_numbers"]
 Array = NDArray[np.float64]
 
 
+SCALES = ("floor_scale", "expert_floor_scale")  # the numbers that are no times
+
+
 def write_decode_numbers(folder: Path) -> list[str]:
-    """Fit all engines on all scored rows, write their files, and say what was found."""
-    rows = [row for row in load_rows() if not row.left_out]
-    skew, fitted = fit_with_skew(rows, {s: features(rows, skew=s) for s in SKEWS})
+    """Fit all engines on all scored rows and write their files; return a line for each."""
+    rows = [row for row in load_decode_rows() if row.scored]
+    skew, fitted = fit_with_skew(rows, {s: kernel_features(rows, skew=s) for s in SKEWS})
     lines_written = [f"expert popularity skew {skew:g} (priors.yaml states the one in use)"]
     for engine, numbers in fitted.items():
         path = folder / f"{engine}.yaml"
@@ -65,20 +68,17 @@ def decode_lines(numbers: EngineNumbers, layers: Array) -> dict[str, float | str
     >>> [lines[name] for name in ("per_layer", "per_expert_layer", "per_state_layer")]
     ['4.0 us', '11.52 us', '8.64 us']
     """
-    generic = float(GENERIC[EngineNumbers.__slots__.index("per_layer")])
     dense_seen = bool(np.any(layers[:, 1] == 0))
-    every = numbers.per_layer if dense_seen else min(numbers.per_layer, generic)
-    extra = (numbers.per_layer - every) * layers[:, 0]
+    per_layer = numbers.per_layer if dense_seen else min(numbers.per_layer, GENERIC.per_layer)
+    extra = (numbers.per_layer - per_layer) * layers[:, 0]
     experts, states = np.linalg.lstsq(layers[:, 1:], extra)[0]
     times = asdict(numbers) | {
-        "per_layer": every,
+        "per_layer": per_layer,
         "per_expert_layer": float(experts),
         "per_state_layer": float(states),
     }
     return {
-        name: value
-        if name.endswith("scale")
-        else f"{rounded(1e6 * value) if value > 1e-12 else 0.0} us"
+        name: value if name in SCALES else f"{rounded(1e6 * value) if value > 1e-12 else 0.0} us"
         for name, value in times.items()
     }
 
@@ -109,16 +109,15 @@ SCALARS = (
 
 
 def write_spec_numbers(folder: Path) -> list[str]:
-    """Fit every era on all rows marked A, write the engines' files, and say what was found."""
+    """Fit every era on all rows marked A and write the engines' files; return a line for each."""
     rows = [row for row in load_spec_rows() if row.fits or (row.scored and row.trust == "A")]
-    fitted, lines_written = fit_eras(rows, price(rows)), []
-    fitted = {era: numbers for era, numbers in fitted.items() if not era.endswith("@*")}
+    fitted, lines_written = fit_eras(rows, price_runs(rows)).by_era, []
     for engine in sorted({engine_of(era) for era in fitted}):
         path = folder / f"{engine}.yaml"
         members = {era: numbers for era, numbers in fitted.items() if engine_of(era) == engine}
         text = path.read_text("utf-8")
         if engine in members:
-            text = _current(text, members[engine], file=path.name)
+            text = _with_current_numbers(text, members[engine], file=path.name)
         older = [era_lines(era, numbers) for era, numbers in members.items() if "@" in era]
         text = without_eras(text)
         text += "".join(["eras:\n", *older]) if older else ""
@@ -130,23 +129,23 @@ def write_spec_numbers(folder: Path) -> list[str]:
 def spec_lines(numbers: EraNumbers) -> dict[str, str]:
     """Return the numbers as an engine file writes them."""
     named = numbers.named()
-    found = {name: _us(named[name]) for name in SCALARS}
+    lines = {name: _us(named[name]) for name in SCALARS}
     kinds = {kind: named[kind] for kind in KINDS if abs(named[kind]) > 1e-6}
     passes = {
         name: _us(named["per_draft_pass"] + value)
         for kind, value in kinds.items()
         for name in ((*BLOCK_KINDS, "medusa") if kind == "block" else (kind,))
     }
-    found["draft_passes"] = "{" + ", ".join(f"{k}: {v}" for k, v in passes.items()) + "}"
-    found["spec_rows"] = str(numbers.rows)
-    return found
+    lines["draft_passes"] = "{" + ", ".join(f"{k}: {v}" for k, v in passes.items()) + "}"
+    lines["spec_rows"] = str(numbers.rows)
+    return lines
 
 
 def _us(seconds: float) -> str:
     return f"{rounded(1e6 * seconds) if seconds > 1e-7 else 0.0} us"
 
 
-def _current(text: str, numbers: EraNumbers, *, file: str) -> str:
+def _with_current_numbers(text: str, numbers: EraNumbers, *, file: str) -> str:
     """Replace the lines of today's numbers in an engine's overhead."""
     named, lines = numbers.named(), spec_lines(numbers)
     if re.search(r"^  vector: ", text, re.MULTILINE):  # no served runs: per_step is fitted here

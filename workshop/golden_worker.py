@@ -1,4 +1,4 @@
-"""Run commands of one tree in forks of one process, and record what each leaves behind.
+"""Run commands of one tree in forks of one process, and record the outputs of each.
 
 ``workshop.goldens`` starts this file as a script, with PYTHONPATH set to the tree and a JSON file
 of commands as its only argument. Everything is imported once; each command runs in a fork.
@@ -31,7 +31,7 @@ ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 
 
 class Clock:
-    """A clock that may stand still but for what is slept, so that waits take no time."""
+    """A clock that can be stopped; then only sleeping moves it, and waits take no time."""
 
     def __init__(self) -> None:
         self._monotonic, self._sleep = time.monotonic, time.sleep
@@ -46,7 +46,7 @@ class Clock:
         return self._monotonic() if self._now is None else self._now
 
     def sleep(self, seconds: float) -> None:
-        """Wait, or move a clock that stands still."""
+        """Wait, or move the stopped clock on."""
         if self._now is None:
             self._sleep(seconds)
         else:
@@ -72,8 +72,8 @@ def import_all(tree: Path) -> None:
     if not Path(str(package.__file__)).is_relative_to(tree):
         raise SystemExit(f"{package.__file__} was imported, not the package of {tree}")
     importlib.import_module("roofline.cli")  # without it nothing can run
-    found = pkgutil.walk_packages(package.__path__, "roofline.", onerror=lambda _: None)
-    for name in [*(module.name for module in found), *LIBRARIES]:
+    modules = pkgutil.walk_packages(package.__path__, "roofline.", onerror=lambda _: None)
+    for name in [*(module.name for module in modules), *LIBRARIES]:
         try:
             importlib.import_module(name)
         except Exception:  # the commands that need it will say so
@@ -116,9 +116,9 @@ def run(command: Mapping[str, Any], clock: Clock) -> int:
     """Run one command in this process, which ends afterwards; return the exit code."""
     signal.alarm(TIMEOUT)
     folder = Path(command["folder"])
-    given = folder / "files" / command["stdin"] if command["stdin"] else Path(os.devnull)
+    stdin = folder / "files" / command["stdin"] if command["stdin"] else Path(os.devnull)
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    os.dup2(os.open(given, os.O_RDONLY), 0)
+    os.dup2(os.open(stdin, os.O_RDONLY), 0)
     os.dup2(os.open(folder / "stdout", write), 1)
     os.dup2(os.open(folder / "stderr", write), 2)
     os.chdir(folder / "files")
@@ -154,11 +154,11 @@ def call(arguments: Sequence[str]) -> int:
 @contextmanager
 def server(pages: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Serve pages at their paths on loopback: each path's in turn, the last one for ever."""
-    left = {path: [body.encode() for body in bodies] for path, bodies in pages.items()}
+    remaining = {path: [body.encode() for body in bodies] for path, bodies in pages.items()}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            bodies = left.get(self.path.partition("?")[0], [])
+            bodies = remaining.get(self.path.partition("?")[0], [])
             body = bodies[0] if bodies else b'{"detail":"Not Found"}'
             del bodies[: len(bodies) > 1]
             self.send_response(200 if bodies else 404)

@@ -1,4 +1,4 @@
-"""Compare what the program prints at a base commit with what it prints here.
+"""Compare what the program prints and writes here with what it does at a base commit.
 
     python -m workshop.goldens --base 702a50d               # every command
     python -m workshop.goldens --base 702a50d --only sweep  # the commands that hold a word
@@ -56,8 +56,8 @@ class Command:
     def digest(self) -> str:
         """Return the hash of all that the outputs of one tree depend on."""
         versions = [metadata.version(library) for library in LIBRARIES]
-        given = [self.arguments, self.stdin, sorted(self.files.items()), self.pages]
-        text = repr([given, sys.version, versions, WORKER.read_bytes()])
+        inputs = [self.arguments, self.stdin, sorted(self.files.items()), self.pages]
+        text = repr([inputs, sys.version, versions, WORKER.read_bytes()])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -70,26 +70,26 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="WORD", help="only commands that hold WORD")
     parser.add_argument("--show", metavar="NAME", help="print the full output of one command here")
     parser.add_argument("--full", type=Path, metavar="DIR", help="keep all outputs of both trees")
-    asked = parser.parse_args()
-    if asked.show is not None:
-        if asked.show not in COMMANDS:
-            near = difflib.get_close_matches(asked.show, COMMANDS, n=3, cutoff=0)
-            parser.error(f"--show {asked.show}: unknown name; the nearest are {', '.join(near)}")
-        sys.stdout.write(show(asked.show))
+    options = parser.parse_args()
+    if options.show is not None:
+        if options.show not in COMMANDS:
+            near = difflib.get_close_matches(options.show, COMMANDS, n=3, cutoff=0)
+            parser.error(f"--show {options.show}: unknown name; the nearest are {', '.join(near)}")
+        sys.stdout.write(show(options.show))
         return
-    if asked.base is None:
+    if options.base is None:
         parser.error("give --base COMMIT, or --show NAME")
-    names = [name for name, words in COMMANDS.items() if asked.only in f"{name} {words}"]
+    names = [name for name, words in COMMANDS.items() if options.only in f"{name} {words}"]
     if not names:
-        parser.error(f"--only {asked.only}: no command holds this word")
-    with kept_or_temporary(asked.full) as folder:
-        agree = compare(commit_of(asked.base), names, folder, keep=asked.full is not None)
+        parser.error(f"--only {options.only}: no command holds this word")
+    with kept_or_temporary(options.full) as folder:
+        agree = compare(commit_of(options.base), names, folder, keep=options.full is not None)
     sys.stdout.write(f"{agree} of {len(names)} commands agree\n")
     sys.exit(agree < len(names))
 
 
 def show(name: str) -> str:
-    """Return all that a command leaves behind in this tree, part by part."""
+    """Return a command's outputs in this tree, each under its name."""
     command = prepare(name, ROOT)
     parts = [f"roofline {COMMANDS[name]}\n"]
     with tempfile.TemporaryDirectory(prefix="roofline-goldens-") as outputs:
@@ -103,7 +103,7 @@ def show(name: str) -> str:
 
 
 def compare(commit: str, names: Sequence[str], folder: Path, *, keep: bool) -> int:
-    """Print how each command's outputs differ; return how many do not.
+    """Print how the outputs of commands differ; return how many commands agree.
 
     ``folder`` takes the outputs of this tree, and those of the base where they are to be kept.
     """
@@ -127,7 +127,7 @@ def compare(commit: str, names: Sequence[str], folder: Path, *, keep: bool) -> i
 
 
 def say(text: str) -> None:
-    """Tell on stderr what is going on."""
+    """Print progress to stderr."""
     sys.stderr.write(f"goldens: {text}\n")
 
 
@@ -179,8 +179,8 @@ def prepare(name: str, base: Path) -> Command:
         line = line.replace(server[0], "{url}")
         recorded = base / "tests" / "data" / "servers"
         pages = {
-            path: [read(recorded / page).decode() for page in given]
-            for path, given in SERVERS[server[1]].items()
+            path: [read(recorded / name).decode() for name in names]
+            for path, names in SERVERS[server[1]].items()
         }
     return Command(
         name=name, arguments=tuple(shlex.split(line)), stdin=stdin, files=files, pages=pages
@@ -204,7 +204,7 @@ def files_below(folder: Path) -> list[Path]:
 
 @contextmanager
 def kept_or_temporary(kept: Path | None) -> Iterator[Path]:
-    """Give the folder to keep, which must be empty, or one that goes away."""
+    """Yield the folder to keep, which must be empty, or a temporary one."""
     if kept is None:
         with tempfile.TemporaryDirectory(prefix="roofline-goldens-") as name:
             yield Path(name)
@@ -217,14 +217,14 @@ def kept_or_temporary(kept: Path | None) -> Iterator[Path]:
 def outputs_of_base(base: Path, commands: Sequence[Command], recorded: Path) -> dict[str, Path]:
     """Return the folder of each command's outputs; run only what was not recorded before."""
     recorded.mkdir(exist_ok=True)
-    found = {command.name: recorded / command.digest() for command in commands}
-    missing = [command for command in commands if not found[command.name].exists()]
+    folders = {command.name: recorded / command.digest() for command in commands}
+    missing = [command for command in commands if not folders[command.name].exists()]
     if missing:
         with tempfile.TemporaryDirectory(dir=recorded) as unfinished:
             run_tree(base, missing, Path(unfinished))
             for command in missing:
-                (Path(unfinished) / command.name).rename(found[command.name])
-    return found
+                (Path(unfinished) / command.name).rename(folders[command.name])
+    return folders
 
 
 def run_tree(tree: Path, commands: Sequence[Command], outputs: Path) -> None:
@@ -285,7 +285,7 @@ def environment(tree: Path, home: str) -> dict[str, str]:
 
 
 def differences(base: Path, head: Path) -> Iterator[str]:
-    """Yield the unified diff of all that a command left behind in two trees."""
+    """Yield the unified diff of a command's outputs in two trees."""
     for name in sorted({*files_below(base), *files_below(head)}):
         old, new = lines_of(base / name), lines_of(head / name)
         if old != new:

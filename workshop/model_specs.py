@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from roofline.base.errors import RooflineError
 from roofline.base.files import write_atomically
 from roofline.base.schema import Document, Schema, dump_yaml
-from roofline.importers.build import Identity
+from roofline.importers.build import Identity, build_model
 from roofline.importers.read import import_path
+from roofline.importers.source import read_source
 from roofline.importers.specfile import spec_text
 from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 
-__all__ = ["Catalogue", "Entry", "regenerated", "write_specs"]
+__all__ = ["Catalogue", "SpecEntry", "regenerated", "write_specs"]
 
 
-class Entry(Schema):
+class SpecEntry(Schema):
     """One spec: the config it is read from, and what that does not say."""
 
     config: str
@@ -37,21 +39,21 @@ class Entry(Schema):
 
 
 class AliasEntry(Schema):
-    """Another name, and what its user is told."""
+    """Another name of a spec, and a note for those who use it."""
 
     id: str
     note: str | None = None
 
 
 class Catalogue(Document):
-    """All of them, and other names."""
+    """The specs to write, and their other names."""
 
-    models: tuple[Entry, ...]
-    drafters: tuple[Entry, ...]
+    models: tuple[SpecEntry, ...]
+    drafters: tuple[SpecEntry, ...]
     aliases: dict[str, str | AliasEntry]
 
 
-def _identity(entry: Entry) -> Identity:
+def _identity(entry: SpecEntry) -> Identity:
     repository = entry.repository
     name = entry.name or (repository or entry.id).rsplit("/", 1)[-1]
     return Identity(
@@ -63,9 +65,13 @@ def _identity(entry: Entry) -> Identity:
     )
 
 
-def _unquantized(spec: NetworkSpec) -> NetworkSpec:
-    notes = tuple(n for n in spec.notes if n.startswith("vision tower"))
-    return spec.model_copy(update={"dtypes": {}, "kv_dtype": None, "notes": notes})
+def _imported(entry: SpecEntry, file: Path) -> NetworkSpec:
+    if not entry.unquantized:
+        return import_path(file, identity=_identity(entry)).spec
+    source = read_source(file)
+    data = {key: value for key, value in source.data.items() if key != "quantization_config"}
+    spec, _ = build_model(replace(source, data=data, quantization={}), _identity(entry))
+    return spec
 
 
 def regenerated(folder: Path) -> Iterator[NetworkSpec]:
@@ -73,14 +79,13 @@ def regenerated(folder: Path) -> Iterator[NetworkSpec]:
     catalogue = Catalogue.load(folder / "catalogue.yaml")
     targets: dict[str, ModelSpec] = {}
     for entry in catalogue.models:
-        spec = import_path(folder / entry.config, identity=_identity(entry)).spec
-        spec = _unquantized(spec) if entry.unquantized else spec
+        spec = _imported(entry, folder / entry.config)
         if isinstance(spec, ModelSpec):
             targets[spec.id] = spec
         yield spec
     for entry in catalogue.drafters:
-        base = targets[entry.target or ""]
-        head = import_path(folder / entry.config, identity=_identity(entry), target=base).spec
+        target = targets[entry.target or ""]
+        head = import_path(folder / entry.config, identity=_identity(entry), target=target).spec
         assert isinstance(head, DrafterSpec)
         yield head
 

@@ -1,9 +1,8 @@
-"""The cases of docs/validation.md that are asked for by name."""
+"""The cases of docs/validation.md that have a name."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +13,11 @@ from roofline.advice.deployment import Configuration, deploy
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.base import resources
-from roofline.calibrate.engine.spec_numbers import Predicted
+from roofline.calibrate.engine.spec_numbers import PredictedSteps
 from roofline.render.formats import markdown_table
+from roofline.specs.formats import DType
 from roofline.specs.placement import VerifyAttention
-from roofline.validation.steps import Runs, in_sample, runs
+from roofline.validation.steps import PublishedRuns, in_sample, published_runs
 
 __all__ = ["named_cases", "verify_curve"]
 
@@ -33,24 +33,26 @@ LOSING = {
 
 def named_cases() -> str:
     """Return each case: what was measured, and what is predicted unseen and as shipped."""
-    found, shipped = runs(), in_sample()
-    cells = [_losing(found, shipped, name, ids) for name, ids in LOSING.items()]
-    cells += [_domino(found), *_prefill(), *_verify(), *_context(found, shipped)]
-    cells += [*_batch_128(), *_eagle(found, shipped)]
+    published, shipped = published_runs(), in_sample()
+    cells = [_losing(published, shipped, name, ids) for name, ids in LOSING.items()]
+    cells += [_domino(published), *_prefill(), *_verify(), *_context(published, shipped)]
+    cells += [*_batch_128(), *_eagle(published, shipped)]
     return markdown_table(["case", "measured", "unseen half", "as shipped"], cells)
 
 
-def _speedup(found: Runs, predicted: Predicted, name: str) -> tuple[float, float]:
+def _speedup(published: PublishedRuns, predicted: PredictedSteps, name: str) -> tuple[float, float]:
     """Return a row's measured and predicted speedup, by its own AL or its named curve's."""
-    at = next(i for i, row in enumerate(found.rows) if row.id == name)
-    row = found.rows[at]
+    at = next(i for i, row in enumerate(published.rows) if row.id == name)
+    row = published.rows[at]
     tokens = row.tokens_per_step or row.curve[row.draft_length]
     return row.speedup or np.nan, tokens / float(predicted.ratio[at])
 
 
-def _losing(found: Runs, shipped: Predicted, name: str, ids: list[str]) -> list[str]:
-    unseen = [_speedup(found, found.predicted, each) for each in ids]
-    seen = [_speedup(found, shipped, each)[1] for each in ids]
+def _losing(
+    published: PublishedRuns, shipped: PredictedSteps, name: str, ids: list[str]
+) -> list[str]:
+    unseen = [_speedup(published, published.predicted, row_id) for row_id in ids]
+    seen = [_speedup(published, shipped, row_id)[1] for row_id in ids]
     return [
         f"{name}: slower",
         _range([measured for measured, _ in unseen]),
@@ -73,8 +75,8 @@ def _band(point: Point, length: int) -> str:
     return f"{point.speedup[at]:.2f}x ({point.low[at]:.2f} to {point.high[at]:.2f})"
 
 
-def _domino(found: Runs) -> list[str]:
-    measured, unseen = _speedup(found, found.predicted, "domino-conc-008")
+def _domino(published: PublishedRuns) -> list[str]:
+    measured, unseen = _speedup(published, published.predicted, "domino-conc-008")
     point = _point(
         model="qwen3.6-27b",
         gpu="a100-sxm-80gb",
@@ -106,17 +108,12 @@ def _prefill() -> list[list[str]]:
             drafter="eagle1",
             acceptance="al:3=1.5",
             prefill_tokens_per_step=prompt_tokens,
-            **_eight_bits(),
+            weights=DType.FP8,
+            kv=DType.FP8,
         )
         name = f"vllm48944, 224 requests, D 3, AL 1.5 assumed, {prompt_tokens} prompt tokens a step"
         cells.append([name, "0.79x", "-", _band(point, 3)])
     return cells
-
-
-def _eight_bits() -> dict[str, Any]:
-    from roofline.specs.formats import DType
-
-    return {"weights": DType("fp8"), "kv": DType("fp8")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,7 +140,7 @@ def verify_curve() -> VerifyCurve:
     text = resources.data_file("validation").joinpath("verify.csv").read_text("utf-8")
     lines = list(csv.DictReader(text.splitlines()))
     first, rows = lines[0], tuple(int(line["rows"]) for line in lines)
-    many = tuple(n // 8 for n in rows if n >= 8)
+    batches = tuple(n // 8 for n in rows if n >= 8)
     deployment, _ = deploy(
         Configuration(
             model=first["model"],
@@ -159,12 +156,12 @@ def verify_curve() -> VerifyCurve:
     sizes = (*engine.graphs.steps, (1024, 16))
     graphs = engine.graphs.model_copy(update={"steps": sizes})
     with_graphs = replace(deployment, engine=engine.model_copy(update={"graphs": graphs}))
-    grid = deployment.grid(many, (int(first["context"]),), range(8))
+    grid = deployment.grid(batches, (int(first["context"]),), range(8))
     times = with_graphs.price(grid).times
-    rounds = times.overhead[0, 0] - times.overhead[0, 0, 0]  # of drafting: not in a verify pass
-    passes = 1e3 * (times.verify[:, 0] + times.overhead[:, 0] - rounds)
+    drafting = times.overhead[0, 0] - times.overhead[0, 0, 0]  # is not in a verify pass
+    passes = 1e3 * (times.verify[:, 0] + times.overhead[:, 0] - drafting)
     predicted = {n: float(passes[0, n - 1]) for n in rows if n <= 8}
-    predicted |= {8 * n: float(each[7]) for n, each in zip(many, passes, strict=True)}
+    predicted |= {8 * batch: float(passes[i, 7]) for i, batch in enumerate(batches)}
     return VerifyCurve(
         rows=rows,
         measured=tuple(float(line["step_ms"]) for line in lines),
@@ -183,12 +180,12 @@ def _verify() -> list[list[str]]:
     return [*cells, ["dspark-verify, 1 to 1024 rows: median error", "", "-", f"{error:.0f} %"]]
 
 
-def _context(found: Runs, shipped: Predicted) -> list[list[str]]:
-    """R(2) of thc-ctx as its speedup and AL say, and as its two speeds do."""
+def _context(published: PublishedRuns, shipped: PredictedSteps) -> list[list[str]]:
+    """Compare R(2) of thc-ctx with what its speedup and AL give, and with its two speeds."""
     cells = []
     for row_id, context, both in (("thc-ctx-001", "8k", "1.49"), ("thc-ctx-009", "98k", "1.48")):
-        at = next(i for i, row in enumerate(found.rows) if row.id == row_id)
-        unseen, seen = found.predicted.ratio[at], shipped.ratio[at]
+        at = next(i for i, row in enumerate(published.rows) if row.id == row_id)
+        unseen, seen = published.predicted.ratio[at], shipped.ratio[at]
         cells.append(
             [f"thc-ctx {context}, D 2: step over base", both, f"{unseen:.2f}", f"{seen:.2f}"]
         )
@@ -196,7 +193,7 @@ def _context(found: Runs, shipped: Predicted) -> list[list[str]]:
 
 
 def _batch_128() -> list[list[str]]:
-    """Tokens per step do not depend on the batch, so speedup x R(D) must not either."""
+    """Compare speedup x R(D) of several batches: it is AL, which does not depend on the batch."""
     speedups = {1: 1.749, 16: 1.699, 64: 1.486, 128: 1.222}  # sdbench-009 to 012
     cells = []
     for mode in (VerifyAttention.KV_ONCE, VerifyAttention.KV_PER_QUERY):
@@ -219,24 +216,23 @@ def _batch_128() -> list[list[str]]:
     return cells
 
 
-def _eagle(found: Runs, shipped: Predicted) -> list[list[str]]:
-    def error(pick: list[int], predicted: Predicted) -> str:
-        pairs = [_speedup(found, predicted, found.rows[i].id) for i in pick]
+def _eagle(published: PublishedRuns, shipped: PredictedSteps) -> list[list[str]]:
+    rows = [row for row in published.rows if row.group == "eagle3-t3"]
+
+    def error(predicted: PredictedSteps) -> str:
+        pairs = [_speedup(published, predicted, row.id) for row in rows]
         return f"{100 * np.median([abs(ours / theirs - 1) for theirs, ours in pairs]):.0f} %"
 
-    def below(predicted: Predicted) -> str:
+    def below(predicted: PredictedSteps) -> str:
         batches: dict[int, dict[str, float]] = {}
-        for i in (i for i, row in enumerate(found.rows) if row.group == "eagle3-t3"):
-            row = found.rows[i]
-            speed = _speedup(found, predicted, row.id)[1]
+        for row in rows:
+            speed = _speedup(published, predicted, row.id)[1]
             batches.setdefault(row.batch, {})[row.kind] = speed
-        lower = sum(each["eagle1"] < each["eagle3"] for each in batches.values())
+        lower = sum(by_kind["eagle1"] < by_kind["eagle3"] for by_kind in batches.values())
         return f"{lower} of {len(batches)}"
 
-    pick = [i for i, row in enumerate(found.rows) if row.group == "eagle3-t3"]
-    medians: list[Callable[[Predicted], str]] = [lambda p: error(pick, p), below]
-    names = ["eagle3-t3: median error of 18 speedups", "eagle3-t3: batches with EAGLE-1 below -3"]
+    unseen = published.predicted
     return [
-        [name, known, tell(found.predicted), tell(shipped)]
-        for name, known, tell in zip(names, ("", "9 of 9"), medians, strict=True)
+        ["eagle3-t3: median error of 18 speedups", "", error(unseen), error(shipped)],
+        ["eagle3-t3: batches with EAGLE-1 below -3", "9 of 9", below(unseen), below(shipped)],
     ]

@@ -1,4 +1,4 @@
-"""``python -m workshop.validation_page``: write docs/validation.md from measurements."""
+"""``python -m workshop.validation_page``: print docs/validation.md, written from measurements."""
 
 from __future__ import annotations
 
@@ -14,11 +14,26 @@ from roofline.base.resources import bundled_names
 from roofline.calibrate.engine.spec_rows import SpecRow
 from roofline.render.formats import markdown_table
 from roofline.specs.gpu import SHELF
-from roofline.validation.advice import RULES, Choice, Sign, regret_rows, signs, sweeps
+from roofline.validation.advice import (
+    REGRET_POOLS,
+    RULES,
+    Sign,
+    SweepChoice,
+    regret_rows,
+    signs,
+    sweeps,
+)
 from roofline.validation.bands import compare_bands, unexplained
 from roofline.validation.kernels import compare_kernels, compare_transfer
 from roofline.validation.score import Compared, ScoreRow, pool, worst
-from roofline.validation.steps import POOLS, Runs, compare_decode, compare_steps, in_sample, runs
+from roofline.validation.steps import (
+    POOLS,
+    PublishedRuns,
+    compare_decode,
+    compare_steps,
+    in_sample,
+    published_runs,
+)
 from workshop.named_cases import named_cases
 
 __all__ = ["main"]
@@ -35,17 +50,13 @@ PROTOTYPE = {
     ("step", "all moe", "D = 0"): "18.7",
     ("step", "all moe", "D > 0"): "22.8",
 }
-
-
 #: Sweeps whose growth per draft token is told apart: group, drafter, linear layers' format.
 GROWTH = (("thc-9b", "mtp", ""), ("vllm20780", "eagle1", ""), ("trtblog01", "mtp", "nvfp4"))
-
-
-WORST = 12
+WORST = 12  # rows that are listed
 
 
 def main() -> None:
-    """Fill the page's template and write it."""
+    """Write the page to stdout: the template beside this module with its tables filled in."""
     gpus = bundled_names(SHELF)
     kernels = list(compare_kernels(gpus=gpus, engines=ENGINES))
     served = list(compare_decode(gpus=gpus, engines=ENGINES))
@@ -138,7 +149,7 @@ def _regression() -> str:
 
 def _spec_parts() -> dict[str, str]:
     """Return the tables by their place in the template."""
-    published, scores = runs(), pool(compare_steps())
+    published, scores = published_runs(), pool(compare_steps())
     choices, sign_rows = sweeps(), signs()
     return {
         "steps_pools": _scores([row for row in scores if row.group in POOLS]),
@@ -178,20 +189,20 @@ def _scores(rows: Sequence[ScoreRow]) -> str:
     return markdown_table(headers, cells)
 
 
-def _growth(found: Runs) -> str:
+def _growth(published: PublishedRuns) -> str:
     """Compare the slope of the step time over the draft length [ms per token]."""
     fitted, cells = in_sample(), []
     for group, kind, linears in GROWTH:
         pick = [
             i
-            for i, row in enumerate(found.rows)
+            for i, row in enumerate(published.rows)
             if (row.group, row.kind, row.linears) == (group, kind, linears)
             and row.step
             and row.draft_length
         ]
-        lengths = [found.rows[i].draft_length for i in pick]
-        measured = _slope(lengths, [found.rows[i].step or np.nan for i in pick])
-        unseen = _slope(lengths, found.predicted.step[pick])
+        lengths = [published.rows[i].draft_length for i in pick]
+        measured = _slope(lengths, [published.rows[i].step or np.nan for i in pick])
+        unseen = _slope(lengths, published.predicted.step[pick])
         shipped = _slope(lengths, fitted.step[pick])
         name = f"{group} {kind} {linears or 'bf16'}"
         cells.append(
@@ -214,7 +225,7 @@ def _slope(lengths: Sequence[int], times: Sequence[float] | np.ndarray) -> float
 
 
 def _bands() -> str:
-    """Say how often a range holds what was measured, with and without what builds differ by."""
+    """State how often a range holds the measured value, with and without the spread of builds."""
     cells = []
     for name, served in (("laws and overhead alone", 0.0), ("as shipped", None)):
         bands = compare_bands(served=served)
@@ -232,8 +243,8 @@ def _bands() -> str:
     return markdown_table(headers, cells)
 
 
-def _regret(choices: Sequence[Choice]) -> str:
-    rows = [row for row in regret_rows(choices) if row["group"].startswith("all")]
+def _regret(choices: Sequence[SweepChoice]) -> str:
+    rows = [row for row in regret_rows(choices) if row["group"] in REGRET_POOLS]
     cells = [
         [
             row["group"],
@@ -246,7 +257,7 @@ def _regret(choices: Sequence[Choice]) -> str:
     return markdown_table(["sweeps", "who chooses", "n", "mean %", "p90 %", "worst %"], cells)
 
 
-def _worst_sweeps(choices: Sequence[Choice]) -> str:
+def _worst_sweeps(choices: Sequence[SweepChoice]) -> str:
     bad = sorted(choices, key=lambda choice: -choice.regret["ours"])[:WORST]
     headers = ["sweep", "own AL", "D", "best", *RULES]
     return markdown_table(headers, [choice.cells() for choice in bad])
@@ -260,17 +271,17 @@ def _signs(rows: Sequence[Sign]) -> str:
     return f"{right} of {len(rows)} rows are on the right side of 1. The others:\n\n{table}"
 
 
-def _worst_rows(found: Runs) -> str:
+def _worst_rows(published: PublishedRuns) -> str:
     """List the scored rows that are furthest off: cost ratios, then step times."""
     ratios = _furthest(
-        found,
+        published,
         lambda row: bool(row.scored and row.ratio),
-        lambda i, row: (row.ratio or np.nan, float(found.predicted.ratio[i])),
+        lambda i, row: (row.ratio or np.nan, float(published.predicted.ratio[i])),
     )
     times = _furthest(
-        found,
+        published,
         lambda row: bool(row.scored and row.step and row.draft_length and not row.total),
-        lambda i, row: (1e3 * (row.step or np.nan), 1e3 * float(found.predicted.step[i])),
+        lambda i, row: (1e3 * (row.step or np.nan), 1e3 * float(published.predicted.step[i])),
     )
     headers = ["row", "what it is", "measured", "predicted", "off %"]
     return (
@@ -280,12 +291,12 @@ def _worst_rows(found: Runs) -> str:
 
 
 def _furthest(
-    found: Runs,
+    published: PublishedRuns,
     counts: Callable[[SpecRow], bool],
     values: Callable[[int, SpecRow], tuple[float, float]],
 ) -> list[list[str]]:
     """Return the rows furthest off, at most three of one group."""
-    pairs = [(row, *values(i, row)) for i, row in enumerate(found.rows) if counts(row)]
+    pairs = [(row, *values(i, row)) for i, row in enumerate(published.rows) if counts(row)]
     pairs.sort(key=lambda pair: -abs(np.log(pair[2] / pair[1])))
     cells: list[list[str]] = []
     seen: dict[str, int] = {}

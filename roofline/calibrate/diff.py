@@ -1,17 +1,17 @@
-"""What two profiles say differently: figures first, then laws."""
+"""The differences of two hardware profiles: figures first, then laws."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from roofline.base.units import format_quantity, format_seconds
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import Block
 
-__all__ = ["differences"]
+__all__ = ["profile_differences"]
 
 #: The base unit of each figure, beside that of the peaks.
 UNITS = {
@@ -28,40 +28,52 @@ UNITS = {
 TIMES = ("floor", "serial", "latency")
 
 
-def differences(first: HardwareProfile, second: HardwareProfile) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class ProfileEntry:
+    """One value of a profile, and the base unit of numbers (none: a plain number)."""
+
+    value: Any
+    unit: str | None = None
+
+
+def profile_differences(first: HardwareProfile, second: HardwareProfile) -> list[dict[str, Any]]:
     """Return one row for each figure, law constant or mode in which two profiles differ.
 
     ``change`` is the second over the first, where both are numbers.
     """
-    one, two = dict(_entries(first)), dict(_entries(second))
-    names = list(dict.fromkeys([*one, *two]))
-    return [
-        {
-            "what": name,
-            "first": _shown(name, one.get(name)),
-            "second": _shown(name, two.get(name)),
-            "change": _change(one.get(name), two.get(name)),
-        }
-        for name in names
-        if one.get(name) != two.get(name)
-    ]
+    before, after = dict(_entries(first)), dict(_entries(second))
+    rows = []
+    for name in dict.fromkeys([*before, *after]):
+        one, two = before.get(name, ProfileEntry(None)), after.get(name, ProfileEntry(None))
+        if one.value != two.value:
+            rows.append(
+                {
+                    "what": name,
+                    "first": _shown(one),
+                    "second": _shown(two),
+                    "change": _change(one.value, two.value),
+                }
+            )
+    return rows
 
 
-def _entries(profile: HardwareProfile) -> Iterator[tuple[str, Any]]:
-    yield "id", profile.id
+def _entries(profile: HardwareProfile) -> Iterator[tuple[str, ProfileEntry]]:
+    yield "id", ProfileEntry(profile.id)
     for name, figure in profile.figures().items():
-        yield name, figure.value
+        unit = "FLOP/s" if name.startswith("compute.peaks.") else UNITS.get(name)
+        yield name, ProfileEntry(figure.value, unit)
     if profile.verify_attention is not None:
-        yield "verify_attention", profile.verify_attention.mode.value
+        yield "verify_attention", ProfileEntry(profile.verify_attention.mode.value)
     for block in profile.calibration:
-        name = _name(block)
-        yield f"{name} law", type(block.law).__name__
+        name = _law_name(block)
+        yield f"{name} law", ProfileEntry(type(block.law).__name__)
         for constant, value in asdict(block.law).items():
-            yield from _constants(f"{name} {constant}", value)
-        yield f"{name} median_error", block.evidence.median_error
+            unit = "s" if constant in TIMES else None
+            yield from _constants(f"{name} {constant}", value, unit)
+        yield f"{name} median_error", ProfileEntry(block.evidence.median_error)
 
 
-def _name(block: Block) -> str:
+def _law_name(block: Block) -> str:
     """Return what a law is for, each word once: ``mlp_norm fp32``, ``attention fp8 packed 128``."""
     kind = getattr(block, "covers", block.kind)
     parts = [getattr(block, name, None) for name in ("op", "dtype", "kernel", "head_dim")]
@@ -70,27 +82,25 @@ def _name(block: Block) -> str:
     return " ".join(dict.fromkeys(words))
 
 
-def _constants(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _constants(name: str, value: Any, unit: str | None) -> Iterator[tuple[str, ProfileEntry]]:
     """Yield a constant, or each of those that are nested in it."""
     if not isinstance(value, dict):
-        yield name, value
+        yield name, ProfileEntry(value, unit)
         return
     for key, inner in value.items():
-        yield from _constants(f"{name}.{key}", inner)
+        yield from _constants(f"{name}.{key}", inner, None)
 
 
-def _shown(name: str, value: Any) -> str | None:
-    """Return a value with the unit that its name implies; other values as text.
+def _shown(entry: ProfileEntry) -> str | None:
+    """Return a number with its unit, other values as text.
 
-    >>> _shown("memory.bandwidth", 3.35e12), _shown("gemm bf16 floor", 2e-6), _shown("x", 0.5)
-    ('3.35 TB/s', '2.00 µs', '0.5')
+    >>> _shown(ProfileEntry(3.35e12, "B/s")), _shown(ProfileEntry(2e-6, "s"))
+    ('3.35 TB/s', '2.00 µs')
     """
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    value, unit = entry.value, entry.unit
+    if unit is None or not isinstance(value, int | float) or isinstance(value, bool):
         return _text(value)
-    if name.rpartition(" ")[2] in TIMES:
-        return format_seconds(value)
-    unit = "FLOP/s" if name.startswith("compute.peaks.") else UNITS.get(name)
-    return _text(value) if unit is None else format_quantity(f"{value:.1f} {unit}")
+    return format_seconds(value) if unit == "s" else format_quantity(f"{value:.1f} {unit}")
 
 
 def _text(value: Any) -> str | None:
@@ -109,14 +119,18 @@ def _text(value: Any) -> str | None:
 
 
 def _change(first: Any, second: Any) -> str | None:
-    """Return how many times the first the second is; of staircases, where they differ most.
+    """Return the second over the first; of staircases, where they differ most.
 
     >>> _change(2.0, 3.0), _change(((1.0, 2.0), (2.0, 1.0)), ((1.0, 2.0), (2.0, 1.5)))
     ('x1.5', 'x1.5 max')
     """
     if isinstance(first, tuple) and isinstance(second, tuple):
-        one, two = _steps(first), _steps(second)
-        ratios = [two[at] / one[at] for at in one if one[at] > 0 and two.get(at, 0.0) > 0]
+        before, after = _steps(first), _steps(second)
+        ratios = [
+            after[at] / factor
+            for at, factor in before.items()
+            if factor > 0 and after.get(at, 0.0) > 0
+        ]
         most = max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
         return f"x{most:.3g} max"
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (first, second))

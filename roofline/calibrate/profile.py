@@ -15,40 +15,50 @@ from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
 
 __all__ = ["datasheet_for", "profile_data"]
 
-#: Words of a device's name that do not tell it from its siblings.
-_IDLE = {"nvidia", "amd", "instinct", "geforce", "graphics", "gpu", "accelerator", "tensor", "core"}
+#: Words that many devices have in their names.
+_COMMON_WORDS = {
+    "nvidia",
+    "amd",
+    "instinct",
+    "geforce",
+    "graphics",
+    "gpu",
+    "accelerator",
+    "tensor",
+    "core",
+}
 
 
 def words(name: str) -> set[str]:
-    """Return the telling words of a device's name.
+    """Return the words that tell a device's name from others.
 
     >>> sorted(words("NVIDIA H200 NVL")), sorted(words("NVIDIA A100-SXM4-80GB"))
     (['h200', 'nvl'], ['80gb', 'a100', 'sxm'])
     """
-    found = re.findall(r"[a-z0-9]+", name.lower().replace("sxm4", "sxm").replace("sxm5", "sxm"))
-    return set(found) - _IDLE
+    parts = re.findall(r"[a-z0-9]+", name.lower().replace("sxm4", "sxm").replace("sxm5", "sxm"))
+    return set(parts) - _COMMON_WORDS
 
 
 def datasheet_for(facts: Mapping[str, Any]) -> HardwareProfile | None:
-    """Return the bundled profile of the device that was measured, None for a CPU or a stranger.
+    """Return the bundled profile of the measured device, None for a CPU or an unknown device.
 
-    Every telling word of a profile's id that the device's name has counts; the memory decides
-    between siblings.
+    The profile whose id has most of the words of the device's name is taken; the memory decides
+    between equals.
     """
     if facts.get("kind") != "gpu":
         return None
-    wanted = words(str(facts.get("device", "")))
-    scored = []
+    device = words(str(facts.get("device", "")))
+    candidates = []
     for name in bundled_names(SHELF):
-        have = words(name)
+        shared = len(device & words(name))
         model = name.split("-")[0]
-        if model in wanted or (model == "rtx" and len(wanted & have) >= 2):
-            scored.append((len(wanted & have), name))
-    if not scored:
+        if model in device or (model == "rtx" and shared >= 2):
+            candidates.append((shared, name))
+    if not candidates:
         return None
-    most = max(score for score, _ in scored)
+    most = max(shared for shared, _ in candidates)
     memory = float(facts.get("memory") or 0)
-    profiles = [load_hardware(name) for score, name in scored if score == most]
+    profiles = [load_hardware(name) for shared, name in candidates if shared == most]
     # a driver calls the SXM board by the chip's name alone, and the others by theirs
     return min(
         profiles,
@@ -62,11 +72,11 @@ def datasheet_for(facts: Mapping[str, Any]) -> HardwareProfile | None:
 def profile_data(
     fitted: MachineFit, facts: Mapping[str, Any], datasheet: HardwareProfile | None, *, cite: str
 ) -> dict[str, Any]:
-    """Return a profile as plain data, checked."""
+    """Return the checked data of a profile's file."""
     data = _from_datasheet(datasheet) if datasheet else _from_measurement(fitted, facts, cite)
-    data["calibration"] = [judged.block for judged in fitted.laws]
-    read_mode = fitted.read_modes.get(fitted.chosen) if fitted.chosen else None
-    if read_mode is not None and not _tiles_inside(fitted):
+    data["calibration"] = [law.block for law in fitted.laws]
+    read_mode = fitted.read_modes.get(fitted.chosen_attention) if fitted.chosen_attention else None
+    if read_mode is not None and not _law_counts_tiles(fitted):
         data["verify_attention"] = {
             "mode": read_mode.mode.value,
             "tile_rows": read_mode.tile_rows,
@@ -76,9 +86,9 @@ def profile_data(
     return data
 
 
-def _tiles_inside(fitted: MachineFit) -> bool:
-    """Return whether the attention law counts its own tiles (then the cache is read once)."""
-    return any(judged.block["kind"] == "attention" for judged in fitted.laws)
+def _law_counts_tiles(fitted: MachineFit) -> bool:
+    """Return whether the attention law counts row tiles itself, with the cache read once."""
+    return any(law.block["kind"] == "attention" for law in fitted.laws)
 
 
 def _from_datasheet(datasheet: HardwareProfile) -> dict[str, Any]:

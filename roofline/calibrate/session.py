@@ -12,28 +12,28 @@ from roofline.base.errors import InputError, Option
 from roofline.base.files import write_atomically
 from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.machine import MachineFit, fit_rows
-from roofline.calibrate.measure.campaign import CampaignEnd, run
-from roofline.calibrate.measure.cases import plan
+from roofline.calibrate.measure.campaign import CampaignResult, run_campaign
+from roofline.calibrate.measure.cases import plan_cases
 from roofline.calibrate.measure.device import WorkerDevice
 from roofline.calibrate.measure.rows import Row, RowFile, read_rows
 from roofline.calibrate.profile import datasheet_for, profile_data
 from roofline.importers.open import open_model
 from roofline.specs.gpu import HardwareProfile, load_hardware
 
-__all__ = ["FittedFile", "Measured", "fit", "measure"]
+__all__ = ["FittedFile", "MeasuredFile", "fit", "measure"]
 
 PATIENCE = 60.0  # seconds after which a kernel is called hung
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class MeasuredFile:
     """What was measured into a file, in this run and before."""
 
     path: Path
     facts: Mapping[str, Any]
     cases: int
     cases_seen: int
-    ended: CampaignEnd
+    result: CampaignResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,9 +55,9 @@ def measure(
     threads: int,
     path: Path,
     resume: bool,
-    tell: Callable[[Row], None],
-) -> Measured:
-    """Measure a model's kernels on this machine; ``tell`` gets each row that failed."""
+    on_failure: Callable[[Row], None],
+) -> MeasuredFile:
+    """Measure a model's kernels on this machine; ``on_failure`` gets each row that failed."""
     network, _ = open_model(model)
     with WorkerDevice(
         device=device, library=library, threads=threads, patience=PATIENCE
@@ -65,13 +65,13 @@ def measure(
         today = dt.date.today().isoformat()
         facts = machine.facts() | {"model": network.id, "date": today, "version": 1}
         try:
-            cases = plan(network, machine.menu())
+            cases = plan_cases(network, machine.menu())
         except ValueError as error:
             raise InputError(str(error), field="model", value=model) from None
         file = RowFile(path, facts, resume=resume)
-        ended = run(machine, cases, file, budget=budget, tell=tell)
+        result = run_campaign(machine, cases, file, budget=budget, on_failure=on_failure)
     seen = len({row.key for row in file.rows})
-    return Measured(path=path, facts=facts, cases=len(cases), cases_seen=seen, ended=ended)
+    return MeasuredFile(path=path, facts=facts, cases=len(cases), cases_seen=seen, result=result)
 
 
 def fit(path: Path, output: Path, *, gpu: str | None) -> FittedFile:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from roofline.advice.deployment import Configuration, Deployment, deploy
 from roofline.base import resources
-from roofline.calibrate.engine.file import with_overhead, without_eras
+from roofline.calibrate.engine.engine_file import with_overhead, without_eras
 from roofline.calibrate.engine.spec_numbers import PULL
 from roofline.calibrate.fit.core import fit_near, rounded
 from roofline.questions.measured import MeasuredStep
@@ -26,7 +26,7 @@ STEP_ERROR = 0.03  # deviation of the logarithm of a user's own measurement
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FittedSteps:
-    """The numbers found [s], the steps' errors before and after, and the engine's file."""
+    """The fitted numbers [s], the steps' errors before and after, and the engine's file."""
 
     numbers: dict[str, float]
     before: Array
@@ -37,25 +37,28 @@ class FittedSteps:
 def fit_steps(configuration: Configuration, steps: list[MeasuredStep]) -> FittedSteps:
     """Fit the times around a step, a round, a draft pass and a drafting sequence.
 
-    Kernels come from the laws; each number is pulled towards the generic engine, so that two or
-    three rows are enough and a number that no row tells stays where it was.
+    Kernels come from the laws. Each number is pulled towards the generic engine's, so that two or
+    three rows are enough; a number that no row depends on becomes the generic one.
     """
     deployment, _ = deploy(configuration)
     kernels = np.array([_kernels(deployment, step) for step in steps])
     features = np.array([_features(deployment.drafter.kind, step) for step in steps])
     measured = np.array([step.seconds for step in steps])
-    centre, stray, high = (np.array(c) for c in zip(*(PULL[n] for n in NAMES), strict=True))
 
     def log_errors(values: Array) -> Array:
         return np.asarray(np.log((kernels + features @ values) / measured) / STEP_ERROR)
 
-    fitted = fit_near(
-        log_errors, centre=centre, stray=stray, low=np.zeros(len(NAMES)), high=high, max_nfev=400
-    )
+    fitted, _ = fit_near(log_errors, [PULL[name] for name in NAMES], max_nfev=400)
     numbers = {name: rounded(float(value)) for name, value in zip(NAMES, fitted, strict=True)}
-    own = deployment.engine.overhead
-    draft_pass = own.draft_pass(deployment.drafter.pass_kind)
-    shipped = np.array([own.per_step, own.per_spec_round, draft_pass, own.per_spec_sequence])
+    overhead = deployment.engine.overhead
+    shipped = np.array(
+        [
+            overhead.per_step,
+            overhead.per_spec_round,
+            overhead.draft_pass(deployment.drafter.pass_kind),
+            overhead.per_spec_sequence,
+        ]
+    )
     return FittedSteps(
         numbers=numbers,
         before=(kernels + features @ shipped) / measured - 1,
@@ -74,6 +77,7 @@ def _kernels(deployment: Deployment, step: MeasuredStep) -> float:
 
 
 def _features(kind: str, step: MeasuredStep) -> tuple[float, ...]:
+    """Return what each number of NAMES multiplies."""
     drafting = float(step.draft_length > 0)
     passes = float(launches(kind, float(step.draft_length)))
     return 1.0, drafting, passes, drafting * step.batch

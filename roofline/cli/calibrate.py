@@ -108,7 +108,7 @@ def measure(
         threads=threads,
         path=output,
         resume=resume,
-        tell=lambda row: typer.echo(typed(failed_line(row)), err=True),
+        on_failure=lambda row: typer.echo(typed(failed_line(row)), err=True),
     )
     for line in measured_lines(measured):
         typer.echo(typed(line))

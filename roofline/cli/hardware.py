@@ -75,10 +75,10 @@ def diff(
 
     The table cuts long values.
     """
-    from roofline.calibrate.diff import differences
+    from roofline.calibrate.diff import profile_differences
     from roofline.specs.gpu import load_hardware
 
-    rows = differences(load_hardware(first), load_hardware(second))
+    rows = profile_differences(load_hardware(first), load_hardware(second))
     if not rows and form == "table":
         typer.echo("no difference")
         return

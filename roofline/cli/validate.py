@@ -137,7 +137,7 @@ def steps(
     """
     from roofline.render.validation import render_steps
     from roofline.validation.score import pool
-    from roofline.validation.steps import compare_steps, shown
+    from roofline.validation.steps import compare_steps, unscored_rows
 
     how = _format(form)
     parts = _of_group(list(compare_steps()), group)
@@ -146,7 +146,7 @@ def steps(
 
         alone = [p for p in parts if p.kind == "step" and not p.group.startswith("all")]
         write_parity(alone, plot, what="steps of published runs", source=source_line())
-    left_out = [row for row in shown() if not group or row["group"] in group]
+    left_out = [row for row in unscored_rows() if not group or row["group"] in group]
     emit_text(render_steps(pool(parts), left_out, how), output)
 
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from roofline.base.errors import Option
 from roofline.base.units import format_seconds
 from roofline.calibrate.fit.attention import ReadMode
-from roofline.calibrate.fit.core import judged_rows, score
-from roofline.calibrate.fit.judged import Judged
+from roofline.calibrate.fit.core import score, scored_rows
+from roofline.calibrate.fit.fitted_law import FittedLaw
 from roofline.calibrate.fit.machine import Cliff, Steadiness
 from roofline.calibrate.measure.rows import Row
-from roofline.calibrate.session import FittedFile, Measured
+from roofline.calibrate.session import FittedFile, MeasuredFile
 from roofline.render.formats import text_table, wrap
 
 __all__ = ["failed_line", "fitted_lines", "law_name", "measured_lines", "residual_table"]
@@ -40,25 +40,25 @@ def failed_line(row: Row) -> str:
     return f"{row.op} {row.kernel} {row.shape}: {row.status}: {row.note}"
 
 
-def measured_lines(measured: Measured) -> Iterator[str]:
-    """Yield the lines that sum up a run of measurements."""
-    ended, facts = measured.ended, measured.facts
+def measured_lines(measured: MeasuredFile) -> Iterator[str]:
+    """Yield the lines that sum a run of measurements up."""
+    result, facts = measured.result, measured.facts
     yield wrap(
-        f"{ended.measured} rows of {facts['device']} ({facts['library']}) "
+        f"{result.measured} rows of {facts['device']} ({facts['library']}) "
         f"written to {measured.path}"
     )
-    if ended.resumed:
-        yield f"{ended.resumed} rows were there already"
-    if not ended.complete:
+    if result.resumed:
+        yield f"{result.resumed} rows were there already"
+    if not result.complete:
         yield wrap(
             f"the budget ended the first round after {measured.cases_seen} of {measured.cases} "
             f"cases; continue with {Option('resume')}"
         )
-    if ended.too_long:
-        were = "case was" if ended.too_long == 1 else "cases were"
-        yield f"{ended.too_long} {were} left out: too long for the budget"
-    if ended.skipped:
-        counts = Counter(ended.skipped.values())
+    if result.too_long:
+        were = "case was" if result.too_long == 1 else "cases were"
+        yield f"{result.too_long} {were} left out: too long for the budget"
+    if result.skipped:
+        counts = Counter(result.skipped.values())
         yield "skipped: " + ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
@@ -113,60 +113,60 @@ def _read_mode_lines(read_modes: Mapping[tuple[str, str], ReadMode]) -> Iterator
         yield f"attention {kernel} {dtype}: {read_mode.mode}{tile}{sure}; errors {errors}"
 
 
-def law_name(judged: Judged) -> str:
+def law_name(law: FittedLaw) -> str:
     """Return what a law is for: one operation, a kind of kernels, or its own kind."""
-    block = judged.block
+    block = law.block
     return str(block.get("op") or block.get("covers") or block["kind"])
 
 
-def _residual_cells(judged: Judged) -> list[str]:
+def _residual_cells(law: FittedLaw) -> list[str]:
     """Return a law as text cells; errors on held-out rows where there are any."""
-    block, name = judged.block, law_name(judged)
-    which = judged_rows(judged.held)
-    errors = score(judged.predicted[which], judged.measured[which])
+    block, name = law.block, law_name(law)
+    which = scored_rows(law.held)
+    errors = score(law.predicted[which], law.measured[which])
     kernel = str(block.get("kernel", ""))
-    many_kernels = len({row.kernel for row in judged.rows}) > 1
+    many_kernels = len({row.kernel for row in law.rows}) > 1
     return [
         name,
         "" if kernel in (name, "linear") or many_kernels else kernel,
         str(block.get("dtype", "-")),
-        str(len(judged.rows)),
-        str(int(judged.held.sum())),
+        str(len(law.rows)),
+        str(int(law.held.sum())),
         f"{100 * errors.median:.1f}",
         f"{100 * errors.p90:.1f}",
         f"{100 * errors.bias:+.1f}",
-        f"{100 * _errors(judged).max():.0f}",
+        f"{100 * _errors(law).max():.0f}",
     ]
 
 
-def _errors(judged: Judged) -> NDArray[np.float64]:
-    return np.asarray(np.abs(judged.predicted / judged.measured - 1))
+def _errors(law: FittedLaw) -> NDArray[np.float64]:
+    return np.asarray(np.abs(law.predicted / law.measured - 1))
 
 
-def worst_rows(laws: Sequence[Judged]) -> list[str]:
-    """Return a line for the worst row of each law, if it is over 25 % off.
+def worst_rows(laws: Sequence[FittedLaw]) -> list[str]:
+    """Return a line for the worst row of each law that is over 25 % off it.
 
     Sizes are left out where all rows of the law share them.
     """
     lines = []
-    for judged in laws:
-        off = _errors(judged)
-        worst = judged.rows[int(off.argmax())]
+    for law in laws:
+        off = _errors(law)
+        worst = law.rows[int(off.argmax())]
         if off.max() <= FAR:
             continue
-        shared = set.intersection(*({*row.shape.split()} for row in judged.rows))
+        shared = set.intersection(*({*row.shape.split()} for row in law.rows))
         sizes = " ".join(size for size in worst.shape.split() if size not in shared)
-        op = "" if worst.op == law_name(judged) else f"{worst.op} "
+        op = "" if worst.op == law_name(law) else f"{worst.op} "
         lines.append(
-            f"{law_name(judged)}: {off.max():.0%} off at {op}{sizes} "
+            f"{law_name(law)}: {off.max():.0%} off at {op}{sizes} "
             f"({format_seconds(worst.seconds)} measured)"
         )
     return lines
 
 
-def residual_table(laws: Sequence[Judged]) -> str:
+def residual_table(laws: Sequence[FittedLaw]) -> str:
     """Return the residuals as columns, and the worst rows under them."""
-    cells = [_residual_cells(judged) for judged in laws]
+    cells = [_residual_cells(law) for law in laws]
     if not any(line[1] for line in cells):
         cells = [[line[0], *line[2:]] for line in cells]
     headers = HEADERS if len(cells[0]) == len(HEADERS) else (HEADERS[0], *HEADERS[2:])

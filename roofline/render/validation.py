@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from roofline.render.formats import OutputFormat, captioned_table, markdown_table, text_table, wrap
-from roofline.validation.advice import RULES, Choice, Sign, regret_rows, sign_rows
+from roofline.validation.advice import RULES, Sign, SweepChoice, regret_rows, sign_rows
 from roofline.validation.score import ScoreRow
 
 __all__ = ["render_advice", "render_scores", "render_steps"]
@@ -128,7 +128,7 @@ def _left_out_line(left_out: Sequence[dict[str, Any]]) -> str:
     return wrap(f"Shown in --format json, never scored: {reasons}.")
 
 
-def render_advice(sweeps: Sequence[Choice], signs: Sequence[Sign], form: OutputFormat) -> str:
+def render_advice(sweeps: Sequence[SweepChoice], signs: Sequence[Sign], form: OutputFormat) -> str:
     """Return the regrets, the signs of speedups and every sweep, ending in a newline."""
     regrets, sign_counts = regret_rows(sweeps), sign_rows(signs)
     if form is OutputFormat.JSON:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
 from roofline.calibrate.engine.spec_rows import LeftOut, SpecRow
-from roofline.validation.steps import Runs, runs
+from roofline.validation.steps import PublishedRuns, published_runs
 
 __all__ = [
+    "REGRET_POOLS",
     "RULES",
-    "Choice",
     "Sign",
+    "SweepChoice",
     "leviathan",
     "nearest",
     "regret_rows",
@@ -26,9 +27,11 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-#: Who chooses a draft length.
+#: The rules that choose a draft length.
 RULES = ("ours", "always 3", "Leviathan", "textbook")
-#: Rows left out only because their tokens per step are not their own; their speedup is measured.
+#: Pools of the regrets of all groups: all sweeps, and those with tokens per step of their own.
+REGRET_POOLS = ("all", "all with own AL")
+#: Why rows are left out whose tokens per step are not their own; their speedup is measured.
 WITHOUT_OWN_TOKENS = (
     LeftOut.TOKENS_FROM_ELSEWHERE,
     LeftOut.TOKENS_OF_ANOTHER_ENGINE,
@@ -37,15 +40,15 @@ WITHOUT_OWN_TOKENS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
-    """One sweep: what was measured best, what each rule chose, and what the choice costs.
+class SweepChoice:
+    """One sweep: the measured best, the length that each rule chose, and what the choice costs.
 
     ``regret`` is 1 - speed at the chosen D / speed at the measured best, by rule.
     """
 
     group: str
     name: str
-    own: bool  # tokens per step of the sweep's own rows
+    own: bool  # whether the tokens per step are those of its own rows
     draft_lengths: tuple[int, ...]
     best: int
     chosen: Mapping[str, int]
@@ -100,17 +103,17 @@ def _key(row: SpecRow) -> tuple[object, ...]:
 
 def _usable(row: SpecRow) -> bool:
     elsewhere = row.tokens_from_elsewhere or row.tokenless
-    chain = row.topk == 1 and row.verify_width is None
-    return chain and bool(row.speed) and row.trust in ("A", "B") and (row.scored or elsewhere)
+    is_chain = row.topk == 1 and row.verify_width is None
+    return is_chain and bool(row.speed) and row.trust in ("A", "B") and (row.scored or elsewhere)
 
 
 def _tokens(row: SpecRow, own: bool) -> float | None:
     return row.tokens_per_step if own else row.curve.get(row.draft_length)
 
 
-def sweeps() -> list[Choice]:
+def sweeps() -> list[SweepChoice]:
     """Return every sweep of at least two draft lengths whose tokens per step are known."""
-    published = runs()
+    published = published_runs()
     members: dict[tuple[object, ...], list[int]] = {}
     for i, row in enumerate(published.rows):
         if _usable(row) and row.draft_length:
@@ -127,29 +130,29 @@ def sweeps() -> list[Choice]:
     return choices
 
 
-def _choice(published: Runs, pick: Sequence[int], own: bool) -> Choice:
-    """Let each rule choose among the sweep's lengths, D = 0 included where a baseline exists."""
+def _choice(published: PublishedRuns, pick: Sequence[int], own: bool) -> SweepChoice:
+    """Return what each rule chooses among a sweep's lengths, with D = 0 if it was measured."""
     rows = [published.rows[i] for i in pick]
-    plain = bool(rows[0].base_speed)
+    first = rows[0]
     lengths = [0, *(row.draft_length for row in rows)]
-    speeds = np.array([rows[0].base_speed or np.nan, *(row.speed or np.nan for row in rows)])
+    speeds = np.array([first.base_speed or np.nan, *(row.speed or np.nan for row in rows)])
     tokens = np.array([1.0, *(_tokens(row, own) or np.nan for row in rows)])
     ratio = np.array([1.0, *published.predicted.ratio[list(pick)]])
-    textbook = published.priced.textbook[list(pick)] / published.priced.plain_textbook[list(pick)]
-    start = 0 if plain else 1
-    lengths, speeds, tokens, ratio = lengths[start:], speeds[start:], tokens[start:], ratio[start:]
-    book = np.array([1.0, *textbook])[start:]
+    priced = published.priced.pick(list(pick))
+    textbook = np.array([1.0, *(priced.textbook / priced.plain_textbook)])
+    start = 0 if first.base_speed else 1
+    lengths, speeds, tokens = lengths[start:], speeds[start:], tokens[start:]
+    ratio, textbook = ratio[start:], textbook[start:]
     positions = {
         "ours": int(smallest_within_tie(tokens / ratio)[0]),
         "always 3": nearest(lengths, 3),
-        "Leviathan": leviathan(lengths, tokens, ratio_of_one_pass(book, lengths)),
-        "textbook": int(np.argmax(tokens / book)),
+        "Leviathan": leviathan(lengths, tokens, ratio_of_one_pass(textbook, lengths)),
+        "textbook": int(np.argmax(tokens / textbook)),
     }
     best = int(np.nanargmax(speeds))
-    one = rows[0]
-    return Choice(
-        group=one.group,
-        name=f"{one.model} {one.kind} {one.gpu} b{one.batch} {one.dataset}".strip(),
+    return SweepChoice(
+        group=first.group,
+        name=f"{first.model} {first.kind} {first.gpu} b{first.batch} {first.dataset}".strip(),
         own=own,
         draft_lengths=tuple(lengths),
         best=lengths[best],
@@ -169,29 +172,41 @@ def nearest(lengths: Sequence[int], wanted: int) -> int:
 
 
 def ratio_of_one_pass(ratio: Array, lengths: Sequence[int]) -> float:
-    """Return c: what one more draft costs in plain steps, by the textbook roofline's two ends."""
-    first, last = (int(np.flatnonzero(np.array(lengths) > 0)[k]) for k in (0, -1))
+    """Return c = (R(last D) - R(first D)) / (last D - first D): one more draft, in plain steps.
+
+    At least 0, and per token where only one length drafts. ``ratio`` is R(D), by the textbook
+    roofline.
+
+    >>> ratio_of_one_pass(np.array([1.0, 1.1, 1.3]), [0, 2, 6])
+    0.05
+    """
+    drafting = np.flatnonzero(np.array(lengths) > 0)
+    first, last = int(drafting[0]), int(drafting[-1])
     return max(float(ratio[last] - ratio[first]) / max(lengths[last] - lengths[first], 1), 0.0)
 
 
 def leviathan(lengths: Sequence[int], tokens: Array, cost: float) -> int:
-    """Return the position of the largest (1 - a^(D+1)) / ((1 - a) (c D + 1)), by Leviathan 2023.
+    """Return the position of the largest (1 - a^(D+1)) / ((1 - a) (c D + 1)).
 
-    One rate a for all positions, from the shortest draft's tokens per step, and a verify pass that
-    costs what a plain step does.
+    Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8: one rate a for all positions, here from
+    the shortest draft's tokens per step, and a verify pass that costs what a plain step does.
 
     >>> leviathan([0, 2, 4, 8], np.array([1.0, 2.44, 3.36, 4.33]), 0.05)  # a = 0.8
     3
     """
-    at = next(i for i, d in enumerate(lengths) if d > 0)
-    rate = _constant_rate(float(tokens[at]), lengths[at])
+    shortest = next(i for i, d in enumerate(lengths) if d > 0)
+    rate = constant_rate(float(tokens[shortest]), lengths[shortest])
     d = np.array(lengths, dtype=float)
     speed = (1 - rate ** (d + 1)) / ((1 - rate) * (cost * d + 1))
     return int(np.argmax(speed))
 
 
-def _constant_rate(tokens: float, length: int) -> float:
-    """Return the rate a with (1 - a^(D+1)) / (1 - a) = AL, by bisection."""
+def constant_rate(tokens: float, length: int) -> float:
+    """Return the rate a with (1 - a^(D+1)) / (1 - a) = AL (the paper's equation 1), by bisection.
+
+    >>> round(constant_rate(2.44, 2), 6)  # 1 + 0.8 + 0.64
+    0.8
+    """
     low, high = 0.0, 1 - 1e-9
     for _ in range(60):
         middle = (low + high) / 2
@@ -203,8 +218,8 @@ def _constant_rate(tokens: float, length: int) -> float:
 
 
 def signs() -> list[Sign]:
-    """Return every row with tokens per step (its own, else a named curve's) and a speedup."""
-    published = runs()
+    """Return the sign of each row that has a speedup, and tokens per step (or a named curve's)."""
+    published = published_runs()
     rows = []
     for i, row in enumerate(published.rows):
         tokens = row.tokens_per_step or row.curve.get(row.draft_length)
@@ -216,16 +231,17 @@ def signs() -> list[Sign]:
     return rows
 
 
-def regret_rows(choices: Sequence[Choice]) -> list[dict[str, Any]]:
-    """Return mean, p90 and worst regret of each rule: pooled, and group by group for ours."""
-    pools = {"all": list(choices), "all with own AL": [c for c in choices if c.own]}
+def regret_rows(choices: Sequence[SweepChoice]) -> list[dict[str, Any]]:
+    """Return mean, p90 and worst regret of each rule in the pools, and of ours in each group."""
+    members = (list(choices), [choice for choice in choices if choice.own])
+    pools = dict(zip(REGRET_POOLS, members, strict=True))
     rows = [_regret(name, pool, rule) for name, pool in pools.items() for rule in RULES if pool]
     groups = sorted({choice.group for choice in choices})
-    own = [_regret(name, [c for c in choices if c.group == name], "ours") for name in groups]
-    return rows + own
+    by_group = [_regret(name, [c for c in choices if c.group == name], "ours") for name in groups]
+    return rows + by_group
 
 
-def _regret(group: str, choices: Sequence[Choice], rule: str) -> dict[str, Any]:
+def _regret(group: str, choices: Sequence[SweepChoice], rule: str) -> dict[str, Any]:
     regret = np.array([choice.regret[rule] for choice in choices])
     return {
         "suite": "advice",
@@ -240,7 +256,7 @@ def _regret(group: str, choices: Sequence[Choice], rule: str) -> dict[str, Any]:
 
 
 def sign_rows(rows: Sequence[Sign]) -> list[dict[str, Any]]:
-    """Return how often winning and losing are told apart, pooled and by group."""
+    """Return how often the predicted side of 1 is right, pooled and by group."""
     pools = {"all": list(rows)}
     for sign in rows:
         pools.setdefault(sign.group, []).append(sign)

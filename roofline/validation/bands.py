@@ -1,4 +1,4 @@
-"""Whether the range of an answer holds what was measured, on published runs nobody fitted on."""
+"""Whether the range of an answer holds the measured value, on published runs it never saw."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.engine.spec_pricing import deployed
+from roofline.calibrate.engine.spec_pricing import deployment_of
 from roofline.calibrate.engine.spec_rows import SpecRow, drafter_of, grid_of, target_of
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Routing
 from roofline.specs.priors import Spread, priors
 from roofline.timing.uncertainty import drawn_steps
-from roofline.validation.steps import Runs, runs
+from roofline.validation.steps import PublishedRuns, published_runs
 
 __all__ = ["GroupBand", "compare_bands", "unexplained"]
 
@@ -35,21 +35,23 @@ class GroupBand:
 
 def compare_bands(*, served: float | None = None) -> list[GroupBand]:
     """Return each group's band; ``served`` replaces the stated spread of served builds."""
-    found = runs()
+    published = published_runs()
     spread = priors().spread
     if served is not None:
         spread = spread.model_copy(update={"served": served})
     groups: dict[str, list[int]] = {}
-    for i, row in enumerate(found.rows):
+    for i, row in enumerate(published.rows):
         if row.scored and row.ratio:
             groups.setdefault(row.group, []).append(i)
-    return [_band(found, name, members, spread) for name, members in sorted(groups.items())]
+    return [_band(published, name, members, spread) for name, members in sorted(groups.items())]
 
 
-def _band(found: Runs, group: str, members: Sequence[int], spread: Spread) -> GroupBand:
-    drawn = np.array([_log_ratios(found.rows[i], spread) for i in members])
-    measured = np.array([found.rows[i].ratio or np.nan for i in members])
-    error = np.log(measured / found.predicted.ratio[list(members)])
+def _band(
+    published: PublishedRuns, group: str, members: Sequence[int], spread: Spread
+) -> GroupBand:
+    drawn = np.array([_log_ratios(published.rows[i], spread) for i in members])
+    measured = np.array([published.rows[i].ratio or np.nan for i in members])
+    error = np.log(measured / published.predicted.ratio[list(members)])
     low, high = np.quantile(drawn, (0.1, 0.9), axis=1)
     return GroupBand(
         group=group,
@@ -66,7 +68,7 @@ def _log_ratios(row: SpecRow, spread: Spread) -> Array:
     target = target_of(row, Routing(skew=stated.skew, correlation=stated.correlation))
     grid, overhead = grid_of(row), load_engine(row.engine).overhead
     drafter = drafter_of(row, target)
-    times = deployed(row, target, drafter, overhead).price(grid).times
+    times = deployment_of(row, target, drafter, overhead).price(grid).times
     total = np.asarray(times.total[0, 0], dtype=np.float64)
     drawn = np.asarray(drawn_steps(times, grid, spread)[:, 0, 0], dtype=np.float64)
     growth = drawn[:, -1] / drawn[:, 0] * (total[0] / total[-1])
@@ -74,14 +76,14 @@ def _log_ratios(row: SpecRow, spread: Spread) -> Array:
 
 
 def unexplained(bands: Sequence[GroupBand]) -> float:
-    """Return the standard deviation of log R(D) between groups that the laws' spread leaves over.
+    """Return the standard deviation of log R(D) between groups beyond the laws' own spread.
 
     sqrt(mean over groups of error^2 - spread^2): every group is one build of one engine on one
     machine, so its rows err together and count once.
 
-    >>> one = GroupBand(group="a", rows=9, inside=0.5, error=0.1, spread=0.06)
-    >>> round(unexplained([one]), 2)
+    >>> band = GroupBand(group="a", rows=9, inside=0.5, error=0.1, spread=0.06)
+    >>> round(unexplained([band]), 2)
     0.08
     """
-    left = sum(band.error**2 - band.spread**2 for band in bands) / len(bands)
-    return math.sqrt(max(left, 0.0))
+    variance = sum(band.error**2 - band.spread**2 for band in bands) / len(bands)
+    return math.sqrt(max(variance, 0.0))

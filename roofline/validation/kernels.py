@@ -1,4 +1,4 @@
-"""Kernel laws against the shipped sample of held-out timings, on their own GPU and on another."""
+"""Kernel laws compared with the shipped held-out timings of their own GPU, and of another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.specs.laws import Block
-from roofline.validation.kernel_rows import FAMILIES
+from roofline.validation.kernel_families import FAMILIES
 from roofline.validation.score import Compared
 
 __all__ = ["SampleGroup", "compare_kernels", "compare_transfer", "matching_block", "sample_groups"]
@@ -75,8 +75,7 @@ def compare_kernels(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[
     for group in sample_groups():
         if group.gpu not in gpus or group.engine not in engines or not len(group.seconds):
             continue
-        overlay = load_overlay(group.gpu, group.engine)
-        block = matching_block(overlay.calibration if overlay else (), group)
+        block = _block_of(group.gpu, group)
         if block is None:
             continue
         family, profile = FAMILIES[group.kind], _profile(group.gpu)
@@ -99,11 +98,17 @@ def compare_kernels(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[
         )
 
 
+def _block_of(gpu: str, group: SampleGroup) -> Block | None:
+    """Return the law that an accelerator's profile has for a group's kernel."""
+    overlay = load_overlay(gpu, group.engine)
+    return matching_block(overlay.calibration if overlay else (), group)
+
+
 def matching_block(blocks: Sequence[Block], group: SampleGroup) -> Block | None:
-    """Return the law that prices a group's kernel: same kind and label."""
+    """Return the law of a group's kernel: the block with its kind and label."""
     for block in blocks:
-        same = block.kind == group.kind
-        if same and all(getattr(block, k, None) == v for k, v in group.label.items()):
+        same_kind = block.kind == group.kind
+        if same_kind and all(getattr(block, k, None) == v for k, v in group.label.items()):
             return block
     return None
 
@@ -130,8 +135,7 @@ def compare_transfer(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator
 
 
 def _borrowed(group: SampleGroup, lender: str) -> Compared | None:
-    overlay = load_overlay(lender, group.engine)
-    block = matching_block(overlay.calibration if overlay else (), group)
+    block = _block_of(lender, group)
     if block is None:
         return None
     family, profile = FAMILIES[group.kind], _profile(group.gpu)

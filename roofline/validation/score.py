@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibrate.fit.core import score
+
 __all__ = ["Compared", "ScoreRow", "pool", "worst"]
 
 Array = NDArray[np.float64]
@@ -70,36 +72,40 @@ def pool(parts: Iterable[Compared]) -> list[ScoreRow]:
 
 
 def _score(key: tuple[str, ...], members: list[Compared]) -> ScoreRow:
-    error = np.concatenate([m.predicted / m.measured - 1 for m in members])
-    textbook = np.concatenate([m.textbook / m.measured - 1 for m in members])
+    predicted, measured, textbook = (
+        np.concatenate([getattr(part, name) for part in members])
+        for name in ("predicted", "measured", "textbook")
+    )
     suite, kind, gpu, engine, dtype, group = key
-    masks = [m.above_floor for m in members if m.above_floor is not None]
-    above = error[np.concatenate(masks)] if masks else np.array([])
+    error, textbook_error = score(predicted, measured), score(textbook, measured)
+    masks = [part.above_floor for part in members if part.above_floor is not None]
+    above = np.concatenate(masks) if masks else np.zeros(len(measured), dtype=bool)
+    above_error = score(predicted[above], measured[above]) if above.any() else None
     return ScoreRow(
         suite=suite,
         kind=kind,
         gpu=gpu,
         engine=engine,
         dtype=dtype,
-        n=len(error),
-        median_abs_error=float(np.median(np.abs(error))),
-        p90_abs_error=float(np.quantile(np.abs(error), 0.9)),
-        bias=float(np.median(error)),
-        textbook_median_abs_error=float(np.median(np.abs(textbook))),
-        textbook_p90_abs_error=float(np.quantile(np.abs(textbook), 0.9)) if group else None,
+        n=error.rows,
+        median_abs_error=error.median,
+        p90_abs_error=error.p90,
+        bias=error.bias,
+        textbook_median_abs_error=textbook_error.median,
+        textbook_p90_abs_error=textbook_error.p90 if group else None,
         group=group,
-        above_floor_median_abs_error=float(np.median(np.abs(above))) if len(above) else None,
-        above_floor_p90_abs_error=float(np.quantile(np.abs(above), 0.9)) if len(above) else None,
+        above_floor_median_abs_error=above_error.median if above_error else None,
+        above_floor_p90_abs_error=above_error.p90 if above_error else None,
     )
 
 
 def worst(parts: Iterable[Compared], count: int) -> list[dict[str, Any]]:
     """Return the rows that are furthest off, furthest first, at most three of one law."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for part in parts:
         ratio = part.predicted / part.measured
         order = np.argsort(-np.abs(np.log(ratio)))[:3]
-        found += [
+        rows += [
             {
                 "kind": part.kind,
                 "gpu": part.gpu,
@@ -111,5 +117,5 @@ def worst(parts: Iterable[Compared], count: int) -> list[dict[str, Any]]:
             }
             for i in order
         ]
-    found.sort(key=lambda row: -abs(np.log(row["ratio"])))
-    return found[:count]
+    rows.sort(key=lambda row: -abs(np.log(row["ratio"])))
+    return rows[:count]

@@ -1,6 +1,6 @@
-"""Published runs against predictions whose engine numbers never saw them.
+"""Published runs compared with predictions by engine numbers that were fitted without them.
 
-Plain decoding leaves the accelerator out of the fit, speculation half of the groups.
+The fit for plain decoding leaves the accelerator out, that for speculation half of the groups.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.engine.decode_numbers import leave_one_gpu_out
-from roofline.calibrate.engine.decode_rows import DecodeRow, load_rows
-from roofline.calibrate.engine.spec_numbers import Predicted, in_sample_steps, two_folds
-from roofline.calibrate.engine.spec_pricing import Priced, price
+from roofline.calibrate.engine.decode_rows import load_decode_rows
+from roofline.calibrate.engine.spec_numbers import PredictedSteps, predict_in_sample, predict_unseen
+from roofline.calibrate.engine.spec_pricing import PricedRuns, price_runs
 from roofline.calibrate.engine.spec_rows import SpecRow, is_dense, load_spec_rows
 from roofline.validation.score import Compared
 
-__all__ = ["POOLS", "Runs", "compare_decode", "compare_steps", "in_sample", "runs", "shown"]
+__all__ = [
+    "POOLS",
+    "PublishedRuns",
+    "compare_decode",
+    "compare_steps",
+    "in_sample",
+    "published_runs",
+    "unscored_rows",
+]
 
 Array = NDArray[np.float64]
 #: What pools of all groups are called.
@@ -28,36 +36,36 @@ POOLS = ("all dense", "all moe", "all dense but specbundle", "all moe but specbu
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Runs:
-    """The shipped rows with their kernels priced, and predicted by the fold that missed them."""
+class PublishedRuns:
+    """The shipped rows, their priced kernels, and the steps predicted by the other fold's fit."""
 
     rows: tuple[SpecRow, ...]
-    priced: Priced
-    predicted: Predicted
+    priced: PricedRuns
+    predicted: PredictedSteps
 
 
 @cache
-def runs() -> Runs:
+def published_runs() -> PublishedRuns:
     """Price and predict every shipped row (some ten seconds)."""
     rows = load_spec_rows()
-    priced = price(rows)
-    return Runs(rows=rows, priced=priced, predicted=two_folds(rows, priced))
+    priced = price_runs(rows)
+    return PublishedRuns(rows=rows, priced=priced, predicted=predict_unseen(rows, priced))
 
 
 @cache
-def in_sample() -> Predicted:
+def in_sample() -> PredictedSteps:
     """Predict every shipped row by the numbers that the engines' files hold."""
-    found = runs()
-    return in_sample_steps(found.rows, found.priced)
+    published = published_runs()
+    return predict_in_sample(published.rows, published.priced)
 
 
 def compare_steps() -> Iterator[Compared]:
     """Yield step times and cost ratios, group by group and pooled."""
-    found = runs()
-    for group, members in _pools(found.rows).items():
-        yield from _ratios(found, members, group)
-        yield from _steps(found, members, group, drafting=False)
-        yield from _steps(found, members, group, drafting=True)
+    published = published_runs()
+    for group, members in _pools(published.rows).items():
+        yield from _ratios(published, members, group)
+        yield from _steps(published, members, group, drafting=False)
+        yield from _steps(published, members, group, drafting=True)
 
 
 def _pools(rows: Sequence[SpecRow]) -> dict[str, list[int]]:
@@ -72,30 +80,44 @@ def _pools(rows: Sequence[SpecRow]) -> dict[str, list[int]]:
     return pools
 
 
-def _ratios(found: Runs, members: Sequence[int], group: str) -> Iterator[Compared]:
-    pick = [i for i in members if found.rows[i].scored and found.rows[i].ratio]
-    textbook = found.priced.textbook / found.priced.plain_textbook
-    measured = [found.rows[i].ratio or np.nan for i in pick]
+def _ratios(published: PublishedRuns, members: Sequence[int], group: str) -> Iterator[Compared]:
+    pick = [i for i in members if published.rows[i].scored and published.rows[i].ratio]
     if pick:
-        predicted = found.predicted.ratio
-        yield _compared("cost-ratio", "D > 0", found, pick, group, predicted, measured, textbook)
+        yield _compared(
+            published,
+            pick,
+            kind="cost-ratio",
+            dtype="D > 0",
+            group=group,
+            predicted=published.predicted.ratio,
+            measured=[published.rows[i].ratio or np.nan for i in pick],
+            textbook=published.priced.textbook / published.priced.plain_textbook,
+        )
 
 
 def _steps(
-    found: Runs, members: Sequence[int], group: str, *, drafting: bool
+    published: PublishedRuns, members: Sequence[int], group: str, *, drafting: bool
 ) -> Iterator[Compared]:
     """Yield step times; a plain step that several rows repeat counts once."""
     if drafting:
-        pick = [i for i in members if _has_step(found.rows[i])]
-        measured = [found.rows[i].step or np.nan for i in pick]
-        predicted, textbook = found.predicted.step, found.priced.textbook
+        pick = [i for i in members if _has_step(published.rows[i])]
+        measured = [published.rows[i].step or np.nan for i in pick]
+        predicted, textbook = published.predicted.step, published.priced.textbook
     else:
-        pick = _plain_once(found.rows, members)
-        measured = [found.rows[i].base or np.nan for i in pick]
-        predicted, textbook = found.predicted.plain, found.priced.plain_textbook
+        pick = _plain_once(published.rows, members)
+        measured = [published.rows[i].base or np.nan for i in pick]
+        predicted, textbook = published.predicted.plain, published.priced.plain_textbook
     if pick:
-        label = "D > 0" if drafting else "D = 0"
-        yield _compared("step", label, found, pick, group, predicted, measured, textbook)
+        yield _compared(
+            published,
+            pick,
+            kind="step",
+            dtype="D > 0" if drafting else "D = 0",
+            group=group,
+            predicted=predicted,
+            measured=measured,
+            textbook=textbook,
+        )
 
 
 def _has_step(row: SpecRow) -> bool:
@@ -112,22 +134,23 @@ def _plain_once(rows: Sequence[SpecRow], members: Sequence[int]) -> list[int]:
     return list(once.values())
 
 
-def _compared(  # noqa: PLR0917 - called three times, by position
+def _compared(
+    published: PublishedRuns,
+    pick: Sequence[int],
+    *,
     kind: str,
     dtype: str,
-    found: Runs,
-    pick: Sequence[int],
     group: str,
     predicted: Array,
     measured: Sequence[float],
     textbook: Array,
 ) -> Compared:
-    rows = [found.rows[i] for i in pick]
+    rows = [published.rows[i] for i in pick]
     return Compared(
         suite="steps",
         kind=kind,
-        gpu=_one({row.gpu for row in rows}),
-        engine=_one({row.engine for row in rows}),
+        gpu=_common({row.gpu for row in rows}),
+        engine=_common({row.engine for row in rows}),
         dtype=dtype,
         name=group,
         predicted=predicted[list(pick)],
@@ -137,36 +160,36 @@ def _compared(  # noqa: PLR0917 - called three times, by position
     )
 
 
-def _one(names: set[str]) -> str:
+def _common(names: set[str]) -> str:
     return names.pop() if len(names) == 1 else "several"
 
 
-def shown() -> list[dict[str, Any]]:
-    """Return the rows that are shown and never scored, with the reason."""
-    found = runs()
+def unscored_rows() -> list[dict[str, Any]]:
+    """Return the drafting rows that are not scored, with the reason."""
+    published = published_runs()
     return [
         {
             "id": row.id,
             "group": row.group,
             "left_out": row.reason or f"trust {row.trust}",
             "measured_cost_ratio": row.ratio,
-            "predicted_cost_ratio": float(found.predicted.ratio[i]),
+            "predicted_cost_ratio": float(published.predicted.ratio[i]),
         }
-        for i, row in enumerate(found.rows)
+        for i, row in enumerate(published.rows)
         if not row.scored and row.draft_length
     ]
 
 
 def compare_decode(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[Compared]:
     """Yield predicted and measured time per output token, grouped by model and format."""
-    rows = [row for row in load_rows() if not row.left_out]
+    rows = [row for row in load_decode_rows() if row.scored]
     if not any(row.gpu in gpus and row.engine in engines for row in rows):
         return
     predicted, textbook = leave_one_gpu_out(rows)
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, row in enumerate(rows):
         if row.gpu in gpus and row.engine in engines:
-            groups.setdefault((row.gpu, row.engine, row.model, _format(row)), []).append(index)
+            groups.setdefault((row.gpu, row.engine, row.model, row.format), []).append(index)
     for (gpu, engine, model, dtype), members in sorted(groups.items()):
         pick = np.array(members)
         yield Compared(
@@ -180,7 +203,3 @@ def compare_decode(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[C
             measured=np.array([rows[i].tpot for i in members]),
             textbook=textbook[pick],
         )
-
-
-def _format(row: DecodeRow) -> str:
-    return row.experts or row.linears or ("mxfp4" if row.model.startswith("gpt-oss") else "bf16")

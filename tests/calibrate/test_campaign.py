@@ -11,8 +11,8 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.calibrate.measure.backend import CaseError
-from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.cases import Case, plan
+from roofline.calibrate.measure.campaign import run_campaign
+from roofline.calibrate.measure.cases import Case, plan_cases
 from roofline.calibrate.measure.device import Samples, WorkerDevice
 from roofline.calibrate.measure.rows import COLUMNS, Row, RowFile, read_rows
 from roofline.render.calibration import failed_line
@@ -20,7 +20,7 @@ from roofline.specs.network import load_model
 from tests.measuring import FakeDevice
 from tests.support import ROOT, Cli, assert_refused
 
-CASES = plan(load_model("qwen3-0.6b"), FakeDevice().menu())[:12]
+CASES = plan_cases(load_model("qwen3-0.6b"), FakeDevice().menu())[:12]
 
 
 def clock(step: float = 1.0) -> Callable[[], float]:
@@ -39,7 +39,7 @@ def test_each_row_is_on_disk_before_the_next_is_measured(tmp_path: Path) -> None
             return super().sample(case, repeats=repeats, seconds=seconds)
 
     device = Watching()
-    run(device, CASES[:5], RowFile(path, device.facts(), resume=False), budget=1e9)
+    run_campaign(device, CASES[:5], RowFile(path, device.facts(), resume=False), budget=1e9)
     assert seen[:5] == [0, 1, 2, 3, 4]
 
 
@@ -47,16 +47,20 @@ def test_each_row_is_on_disk_before_the_next_is_measured(tmp_path: Path) -> None
 def test_a_crash_loses_one_row_and_resume_goes_on(tmp_path: Path, lost: int) -> None:
     """The last line is torn ``lost`` bytes before its end."""
     path, device = tmp_path / "run.csv", FakeDevice()
-    cases = [case for case in plan(load_model("qwen3-0.6b"), device.menu()) if not case.anchors]
+    cases = [
+        case for case in plan_cases(load_model("qwen3-0.6b"), device.menu()) if not case.anchors
+    ]
     cases = cases[:12]  # what bandwidth and peak are read from is timed out of turn
-    run(device, cases, RowFile(path, device.facts(), resume=False), budget=12.0, now=clock(0.1))
+    run_campaign(
+        device, cases, RowFile(path, device.facts(), resume=False), budget=12.0, now=clock(0.1)
+    )
     whole = read_rows(path)[1]
     path.write_bytes(path.read_bytes()[:-lost])
     assert len(read_rows(path)[1]) == len(whole) - 1
     again = FakeDevice()
     file = RowFile(path, again.facts(), resume=True)
     assert file.rows == whole[:-1]
-    run(again, cases, file, budget=3.0, now=clock(0.1))
+    run_campaign(again, cases, file, budget=3.0, now=clock(0.1))
     assert again.asked[0] == whole[-1].key
     keys = [(row.round, row.key) for row in read_rows(path)[1]]
     assert len(keys) == len(set(keys))
@@ -83,7 +87,7 @@ def test_failed_kernels_are_skipped_and_reported(tmp_path: Path, status: str) ->
     device = FakeDevice(failing={bad: status})
     failed: list[Row] = []
     file = RowFile(tmp_path / "run.csv", device.facts(), resume=False)
-    ended = run(device, CASES, file, budget=1e9, tell=failed.append)
+    ended = run_campaign(device, CASES, file, budget=1e9, on_failure=failed.append)
     assert ended.complete
     assert ended.skipped == {bad: status}
     assert device.asked.count(bad) == 1  # not tried again in later rounds
@@ -96,7 +100,7 @@ def test_failed_kernels_are_skipped_and_reported(tmp_path: Path, status: str) ->
 def test_the_budget_ends_a_run(tmp_path: Path) -> None:
     device = FakeDevice()
     file = RowFile(tmp_path / "run.csv", device.facts(), resume=False)
-    ended = run(device, CASES, file, budget=10.0, now=clock())
+    ended = run_campaign(device, CASES, file, budget=10.0, now=clock())
     assert not ended.complete
     assert 0 < ended.measured < len(CASES)
 

@@ -11,8 +11,8 @@ import pytest
 from roofline.base.resources import data_file
 from roofline.calibrate.fit.five_number import KernelRows, fit_simple, predict
 from roofline.calibrate.fit.machine import MachineFit, fit_rows
-from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.cases import Case, plan
+from roofline.calibrate.measure.campaign import run_campaign
+from roofline.calibrate.measure.cases import Case, plan_cases
 from roofline.calibrate.measure.noise import believable_rows, cliffs, drifted, summarise
 from roofline.calibrate.measure.rows import Row, RowFile, read_rows
 from roofline.calibrate.profile import profile_data
@@ -35,7 +35,9 @@ MODEL = "qwen3-0.6b"
 
 def campaign(device: FakeDevice, path: Path, budget: float = 1e9, **options: Any) -> RowFile:
     file = RowFile(path, device.facts(), resume=path.exists())
-    run(device, plan(load_model(MODEL), device.menu()), file, budget=budget, **options)
+    run_campaign(
+        device, plan_cases(load_model(MODEL), device.menu()), file, budget=budget, **options
+    )
     return file
 
 
@@ -89,10 +91,10 @@ def test_rows_measured_while_the_machine_was_slow_are_left_out(tmp_path: Path) -
     """The last fifth of the run is half as fast; the reference kernel tells."""
     device = FakeDevice()
     ticks = iter(range(10**6))
-    cases = plan(load_model(MODEL), device.menu())
+    cases = plan_cases(load_model(MODEL), device.menu())
     device.drift_after = int(0.8 * len(cases))
     file = RowFile(tmp_path / "run.csv", device.facts(), resume=False)
-    run(device, cases, file, budget=4.4 * len(cases), now=lambda: float(next(ticks)))
+    run_campaign(device, cases, file, budget=4.4 * len(cases), now=lambda: float(next(ticks)))
     slow = [row for row in file.rows if row.probe > 1.2e-3]
     assert slow
     believable = believable_rows(file.rows)

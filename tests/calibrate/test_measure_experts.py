@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from roofline.base.schema import dump_yaml
-from roofline.calibrate.fit.judged import Judged
+from roofline.calibrate.fit.fitted_law import FittedLaw
 from roofline.calibrate.fit.machine import MachineFit, fit_rows
-from roofline.calibrate.measure.cases import Case, Menu, in_format, plan
+from roofline.calibrate.measure.cases import Case, Menu, in_format, plan_cases
 from roofline.calibrate.measure.device import LocalDevice, open_backend
 from roofline.calibrate.measure.kernel_calls import draw_experts, prepare
 from roofline.calibrate.profile import datasheet_for, profile_data
 from roofline.specs.network import ModelSpec, load_model
 from tests.measuring import FakeDevice, FakeGpu, of_case, short_campaign
 from tests.support import Cli
-from workshop.decoder import Shape, build
+from workshop.decoder import StepShape, build_decoder
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 LIBRARIES = ["numpy", pytest.param("torch", marks=needs_torch)]
@@ -52,7 +52,7 @@ layers:
     gated: true
 """
 CPU = Menu(
-    base="fp32", products=("fp32",), caches=("fp32",), attention=("packed",), long=False,
+    base="fp32", products=("fp32",), caches=("fp32",), attention=("packed",), large=False,
     experts=(("fp32", "sorted"), ("fp32", "padded")),
 )  # fmt: skip
 
@@ -129,7 +129,7 @@ def test_fp8_experts_scale_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_cases_of_experts_are_checked_against_fp64(library: str, spec: Path) -> None:
     use = open_backend("cpu", library, 1)
-    cases = [c for c in plan(load_model(str(spec)), use.menu()) if c.rows <= 16]
+    cases = [c for c in plan_cases(load_model(str(spec)), use.menu()) if c.rows <= 16]
     mine = [c for c in cases if c.kind == "moe" and c.size("tokens") <= 16]
     assert {c.kernel for c in mine} == {kernel for _, kernel in use.menu().experts}
     extra = {c.op: c for c in cases if c.op in ("router", "top_k", "shared_activation")}
@@ -146,7 +146,7 @@ def test_rows_that_come_back_in_another_order_are_wrong(
     from roofline.calibrate.measure.backend import CaseError
 
     use = open_backend("cpu", "numpy", 1)
-    cases = plan(load_model(str(spec)), use.menu())
+    cases = plan_cases(load_model(str(spec)), use.menu())
     case = next(c for c in cases if c.kind == "moe" and c.size("tokens") == 4)
     right = use.experts
     monkeypatch.setattr(use, "experts", lambda *a, **k: right(*a, **k)[::-1])
@@ -165,7 +165,7 @@ def test_draws_are_uniform_and_without_repetition() -> None:
 
 def test_the_work_of_a_case_is_that_of_the_awake_experts(spec: Path) -> None:
     """By hand: 2 tokens wake 8 (1 - 0.75^2) = 3.5 experts of 3 x 256 x 128 fp32 weights."""
-    cases = plan(load_model(str(spec)), CPU)
+    cases = plan_cases(load_model(str(spec)), CPU)
     case = next(
         c for c in cases
         if c.kind == "moe" and c.size("tokens") == 2 and c.size("width") == 128
@@ -178,7 +178,7 @@ def test_the_work_of_a_case_is_that_of_the_awake_experts(spec: Path) -> None:
     assert halves == {128, 64}  # whole, and as two ranks share them; 32 is too narrow
 
 
-def expert_law(result: MachineFit) -> Judged:
+def expert_law(result: MachineFit) -> FittedLaw:
     return next(j for j in result.laws if "moe" in (j.block["kind"], j.block.get("covers")))
 
 
@@ -281,8 +281,8 @@ def test_the_decoder_runs_layers_of_experts(library: str, rows: int, spec: Path)
     model: ModelSpec = in_format(load_model(str(spec)), "fp32")
     found = []
     for _, kernel in use.menu().experts:
-        decoder = build(model, use, dtype="fp32", kernel="packed", expert_kernel=kernel)
-        shape = Shape(batch=2, rows=rows, context=32)
+        decoder = build_decoder(model, use, dtype="fp32", kernel="packed", expert_kernel=kernel)
+        shape = StepShape(batch=2, rows=rows, context=32)
         ids = use.indices(np.arange(2 * rows))
         found.append(
             use.to_float64(decoder.step(shape, decoder.caches(shape), ids, decoder.angles(shape)))

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from roofline.calibrate.measure.backend import Backend, CaseError
-from roofline.calibrate.measure.cases import Case, in_format, plan
+from roofline.calibrate.measure.cases import Case, in_format, plan_cases
 from roofline.calibrate.measure.device import LocalDevice, open_backend, serve
 from roofline.calibrate.measure.kernel_calls import prepare, reference_attention
 from roofline.calibrate.measure.torch_backend import TorchBackend
 from roofline.specs.network import ModelSpec
 from tests.support import MODEL
-from workshop.decoder import Shape, build
+from workshop.decoder import StepShape, build_decoder
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 LIBRARIES = ["numpy", pytest.param("torch", marks=needs_torch)]
@@ -63,8 +63,10 @@ def with_normed_heads() -> ModelSpec:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_kernel_agrees_with_fp64(library: str) -> None:
     use = backend(library)
-    cases = small(plan(small_model(), use.menu()))
-    cases += [case for case in small(plan(with_normed_heads(), use.menu())) if case.op == "qk_norm"]
+    cases = small(plan_cases(small_model(), use.menu()))
+    cases += [
+        case for case in small(plan_cases(with_normed_heads(), use.menu())) if case.op == "qk_norm"
+    ]
     assert cases[-1].op == "qk_norm"
     kinds = {case.kind for case in cases}
     assert {"gemm", "attention", "elementwise", "launch"} <= kinds
@@ -77,7 +79,7 @@ def test_every_kernel_agrees_with_fp64(library: str) -> None:
 
 def test_a_wrong_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     use = backend("numpy")
-    case = next(c for c in small(plan(small_model(), use.menu())) if c.kind == "gemm")
+    case = next(c for c in small(plan_cases(small_model(), use.menu())) if c.kind == "gemm")
     right = use.linear
     monkeypatch.setattr(use, "linear", lambda x, w, dtype: 1.01 * right(x, w, dtype))
     with pytest.raises(CaseError) as caught:
@@ -114,7 +116,7 @@ def test_a_device_times_what_it_checked(library: str) -> None:
     assert device.facts()["kind"] == "cpu"
     assert device.facts()["threads"] == 1
     for kind in ("gemm", "launch"):
-        case = next(c for c in small(plan(small_model(), device.menu())) if c.kind == kind)
+        case = next(c for c in small(plan_cases(small_model(), device.menu())) if c.kind == kind)
         samples = device.sample(case, repeats=5, seconds=1e-9)
         assert len(samples.seconds) == 3
         assert min(samples.seconds) > 0
@@ -127,7 +129,9 @@ def test_a_device_times_what_it_checked(library: str) -> None:
 def test_a_stream_touches_what_it_says(op: str, moved: int) -> None:
     """A copy moves half of the numbers there and back, twice; a read takes each of them once."""
     use = backend("numpy")
-    case = next(c for c in plan(small_model(), use.menu()) if c.kind == "stream" and c.kernel == op)
+    case = next(
+        c for c in plan_cases(small_model(), use.menu()) if c.kind == "stream" and c.kernel == op
+    )
     assert case.bytes == moved * case.size("count")
     result = use.extra(op, 4096 * 8, 0)()
     if op == "read":
@@ -136,7 +140,7 @@ def test_a_stream_touches_what_it_says(op: str, moved: int) -> None:
 
 def test_unsupported_kernels_have_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
     use = backend("numpy")
-    cases = small(plan(small_model(), use.menu()))
+    cases = small(plan_cases(small_model(), use.menu()))
     case = next(c for c in cases if c.kind == "gemm")
     other = next(c for c in cases if c.kind == "elementwise")
     for odd in (replace(case, kind="sort"), replace(other, op="tanh")):
@@ -178,7 +182,7 @@ def test_pytorch_refusals_are_told_from_bugs(error: Exception, status: str | Non
         raise error
 
     use = backend("numpy")
-    case = next(c for c in small(plan(small_model(), use.menu())) if c.kind == "gemm")
+    case = next(c for c in small(plan_cases(small_model(), use.menu())) if c.kind == "gemm")
     use.operand = fail  # type: ignore[method-assign, assignment]
     use.failure = lambda e: TorchBackend.failure(torch, e)  # type: ignore[method-assign, arg-type, assignment]
     with pytest.raises(type(error) if status is None else CaseError) as caught:
@@ -201,7 +205,7 @@ def test_a_worker_answers_until_the_other_end_closes() -> None:
     status, error = ours.recv()
     assert (status, error.status) == ("error", "crashed")
     assert "dance" in error.reason
-    case = replace(small(plan(small_model(), backend("numpy").menu()))[0], kind="sort")
+    case = replace(small(plan_cases(small_model(), backend("numpy").menu()))[0], kind="sort")
     ours.send(("sample", (case,), {"repeats": 3, "seconds": 0.1}))
     status, error = ours.recv()
     assert (status, error.status) == ("error", "unsupported")
@@ -217,8 +221,8 @@ def test_the_decoder_runs_whole_steps(
     library: str, rows: int, network: Callable[[], ModelSpec]
 ) -> None:
     use = backend(library)
-    decoder = build(in_format(network(), "fp32"), use, dtype="fp32", kernel="packed")
-    shape = Shape(batch=2, rows=rows, context=32)
+    decoder = build_decoder(in_format(network(), "fp32"), use, dtype="fp32", kernel="packed")
+    shape = StepShape(batch=2, rows=rows, context=32)
     ids = use.ids(2 * rows, 1000)
     chosen = decoder.step(shape, decoder.caches(shape), ids, decoder.angles(shape))
     tokens = use.to_float64(chosen)
@@ -231,12 +235,12 @@ def test_operands_are_random_and_rotate() -> None:
     first, second = (use.weight(64, 64, "fp32", i) for i in (0, 1))
     assert np.std(first) > 0.1
     assert not np.shares_memory(first, second)
-    assert use.copies(64 * 64, "fp32") * 64 * 64 * 4 > 32 * 2**20
+    assert use.cold_copies(64 * 64, "fp32") * 64 * 64 * 4 > 32 * 2**20
 
 
 def test_the_work_of_a_case_is_that_of_the_laws() -> None:
     """By hand, for the small model: 8 query heads over 2 KV heads of 64, fp32, q = 2, L = 512."""
-    cases = plan(small_model(), backend("numpy").menu())
+    cases = plan_cases(small_model(), backend("numpy").menu())
     wanted = {"batch": 1, "q": 2, "kv_heads": 2, "group": 4, "head_dim": 64, "context": 512}
     case = next(c for c in cases if c.kind == "attention" and dict(c.shape) == wanted)
     assert case.flops == 4 * 2 * 8 * 64 * 512

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from roofline.base.schema import dump_yaml
-from roofline.calibrate.diff import differences
+from roofline.calibrate.diff import profile_differences
 from roofline.calibrate.fit.machine import fit_rows
-from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.cases import Case, Menu, plan
+from roofline.calibrate.measure.campaign import run_campaign
+from roofline.calibrate.measure.cases import Case, Menu, plan_cases
 from roofline.calibrate.measure.rows import RowFile
 from roofline.calibrate.measure.torch_timing import CALLS, time_on_device
 from roofline.calibrate.profile import datasheet_for, profile_data
@@ -24,7 +24,7 @@ from tests.support import Cli
 def planted_run(device: FakeDevice, folder: Path, budget: float = 1e9) -> Path:
     path = folder / "run.csv"
     file = RowFile(path, device.facts(), resume=False)
-    run(device, plan(load_model("qwen3-0.6b"), device.menu()), file, budget=budget)
+    run_campaign(device, plan_cases(load_model("qwen3-0.6b"), device.menu()), file, budget=budget)
     return path
 
 
@@ -75,7 +75,7 @@ def test_a_gpu_keeps_its_datasheet_and_gets_measured_laws(tmp_path: Path) -> Non
     for judged in fitted.laws:
         if judged.block["kind"] in ("gemm", "attention") or "gemm" in str(judged.block):
             assert judged.median < 0.06, judged.block
-    changed = {row["what"] for row in differences(datasheet, profile)}
+    changed = {row["what"] for row in profile_differences(datasheet, profile)}
     assert any(name.startswith("gemm") for name in changed)
     assert "memory.bandwidth" not in changed
 

@@ -9,13 +9,13 @@ import pytest
 
 from roofline.base.errors import InputError, Option
 from roofline.calibrate import session
+from roofline.calibrate.fit.fitted_law import RowSource, fastest_kernel
 from roofline.calibrate.fit.five_number import fit_five_numbers
-from roofline.calibrate.fit.judged import Source, fastest_kernel
 from roofline.calibrate.fit.machine import fit_all_reduce, measured_figures
 from roofline.calibrate.fit.tiles import fit_products_by_tiles
 from roofline.calibrate.measure.backend import CaseError
-from roofline.calibrate.measure.campaign import run
-from roofline.calibrate.measure.cases import Menu, in_format, kernels, plan
+from roofline.calibrate.measure.campaign import run_campaign
+from roofline.calibrate.measure.cases import Menu, in_format, pass_kernels, plan_cases
 from roofline.calibrate.measure.device import LocalDevice
 from roofline.calibrate.profile import profile_data
 from roofline.kernels.ops import Kind
@@ -43,7 +43,7 @@ class FakeWorker(FakeDevice):
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Return a function that measures 40 cases on a fake device and gives what is said."""
-    monkeypatch.setattr(session, "plan", lambda *a: plan(*a)[:40])
+    monkeypatch.setattr(session, "plan_cases", lambda *a: plan_cases(*a)[:40])
 
     def measure(device: FakeWorker, budget: float = 1e9, *, resume: bool = False) -> str:
         monkeypatch.setattr(session, "WorkerDevice", lambda **_: device)
@@ -55,7 +55,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             threads=1,
             path=tmp_path / "run.csv",
             resume=resume,
-            tell=lambda _: None,
+            on_failure=lambda _: None,
         )
         return "\n".join(measured_lines(measured))
 
@@ -71,7 +71,9 @@ def test_a_whole_run_says_how_many_rows(said: Any) -> None:
 
 def test_failures_are_counted_by_status(said: Any) -> None:
     """One case runs out of memory, two are not supported."""
-    keys = [case.key for case in plan(load_model(MODEL), FakeDevice().menu()) if not case.anchors]
+    keys = [
+        case.key for case in plan_cases(load_model(MODEL), FakeDevice().menu()) if not case.anchors
+    ]
     failing = {keys[0]: "oom", keys[1]: "unsupported", keys[2]: "unsupported"}
     line = said(FakeWorker(failing=failing)).splitlines()[-1]
     assert line.startswith("skipped: ")
@@ -84,7 +86,9 @@ def test_a_budget_that_ends_early_can_be_gone_on_with(
     """A clock that moves a second at each look ends 60 s of budget within the first round."""
     ticks = iter(range(10**7))
     monkeypatch.setattr(
-        session, "run", lambda *a, **k: run(*a, **k, now=lambda: float(next(ticks)))
+        session,
+        "run_campaign",
+        lambda *a, **k: run_campaign(*a, **k, now=lambda: float(next(ticks))),
     )
     text = said(FakeWorker(), 60.0)
     assert "the budget ended the first round after" in text
@@ -100,7 +104,9 @@ def test_cases_too_long_for_the_budget_are_counted(
 ) -> None:
     from dataclasses import replace
 
-    monkeypatch.setattr(session, "run", lambda *a, **k: replace(run(*a, **k), too_long=count))
+    monkeypatch.setattr(
+        session, "run_campaign", lambda *a, **k: replace(run_campaign(*a, **k), too_long=count)
+    )
     assert f"{words} left out: too long for the budget" in said(FakeWorker())
 
 
@@ -117,7 +123,7 @@ def test_a_model_without_ordinary_attention_is_refused(
             threads=1,
             path=tmp_path / "run.csv",
             resume=False,
-            tell=lambda _: None,
+            on_failure=lambda _: None,
         )
     assert not (tmp_path / "run.csv").exists()
 
@@ -145,7 +151,7 @@ def test_figures_need_a_stream_and_a_product(tmp_path: Path) -> None:
 
 def test_the_first_layer_with_ordinary_attention_is_measured() -> None:
     """Three of four layers of Qwen3-Next keep a state; its heads of 256 wide are its cache's."""
-    cases = plan(load_model("qwen3-next-80b-a3b-instruct"), MENU)
+    cases = plan_cases(load_model("qwen3-next-80b-a3b-instruct"), MENU)
     sizes = [dict(case.shape) for case in cases if case.kind == "attention"]
     assert {size["head_dim"] for size in sizes} == {256}
 
@@ -156,7 +162,7 @@ def test_a_narrow_cache_is_only_for_kernels_that_read_one() -> None:
     )
     found = {
         (case.kernel, case.dtype)
-        for case in plan(load_model(MODEL), menu)
+        for case in plan_cases(load_model(MODEL), menu)
         if case.kind == "attention"
     }
     assert found == {("packed", "bf16"), ("flashinfer", "bf16"), ("flashinfer", "fp8")}
@@ -166,8 +172,8 @@ def test_products_are_measured_in_every_format_of_the_library() -> None:
     """Each product of a layer but the head, whose format is the model's own."""
     menu = Menu(base="bf16", products=("bf16", "fp8"), caches=("bf16",), attention=("packed",))
     model = load_model(MODEL)
-    found = [case for case in plan(model, menu) if case.dtype == "fp8"]
-    named = {op.name for op in kernels(in_format(model, "bf16"), batch=1, rows=1, context=1)
+    found = [case for case in plan_cases(model, menu) if case.dtype == "fp8"]
+    named = {op.name for op in pass_kernels(in_format(model, "bf16"), batch=1, rows=1, context=1)
              if op.kind is Kind.GEMM}  # fmt: skip
     assert {case.op for case in found} == named - {"lm_head"}
     assert {128, 256, 512} < {dict(case.shape)["m"] for case in found}
@@ -178,7 +184,7 @@ def test_too_few_rows_make_no_law(tmp_path: Path) -> None:
     gpu = load_hardware("h200-sxm")
     device = Device(bandwidth=100e9, peak=10e12, units=4, l2=1e6, link=1e9)
     products = [row for row in rows if row.kind == "gemm"]
-    source = Source(cite="planted", date="", library="planted", version="planted 1.0")
+    source = RowSource(cite="planted", date="", library="planted", version="planted 1.0")
     assert fit_five_numbers(products[:2], device, source) is None
     assert fit_all_reduce(products[:3], device, source) is None
     # fp32 is no format of tensor cores
@@ -210,7 +216,7 @@ class Failing:
 
 def test_a_failure_that_a_library_does_not_know_is_a_bug() -> None:
     """A known one becomes its status with the first line of what was said; others go through."""
-    case = next(c for c in plan(load_model(MODEL), MENU) if c.kind == "gemm")
+    case = next(c for c in plan_cases(load_model(MODEL), MENU) if c.kind == "gemm")
     device = LocalDevice.__new__(LocalDevice)
     error = RuntimeError("no memory left\nmore of it")
     device._backend = Failing(error, "oom")  # type: ignore[assignment]

@@ -15,7 +15,7 @@ import yaml
 
 from roofline.base import resources
 from roofline.calibrate.engine.decode_numbers import leave_one_gpu_out
-from roofline.calibrate.engine.decode_rows import load_rows
+from roofline.calibrate.engine.decode_rows import load_decode_rows
 from roofline.validation import steps
 from roofline.validation.score import Compared, pool, worst
 from roofline.validation.steps import POOLS
@@ -75,7 +75,7 @@ def test_decode_meets_its_targets(cli: Cli) -> None:
 
 
 def test_rows_left_out_say_why() -> None:
-    rows = load_rows()
+    rows = load_decode_rows()
     reasons = {row.left_out for row in rows}
     assert "suspected MTP" in reasons
     assert sum(not row.left_out for row in rows) == 340  # counted by the script that chose them

@@ -14,7 +14,7 @@ from roofline.calibrate.engine.spec_rows import load_spec_rows
 from roofline.specs.priors import priors
 from roofline.validation.advice import RULES, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
-from roofline.validation.steps import compare_steps, runs, shown
+from roofline.validation.steps import compare_steps, published_runs, unscored_rows
 from tests.support import ROOT, Cli
 
 FILE = resources.data_file("validation").joinpath("steps.csv")
@@ -57,11 +57,11 @@ def test_derived_step_times_agree_with_the_source() -> None:
 
 
 def test_rows_left_out_are_shown_with_a_reason() -> None:
-    told = {row["id"]: row["left_out"] for row in shown()}
-    assert told["trtblog01relax-002"] == "not against plain decoding"
-    assert told["specbundle-001"].startswith("prefill inside")
-    assert told["qwen38-pr11-003"] == "inconsistent in itself"
-    assert all(told.values())
+    reasons = {row["id"]: row["left_out"] for row in unscored_rows()}
+    assert reasons["trtblog01relax-002"] == "not against plain decoding"
+    assert reasons["specbundle-001"].startswith("prefill inside")
+    assert reasons["qwen38-pr11-003"] == "inconsistent in itself"
+    assert all(reasons.values())
 
 
 # Step times and cost ratios --------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_targets(pools: dict[Any, Any], pool: tuple[str, str, str]) -> None:
 
 
 def test_the_textbook_roofline_is_three_times_further_off() -> None:
-    found = runs()
+    found = published_runs()
     pick = [i for i, row in enumerate(found.rows) if row.scored and row.ratio]
     ratio = np.array([found.rows[i].ratio for i in pick])
     book = (found.priced.textbook / found.priced.plain_textbook)[pick]

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.calibrate.fit.core import hold_out_mask, score
+from roofline.calibrate.fit.core import held_out_shapes, score
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import AttentionLaw
-from roofline.validation.kernel_rows import FAMILIES
+from roofline.validation.kernel_families import FAMILIES
 from tests.attention_tables import BATCHES, CONTEXTS, H200, Array, table_of, timed
 from workshop.tables import attention
 from workshop.tables.attention import BOUNDS
-from workshop.tables.family import Group
+from workshop.tables.family import TableGroup
 
 BF16 = {"dtype": "bf16", "kernel": "fa3", "head_dim": 128}
 GROUPS = (1, 2, 4, 8, 16, 32)
@@ -47,8 +47,8 @@ def row(latency: float | None = 0.05, **other: Any) -> dict[str, Any]:
     return common | heads | call | other
 
 
-def read(folder: Path, rows: Iterable[dict[str, Any]]) -> list[Group]:
-    return attention.groups(table_of(folder, rows), load_hardware(H200))
+def read(folder: Path, rows: Iterable[dict[str, Any]]) -> list[TableGroup]:
+    return attention.read_groups(table_of(folder, rows), load_hardware(H200))
 
 
 def grid(*, kv_heads: Iterable[int] = (1, 4, 8), windows: Iterable[int] = (0, 1024)) -> list[Any]:
@@ -153,7 +153,7 @@ def test_kernels_cache_formats_and_head_sizes_are_kept_apart(tmp_path: Path) -> 
 
 def test_a_planted_law_is_recovered_from_noisy_rows(tmp_path: Path) -> None:
     (group,) = read(tmp_path, timed(grid(), planted, noise=0.03))
-    held = hold_out_mask(group.keys)
+    held = held_out_shapes(group.keys)
     assert 0 < held.sum() < len(held) / 2
     gpu = load_hardware(H200)
     columns, seconds = group.pick(~held)

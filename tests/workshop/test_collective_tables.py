@@ -11,8 +11,8 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import CollectiveLaw, Ranks
-from roofline.validation.kernel_rows import FAMILIES
-from workshop.tables.collective import fit, groups
+from roofline.validation.kernel_families import FAMILIES
+from workshop.tables.collective import fit, read_groups
 from workshop.tables.parquet import Table
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -68,7 +68,7 @@ def test_planted_lines_are_found_in_noisy_rows(tmp_path: Path) -> None:
         for n in (2, 8)
         for size, z in zip(SIZES, rng.standard_normal(len(SIZES)), strict=True)
     ]
-    (group,) = groups(written(tmp_path, rows), H200)
+    (group,) = read_groups(written(tmp_path, rows), H200)
     assert (group.kind, group.label, group.rejected) == ("allreduce", {"kernel": "x_graph"}, {})
     law, extra = fit(group.columns, group.label, group.seconds, H200)
     assert extra == {}
@@ -85,7 +85,7 @@ def test_planted_lines_are_found_in_noisy_rows(tmp_path: Path) -> None:
 
 def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
     rows = [row(gpus=8, size=size, latency=planted(8, size)) for size in SIZES]
-    (group,) = groups(written(tmp_path, rows), H200)
+    (group,) = read_groups(written(tmp_path, rows), H200)
     law, _ = fit(group.columns, group.label, group.seconds, H200)
     turned = {name: column[::-1] for name, column in group.columns.items()}
     assert fit(turned, group.label, group.seconds[::-1], H200)[0] == law
@@ -101,7 +101,7 @@ def test_bad_rows_are_rejected_by_name(tmp_path: Path) -> None:
         *(row(gpus=2, size=size, latency=0.03, kernel="x_eager") for size in SIZES[:5]),
         row(gpus=2, size=256, latency=0.5, kernel="x_slow"),
     ]
-    (group,) = groups(written(tmp_path, good + bad), H200)
+    (group,) = read_groups(written(tmp_path, good + bad), H200)
     assert group.rejected == {
         "nan": 1, "non_positive": 1, "duplicate": 1, "unit_shifted": 1, "host_bound_eager": 5,
         "slower_kernel": 1,
@@ -112,7 +112,7 @@ def test_bad_rows_are_rejected_by_name(tmp_path: Path) -> None:
 
 def test_what_the_columns_mean(tmp_path: Path) -> None:
     """1,024 elements are 2,048 bytes; 0.005 ms are 5 us; the ring moves 2 (n - 1) / n of them."""
-    (group,) = groups(written(tmp_path, [row(gpus=4, size=1024, latency=0.005)]), H200)
+    (group,) = read_groups(written(tmp_path, [row(gpus=4, size=1024, latency=0.005)]), H200)
     assert group.columns["payload"].item() == 2048
     assert group.seconds.item() == pytest.approx(5e-6)
     assert group.keys.tolist() == ["4x1024"]
@@ -124,12 +124,12 @@ def test_what_the_columns_mean(tmp_path: Path) -> None:
 
 def test_a_table_of_eager_rows_alone_has_no_group(tmp_path: Path) -> None:
     rows = [row(gpus=2, size=size, latency=0.03, kernel="x_eager") for size in SIZES]
-    assert groups(written(tmp_path, rows), H200) == []
+    assert read_groups(written(tmp_path, rows), H200) == []
 
 
 def test_too_few_sizes_are_refused(tmp_path: Path) -> None:
     rows = [row(gpus=2, size=size, latency=0.03) for size in SIZES[:8]]
-    (group,) = groups(written(tmp_path, rows), H200)
+    (group,) = read_groups(written(tmp_path, rows), H200)
     with pytest.raises(InputError, match="9 sizes"):
         fit(group.columns, group.label, group.seconds, H200)
 
@@ -137,4 +137,4 @@ def test_too_few_sizes_are_refused(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     rows = [{"kernel_source": "x", "num_gpus": 2, "message_size": 8}]
     with pytest.raises(InputError, match="latency"):
-        groups(written(tmp_path, rows), H200)
+        read_groups(written(tmp_path, rows), H200)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
-from roofline.calibrate.fit.core import hold_out_mask, score
+from roofline.calibrate.fit.core import held_out_shapes, score
 from roofline.calibrate.fit.tiles import (
     BOUNDS,
     PRODUCT_FORMATS,
@@ -28,7 +28,7 @@ from roofline.timing.lawbook import ENGINES
 from roofline.timing.laws.gemm import gemm_time
 from roofline.timing.machine import Machine
 from workshop.tables import gemm
-from workshop.tables.family import Group
+from workshop.tables.family import TableGroup
 from workshop.tables.parquet import FOLDERS, Table
 
 pa = pytest.importorskip("pyarrow")
@@ -81,29 +81,29 @@ def table_of(folder: Path, rows: Iterable[dict[str, Any]]) -> Table:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory, gpu: HardwareProfile) -> Group:
+def planted(tmp_path_factory: pytest.TempPathFactory, gpu: HardwareProfile) -> TableGroup:
     """Return the rows of the planted law, read from a table with 3 % noise."""
     columns = grid()
     exact = product_seconds(columns, {"dtype": "fp8"}, PLANTED, gpu)
     noisy = exact * np.exp(np.random.default_rng(7).normal(0.0, 0.03, len(exact)))
     sizes = zip(columns["m"], columns["n"], columns["k"], noisy, strict=True)
     rows = [row(int(m), 1e3 * t, n=int(n), k=int(k)) for m, n, k, t in sizes]
-    (group,) = gemm.groups(table_of(tmp_path_factory.mktemp("planted"), rows), gpu)
+    (group,) = gemm.read_groups(table_of(tmp_path_factory.mktemp("planted"), rows), gpu)
     return group
 
 
 @pytest.fixture(scope="module")
-def recovered(planted: Group, gpu: HardwareProfile) -> GemmLaw:
-    columns, seconds = planted.pick(~hold_out_mask(planted.keys))
+def recovered(planted: TableGroup, gpu: HardwareProfile) -> GemmLaw:
+    columns, seconds = planted.pick(~held_out_shapes(planted.keys))
     law, others = gemm.fit(columns, planted.label, seconds, gpu)
     assert others == {}
     return law
 
 
 def test_planted_law_predicts_shapes_it_was_not_fitted_on(
-    planted: Group, recovered: GemmLaw, gpu: HardwareProfile
+    planted: TableGroup, recovered: GemmLaw, gpu: HardwareProfile
 ) -> None:
-    columns, _ = planted.pick(hold_out_mask(planted.keys))
+    columns, _ = planted.pick(held_out_shapes(planted.keys))
     truth = product_seconds(columns, planted.label, PLANTED, gpu)
     error = score(product_seconds(columns, planted.label, recovered, gpu), truth)
     assert error.rows > 100
@@ -122,7 +122,7 @@ def test_planted_constants_come_back(recovered: GemmLaw) -> None:
 
 
 def test_fit_is_rounded_and_does_not_depend_on_the_order_of_rows(
-    planted: Group, gpu: HardwareProfile
+    planted: TableGroup, gpu: HardwareProfile
 ) -> None:
     few = (planted.columns["n"] <= 2048) & (planted.columns["k"] >= 4096)
     columns, seconds = planted.pick(few)
@@ -134,7 +134,7 @@ def test_fit_is_rounded_and_does_not_depend_on_the_order_of_rows(
         assert value == float(f"{value:.4g}")
 
 
-def test_too_few_judged_rows_are_refused(planted: Group, gpu: HardwareProfile) -> None:
+def test_too_few_judged_rows_are_refused(planted: TableGroup, gpu: HardwareProfile) -> None:
     columns, seconds = planted.pick(np.arange(99))
     with pytest.raises(ValueError, match="99 rows with M <= 1024 and N, K >= 512, of 100 needed"):
         gemm.fit(columns, planted.label, seconds, gpu)
@@ -153,7 +153,7 @@ def test_unusable_rows_are_rejected_by_name(tmp_path: Path, gpu: HardwareProfile
         row(12, 11.2),  # microseconds
         row(24, 0.0000124),  # seconds
     ]
-    (group,) = gemm.groups(table_of(tmp_path, bad + good), gpu)
+    (group,) = gemm.read_groups(table_of(tmp_path, bad + good), gpu)
     assert group.rejected == {"nan": 3, "non_positive": 2, "duplicate": 2, "unit_shifted": 2}
     assert group.columns["m"].tolist() == [1, 2, 4, 8, 16, 32, 64, 128]
     expected = [1.01e-5, 1.02e-5, 1.04e-5, 1.08e-5, 1.16e-5, 1.32e-5, 1.64e-5, 2.28e-5]
@@ -164,7 +164,7 @@ def test_a_group_for_each_dtype_that_has_a_rate(tmp_path: Path, gpu: HardwarePro
     names = ("bfloat16", "fp8", "fp8_block", "nvfp4", "int8_wo", "int4_wo", "sq", "novel")
     rows = [row(m, 0.01, gemm_dtype=name) for name in names for m in (1, 2)]
     rows += [row(4, 0.01, op_name="gemm_with_bias")]
-    found = gemm.groups(table_of(tmp_path, rows), gpu)
+    found = gemm.read_groups(table_of(tmp_path, rows), gpu)
     labels = [dict(group.label) for group in found]
     # The H200 has no 4-bit rate, and nothing is known of "novel".
     wanted = ("bf16", "fp8", "fp8-block", "int8-wo", "int4-wo", "int8")
@@ -179,7 +179,7 @@ def test_a_malformed_table_is_named(tmp_path: Path, gpu: HardwareProfile) -> Non
     rows = [row(m, 0.01) for m in (1, 2)]
     table = table_of(tmp_path, [{k: v for k, v in r.items() if k != "gemm_dtype"} for r in rows])
     with pytest.raises(InputError, match=r"h200_sxm/gemm/vllm/1/gemm_perf.*gemm_dtype"):
-        gemm.groups(table, gpu)
+        gemm.read_groups(table, gpu)
 
 
 def test_textbook_by_hand(gpu: HardwareProfile) -> None:

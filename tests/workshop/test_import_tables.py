@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.schema import load_yaml
-from workshop.import_tables import Outcome, main, write_samples
+from workshop.import_tables import ImportOutcome, main, write_samples
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")
@@ -132,8 +132,8 @@ def sample(gpu: str, seconds: float) -> dict[str, object]:
 
 def test_samples_of_other_accelerators_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "kernels.jsonl.gz"
-    write_samples(Outcome(samples=[sample("a", 1.0), sample("b", 2.0)]), path)
-    write_samples(Outcome(samples=[sample("b", 3.0)]), path)
+    write_samples(ImportOutcome(samples=[sample("a", 1.0), sample("b", 2.0)]), path)
+    write_samples(ImportOutcome(samples=[sample("b", 3.0)]), path)
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     assert [(row["gpu"], row["seconds"]) for row in map(json.loads, lines)] == [
         ("a", [1.0]), ("b", [3.0]),

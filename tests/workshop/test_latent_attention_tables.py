@@ -12,7 +12,7 @@ import pytest
 from roofline.calibrate.fit.core import score
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import AttentionLaw
-from roofline.validation.kernel_rows import FAMILIES
+from roofline.validation.kernel_families import FAMILIES
 from tests.attention_tables import BATCHES, CONTEXTS, H200, table_of, timed
 from workshop.tables import attention
 
@@ -44,7 +44,7 @@ def mla_rows(law: AttentionLaw, gpu: str) -> list[dict[str, Any]]:
 def test_an_mla_row_is_read_in_the_tables_units(tmp_path: Path) -> None:
     rows = [mla_row(), mla_row(0.06), mla_row(num_heads=0)]
     gpu = load_hardware(H200)
-    (group,) = attention.latent_groups(table_of(tmp_path, rows, family="mla"), gpu)
+    (group,) = attention.read_latent_groups(table_of(tmp_path, rows, family="mla"), gpu)
     assert group.label == FP8
     assert {name: column.tolist() for name, column in group.columns.items()} == {
         "batch": [4],
@@ -62,7 +62,7 @@ def test_an_mla_row_is_read_in_the_tables_units(tmp_path: Path) -> None:
 
 def test_a_pass_that_converts_the_cache_is_recovered(tmp_path: Path) -> None:
     gpu = load_hardware(H200)
-    (group,) = attention.latent_groups(
+    (group,) = attention.read_latent_groups(
         table_of(tmp_path, mla_rows(CONVERTING, H200), family="mla"), gpu
     )
     law, extra = attention.fit_latent(group.columns, group.label, group.seconds, gpu)
@@ -75,7 +75,7 @@ def test_blackwell_takes_wider_tiles_and_multiplies_in_fp8(tmp_path: Path) -> No
     planted_law = replace(CONVERTING, convert_s=0.0, row_tile=128, fp8_math=True)
     table = table_of(tmp_path, mla_rows(planted_law, "b200-hgx"), gpu="b200-hgx", family="mla")
     gpu = load_hardware("b200-hgx")
-    (group,) = attention.latent_groups(table, gpu)
+    (group,) = attention.read_latent_groups(table, gpu)
     law, _ = attention.fit_latent(group.columns, group.label, group.seconds, gpu)
     assert (law.row_tile, law.fp8_math, law.convert_s) == (128, True, 0)
     found = score(FAMILIES["mla"].seconds(group.columns, FP8, law, gpu), group.seconds)

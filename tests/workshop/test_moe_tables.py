@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 
 from roofline.base.numbers import Array
-from roofline.calibrate.fit.core import hold_out_mask
+from roofline.calibrate.fit.core import held_out_shapes
 from roofline.kernels.ops import MoeShape
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import MoeLaw
 from roofline.timing.laws.moe import moe_time
 from roofline.timing.laws.simple import Device
-from roofline.validation.kernel_rows import FAMILIES
-from workshop.tables.family import Group
-from workshop.tables.moe import fit, groups
+from roofline.validation.kernel_families import FAMILIES
+from workshop.tables.family import TableGroup
+from workshop.tables.moe import fit, read_groups
 from workshop.tables.parquet import Table
 from workshop.tables.routing import (
     balanced_picks,
     group_limited_loads,
     picks_from_loads,
     power_law_loads,
-    profile,
+    rank_load,
 )
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -78,13 +78,13 @@ def grid() -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def timed(folder: Path, law: MoeLaw, noise: float) -> Group:
+def timed(folder: Path, law: MoeLaw, noise: float) -> TableGroup:
     """Return a group whose seconds obey ``law`` up to log-normal noise (seed 7)."""
     rows = grid()
-    group = groups(written(folder, rows), H200)[0]
+    group = read_groups(written(folder, rows), H200)[0]
     exact = FAMILIES["moe"].seconds(group.columns, group.label, law, H200)
     rng = np.random.default_rng(7)
-    return Group(
+    return TableGroup(
         kind=group.kind,
         gpu=group.gpu,
         engine=group.engine,
@@ -104,7 +104,7 @@ def test_a_planted_law_is_found_in_noisy_rows(tmp_path: Path) -> None:
         per_local=1e-7, row_passes=3.0, all_passes=1.5, hottest_weight=0.8, min_width=128.0,
     )  # fmt: skip
     group = timed(tmp_path, planted, noise=0.02)
-    held = hold_out_mask(group.keys)
+    held = held_out_shapes(group.keys)
     assert 0 < held.sum() < len(held) / 2
     columns, measured = group.pick(~held)
     law, extra = fit(columns, group.label, measured, H200)
@@ -149,7 +149,7 @@ def test_bad_rows_are_rejected_by_name(tmp_path: Path) -> None:
         row(num_tokens=2, moe_ep_size=3),  # 8 experts on 3 ranks
         row(num_tokens=2, distribution="power_law_1.2_eplb"),
     ]
-    (group,) = groups(written(tmp_path, curve + bad), H200)
+    (group,) = read_groups(written(tmp_path, curve + bad), H200)
     assert group.rejected == {
         "nan": 2, "non_positive": 2, "duplicate": 1, "unit_shifted": 1, "uneven_ranks": 1,
         "unknown_routing": 1,
@@ -167,7 +167,7 @@ def test_what_the_columns_mean(tmp_path: Path) -> None:
             row(moe_dtype="fp8_block", num_experts=128, topk=6, hidden_size=2688, inter_size=1856),
         ],
     )
-    plain, nemotron = groups(table, H200)
+    plain, nemotron = read_groups(table, H200)
     assert (plain.kind, plain.engine, plain.version) == ("moe", "vllm", "1.0")
     assert plain.label == {"dtype": "bf16", "kernel": "some_triton"}
     assert nemotron.label["dtype"] == "fp8-block"
@@ -186,12 +186,12 @@ def test_what_the_columns_mean(tmp_path: Path) -> None:
 
 def test_dtypes_without_a_rate_are_left_out(tmp_path: Path) -> None:
     table = written(tmp_path, [row(moe_dtype="nvfp4"), row(moe_dtype="w4afp8"), row()])
-    assert [group.label["dtype"] for group in groups(table, H200)] == ["bf16"]
+    assert [group.label["dtype"] for group in read_groups(table, H200)] == ["bf16"]
 
 
 def test_the_textbook_by_hand(tmp_path: Path) -> None:
     """One token, 2 of 8 experts: 2 x 3 x 2048 x 1024 x 2 B + 4 x 2048 B over 4.8 TB/s."""
-    (group,) = groups(written(tmp_path, [row(num_tokens=1)]), H200)
+    (group,) = read_groups(written(tmp_path, [row(num_tokens=1)]), H200)
     expected = (2 * 3 * 2048 * 1024 * 2 + 4 * 2048) / 4.8e12
     assert FAMILIES["moe"].textbook(group.columns, group.label, H200).item() == pytest.approx(
         expected
@@ -230,7 +230,7 @@ def test_balanced_routing_against_counting(tokens: int, experts: int, top_k: int
         first = i if tokens >= stride else i * stride // tokens
         chosen = {(first + j * stride) % experts for j in range(top_k)}
         count.update(chosen)
-    found = profile(alpha=0.0, tokens=tokens, experts=experts, top_k=top_k)
+    found = rank_load(alpha=0.0, tokens=tokens, experts=experts, top_k=top_k)
     assert found.awake == found.distinct == len(count)
     assert found.hottest == max(count.values())
     assert found.padded == sum(-(-load // 16) * 16 for load in count.values())

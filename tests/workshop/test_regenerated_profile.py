@@ -15,7 +15,7 @@ import pytest
 from roofline.base.resources import shelf
 from roofline.specs.gpu import SHELF, Overlay, load_hardware
 from roofline.specs.laws import Block
-from roofline.validation.kernel_rows import FAMILIES
+from roofline.validation.kernel_families import FAMILIES
 from roofline.validation.kernels import matching_block, sample_groups
 
 pytest.importorskip("pyarrow")

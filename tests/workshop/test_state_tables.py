@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.calibrate.fit.core import hold_out_mask
+from roofline.calibrate.fit.core import held_out_shapes
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import StateLaw
-from roofline.validation.kernel_rows import FAMILIES
+from roofline.validation.kernel_families import FAMILIES
 from workshop.tables.parquet import Table
-from workshop.tables.state import fit, groups
+from workshop.tables.state import fit, read_groups
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("scipy")
@@ -63,12 +63,12 @@ def test_a_planted_law_is_found_in_noisy_rows(tmp_path: Path) -> None:
             ((2, 4), (4, 8), (8, 16), (16, 16), (16, 32), (16, 48), (16, 64)), range(11)
         )
     ]
-    (group,) = groups(written(tmp_path, rows), H200)
+    (group,) = read_groups(written(tmp_path, rows), H200)
     planted = StateLaw(floor=4.5e-6, mem_eff=0.85, r=1.4, l2_saving=0.25)
     exact = FAMILIES["ssm"].seconds(group.columns, group.label, planted, H200)
     rng = np.random.default_rng(11)
     measured = exact * np.exp(0.02 * rng.standard_normal(len(exact)))
-    held = hold_out_mask(group.keys)
+    held = held_out_shapes(group.keys)
     assert held.any()
     columns, _ = group.pick(~held)
     law, extra = fit(columns, group.label, measured[~held], H200)
@@ -92,14 +92,14 @@ def test_bad_rows_are_rejected_by_name(tmp_path: Path) -> None:
         row(batch_size=48, latency=20.0),  # microseconds
     ]
     prefill = [row(phase="context", batch_size=2**n) for n in range(9)]
-    (group,) = groups(written(tmp_path, good + bad + prefill), H200)
+    (group,) = read_groups(written(tmp_path, good + bad + prefill), H200)
     assert group.rejected == {"nan": 1, "non_positive": 2, "duplicate": 1, "unit_shifted": 1}
     assert len(group.seconds) == 9  # prefill is another kernel's business, not a bad row
 
 
 def test_an_update_reads_and_writes_its_state(tmp_path: Path) -> None:
     """By hand for 2 sequences of 32 x 128 x 128 fp32 elements, and their q, k, v and output."""
-    (group,) = groups(written(tmp_path, [row(batch_size=2)]), H200)
+    (group,) = read_groups(written(tmp_path, [row(batch_size=2)]), H200)
     state = 2 * 32 * 128 * 128 * 8
     vectors = 2 * 2 * (16 * 128 * 2 + 32 * 128 * 2)
     assert group.kind == "ssm"
@@ -115,7 +115,7 @@ def test_an_update_reads_and_writes_its_state(tmp_path: Path) -> None:
 
 def test_an_unpacked_update_reads_bf16_and_writes_fp32_elsewhere(tmp_path: Path) -> None:
     table = written(tmp_path, [row(kernel_source=PLAIN)], engine="trtllm")
-    (group,) = groups(table, H200)
+    (group,) = read_groups(table, H200)
     vectors = 2 * (16 * 128 * 2 + 32 * 128 * 2)
     assert group.columns["moved"].item() == 32 * 128 * 128 * 6 + vectors
 
@@ -123,7 +123,7 @@ def test_an_unpacked_update_reads_bf16_and_writes_fp32_elsewhere(tmp_path: Path)
 def test_a_state_larger_than_the_cache_is_not_resident(tmp_path: Path) -> None:
     """60 MiB hold 30 states of 2 MiB in place: 15 leave (1/2)^8 of doubt, 30 are gone."""
     rows = [row(batch_size=n) for n in (1, 15, 30, 64)]
-    (group,) = groups(written(tmp_path, rows), H200)
+    (group,) = read_groups(written(tmp_path, rows), H200)
     found = dict(zip(group.columns["moved"], group.columns["resident"], strict=True))
     assert [found[key] for key in sorted(found)] == pytest.approx([1, 1 - 2**-8, 0, 0], abs=1e-9)
 
@@ -134,7 +134,7 @@ def test_a_state_larger_than_the_cache_is_not_resident(tmp_path: Path) -> None:
 def test_a_convolution_moves_its_window(tmp_path: Path, engine: str, channels: int) -> None:
     """3 old inputs read and written, one in, one out, 2 bytes each; updates come first."""
     rows = [row(kernel_source=CONVOLUTION), row()]
-    update, window = groups(written(tmp_path, rows, engine=engine), H200)
+    update, window = read_groups(written(tmp_path, rows, engine=engine), H200)
     assert (update.label["kernel"], window.label["kernel"]) == (PACKED, CONVOLUTION)
     assert window.label["dtype"] == "bf16"
     assert window.columns["moved"].item() == channels * 2 * 8
@@ -143,7 +143,7 @@ def test_a_convolution_moves_its_window(tmp_path: Path, engine: str, channels: i
 def test_constants_that_rows_cannot_determine_are_pinned(tmp_path: Path) -> None:
     """Every state fits L2: a saving and an efficiency are one number, and HBM gets no saving."""
     rows = [row(num_v_heads=16, batch_size=n) for n in (1, 2, 3, 4, 6, 8, 10, 12)]
-    (group,) = groups(written(tmp_path, rows), H200)
+    (group,) = read_groups(written(tmp_path, rows), H200)
     assert np.ptp(group.columns["resident"]) < 0.01
     planted = StateLaw(floor=4e-6, mem_eff=0.6, r=1.5)
     exact = FAMILIES["ssm"].seconds(group.columns, group.label, planted, H200)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.calibrate.engine.file import with_overhead
+from roofline.calibrate.engine.engine_file import with_overhead
 from roofline.calibrate.fit.core import resident_share, score
 from roofline.specs.gpu import load_hardware
 from tests.support import Cli
@@ -36,12 +36,12 @@ def table(folder: Path, family: str, rows: dict[str, list[Any]]) -> Table:
     ("family", "reader", "rows"),
     [
         (
-            "gemm", gemm.groups,
+            "gemm", gemm.read_groups,
             {"gemm_dtype": "bfloat16", "op_name": "gemm", "kernel_source": "x", "m": 1, "n": 512,
              "k": 512},
         ),
         (
-            "mla", attention.latent_groups,
+            "mla", attention.read_latent_groups,
             {"kernel_source": "x", "kv_cache_dtype": "bfloat16", "num_heads": 16, "batch_size": 1,
              "isl": 1024, "step": 0},
         ),

@@ -23,14 +23,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Label, Numbers, least_log_error, rounded, score
+from roofline.calibrate.fit.core import Columns, Label, least_log_error, rounded, score
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import AttentionLaw
 from roofline.timing.laws.attention import ROW_BANDS
-from roofline.validation.kernel_rows import KV_BYTES, attention_shape, call_seconds, latent_shape
-from workshop.tables.family import Group, TableFamily
-from workshop.tables.parquet import Columns, Table, clean, kinds, latency, pick, read
+from roofline.validation.kernel_families import (
+    KV_BYTES,
+    attention_shape,
+    call_seconds,
+    latent_shape,
+)
+from workshop.tables.family import TableFamily, TableGroup
+from workshop.tables.parquet import RawColumns, Table, clean, kinds, latency, pick, read
 
 __all__ = [
     "BOUNDS",
@@ -39,9 +44,9 @@ __all__ = [
     "LATENT_FAMILY",
     "fit",
     "fit_latent",
-    "groups",
-    "latent_groups",
     "max_group",
+    "read_groups",
+    "read_latent_groups",
 ]
 
 Array = NDArray[np.float64]
@@ -95,7 +100,7 @@ CONVERTED = 0.7  # share of the cost below which it is believed
 UNUSABLE = 0.3  # median error on the very rows fitted above which the law does not hold
 
 
-def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
+def read_groups(table: Table, gpu: HardwareProfile) -> list[TableGroup]:  # noqa: ARG001
     """Read, clean and divide a table by cache format, head size and kernel, most rows first.
 
     Rejected by name beside what ``clean`` rejects: ``impossible_shape``, a size below 1 or heads
@@ -104,27 +109,27 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
     raw = read(table, _COLUMNS, optional=("window_size",))
     raw.setdefault("window_size", np.zeros(len(raw["latency"])))
     raw["context"] = raw["isl"].astype(np.float64) + raw["step"].astype(np.float64)
-    found = []
+    groups = []
     for cache, head_dim, kernel in kinds(raw, ("kv_cache_dtype", "head_dim", "kernel_source")):
         inside = (raw["kv_cache_dtype"] == cache) & (raw["head_dim"] == head_dim)
-        rows, why = _usable(pick(raw, inside & (raw["kernel_source"] == kernel)))
+        rows, rejected = _usable(pick(raw, inside & (raw["kernel_source"] == kernel)))
         if cache not in CACHES or not len(rows["latency"]):
             continue
-        found.append(
-            Group.of(
+        groups.append(
+            TableGroup.of(
                 table,
                 rows,
                 kind=FAMILY.kind,
                 label={"dtype": CACHES[cache], "kernel": kernel, "head_dim": int(head_dim)},
-                columns=_numbers(rows),
+                columns=_columns(rows),
                 shape=SHAPE,
-                rejected=why,
+                rejected=rejected,
             )
         )
-    return found
+    return groups
 
 
-def _usable(rows: Columns) -> tuple[Columns, Counter[str]]:
+def _usable(rows: RawColumns) -> tuple[RawColumns, Counter[str]]:
     """Return the rows that can be fitted, and the count of others by reason."""
     sizes = ("batch_size", "num_heads", "num_key_value_heads", "context")
     possible = at_least_one(rows, sizes)
@@ -137,22 +142,22 @@ def _usable(rows: Columns) -> tuple[Columns, Counter[str]]:
     return clean_possible(rows, possible, curve=curve)
 
 
-def at_least_one(rows: Columns, names: Sequence[str]) -> NDArray[np.bool_]:
+def at_least_one(rows: RawColumns, names: Sequence[str]) -> NDArray[np.bool_]:
     """Return where all of these sizes are 1 or more."""
     return np.asarray(np.all([rows[name].astype(np.float64) >= 1 for name in names], axis=0))
 
 
 def clean_possible(
-    rows: Columns, possible: NDArray[np.bool_], *, curve: Sequence[str]
-) -> tuple[Columns, Counter[str]]:
+    rows: RawColumns, possible: NDArray[np.bool_], *, curve: Sequence[str]
+) -> tuple[RawColumns, Counter[str]]:
     """Return the possible rows, cleaned along the context, and the count of others by reason."""
     rows = pick(rows, possible)
-    index, why = clean(rows, latency(rows), size="context", curve=curve)
-    why["impossible_shape"] = int((~possible).sum())
-    return pick(rows, index), +why
+    index, rejected = clean(rows, latency(rows), size="context", curve=curve)
+    rejected["impossible_shape"] = int((~possible).sum())
+    return pick(rows, index), +rejected
 
 
-def _numbers(rows: Columns) -> Numbers:
+def _columns(rows: RawColumns) -> Columns:
     """Return batch, KV heads, query heads for each of them, tokens cached, and window (0: none)."""
     names = ("batch_size", "num_heads", "num_key_value_heads", "context", "window_size")
     batch, heads, kv_heads, context, window = (rows[name].astype(np.float64) for name in names)
@@ -165,22 +170,22 @@ def _numbers(rows: Columns) -> Numbers:
     }
 
 
-def latent_groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
+def read_latent_groups(table: Table, gpu: HardwareProfile) -> list[TableGroup]:  # noqa: ARG001
     """Read, clean and divide a table by cache format and kernel, most rows first.
 
     Rejected by name beside what ``clean`` rejects: ``impossible_shape``, a size below 1.
     """
     raw = read(table, _LATENT_COLUMNS)
     raw["context"] = raw["isl"].astype(np.float64) + raw["step"].astype(np.float64)
-    found = []
+    groups = []
     for cache, kernel in kinds(raw, ("kv_cache_dtype", "kernel_source")):
         of_kernel = pick(raw, (raw["kv_cache_dtype"] == cache) & (raw["kernel_source"] == kernel))
         possible = at_least_one(of_kernel, ("batch_size", "num_heads", "context"))
-        rows, why = clean_possible(of_kernel, possible, curve=("num_heads", "batch_size"))
+        rows, rejected = clean_possible(of_kernel, possible, curve=("num_heads", "batch_size"))
         if cache not in CACHES or not len(rows["latency"]):
             continue
-        found.append(
-            Group.of(
+        groups.append(
+            TableGroup.of(
                 table,
                 rows,
                 kind=LATENT_FAMILY.kind,
@@ -191,25 +196,25 @@ def latent_groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: A
                     "context": rows["context"].astype(np.float64),
                 },
                 shape=("num_heads",),
-                rejected=why,
+                rejected=rejected,
             )
         )
-    return found
+    return groups
 
 
 def fit(
-    columns: Numbers, label: Label, seconds: Array, gpu: HardwareProfile
+    columns: Columns, label: Label, seconds: Array, gpu: HardwareProfile
 ) -> tuple[AttentionLaw, dict[str, Any]]:
-    """Return the law of the fast path, and the largest group that takes it (None: no end seen)."""
+    """Return the law of the fast path, and the largest group that takes it (None: no limit)."""
     largest = max_group(columns, seconds)
     if largest is not None:
         fast = columns["group"] <= largest
         columns = {name: column[fast] for name, column in columns.items()}
         seconds = seconds[fast]
-    return fit_law(attention_shape(columns, label), seconds, gpu), {"max_group": largest}
+    return fit_attention_law(attention_shape(columns, label), seconds, gpu), {"max_group": largest}
 
 
-def max_group(columns: Numbers, seconds: Array) -> int | None:
+def max_group(columns: Columns, seconds: Array) -> int | None:
     """Return the largest group before the first cliff; None where there is none.
 
     At a cliff the median, over rows without a window, of t / t of groups <= 8 at the same batch, KV
@@ -226,8 +231,8 @@ def max_group(columns: Numbers, seconds: Array) -> int | None:
     usual = _medians(call.reshape(-1), time, small)
     known = usual > FLOORS * np.quantile(time, 0.01)
     for size in np.unique(group[known]):
-        here = known & (group == size)
-        if np.median(time[here] / usual[here]) > CLIFF:
+        rows = known & (group == size)
+        if np.median(time[rows] / usual[rows]) > CLIFF:
             below = columns["group"][columns["group"] < size]
             return int(below.max())
     return None
@@ -235,22 +240,22 @@ def max_group(columns: Numbers, seconds: Array) -> int | None:
 
 def _medians(call: NDArray[np.intp], time: Array, small: NDArray[np.bool_]) -> Array:
     """Return for each row the median time of the small groups' rows of its call; 0 without any."""
-    found = np.zeros(call.max() + 1)
+    medians = np.zeros(call.max() + 1)
     order = np.argsort(call[small], kind="stable")
     names, starts = np.unique(call[small][order], return_index=True)
     parts = np.split(time[small][order], starts[1:])
-    found[names] = [np.median(part) for part in parts]
-    return found[call]
+    medians[names] = [np.median(part) for part in parts]
+    return medians[call]
 
 
 def fit_latent(
-    columns: Numbers, label: Label, seconds: Array, gpu: HardwareProfile
+    columns: Columns, label: Label, seconds: Array, gpu: HardwareProfile
 ) -> tuple[AttentionLaw, dict[str, Any]]:
     """Return the law, by least log error."""
-    return fit_law(latent_shape(columns, label), seconds, gpu), {}
+    return fit_attention_law(latent_shape(columns, label), seconds, gpu), {}
 
 
-def fit_law(shape: AttentionShape, seconds: Array, gpu: HardwareProfile) -> AttentionLaw:
+def fit_attention_law(shape: AttentionShape, seconds: Array, gpu: HardwareProfile) -> AttentionLaw:
     """Return the law, constants rounded; ``ValueError`` where no law holds.
 
     Constants of windows are free only where a window cuts, a band's factor only where it has rows,
@@ -275,10 +280,10 @@ def fit_law(shape: AttentionShape, seconds: Array, gpu: HardwareProfile) -> Atte
         other, reached = _best(few, base, [*names, "convert_s"])
         law = other if reached < CONVERTED * cost else law
     law = _rounded(law)
-    own = score(call_seconds(shape, law, gpu), seconds)
-    if own.median > UNUSABLE:
+    error = score(call_seconds(shape, law, gpu), seconds).median
+    if error > UNUSABLE:
         raise ValueError(
-            f"the law misses the rows it was fitted on by {100 * own.median:.0f} % in the median"
+            f"the law misses the rows it was fitted on by {100 * error:.0f} % in the median"
         )
     return law
 
@@ -297,7 +302,7 @@ class _Bench:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """How the solver sees constants: logs, or shares of their upper bounds."""
+    """How constants are scaled for the solver: logs, or shares of their upper bounds."""
 
     low: Array
     high: Array
@@ -307,8 +312,8 @@ class _Scale:
         logs = np.log(np.maximum(values, np.finfo(float).tiny))
         return np.where(self.log, logs, values / self.high)
 
-    def decode(self, seen: Array) -> Array:
-        return np.where(self.log, np.exp(np.where(self.log, seen, 0.0)), seen * self.high)
+    def decode(self, scaled: Array) -> Array:
+        return np.where(self.log, np.exp(np.where(self.log, scaled, 0.0)), scaled * self.high)
 
 
 def _best(bench: _Bench, base: AttentionLaw, names: Sequence[str]) -> tuple[AttentionLaw, float]:
@@ -318,23 +323,23 @@ def _best(bench: _Bench, base: AttentionLaw, names: Sequence[str]) -> tuple[Atte
     scale = _Scale(low, high, log.astype(bool))
     least, most = scale.encode(low), scale.encode(high)
 
-    def law_of(seen: Array) -> AttentionLaw:
-        values = scale.decode(seen).tolist()
+    def law_of(scaled: Array) -> AttentionLaw:
+        values = scale.decode(scaled).tolist()
         constants: dict[str, Any] = dict(zip(names, values, strict=False))
         return replace(base, **constants, row_costs=_row_costs(bands, values[len(names) :]))
 
     best, cost = base, np.inf
     for start in STARTS:
         first = [start.get(name, getattr(base, name)) for name in names] + [1.0] * len(bands)
-        found, reached = least_log_error(
-            lambda seen: bench.log_error(law_of(seen)),
+        fitted, reached = least_log_error(
+            lambda scaled: bench.log_error(law_of(scaled)),
             np.clip(scale.encode(np.array(first)), least, most),
             least - 1e-9,
             most + 1e-9,
             max_nfev=50,
         )
         if reached < cost:
-            best, cost = law_of(np.clip(found, least, most)), reached
+            best, cost = law_of(np.clip(fitted, least, most)), reached
     return best, cost
 
 
@@ -364,17 +369,20 @@ def _pick(shape: AttentionShape, rows: slice) -> AttentionShape:
 
 
 def _rounded(law: AttentionLaw) -> AttentionLaw:
-    short: dict[str, Any] = {name: rounded(getattr(law, name)) for name in BOUNDS}
+    constants: dict[str, Any] = {name: rounded(getattr(law, name)) for name in BOUNDS}
     costs = tuple(rounded(factor) for factor in law.row_costs)
-    return replace(law, **short, row_costs=costs)
+    return replace(law, **constants, row_costs=costs)
 
 
 FAMILY = TableFamily(
     kind="attention",
     tables=(("attention", "generation_attention_perf"),),
-    groups=groups,
+    read_groups=read_groups,
     fit=fit,
 )
 LATENT_FAMILY = TableFamily(
-    kind="mla", tables=(("mla", "generation_mla_perf"),), groups=latent_groups, fit=fit_latent
+    kind="mla",
+    tables=(("mla", "generation_mla_perf"),),
+    read_groups=read_latent_groups,
+    fit=fit_latent,
 )

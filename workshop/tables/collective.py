@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
-from roofline.calibrate.fit.core import Label, Numbers, least_log_error, rounded
+from roofline.calibrate.fit.core import Columns, Label, least_log_error, rounded
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import CollectiveLaw, Form, Ranks
 from roofline.timing.laws.simple import wire_factor
-from roofline.validation.kernel_rows import by_ranks, link_bandwidth
-from workshop.tables.family import Group, TableFamily
-from workshop.tables.parquet import Columns, Table, clean, latency, pick, read
+from roofline.validation.kernel_families import by_ranks, link_bandwidth
+from workshop.tables.family import TableFamily, TableGroup
+from workshop.tables.parquet import RawColumns, Table, clean, latency, pick, read
 
-__all__ = ["FAMILY", "fit", "groups"]
+__all__ = ["FAMILY", "fit", "read_groups"]
 
 KIND = "allreduce"
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ AT_BOUND = 1e-3
 PRECISE = {"f_scale": SCALE, "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
 
 
-def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
+def read_groups(table: Table, gpu: HardwareProfile) -> list[TableGroup]:  # noqa: ARG001
     """Read and clean a table; all numbers of GPUs make one group.
 
     Rejected by name beside what ``clean`` rejects: ``host_bound_eager``, and ``slower_kernel``
@@ -49,13 +49,13 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
     eager = np.char.endswith(raw["kernel_source"].astype(str), "_eager")
     rows = pick(raw, ~eager)
     curve = ("kernel_source", "num_gpus")
-    index, why = clean(rows, latency(rows), size="message_size", curve=curve)
+    index, rejected = clean(rows, latency(rows), size="message_size", curve=curve)
     rows, slower = _fastest(pick(rows, index))
-    why |= {"host_bound_eager": int(eager.sum()), "slower_kernel": slower}
+    rejected |= {"host_bound_eager": int(eager.sum()), "slower_kernel": slower}
     if not len(index):
         return []
     return [
-        Group.of(
+        TableGroup.of(
             table,
             rows,
             kind=KIND,
@@ -65,12 +65,12 @@ def groups(table: Table, gpu: HardwareProfile) -> list[Group]:  # noqa: ARG001
                 "payload": rows["message_size"].astype(np.float64) * ELEMENT,
             },
             shape=("num_gpus", "message_size"),
-            rejected=+why,
+            rejected=+rejected,
         )
     ]
 
 
-def _fastest(rows: Columns) -> tuple[Columns, int]:
+def _fastest(rows: RawColumns) -> tuple[RawColumns, int]:
     """Return the fastest kernel's row for each number of GPUs and size, and how many were not."""
     order = np.lexsort((latency(rows), rows["message_size"], rows["num_gpus"]))
     rows = pick(rows, order)
@@ -81,16 +81,16 @@ def _fastest(rows: Columns) -> tuple[Columns, int]:
 
 
 def fit(
-    columns: Numbers,
+    columns: Columns,
     label: Label,  # noqa: ARG001
     seconds: Array,
     gpu: HardwareProfile,
 ) -> tuple[CollectiveLaw, dict[str, Any]]:
     """Return the law: six constants for each number of GPUs with enough sizes."""
     known = {}
-    for ranks, here in by_ranks(columns):
-        order = np.argsort(columns["payload"][here], kind="stable")
-        payload, measured = columns["payload"][here][order], seconds[here][order]
+    for ranks, rows in by_ranks(columns):
+        order = np.argsort(columns["payload"][rows], kind="stable")
+        payload, measured = columns["payload"][rows][order], seconds[rows][order]
         if len(payload) >= len(FORMS) * LEAST:
             known[ranks] = _fit_ranks(payload, measured, ranks=ranks, link=link_bandwidth(gpu))
     if not known:
@@ -101,9 +101,9 @@ def fit(
 def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> Ranks:
     """Return the constants among ``ranks`` GPUs; ``payload`` ascends.
 
-    The fastest of three lines takes turns: small messages one-shot, then two-shot, then bulk. Each
-    division of the sizes into three runs is tried: a line through each run, judged by how well the
-    lowest of the three fits all sizes. (A search for all six at once ends in one of many dips.)
+    Three lines take turns as the fastest: small messages one-shot, then two-shot, then bulk. Each
+    division of the sizes into three runs is tried: a line through each run, and the loss of the
+    lowest of the three over all sizes. (A search for all six at once ends in one of many minima.)
     """
     unit = {form: wire_factor(form, ranks) * payload / link for form in FORMS}
 
@@ -139,14 +139,16 @@ def _line(unit: Array, seconds: Array) -> Array:
         start, share = np.exp(x)
         return np.asarray(np.log((start + unit / share) / seconds))
 
-    found, _ = least_log_error(residual, first, low, high, **PRECISE)
-    at_bound = high - found < AT_BOUND
-    return np.exp(np.where(at_bound, high, found))
+    logs, _ = least_log_error(residual, first, low, high, **PRECISE)
+    at_bound = high - logs < AT_BOUND
+    return np.exp(np.where(at_bound, high, logs))
 
 
 def _cost(residual: Array) -> float:
-    """Return the soft-L1 loss that the lines are fitted by."""
+    """Return the soft-L1 loss that the lines are fitted by: sum of sqrt(1 + (x / scale)^2) - 1."""
     return float(np.sum(np.hypot(1, residual / SCALE) - 1))
 
 
-FAMILY = TableFamily(kind=KIND, tables=(("comm", "custom_allreduce_perf"),), groups=groups, fit=fit)
+FAMILY = TableFamily(
+    kind=KIND, tables=(("comm", "custom_allreduce_perf"),), read_groups=read_groups, fit=fit
+)

@@ -1,7 +1,7 @@
-"""What a family of kernels must know for its tables to be read and its law fitted.
+"""What a family of kernels provides so that its tables are read and its law fitted.
 
-How its rows are predicted and judged is ``roofline.validation.kernel_rows.FAMILIES``, by the same
-kind.
+``roofline.validation.kernel_families.FAMILIES`` says, by the same kind, how its rows are predicted
+and judged.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Label, Numbers, shape_keys
+from roofline.calibrate.fit.core import Columns, Label, shape_keys
 from roofline.specs.gpu import HardwareProfile
-from workshop.tables.parquet import Columns, Table, latency
+from workshop.tables.parquet import RawColumns, Table, latency
 
-__all__ = ["Group", "TableFamily"]
+__all__ = ["TableFamily", "TableGroup", "has_gddr"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class TableGroup:
     """The rows of one table that one law prices, cleaned.
 
     ``label`` holds what tells its block from others of the kind (dtype, kernel, head_dim, ...);
@@ -37,7 +37,7 @@ class Group:
     version: str
     source: str
     label: Label
-    columns: Numbers
+    columns: Columns
     seconds: Array
     keys: NDArray[np.str_]
     rejected: Mapping[str, int] = field(default_factory=dict)
@@ -46,14 +46,14 @@ class Group:
     def of(
         cls,
         table: Table,
-        rows: Columns,
+        rows: RawColumns,
         *,
         kind: str,
         label: Label,
-        columns: Numbers,
+        columns: Columns,
         shape: Sequence[str],
         rejected: Mapping[str, int],
-    ) -> Group:
+    ) -> TableGroup:
         """Return the group of a table's cleaned rows; ``shape`` are the columns that name one."""
         return cls(
             kind=kind,
@@ -68,9 +68,14 @@ class Group:
             rejected=dict(rejected),
         )
 
-    def pick(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> tuple[Numbers, Array]:
+    def pick(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> tuple[Columns, Array]:
         """Return the columns and the seconds of some rows."""
         return {name: column[rows] for name, column in self.columns.items()}, self.seconds[rows]
+
+
+def has_gddr(gpu: HardwareProfile) -> bool:
+    """Return whether L2 is clearly faster than the memory, which is then GDDR and not HBM."""
+    return gpu.memory.kind.startswith("GDDR")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +86,6 @@ class TableFamily:
     #: (folder, file stem) of the tables that hold this family.
     tables: Sequence[tuple[str, str]]
     #: Read, clean and divide a table.
-    groups: Callable[[Table, HardwareProfile], list[Group]]
+    read_groups: Callable[[Table, HardwareProfile], list[TableGroup]]
     #: Return the law, constants rounded, and what else its block states (as ``max_group``).
-    fit: Callable[[Numbers, Label, Array, HardwareProfile], tuple[Any, dict[str, Any]]]
+    fit: Callable[[Columns, Label, Array, HardwareProfile], tuple[Any, dict[str, Any]]]

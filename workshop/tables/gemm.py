@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Label, Numbers
+from roofline.calibrate.fit.core import Columns, Label
 from roofline.calibrate.fit.tiles import PRODUCT_FORMATS, fit_product_law
 from roofline.specs.formats import rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import GemmLaw
-from workshop.tables.family import Group, TableFamily
+from workshop.tables.family import TableFamily, TableGroup
 from workshop.tables.parquet import Table, clean, latency, pick, read
 
-__all__ = ["DTYPES", "FAMILY", "fit", "groups"]
+__all__ = ["DTYPES", "FAMILY", "fit", "read_groups"]
 
 KIND = "gemm"
 Array = NDArray[np.float64]
@@ -38,42 +38,42 @@ DTYPES = {
 }
 
 
-def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
+def read_groups(table: Table, gpu: HardwareProfile) -> list[TableGroup]:
     """Read, clean and divide a table by dtype.
 
     Dtypes that the laws do not know, or without a datasheet rate on this GPU, are left out.
     """
     raw = read(table, _COLUMNS)
-    found = []
+    groups = []
     for name, dtype in DTYPES.items():
         inside = (raw["gemm_dtype"] == name) & (raw["op_name"] == "gemm")
         if rate_name(PRODUCT_FORMATS[dtype].compute) not in gpu.rates or not inside.any():
             continue
         rows = pick(raw, inside)
-        index, why = clean(rows, latency(rows), size="m", curve=SHAPE)
+        index, rejected = clean(rows, latency(rows), size="m", curve=SHAPE)
         if not len(index):
             continue
         rows = pick(rows, index)
         columns = {size: rows[size].astype(np.float64) for size in ("m", "n", "k")}
-        found.append(
-            Group.of(
+        groups.append(
+            TableGroup.of(
                 table,
                 rows,
                 kind=KIND,
                 label={"dtype": dtype},
                 columns=columns,
                 shape=SHAPE,
-                rejected=why,
+                rejected=rejected,
             )
         )
-    return found
+    return groups
 
 
 def fit(
-    columns: Numbers, label: Label, seconds: Array, gpu: HardwareProfile
+    columns: Columns, label: Label, seconds: Array, gpu: HardwareProfile
 ) -> tuple[GemmLaw, dict[str, Any]]:
     """Return the law, with the tile set that predicts best on some of the shapes given."""
     return fit_product_law(columns, label, seconds, gpu), {}
 
 
-FAMILY = TableFamily(kind=KIND, tables=(("gemm", "gemm_perf"),), groups=groups, fit=fit)
+FAMILY = TableFamily(kind=KIND, tables=(("gemm", "gemm_perf"),), read_groups=read_groups, fit=fit)

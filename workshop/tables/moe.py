@@ -15,23 +15,23 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Label, Numbers, least_log_error, resident_share, rounded
+from roofline.calibrate.fit.core import Columns, Label, least_log_error, resident_share, rounded
 from roofline.kernels.ops import MoeShape
 from roofline.specs.formats import bytes_per_element
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import MoeLaw
 from roofline.timing.laws.moe import ALIGNMENT, STEP_HIGH, STEP_LOW, moe_time, step_index
-from roofline.validation.kernel_rows import (
+from roofline.validation.kernel_families import (
     EXPERT_FORMATS,
     ExpertFormat,
     expert_device,
     expert_shape,
 )
-from workshop.tables.family import Group, TableFamily
-from workshop.tables.parquet import Columns, Table, clean, latency, pick, read
-from workshop.tables.routing import Profile, alpha_of, profile
+from workshop.tables.family import TableFamily, TableGroup, has_gddr
+from workshop.tables.parquet import RawColumns, Table, clean, latency, pick, read
+from workshop.tables.routing import RankLoad, alpha_of, rank_load
 
-__all__ = ["FAMILY", "fit", "groups"]
+__all__ = ["FAMILY", "fit", "read_groups"]
 
 KIND = "moe"
 Array = NDArray[np.float64]
@@ -50,7 +50,6 @@ DTYPES = {
     "w4a16_mxfp4": "mxfp4-wo",
     "w4a8_mxfp4_mxfp8": "mxfp4",
 }
-
 #: (E, k, H, inter) whose router limits the groups (groups, kept): the synthetic picks are
 #: overruled. DeepSeek-V3 and R1.
 GROUP_LIMITED: dict[tuple[int, ...], tuple[int, int]] = {(256, 8, 7168, 2048): (8, 4)}
@@ -82,52 +81,52 @@ WIDTH_BANDS = 2
 SHRINK = 30.0  # pseudo rows that pull a step of the staircase to 1
 
 
-def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
+def read_groups(table: Table, gpu: HardwareProfile) -> list[TableGroup]:
     """Read, clean and divide a table by dtype and kernel.
 
     Dtypes that the laws do not know, or without a datasheet rate on this GPU, are left out.
     """
     raw = read(table, _COLUMNS)
-    found = []
+    groups = []
     for dtype, kernel in sorted(set(zip(raw["moe_dtype"], raw["kernel_source"], strict=True))):
         name = DTYPES.get(dtype)
         if name is None or EXPERT_FORMATS[name].rate not in gpu.rates:
             continue
         inside = (raw["moe_dtype"] == dtype) & (raw["kernel_source"] == kernel)
-        rows, why = _usable(pick(raw, inside))
+        rows, rejected = _usable(pick(raw, inside))
         if not len(rows["latency"]):
             continue
-        found.append(
-            Group.of(
+        groups.append(
+            TableGroup.of(
                 table,
                 rows,
                 kind=KIND,
                 label={"dtype": name, "kernel": str(kernel)},
-                columns=_numbers(rows, EXPERT_FORMATS[name], gpu),
+                columns=_columns(rows, EXPERT_FORMATS[name], gpu),
                 shape=SHAPE,
-                rejected=why,
+                rejected=rejected,
             )
         )
-    return found
+    return groups
 
 
-def _usable(rows: Columns) -> tuple[Columns, Counter[str]]:
+def _usable(rows: RawColumns) -> tuple[RawColumns, Counter[str]]:
     """Return the rows that can be fitted, and the count of others by reason.
 
     Beside what ``clean`` rejects: ``uneven_ranks``, experts that do not divide over the ranks, and
     ``unknown_routing``, a distribution whose loads cannot be reproduced.
     """
-    index, why = clean(rows, latency(rows), size="num_tokens", curve=(*SHAPE, "distribution"))
+    index, rejected = clean(rows, latency(rows), size="num_tokens", curve=(*SHAPE, "distribution"))
     rows = pick(rows, index)
     experts, ranks = (rows[name].astype(np.int64) for name in ("num_experts", "moe_ep_size"))
     even = experts % ranks == 0
     known = np.array([alpha_of(name) is not None for name in rows["distribution"]], dtype=bool)
-    why["uneven_ranks"] = int((~even).sum())
-    why["unknown_routing"] = int((even & ~known).sum())
-    return pick(rows, even & known), +why
+    rejected["uneven_ranks"] = int((~even).sum())
+    rejected["unknown_routing"] = int((even & ~known).sum())
+    return pick(rows, even & known), +rejected
 
 
-def _numbers(rows: Columns, form: ExpertFormat, gpu: HardwareProfile) -> Numbers:
+def _columns(rows: RawColumns, form: ExpertFormat, gpu: HardwareProfile) -> Columns:
     """Return what the law and the textbook need of each row, as plain numbers.
 
     ``alpha`` names the routing (0 balanced): rows of one shape and alpha differ in tokens only.
@@ -137,7 +136,7 @@ def _numbers(rows: Columns, form: ExpertFormat, gpu: HardwareProfile) -> Numbers
     matrices = np.array([2.0 if model in UNGATED else 3.0 for model in models])
     experts, top_k, hidden, inter = np.array(models, dtype=np.float64).T
     width = inter / rows["moe_tp_size"].astype(np.float64)
-    work = _profiles(rows, models)
+    work = _rank_loads(rows, models)
     touched = work["distinct"] * matrices * hidden * width * bytes_per_element(form.storage)
     l2 = gpu.compute.l2.value if gpu.compute.l2 else 0.0
     return {
@@ -154,11 +153,11 @@ def _numbers(rows: Columns, form: ExpertFormat, gpu: HardwareProfile) -> Numbers
     }
 
 
-def _profiles(rows: Columns, models: list[tuple[int, ...]]) -> dict[str, Array]:
+def _rank_loads(rows: RawColumns, models: list[tuple[int, ...]]) -> dict[str, Array]:
     """Return the expected loads of each row's routing, as columns."""
     calls = zip(rows["distribution"], rows["num_tokens"], rows["moe_ep_size"], models, strict=True)
-    found = [
-        profile(
+    loads = [
+        rank_load(
             alpha=alpha_of(name) or 0.0,
             tokens=int(tokens),
             experts=model[0],
@@ -168,11 +167,11 @@ def _profiles(rows: Columns, models: list[tuple[int, ...]]) -> dict[str, Array]:
         )
         for name, tokens, ranks, model in calls
     ]
-    return {name: np.array([getattr(one, name) for one in found]) for name in Profile.__slots__}
+    return {name: np.array([getattr(load, name) for load in loads]) for name in RankLoad.__slots__}
 
 
 def fit(
-    columns: Numbers, label: Label, seconds: Array, gpu: HardwareProfile
+    columns: Columns, label: Label, seconds: Array, gpu: HardwareProfile
 ) -> tuple[MoeLaw, dict[str, Any]]:
     """Return the law: constants by least log error, then the staircase of what they leave."""
     shape, device = expert_shape(columns, label), expert_device(label, gpu)
@@ -185,23 +184,23 @@ def fit(
     tied = not (columns["ranks"] > 1).any()  # then A = D: their costs are one number, shared evenly
     law, cost = MoeLaw(), np.inf
     for tile in _tiles(columns["width"]):
-        found, reached = _constants(log_ratio, pinned=pinned | {"min_width": tile}, tied=tied)
+        fitted, reached = _constants(log_ratio, pinned=pinned | {"min_width": tile}, tied=tied)
         if reached < (1 - CLEARLY) * cost:
-            law, cost = found, reached
+            law, cost = fitted, reached
     axis = steps_axis(label["kernel"])
-    steps = fit_steps(shape, -log_ratio(law), axis=axis)
+    steps = fit_staircase(shape, -log_ratio(law), axis=axis)
     return replace(law, steps=steps, steps_axis=axis), {}
 
 
 def _tiles(widths: Array) -> list[float]:
-    """Return the tiles to try for ``min_width``: the prior, and those that a shard would feel."""
+    """Return the tiles to try for ``min_width``: the prior, and those wider than some shard."""
     return [TILES[0], *(tile for tile in TILES[1:] if tile > widths.min())]
 
 
 def _constants(
     log_ratio: Callable[[MoeLaw], Array], *, pinned: dict[str, Any], tied: bool
 ) -> tuple[MoeLaw, float]:
-    """Return the law without its staircase, and what it costs; what came to a bound lies on it."""
+    """Return the law without its staircase, and its cost; constants close to a bound lie on it."""
     free = [name for name in BOUNDS if name not in pinned and not (tied and name == "per_local")]
     start, low, high = np.array([BOUNDS[name] for name in free]).T
     low, high = low / start, high / start  # in units of the prior
@@ -216,21 +215,20 @@ def _constants(
         lambda x: log_ratio(law_of(x)), np.ones(len(free)), low, high, **PRECISE
     )
     scaled = np.where(scaled - low < AT_BOUND, low, scaled)
-    found = law_of(np.where(high - scaled < AT_BOUND, high, scaled))
+    law = law_of(np.where(high - scaled < AT_BOUND, high, scaled))
     names = [*free, "per_local"] if tied else free
-    short: dict[str, Any] = {name: rounded(getattr(found, name)) for name in names}
-    return replace(found, **short), cost
+    constants: dict[str, Any] = {name: rounded(getattr(law, name)) for name in names}
+    return replace(law, **constants), cost
 
 
-def _pinned(columns: Numbers, gpu: HardwareProfile) -> dict[str, Any]:
-    """Return the constants that these rows cannot tell.
+def _pinned(columns: Columns, gpu: HardwareProfile) -> dict[str, Any]:
+    """Return the constants that these rows do not identify.
 
     Weights in L2 are read faster only where GDDR memory is so much slower: beside HBM the saving
     is not identified, and 0.
     """
     pinned: dict[str, Any] = {}
-    slow_memory = gpu.memory.kind.startswith("GDDR")
-    if not slow_memory or not (columns["resident"] > 0.1).any():
+    if not has_gddr(gpu) or not (columns["resident"] > 0.1).any():
         pinned["l2_saving"] = 0.0
     if not (columns["width"] % ALIGNMENT).any():
         pinned["misaligned"] = 1.0
@@ -249,7 +247,7 @@ def steps_axis(kernel: str) -> Literal["rows", "tokens"]:
     return "tokens" if keyed else "rows"
 
 
-def fit_steps(
+def fit_staircase(
     shape: MoeShape, log_excess: Array, *, axis: Literal["rows", "tokens"]
 ) -> tuple[tuple[float, ...], ...]:
     """Return the median of measured / law on each step, drawn to 1 where rows are few."""
@@ -261,4 +259,4 @@ def fit_steps(
     return tuple(tuple(rounded(value) for value in row) for row in table.tolist())
 
 
-FAMILY = TableFamily(kind=KIND, tables=(("moe", "moe_perf"),), groups=groups, fit=fit)
+FAMILY = TableFamily(kind=KIND, tables=(("moe", "moe_perf"),), read_groups=read_groups, fit=fit)

@@ -1,7 +1,7 @@
 """Public kernel tables: the parquet files of the ``aiconfigurator-core`` wheel, read as data.
 
-None of the wheel's code is imported; its files are found through the installed distribution's list
-of files, or in a folder that the user names.
+None of the wheel's code is imported. Its files are found by the installed distribution's list of
+files, or in a folder that the user names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from roofline.base.resources import how_to_install
 
 __all__ = [
     "FOLDERS",
-    "Columns",
+    "RawColumns",
     "Table",
     "clean",
     "data_folder",
@@ -45,7 +45,7 @@ FOLDERS = {
     "l40s": "l40s",
     "rtx-pro-6000-blackwell-server": "rtx_pro_6000_server",
 }
-Columns = dict[str, NDArray[np.generic]]
+RawColumns = dict[str, NDArray[np.generic]]
 UNIT_SHIFT = 50.0  # a row this far off its neighbours was written in another unit
 
 
@@ -66,13 +66,13 @@ class Table:
         return f"{FOLDERS[self.gpu]}/{self.family}/{self.engine}/{self.version}/{self.name}"
 
 
-def data_folder(given: Path | None = None) -> Path:
-    """Return the wheel's ``systems/data`` folder, installed or unpacked at ``given``."""
-    if given is not None:
-        found = next(given.rglob("systems/data"), None)
-        if found is None:
-            raise InputError(f"--tables {given}: holds no systems/data folder of {WHEEL}")
-        return found
+def data_folder(unpacked: Path | None = None) -> Path:
+    """Return the wheel's ``systems/data`` folder, of the installed wheel or in a folder."""
+    if unpacked is not None:
+        folder = next(unpacked.rglob("systems/data"), None)
+        if folder is None:
+            raise InputError(f"--tables {unpacked}: holds no systems/data folder of {WHEEL}")
+        return folder
     from importlib.metadata import PackageNotFoundError, files
 
     try:
@@ -91,12 +91,12 @@ def data_folder(given: Path | None = None) -> Path:
 
 def find_tables(root: Path, *, gpus: Sequence[str], engines: Sequence[str]) -> list[Table]:
     """Return the tables of these accelerators and engines, newest version last."""
-    found = []
+    tables = []
     for gpu in gpus:
         for path in sorted((root / FOLDERS[gpu]).glob("*/*/*/*.parquet")):
             family, engine, version = path.parts[-4:-1]
             if engine in engines or engine == "nccl":
-                found.append(
+                tables.append(
                     Table(
                         gpu=gpu,
                         family=family,
@@ -106,16 +106,18 @@ def find_tables(root: Path, *, gpus: Sequence[str], engines: Sequence[str]) -> l
                         path=path,
                     )
                 )
-    return sorted(found, key=lambda t: (t.gpu, t.family, t.name, t.engine, _order(t.version)))
+    return sorted(
+        tables, key=lambda t: (t.gpu, t.family, t.name, t.engine, _version_numbers(t.version))
+    )
 
 
-def _order(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def read(
     table: Table, columns: Sequence[str] | None = None, *, optional: Sequence[str] = ()
-) -> Columns:
+) -> RawColumns:
     """Return a table's columns as arrays; a malformed file is named.
 
     ``optional`` columns are read beside ``columns`` where the table has them.
@@ -139,24 +141,24 @@ def read(
     return {name: data[name].to_numpy() for name in data.column_names}
 
 
-def pick(rows: Columns, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Columns:
+def pick(rows: RawColumns, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> RawColumns:
     """Return some rows of a table, by mask or by position."""
     return {name: column[chosen] for name, column in rows.items()}
 
 
-def latency(rows: Columns) -> NDArray[np.float64]:
+def latency(rows: RawColumns) -> NDArray[np.float64]:
     """Return the measured time of each row, which tables give in ms [s]."""
     return rows["latency"].astype(np.float64) * 1e-3
 
 
-def kinds(rows: Columns, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return what differs in the columns ``names``, sorted; of the last, most rows first."""
+def kinds(rows: RawColumns, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the distinct values of the columns ``names``, sorted; of the last, most rows first."""
     count = Counter(zip(*(rows[name].tolist() for name in names), strict=True))
     return sorted(count, key=lambda kind: (*kind[:-1], -count[kind], kind[-1]))
 
 
 def clean(
-    columns: Columns, seconds: NDArray[np.float64], *, size: str, curve: Sequence[str]
+    columns: RawColumns, seconds: NDArray[np.float64], *, size: str, curve: Sequence[str]
 ) -> tuple[NDArray[np.intp], Counter[str]]:
     """Return the positions of usable rows and the count of others by reason.
 
@@ -164,24 +166,24 @@ def clean(
     ``unit_shifted`` (50 times off the median of its five neighbours along ``size`` on the curve of
     rows that share all ``curve`` columns).
     """
-    why: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
     index = np.arange(len(seconds))
     finite = np.isfinite(seconds)
-    why["nan"] = int((~finite).sum())
+    rejected["nan"] = int((~finite).sum())
     index = index[finite]
     positive = seconds[index] > 0
-    why["non_positive"] = int((~positive).sum())
+    rejected["non_positive"] = int((~positive).sum())
     index = index[positive]
     codes = np.stack([_codes(columns[name][index]) for name in (*curve, size)], axis=1)
     order = np.lexsort((seconds[index], *codes.T[::-1]))
     index, codes = index[order], codes[order]
     first = np.ones(len(index), dtype=bool)
     first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
-    why["duplicate"] = int((~first).sum())
+    rejected["duplicate"] = int((~first).sum())
     index, codes = index[first], codes[first]
     shifted = _unit_shifted(seconds[index], codes[:, :-1])
-    why["unit_shifted"] = int(shifted.sum())
-    return index[~shifted], +why
+    rejected["unit_shifted"] = int(shifted.sum())
+    return index[~shifted], +rejected
 
 
 def _codes(values: NDArray[np.generic]) -> NDArray[np.intp]:

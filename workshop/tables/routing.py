@@ -1,9 +1,9 @@
-"""How the rows of a MoE benchmark fall on its experts: the tables' synthetic routing, without lots.
+"""How the rows of a MoE benchmark fall on its experts: the tables' routing, without random draws.
 
 Words: T tokens of all ranks together, E experts, k experts per token, ``ranks`` expert-parallel
 groups; a load is the number of rows (copies of tokens) that one expert gets. The measured shard is
-the busiest rank's. The collectors draw lots; this module takes the expected pattern instead, so
-that a table always gives the same numbers.
+the busiest rank's. The collectors draw at random; this module takes the expected pattern instead,
+so that a table always gives the same numbers.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from roofline.kernels.mlp import ROW_TILE
 
 __all__ = [
-    "Profile",
+    "RankLoad",
     "alpha_of",
     "balanced_picks",
     "group_limited_loads",
     "picks_from_loads",
     "power_law_loads",
-    "profile",
+    "rank_load",
 ]
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ _PRIMES = (2.0, 3.0, 5.0, 7.0, 11.0)  # their roots order the experts of each dr
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Profile:
+class RankLoad:
     """The busiest rank's work in one call, mean over draws."""
 
     distinct: float  # experts with rows on that rank
@@ -53,8 +53,8 @@ def alpha_of(distribution: str) -> float | None:
     """
     if distribution == "balanced":
         return 0.0
-    found = re.fullmatch(r"power_law_(\d+(?:\.\d+)?)", distribution)
-    alpha = float(found[1]) if found else 1.0
+    match = re.fullmatch(r"power_law_(\d+(?:\.\d+)?)", distribution)
+    alpha = float(match[1]) if match else 1.0
     return None if alpha == 1.0 else alpha  # the inverse of w^-1 has another form; no table has it
 
 
@@ -174,7 +174,7 @@ def _loads(
 
 
 @cache
-def profile(
+def rank_load(
     *,
     alpha: float,
     tokens: int,
@@ -182,19 +182,24 @@ def profile(
     top_k: int,
     ranks: int = 1,
     groups: tuple[int, int] = (1, 1),
-) -> Profile:
+) -> RankLoad:
     """Return the work of the measured rank; ``alpha`` 0 is balanced.
 
-    >>> profile(alpha=0.0, tokens=4, experts=8, top_k=2)  # 8 copies on 8 experts, one each
-    Profile(distinct=8.0, awake=8.0, rows=8.0, hottest=1.0, padded=128.0)
+    >>> rank_load(alpha=0.0, tokens=4, experts=8, top_k=2)  # 8 copies on 8 experts, one each
+    RankLoad(distinct=8.0, awake=8.0, rows=8.0, hottest=1.0, padded=128.0)
     """
-    every = _loads(
-        alpha=alpha, tokens=tokens, experts=experts, top_k=top_k, ranks=ranks, groups=groups
+    loads = _loads(
+        alpha=alpha,
+        tokens=tokens,
+        experts=experts,
+        top_k=top_k,
+        ranks=ranks,
+        groups=groups,
     )
-    local = every[:, : experts // ranks]
-    return Profile(
+    local = loads[:, : experts // ranks]
+    return RankLoad(
         distinct=float(np.mean((local > 0).sum(axis=1))),
-        awake=float(np.mean((every > 0).sum(axis=1))),
+        awake=float(np.mean((loads > 0).sum(axis=1))),
         rows=float(np.mean(local.sum(axis=1))),
         hottest=float(np.mean(local.max(axis=1))),
         padded=float(np.mean((np.ceil(local / ROW_TILE) * ROW_TILE).sum(axis=1))),

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Label, Numbers, least_log_error, resident_share, rounded
+from roofline.calibrate.fit.core import Columns, Label, least_log_error, resident_share, rounded
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import StateLaw
-from roofline.validation.kernel_rows import state_seconds
-from workshop.tables.family import Group, TableFamily
-from workshop.tables.parquet import Columns, Table, clean, latency, pick, read
+from roofline.validation.kernel_families import state_seconds
+from workshop.tables.family import TableFamily, TableGroup, has_gddr
+from workshop.tables.parquet import RawColumns, Table, clean, latency, pick, read
 
-__all__ = ["FAMILY", "fit", "groups"]
+__all__ = ["FAMILY", "fit", "read_groups"]
 
 KIND = "ssm"
 Array = NDArray[np.float64]
@@ -38,38 +38,38 @@ DIFFER = 0.5  # in the share of the state that L2 holds, between rows
 PRECISE = {"f_scale": 0.05, "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
 
 
-def groups(table: Table, gpu: HardwareProfile) -> list[Group]:
+def read_groups(table: Table, gpu: HardwareProfile) -> list[TableGroup]:
     """Read, clean and divide a table by kernel, updates of the state first."""
     raw = read(table, _COLUMNS)
     decode = raw["phase"] == "generation"
     kernels = set(raw["kernel_source"][decode].tolist())
-    found = []
+    groups = []
     for kernel in sorted(kernels, key=lambda name: (_is_convolution(name), name)):
         inside = decode & (raw["kernel_source"] == kernel)
         rows = pick(raw, inside)
-        index, why = clean(rows, latency(rows), size="batch_size", curve=(*SHAPE, "d_conv"))
+        index, rejected = clean(rows, latency(rows), size="batch_size", curve=(*SHAPE, "d_conv"))
         if not len(index):
             continue
         rows = pick(rows, index)
-        found.append(
-            Group.of(
+        groups.append(
+            TableGroup.of(
                 table,
                 rows,
                 kind=KIND,
                 label={"dtype": "bf16" if _is_convolution(kernel) else "fp32", "kernel": kernel},
-                columns=_numbers(rows, kernel, table.engine, gpu),
+                columns=_columns(rows, kernel, table.engine, gpu),
                 shape=SHAPE,
-                rejected=why,
+                rejected=rejected,
             )
         )
-    return found
+    return groups
 
 
 def _is_convolution(kernel: str) -> bool:
     return "conv" in kernel
 
 
-def _numbers(rows: Columns, kernel: str, engine: str, gpu: HardwareProfile) -> Numbers:
+def _columns(rows: RawColumns, kernel: str, engine: str, gpu: HardwareProfile) -> Columns:
     """Return the bytes a step moves, and the share of its state that the loop finds in L2."""
     numbers = {name: rows[name].astype(np.float64) for name in (*SHAPE, "batch_size", "d_conv")}
     if _is_convolution(kernel):
@@ -110,7 +110,7 @@ def _convolution_bytes(rows: dict[str, Array], *, keys_only: bool) -> tuple[Arra
 
 
 def fit(
-    columns: Numbers,
+    columns: Columns,
     label: Label,  # noqa: ARG001
     seconds: Array,
     gpu: HardwareProfile,
@@ -128,21 +128,23 @@ def fit(
 
     first = np.ones(len(start))
     scaled, _ = least_log_error(residual, first, low / start, high / start, **PRECISE)
-    found = law_of(scaled)
-    return StateLaw(**{name: rounded(getattr(found, name)) for name in BOUNDS}), {}
+    law = law_of(scaled)
+    return StateLaw(**{name: rounded(getattr(law, name)) for name in BOUNDS}), {}
 
 
-def _pinned(columns: Numbers, gpu: HardwareProfile) -> dict[str, float]:
-    """Return the constant that these rows cannot tell, if there is one.
+def _pinned(columns: Columns, gpu: HardwareProfile) -> dict[str, float]:
+    """Return the constant that these rows do not identify, if there is one.
 
     Where rows hardly differ in what L2 holds, ``mem_eff`` and ``l2_saving`` act as one. Beside HBM
     there is then no saving; beside GDDR, where L2 is clearly faster, ``mem_eff`` is its prior.
     """
     if np.ptp(columns["resident"]) > DIFFER:
         return {}
-    if gpu.memory.kind.startswith("GDDR"):
+    if has_gddr(gpu):
         return {"mem_eff": BOUNDS["mem_eff"][0]}
     return {"l2_saving": 0.0}
 
 
-FAMILY = TableFamily(kind=KIND, tables=(("linear_attention", "gdn_perf"),), groups=groups, fit=fit)
+FAMILY = TableFamily(
+    kind=KIND, tables=(("linear_attention", "gdn_perf"),), read_groups=read_groups, fit=fit
+)

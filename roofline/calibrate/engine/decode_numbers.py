@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.engine.decode_rows import DecodeRow, Features, features
-from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.calibrate.engine.decode_rows import DecodeRow, Features, kernel_features
+from roofline.calibrate.fit.core import Pull, fit_near, rounded
 
 __all__ = [
     "GENERIC",
+    "PULL",
     "SKEWS",
     "EngineNumbers",
     "fit_numbers",
@@ -36,43 +37,46 @@ class EngineNumbers:
     per_sequence: float  # [s]
 
 
-#: The generic engine that a fit is pulled towards, and how far it may stray (one deviation).
-GENERIC = np.array([0.9, 0.9, 4e-6, 0.5e-3, 2e-6])
-STRAY = np.array([0.2, 0.2, 5e-6, 0.02e-3, 5e-6])
-LOW = np.array([0.1, 0.1, 0.0, 0.0, 0.0])
-HIGH = np.array([1.5, 1.5, 50e-6, 4e-3, 30e-6])
+#: The generic engine that a fit is pulled towards, by number of ``EngineNumbers``.
+PULL = {
+    "floor_scale": Pull(centre=0.9, stray=0.2, low=0.1, high=1.5),
+    "expert_floor_scale": Pull(centre=0.9, stray=0.2, low=0.1, high=1.5),
+    "per_layer": Pull(centre=4e-6, stray=5e-6, high=50e-6),
+    "per_step": Pull(centre=0.5e-3, stray=0.02e-3, high=4e-3),
+    "per_sequence": Pull(centre=2e-6, stray=5e-6, high=30e-6),
+}
+GENERIC = EngineNumbers(**{name: pull.centre for name, pull in PULL.items()})
 ROW_ERROR = 0.08  # deviation of one row's logarithm
 
 
-def predict(numbers: EngineNumbers, given: Features) -> Array:
+def predict(numbers: EngineNumbers, features: Features) -> Array:
     """Return the time per output token of plain decoding [s].
 
     kernels + (floor_scale - 1) floors + (expert_floor_scale - 1) expert floors + per_layer layers
     + per_step + per_sequence B.
     """
     return (
-        given.kernels
-        + (numbers.floor_scale - 1) * given.floors
-        + (numbers.expert_floor_scale - 1) * given.expert_floors
-        + numbers.per_layer * given.layers
+        features.kernels
+        + (numbers.floor_scale - 1) * features.floors
+        + (numbers.expert_floor_scale - 1) * features.expert_floors
+        + numbers.per_layer * features.layers
         + numbers.per_step
-        + numbers.per_sequence * given.batch
+        + numbers.per_sequence * features.batch
     )
 
 
-def fit_numbers(given: Features, measured: Array) -> tuple[EngineNumbers, float]:
+def fit_numbers(features: Features, measured: Array) -> tuple[EngineNumbers, float]:
     """Return the numbers nearest to the generic engine that explain the rows, and the loss."""
 
-    def residual(x: Array) -> Array:
-        ratio = predict(_numbers(x * HIGH), given) / measured
-        return np.concatenate([np.log(ratio) / ROW_ERROR, (x * HIGH - GENERIC) / STRAY])
+    def log_errors(values: Array) -> Array:
+        return np.log(predict(_numbers(values), features) / measured) / ROW_ERROR
 
-    found, loss = least_log_error(residual, GENERIC / HIGH, LOW / HIGH, HIGH / HIGH, f_scale=1.0)
-    return _numbers([rounded(float(v)) for v in found * HIGH]), loss
+    fitted, loss = fit_near(log_errors, list(PULL.values()))
+    return _numbers([rounded(float(value)) for value in fitted]), loss
 
 
 def _numbers(values: Array | list[float]) -> EngineNumbers:
-    return EngineNumbers(**dict(zip(EngineNumbers.__slots__, map(float, values), strict=True)))
+    return EngineNumbers(**dict(zip(PULL, map(float, values), strict=True)))
 
 
 def fit_with_skew(
@@ -80,34 +84,33 @@ def fit_with_skew(
 ) -> tuple[float, dict[str, EngineNumbers]]:
     """Return the one skew that explains all engines best, and each engine's numbers at it."""
     tried = []
-    for skew, given in by_skew.items():
-        fitted = {engine: _fit_engine(rows, given, engine) for engine in _engines(rows)}
+    for skew, features in by_skew.items():
+        engines = sorted({row.engine for row in rows})
+        fitted = {engine: _fit_engine(rows, features, engine) for engine in engines}
         loss = sum(engine_loss for _, engine_loss in fitted.values())
         tried.append((loss, skew, {engine: numbers for engine, (numbers, _) in fitted.items()}))
-    _, skew, numbers = min(tried, key=lambda each: each[0])
+    _, skew, numbers = min(tried, key=lambda result: result[0])
     return skew, numbers
 
 
-def _engines(rows: list[DecodeRow]) -> list[str]:
-    return sorted({row.engine for row in rows})
-
-
-def _fit_engine(rows: list[DecodeRow], given: Features, engine: str) -> tuple[EngineNumbers, float]:
+def _fit_engine(
+    rows: list[DecodeRow], features: Features, engine: str
+) -> tuple[EngineNumbers, float]:
     mask = np.array([row.engine == engine for row in rows])
     measured = np.array([row.tpot for row in rows])
-    return fit_numbers(given.pick(mask), measured[mask])
+    return fit_numbers(features.pick(mask), measured[mask])
 
 
 def leave_one_gpu_out(rows: list[DecodeRow]) -> tuple[Array, Array]:
-    """Return (predicted, textbook) of every row, its GPU's rows unseen by numbers and skew [s]."""
-    by_skew = {skew: features(rows, skew=skew) for skew in SKEWS}
+    """Return (predicted, textbook) of every row, by numbers and a skew fitted on other GPUs [s]."""
+    by_skew = {skew: kernel_features(rows, skew=skew) for skew in SKEWS}
     predicted = np.full(len(rows), np.nan)
     for gpu in sorted({row.gpu for row in rows}):
         unseen = np.array([row.gpu == gpu for row in rows])
         seen = [row for row, out in zip(rows, unseen, strict=True) if not out]
-        skew, numbers = fit_with_skew(seen, {s: f.pick(~unseen) for s, f in by_skew.items()})
+        seen_features = {skew: features.pick(~unseen) for skew, features in by_skew.items()}
+        skew, numbers = fit_with_skew(seen, seen_features)
         for engine in {row.engine for row, out in zip(rows, unseen, strict=True) if out}:
             mask = unseen & np.array([row.engine == engine for row in rows])
-            known = numbers.get(engine) or _numbers(GENERIC)
-            predicted[mask] = predict(known, by_skew[skew].pick(mask))
+            predicted[mask] = predict(numbers.get(engine, GENERIC), by_skew[skew].pick(mask))
     return predicted, by_skew[SKEWS[0]].textbook

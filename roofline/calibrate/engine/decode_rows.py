@@ -25,7 +25,14 @@ from roofline.timing.lawbook import OVER_LINK
 from roofline.timing.machine import time_ops
 from roofline.timing.step import Target
 
-__all__ = ["DecodeRow", "Features", "features", "load_rows", "stored_as", "textbook_seconds"]
+__all__ = [
+    "DecodeRow",
+    "Features",
+    "kernel_features",
+    "load_decode_rows",
+    "served_formats",
+    "textbook_seconds",
+]
 
 Array = NDArray[np.float64]
 
@@ -49,12 +56,24 @@ class DecodeRow:
     input: int
     output: int
     tpot: float  # [s]
-    left_out: str
+    left_out: str  # why the row is not scored, for people; empty where it is
+
+    @property
+    def scored(self) -> bool:
+        """Whether the row counts."""
+        return not self.left_out
 
     @property
     def dense(self) -> bool:
         """Whether the model has no experts."""
-        return self.model.startswith("llama")
+        return not _model(self.model).num_expert_layers
+
+    @property
+    def format(self) -> str:
+        """The format of the experts, or of the linear layers of a model without any."""
+        model = _model(self.model)
+        stored = model.stored().get(Component.EXPERTS, model.dtype)
+        return self.experts or self.linears or stored.value
 
     @property
     def context(self) -> float:
@@ -78,26 +97,26 @@ class Features:
         return Features(**{name: getattr(self, name)[rows] for name in self.__slots__})
 
 
-def load_rows() -> list[DecodeRow]:
+def load_decode_rows() -> list[DecodeRow]:
     """Return the shipped rows, those left out included."""
     text = resources.data_file("validation").joinpath("decode.csv").read_text("utf-8")
-    whole = ("tp", "ep", "batch", "input", "output")
+    integers = ("tp", "ep", "batch", "input", "output")
     rows = []
     for line in csv.DictReader(text.splitlines()):
         tpot = float(line.pop("tpot_ms")) / 1e3
-        numbers: dict[str, Any] = {name: int(line.pop(name)) for name in whole}
+        numbers: dict[str, Any] = {name: int(line.pop(name)) for name in integers}
         rows.append(DecodeRow(**(numbers | line), tpot=tpot))
     return rows
 
 
-def features(rows: Sequence[DecodeRow], *, skew: float) -> Features:
-    """Return what each row's kernels take, with experts chosen at a popularity skew."""
-    values = [_one(row, skew) for row in rows]
+def kernel_features(rows: Sequence[DecodeRow], *, skew: float) -> Features:
+    """Return the features of each row, with experts chosen at a popularity skew."""
+    values = [_features_of(row, skew) for row in rows]
     columns = np.array(values, dtype=np.float64).reshape(-1, 6).T
     return Features(**dict(zip(Features.__slots__, columns, strict=True)))
 
 
-def _one(row: DecodeRow, skew: float) -> tuple[float, ...]:
+def _features_of(row: DecodeRow, skew: float) -> tuple[float, ...]:
     model, gpu = _model(row.model), _gpu(row.gpu)
     precision = _precision(row, model, gpu)
     placement = Placement(tp=row.tp, ep=row.ep, routing=Routing(skew=skew))
@@ -136,7 +155,7 @@ def _slots(row: DecodeRow, deployment: Deployment) -> float:
     return float(min(row.batch, room) if room else row.batch)
 
 
-def stored_as(network: NetworkSpec, *, linears: str, experts: str) -> dict[Component, DType]:
+def served_formats(network: NetworkSpec, *, linears: str, experts: str) -> dict[Component, DType]:
     """Return the formats of a network that a run served in others; empty is the network's own."""
     stored = dict(network.stored())
     if linears:
@@ -148,7 +167,7 @@ def stored_as(network: NetworkSpec, *, linears: str, experts: str) -> dict[Compo
 
 def _precision(row: DecodeRow, model: ModelSpec, gpu: HardwareProfile) -> Precision:
     precision, _ = resolve(
-        stored=stored_as(model, linears=row.linears, experts=row.experts),
+        stored=served_formats(model, linears=row.linears, experts=row.experts),
         base=model.dtype,
         kv_stored=DType(row.kv) if row.kv else model.kv_dtype,
         available=gpu.rates,

@@ -31,11 +31,11 @@ __all__ = [
     "FEATURES",
     "KINDS",
     "WIDTHS",
-    "Priced",
-    "deployed",
+    "PricedRuns",
+    "deployment_of",
     "engine_of",
     "overhead_features",
-    "price",
+    "price_runs",
 ]
 
 Array = NDArray[np.float64]
@@ -58,19 +58,19 @@ FEATURES = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Priced:
+class PricedRuns:
     """Plain and speculative step of each row [s]; features are (rows, FEATURES)."""
 
-    plain: Array  # kernels and what served decode runs say of the engine
+    plain: Array  # kernels and the engine's numbers from served decode runs
     step: Array
     plain_features: Array
     features: Array
     plain_textbook: Array
     textbook: Array
 
-    def pick(self, rows: NDArray[np.bool_] | list[int]) -> Priced:
+    def pick(self, rows: NDArray[np.bool_] | list[int]) -> PricedRuns:
         """Return some rows."""
-        return Priced(**{name: getattr(self, name)[rows] for name in self.__slots__})
+        return PricedRuns(**{name: getattr(self, name)[rows] for name in self.__slots__})
 
 
 def engine_of(era: str) -> str:
@@ -82,10 +82,10 @@ def engine_of(era: str) -> str:
     return era.split("@", maxsplit=1)[0]
 
 
-def price(rows: Sequence[SpecRow]) -> Priced:
+def price_runs(rows: Sequence[SpecRow]) -> PricedRuns:
     """Return what the kernels of each row take, and what the engine's numbers multiply."""
-    columns = zip(*(_one(row) for row in rows), strict=True)
-    return Priced(**dict(zip(Priced.__slots__, map(np.array, columns), strict=True)))
+    columns = zip(*(_price_one(row) for row in rows), strict=True)
+    return PricedRuns(**dict(zip(PricedRuns.__slots__, map(np.array, columns), strict=True)))
 
 
 def kind_name(kind: str) -> str:
@@ -96,23 +96,23 @@ def kind_name(kind: str) -> str:
 def overhead_features(
     row: SpecRow, model: ModelSpec, pass_kind: str, *, drafting: bool
 ) -> dict[str, float]:
-    """Return what each number but those of matrix-vector kernels multiplies in this step."""
-    found = dict.fromkeys(FEATURES, 0.0)
-    found["per_step"] = 1.0
-    found["per_expert_layer"] = float(model.num_expert_layers)
+    """Return what each number multiplies in this step; those of matrix-vector kernels get 0."""
+    features = dict.fromkeys(FEATURES, 0.0)
+    features["per_step"] = 1.0
+    features["per_expert_layer"] = float(model.num_expert_layers)
     if drafting:
         passes = float(launches(row.kind, float(row.draft_length)))
-        found["per_spec_round"] = 1.0
-        found["per_draft_pass"] = passes
-        found["per_spec_sequence"] = float(row.batch)
-        found["per_model_round"] = float(row.kind == "model" and model.has_state)
-        found["per_tree_round"] = float(row.verify_width is not None and row.topk > 1)
+        features["per_spec_round"] = 1.0
+        features["per_draft_pass"] = passes
+        features["per_spec_sequence"] = float(row.batch)
+        features["per_model_round"] = float(row.kind == "model" and model.has_state)
+        features["per_tree_round"] = float(row.verify_width is not None and row.topk > 1)
         if kind_name(pass_kind) in KINDS:
-            found[kind_name(pass_kind)] = passes
-    return found
+            features[kind_name(pass_kind)] = passes
+    return features
 
 
-def deployed(row: SpecRow, target: Target, drafter: Drafter, overhead: Overhead) -> Deployment:
+def deployment_of(row: SpecRow, target: Target, drafter: Drafter, overhead: Overhead) -> Deployment:
     """Return what a row ran, on an engine with this time around the kernels."""
     engine = load_engine(engine_of(row.engine))
     return Deployment(
@@ -123,7 +123,7 @@ def deployed(row: SpecRow, target: Target, drafter: Drafter, overhead: Overhead)
     )
 
 
-def _one(row: SpecRow) -> tuple[float | Array, ...]:
+def _price_one(row: SpecRow) -> tuple[float | Array, ...]:
     stated = priors().routing
     target = target_of(row, Routing(skew=stated.skew, correlation=stated.correlation))
     drafter, grid, gpu = drafter_of(row, target), grid_of(row), gpu_of(row.gpu)
@@ -143,36 +143,38 @@ def _one(row: SpecRow) -> tuple[float | Array, ...]:
 
     def total(vector: VectorKernels | None) -> Array:
         overhead = served.model_copy(update={"vector": vector})
-        return np.asarray(deployed(row, target, drafter, overhead).price(grid).times.total[0, 0])
+        return np.asarray(
+            deployment_of(row, target, drafter, overhead).price(grid).times.total[0, 0]
+        )
 
     features = [
         overhead_features(row, target.model, drafter.pass_kind, drafting=d)
         for d in (False, row.draft_length > 0)
     ]
-    known = _vector_features(total, served, features)
-    first, last = textbook(target, drafter, grid, gpu)
-    vectors = [np.array([found[name] for name in FEATURES]) for found in features]
-    return float(known[0]), float(known[-1]), vectors[0], vectors[1], first, last
+    kernels = _kernels_and_vector_slopes(total, served, features)
+    plain_textbook, step_textbook = textbook(target, drafter, grid, gpu)
+    plain, step = (np.array([row[name] for name in FEATURES]) for row in features)
+    return float(kernels[0]), float(kernels[-1]), plain, step, plain_textbook, step_textbook
 
 
-def _vector_features(
+def _kernels_and_vector_slopes(
     total: Callable[[VectorKernels | None], Array],
     served: Overhead,
     features: list[dict[str, float]],
 ) -> Array:
-    """Return the times without what rows' arithmetic costs, and fill in what its costs multiply.
+    """Return the times without matrix-vector arithmetic; add its features to both dicts.
 
-    Arithmetic hides under the weights' stream, so time is not linear in its costs: the features are
-    slopes at the engine's own numbers, where features x numbers + what is returned is exact.
+    Arithmetic hides under the weights' stream, so time is not linear in its costs. The features are
+    slopes at the engine's own numbers, where features x numbers + the returned times is exact.
     """
     if served.vector is None:
         return np.asarray(total(None))
-    bare = here = np.asarray(total(served.vector))
+    bare = at_own_numbers = np.asarray(total(served.vector))
     for name in WIDTHS:
         cost = getattr(served.vector, name)
         step = 0.05 * max(cost, 0.2)
         moved = total(served.vector.model_copy(update={name: cost + step}))
-        slope = (np.asarray(moved) - here) / step
+        slope = (np.asarray(moved) - at_own_numbers) / step
         features[0][name], features[1][name] = float(slope[0]), float(slope[-1])
         bare = bare - slope * cost
     return bare

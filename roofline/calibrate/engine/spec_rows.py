@@ -1,4 +1,4 @@
-"""Published speculative runs: their configuration as the cost model understands it."""
+"""Published speculative runs: each row as the target, drafter and grid that it is priced by."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache
 
 from roofline.base import resources
-from roofline.calibrate.engine.decode_rows import stored_as
+from roofline.calibrate.engine.decode_rows import served_formats
 from roofline.importers.open import open_drafter
 from roofline.specs.formats import Component, DType, Precision, resolve
 from roofline.specs.gpu import SHELF as GPUS
@@ -151,7 +151,7 @@ def load_spec_rows() -> tuple[SpecRow, ...]:
     return tuple(_row(line) for line in csv.DictReader(text.splitlines()))
 
 
-_WORDS = (
+_TEXT_COLUMNS = (
     "id",
     "group",
     "trust",
@@ -182,9 +182,9 @@ def _row(line: dict[str, str]) -> SpecRow:
         return int(line[name]) if line[name] else None
 
     base, step = number("base_ms"), number("step_ms")
-    words = {name: line[name] for name in _WORDS}
+    texts = {name: line[name] for name in _TEXT_COLUMNS}
     return SpecRow(
-        **words,
+        **texts,
         left_out=LeftOut(line["left_out"]) if line["left_out"] else None,
         fold=int(line["fold"]),
         tp=int(line["tp"]),
@@ -239,7 +239,7 @@ def is_dense(row: SpecRow) -> bool:
 
 def _formats(network: NetworkSpec, row: SpecRow, *, linears: str, experts: str) -> Precision:
     gpu = gpu_of(row.gpu)
-    stored = stored_as(network, linears=linears, experts=experts)
+    stored = served_formats(network, linears=linears, experts=experts)
     if row.head:
         stored[Component.HEAD] = DType(row.head)
     for item in filter(None, row.activations.split(";")):
@@ -275,13 +275,12 @@ def drafter_of(row: SpecRow, target: Target) -> Drafter:
         kind, network = open_drafter(row.drafter or row.kind, target.model)
     if network is None:
         return Drafter(kind=kind, name=kind)
-    own = row.draft_weights
+    stored = row.draft_weights
     if kind == "mtp":  # quantised with its target unless the source says otherwise
-        precision = _formats(
-            network, row, linears=own or row.linears, experts=own or row.experts or row.linears
-        )
+        linears, experts = stored or row.linears, stored or row.experts or row.linears
     else:
-        precision = _formats(network, row, linears=own, experts="")
+        linears, experts = stored, ""
+    precision = _formats(network, row, linears=linears, experts=experts)
     ep = row.ep if network.num_expert_layers else 1
     placement = Placement(tp=row.tp, ep=ep, routing=target.placement.routing)
     return Drafter(

@@ -1,4 +1,4 @@
-"""How an attention kernel reads the cache for its q rows, told by its times, and its law."""
+"""How an attention kernel reads the cache for its q rows, as its times show, and its law."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import least_log_error, rounded, score
+from roofline.calibrate.fit.core import least_log_error, rounded
+from roofline.calibrate.fit.fitted_law import FittedLaw, RowSource, fitted_law, held_out_rows
 from roofline.calibrate.fit.five_number import (
     FEWEST,
     KernelRows,
@@ -17,7 +18,6 @@ from roofline.calibrate.fit.five_number import (
     fit_simple,
     predict,
 )
-from roofline.calibrate.fit.judged import Judged, Source, hold_out, judge
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.laws import AttentionLaw, SimpleLaw
@@ -36,10 +36,10 @@ __all__ = [
 
 Array = NDArray[np.float64]
 TILES = (16, 32, 64, 128)
-APART = 0.85  # the best way's error over the next one's, above which they are not told apart
+APART = 0.85  # the best mode's error over the next one's, above which they are not told apart
 ROW_TILES = (16, 32, 64, 128)
 #: Lowest, start, highest and unit of the split-cache law's constants.
-ATTENTION = {
+BOUNDS = {
     "floor": (0.2, 4.0, 60.0, 1e-6),
     "mem_eff": (0.3, 0.85, 1.05, 1.0),
     "compute_eff": (0.02, 0.5, 1.05, 1.0),
@@ -52,16 +52,16 @@ ATTENTION = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadMode:
-    """The way that fits best, and the median error of each [share]."""
+    """The way of reading that fits best, and the mean log error of each."""
 
     mode: VerifyAttention
     tile_rows: int
     errors: dict[str, float]
-    law: SimpleLaw  # under that way's own count of FLOPs and bytes
+    law: SimpleLaw  # under the mode's own count of FLOPs and bytes
 
     @property
     def told_apart(self) -> bool:
-        """Whether the best way fits clearly better than the others."""
+        """Whether the best mode fits clearly better than the others."""
         first, second = sorted(self.errors.values())[:2]
         return first < APART * second
 
@@ -81,7 +81,6 @@ def rows_read_as(
     flops = np.array([row.flops for row in rows])
     moved = np.array([row.bytes for row in rows])
     work = flops / np.array([s["batch"] * s["kv_heads"] for s in sizes])
-    # queries and outputs: 2 B q A d elements, as wide as a cached element or two bytes
     cached = np.array([_cache_bytes(row, s) for row, s in zip(rows, sizes, strict=True)])
     if mode is VerifyAttention.TILE:
         flops = flops * np.ceil(packed / tile) * tile / packed
@@ -100,31 +99,30 @@ def rows_read_as(
 
 
 def _cache_bytes(row: Row, s: dict[str, int]) -> float:
-    """Return the bytes of keys and values: what the count leaves after queries and outputs."""
+    """Return the bytes of keys and values: all bytes less those of queries and outputs."""
     elements = 2 * s["batch"] * s["kv_heads"] * s["head_dim"]
-    width = row.bytes / (elements * (s["context"] + s["q"] * s["group"]))  # if all were as wide
-    if row.dtype in ("bf16", "fp16", "fp32"):
+    if row.dtype in ("bf16", "fp16", "fp32"):  # queries and outputs are as wide as the cache
+        width = row.bytes / (elements * (s["context"] + s["q"] * s["group"]))
         return elements * s["context"] * width
     return row.bytes - elements * s["q"] * s["group"] * 2.0
 
 
 def find_read_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> ReadMode:
-    """Return which way of reading the cache explains the rows of one kernel best.
+    """Return the way of reading the cache that explains the rows of one kernel best.
 
-    The plain five-number law is fitted under each way's count (no staircase, which could imitate
+    The plain five-number law is fitted under each mode's count (no staircase, which could imitate
     any); the least mean log error wins, each curve over q moved to its own level, since a level
-    says nothing of how often the cache is read. ``kv_once`` stays where they are not told apart.
+    says nothing of how often the cache is read. ``kv_once`` stays where modes are not told apart.
     """
-    tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]] = {}
-    ways = [(VerifyAttention.KV_ONCE, 128), (VerifyAttention.KV_PER_QUERY, 128)]
-    for mode, tile in [*ways, *((VerifyAttention.TILE, t) for t in TILES)]:
+    tried: dict[tuple[VerifyAttention, int], tuple[float, SimpleLaw]] = {}
+    untiled = [(VerifyAttention.KV_ONCE, 128), (VerifyAttention.KV_PER_QUERY, 128)]
+    for mode, tile in [*untiled, *((VerifyAttention.TILE, t) for t in TILES)]:
         bench = rows_read_as(rows, mode, tile=tile, peak=peak, bandwidth=bandwidth)
         law = fit_simple(bench, stepped=False)
-        guess = predict(bench, law)
-        loss = float(np.mean(np.abs(_centred(np.log(guess / bench.seconds), rows))))
-        tried[mode, tile] = (loss, score(guess, bench.seconds).median, law)
+        log_error = np.log(predict(bench, law) / bench.seconds)
+        tried[mode, tile] = (float(np.mean(np.abs(_centred(log_error, rows)))), law)
     by_mode = {
-        mode: min((loss, tile) for (m, tile), (loss, _, _) in tried.items() if m is mode)
+        mode: min((loss, tile) for (m, tile), (loss, _) in tried.items() if m is mode)
         for mode in VerifyAttention
     }
     best = min(VerifyAttention, key=lambda mode: by_mode[mode][0])
@@ -136,7 +134,8 @@ def find_read_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Rea
 
 def _centred(residual: Array, rows: Sequence[Row]) -> Array:
     """Return log errors less the median of their curve, so that only the course over q counts."""
-    curves = np.array([" ".join(p for p in row.shape.split() if p[:2] != "q=") for row in rows])
+    shapes = [[size for size in row.shape.split() if not size.startswith("q=")] for row in rows]
+    curves = np.array([" ".join(sizes) for sizes in shapes])
     centred = residual.copy()
     for curve in np.unique(curves):
         centred[curves == curve] -= np.median(residual[curves == curve])
@@ -146,47 +145,47 @@ def _centred(residual: Array, rows: Sequence[Row]) -> Array:
 def _read_mode(
     mode: VerifyAttention,
     by_mode: dict[VerifyAttention, tuple[float, int]],
-    tried: dict[tuple[VerifyAttention, int], tuple[float, float, SimpleLaw]],
+    tried: dict[tuple[VerifyAttention, int], tuple[float, SimpleLaw]],
 ) -> ReadMode:
     tile = by_mode[mode][1]
-    errors = {m.value: float(f"{loss:.4g}") for m, (loss, _) in by_mode.items()}
-    return ReadMode(mode=mode, tile_rows=tile, errors=errors, law=tried[mode, tile][2])
+    errors = {m.value: rounded(loss) for m, (loss, _) in by_mode.items()}
+    return ReadMode(mode=mode, tile_rows=tile, errors=errors, law=tried[mode, tile][1])
 
 
 def read_modes(rows: Iterable[Row], device: Device) -> dict[tuple[str, str], ReadMode]:
     """Return how each attention kernel reads the cache, by (kernel, cache format)."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.kind == "attention":
-            found.setdefault((row.kernel, row.dtype), []).append(row)
+            groups.setdefault((row.kernel, row.dtype), []).append(row)
     return {
-        name: find_read_mode(same, peak=device.peak, bandwidth=device.bandwidth)
-        for name, same in found.items()
-        if len(same) >= FEWEST and len({row.sizes["q"] for row in same}) > 1
+        name: find_read_mode(group, peak=device.peak, bandwidth=device.bandwidth)
+        for name, group in groups.items()
+        if len(group) >= FEWEST and len({row.sizes["q"] for row in group}) > 1
     }
 
 
 def fit_attention(
-    rows: Sequence[Row], read_mode: ReadMode, device: Device, source: Source
-) -> Judged | None:
-    """Return the law of one attention kernel under the way it reads the cache."""
+    rows: Sequence[Row], read_mode: ReadMode, device: Device, source: RowSource
+) -> FittedLaw | None:
+    """Return the five-number law of one attention kernel, counted as it reads the cache."""
     bench = rows_read_as(
         rows, read_mode.mode, tile=read_mode.tile_rows, peak=device.peak, bandwidth=device.bandwidth
     )
     return fit_five_numbers(rows, device, source, bench=bench)
 
 
-def fit_split_attention(rows: Sequence[Row], device: Device, source: Source) -> Judged | None:
+def fit_split_attention(rows: Sequence[Row], device: Device, source: RowSource) -> FittedLaw | None:
     """Return the split-cache law with the row tile that predicts best."""
     if device.units == 0 or rows[0].dtype not in ("bf16", "fp8") or len(rows) < 20:
         return None
-    held = hold_out(rows)
+    held = held_out_rows(rows)
     seconds = np.array([row.seconds for row in rows])
     shape = _attention_shape(rows)
 
-    def residual_for(tile: int) -> tuple[AttentionLaw, float]:
+    def fit_row_tile(tile: int) -> tuple[AttentionLaw, float]:
         def law_of(scaled: Array) -> AttentionLaw:
-            units = zip(ATTENTION.items(), scaled, strict=True)
+            units = zip(BOUNDS.items(), scaled, strict=True)
             values: dict[str, Any] = {name: float(v) * unit for (name, (*_, unit)), v in units}
             return AttentionLaw(row_tile=tile, **values)
 
@@ -194,14 +193,14 @@ def fit_split_attention(rows: Sequence[Row], device: Device, source: Source) -> 
             total = np.asarray(attention_time(shape, device, law_of(scaled)).total)
             return np.asarray(np.log(total / seconds)[~held])
 
-        low, start, high = (np.array([b[i] for b in ATTENTION.values()]) for i in range(3))
-        found, cost = least_log_error(residual, start, low, high)
-        return law_of(found), cost
+        low, start, high = (np.array([b[i] for b in BOUNDS.values()]) for i in range(3))
+        scaled, cost = least_log_error(residual, start, low, high)
+        return law_of(scaled), cost
 
-    tried = {tile: residual_for(tile) for tile in ROW_TILES}
+    tried = {tile: fit_row_tile(tile) for tile in ROW_TILES}
     law = tried[min(tried, key=lambda tile: tried[tile][1])][0]
-    short: dict[str, Any] = {n: rounded(getattr(law, n)) for n in ATTENTION}
-    law = replace(law, **short)
+    constants: dict[str, Any] = {name: rounded(getattr(law, name)) for name in BOUNDS}
+    law = replace(law, **constants)
     predicted = np.asarray(attention_time(shape, device, law).total)
     block = {
         "dtype": rows[0].dtype,
@@ -209,7 +208,7 @@ def fit_split_attention(rows: Sequence[Row], device: Device, source: Source) -> 
         "head_dim": rows[0].sizes["head_dim"],
         "law": asdict(law) | {"row_costs": list(law.row_costs)},
     }
-    return judge(
+    return fitted_law(
         "attention", block, rows, predicted=predicted, held=held, device=device, source=source
     )
 

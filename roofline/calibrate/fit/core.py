@@ -1,4 +1,4 @@
-"""What every fit shares: least squares on log error, rounding, rows held out, and the evidence."""
+"""What every fit shares: least squares on log error, rounding, held-out rows and evidence."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from numpy.typing import NDArray
 from roofline.specs.laws import Evidence
 
 __all__ = [
+    "Columns",
     "Label",
-    "Numbers",
+    "Pull",
     "Score",
     "evidence_of",
     "fit_near",
     "held_out",
-    "hold_out_mask",
-    "judged_rows",
+    "held_out_shapes",
     "least_log_error",
     "ratio_error_of",
     "resident_share",
     "rounded",
     "score",
+    "scored_rows",
     "shape_keys",
 ]
 
 DIGITS = 4
 Array = NDArray[np.float64]
-Numbers = Mapping[str, Array]  # columns of rows, by name
+Columns = Mapping[str, Array]  # one value for each row, by name
 Label = Mapping[str, Any]  # what tells a law from others of its kind: dtype, kernel, head_dim, ...
 
 
@@ -72,8 +73,8 @@ def rounded(value: float, digits: int = DIGITS) -> float:
     return float(f"{value:.{digits}g}") if abs(value) > 1e-13 else 0.0
 
 
-def judged_rows(held: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the rows that a law is judged on: those held out, or all where none were."""
+def scored_rows(held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the rows that a law is scored on: those held out, or all where none were."""
     return held if held.any() else ~held
 
 
@@ -89,17 +90,17 @@ def evidence_of(
     ratio_error: float | None,
     rejected: Mapping[str, int] | None = None,
 ) -> Evidence:
-    """Return the evidence of a law from the rows that it is judged on. Times in s."""
-    own, plain = score(predicted, measured), score(textbook, measured)
+    """Return the evidence of a law from the rows that it is scored on. Times in s."""
+    errors = score(predicted, measured)
     return Evidence(
         source=source,
         date=date,
         rows_fitted=rows_fitted,
         rows_held_out=rows_held_out,
-        median_error=rounded(own.median),
-        p90_error=rounded(own.p90),
-        bias=rounded(own.bias),
-        textbook_median_error=rounded(plain.median),
+        median_error=rounded(errors.median),
+        p90_error=rounded(errors.p90),
+        bias=rounded(errors.bias),
+        textbook_median_error=rounded(score(textbook, measured).median),
         rejected=dict(rejected or {}),
         ratio_error=None if ratio_error is None else rounded(ratio_error),
     )
@@ -113,11 +114,12 @@ def ratio_error_of(
     >>> ratio_error_of("aab", [1, 4, 4], np.array([1.0, 3.0, 9.0]), np.array([1.0, 2.0, 9.0]))
     0.5
     """
-    at = {each: i for i, each in enumerate(zip(shapes, rows, strict=True))}
+    points = list(zip(shapes, rows, strict=True))
+    position = {point: i for i, point in enumerate(points)}
     pairs = [
-        (i, at[shape, 4 * m])
-        for i, (shape, m) in enumerate(zip(shapes, rows, strict=True))
-        if m and (shape, 4 * m) in at
+        (i, position[shape, 4 * m])
+        for i, (shape, m) in enumerate(points)
+        if m and (shape, 4 * m) in position
     ]
     if not pairs:
         return None
@@ -133,39 +135,44 @@ def least_log_error(
     from scipy.optimize import least_squares
 
     settings: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.1, "max_nfev": 80} | options
-    found = least_squares(residual, np.clip(start, low, high), bounds=(low, high), **settings)
-    return np.asarray(found.x), float(found.cost)
+    solution = least_squares(residual, np.clip(start, low, high), bounds=(low, high), **settings)
+    return np.asarray(solution.x), float(solution.cost)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pull:
+    """What is known of a number before a fit: its usual value, one deviation off it, its bounds."""
+
+    centre: float
+    stray: float
+    low: float = 0.0
+    high: float
 
 
 def fit_near(
-    log_errors: Callable[[Array], Array],
-    *,
-    centre: Array,
-    stray: Array,
-    low: Array,
-    high: Array,
-    max_nfev: int = 80,
-) -> Array:
-    """Return the numbers near ``centre`` that explain the rows, within their bounds.
+    log_errors: Callable[[Array], Array], pulls: Sequence[Pull], *, max_nfev: int = 80
+) -> tuple[Array, float]:
+    """Return the numbers near their usual values that explain the rows, and the loss.
 
-    ``log_errors`` are those of the rows, each in its own deviation; a number that lies ``stray``
-    off the centre costs as much as a row that is one deviation off.
+    ``log_errors`` are those of the rows, each in its own deviation; a number that lies one
+    deviation off its usual value costs as much as a row that is one deviation off.
     """
+    centre, stray, low, high = np.array([(p.centre, p.stray, p.low, p.high) for p in pulls]).T
 
-    def residual(x: Array) -> Array:
-        return np.concatenate([log_errors(x * stray), x - centre / stray])
+    def residual(scaled: Array) -> Array:
+        return np.concatenate([log_errors(scaled * stray), scaled - centre / stray])
 
-    found, _ = least_log_error(
+    scaled, loss = least_log_error(
         residual, centre / stray, low / stray, high / stray, f_scale=1.0, max_nfev=max_nfev
     )
-    return found * stray
+    return scaled * stray, loss
 
 
 def resident_share(footprint: Array, l2: float) -> Array:
     """Return the share of ``footprint`` bytes that a benchmark's loop finds in L2.
 
-    max(0, 1 - (footprint / l2)^8): nearly all of what fits, nothing of what does not. 0 where the
-    size of the L2 is not known.
+    max(0, 1 - (footprint / l2)^8): nearly all of what fits, nothing of what does not. The exponent
+    is that of the L2 edge of the attention law. 0 where the size of the L2 is not known.
 
     >>> resident_share(np.array([5e6, 10e6, 2e7]), 10e6).round(3)
     array([0.996, 0.   , 0.   ])
@@ -176,7 +183,7 @@ def resident_share(footprint: Array, l2: float) -> Array:
 
 
 def held_out(key: str) -> bool:
-    """Return whether a shape is never fitted: a fifth of them, chosen by a stable hash.
+    """Return whether a shape is held out of fits: a fifth of them are, by a stable hash.
 
     >>> held_out("4096x4096"), held_out("2048x2048"), held_out("8192x8192")
     (False, True, True)
@@ -186,14 +193,14 @@ def held_out(key: str) -> bool:
 
 def shape_keys(*columns: NDArray[np.generic]) -> NDArray[np.str_]:
     """Return one key for each row: the columns' integers joined by ``x``."""
-    whole = [np.asarray(column).astype(np.int64).astype(str) for column in columns]
-    keys = whole[0].astype(object)
-    for column in whole[1:]:
-        keys = keys + "x" + column.astype(object)
+    texts = [np.asarray(column).astype(np.int64).astype(str).astype(object) for column in columns]
+    keys = texts[0]
+    for text in texts[1:]:
+        keys = keys + "x" + text
     return keys.astype(str)
 
 
-def hold_out_mask(keys: NDArray[np.str_]) -> NDArray[np.bool_]:
+def held_out_shapes(keys: NDArray[np.str_]) -> NDArray[np.bool_]:
     """Return which rows belong to held-out shapes; at least one shape is held out."""
     names, inverse = np.unique(keys, return_inverse=True)
     chosen = np.array([held_out(str(name)) for name in names])

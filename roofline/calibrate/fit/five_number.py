@@ -1,6 +1,6 @@
-"""The five-number law on a machine's own rows: with a staircase over rows, and for products.
+"""The five-number law fitted to a machine's own rows: plain, with a staircase, and for products.
 
-A law of products serves them all; one that it is far off gets a law of its own.
+One law serves all products; a product that it is far off gets a law of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.calibrate.fit.core import Score, least_log_error, rounded, score
-from roofline.calibrate.fit.judged import Judged, Source, hold_out, judge
+from roofline.calibrate.fit.fitted_law import FittedLaw, RowSource, fitted_law, held_out_rows
 from roofline.calibrate.measure.rows import Row
 from roofline.specs.laws import SimpleLaw
 from roofline.timing.laws.simple import Device, simple_time
@@ -82,7 +82,7 @@ class KernelRows:
 
 
 def predict(bench: KernelRows, law: SimpleLaw) -> Array:
-    """Return what a law says of the rows [s]."""
+    """Return the time that a law predicts for each row [s]."""
     time = simple_time(
         flops=bench.flops,
         bytes=bench.bytes,
@@ -101,7 +101,7 @@ def fit_constants(
 ) -> SimpleLaw:
     """Return ``fixed`` with the named constants fitted on log error; bounded, deterministic.
 
-    ``cached`` operands may be read faster than memory, or not all of them.
+    ``cached``: operands may lie in a cache, so the share of the bandwidth may exceed 1.
     """
     quickest = float(bench.seconds.min())
     unit = {"floor": quickest, "serial": 1e-6}
@@ -117,12 +117,12 @@ def fit_constants(
     low, start, high = (np.array([limits[n][i] for n in names]) for i in range(3))
     serial = [i for i, n in enumerate(names) if n == "serial"]
     high[serial] = 5.0  # up to 5 us for 64 of K
-    found, _ = least_log_error(residual, start, low, high)
-    return law_of(found)
+    scaled, _ = least_log_error(residual, start, low, high)
+    return law_of(scaled)
 
 
 def fit_simple(bench: KernelRows, *, memory_only: bool = False, stepped: bool = True) -> SimpleLaw:
-    """Return the plain law, or one with a staircase or a path for small products if clearly better.
+    """Return the plain law, or a clearly better one with a staircase or a path for small products.
 
     Constants are rounded, and those that the rows do not tell apart stay where they start: K's
     latency needs several K, and the exponent p must earn its place. The staircase is 1 at its ends,
@@ -179,17 +179,17 @@ def _small_apart(bench: KernelRows, fit: Callable[[KernelRows], SimpleLaw]) -> S
     tried at each measured size, and put in the middle to the next.
     """
     sizes = np.unique(bench.work)
-    found = []
+    laws = []
     for last, after in pairwise(sizes[: SIZES + 1]):
         small = bench.work <= last
         if small.sum() < LEAST_SMALL or len(np.unique(bench.rows[~small])) < 4:
             continue
-        rest, those = fit(bench.pick(~small)), bench.pick(small)
-        body = predict(those, replace(rest, steps=(), floor=0.0))
-        factor = float(np.median((those.seconds - rest.floor) / body))
+        law, small_rows = fit(bench.pick(~small)), bench.pick(small)
+        body = predict(small_rows, replace(law, steps=(), floor=0.0))
+        factor = float(np.median((small_rows.seconds - law.floor) / body))
         middle = float(np.sqrt(last * after))
-        found.append(replace(rest, small=middle, small_factor=max(factor, 0.01)))
-    return min(found, key=lambda law: _loss(bench, law), default=None)
+        laws.append(replace(law, small=middle, small_factor=max(factor, 0.01)))
+    return min(laws, key=lambda law: _loss(bench, law), default=None)
 
 
 def rounded_law(law: SimpleLaw) -> SimpleLaw:
@@ -207,7 +207,7 @@ def rounded_law(law: SimpleLaw) -> SimpleLaw:
 
 
 def kernel_rows(rows: Sequence[Row], device: Device) -> KernelRows:
-    """Return rows as the five-number law sees them."""
+    """Return rows in the form that the five-number law takes."""
     return KernelRows(
         flops=np.array([row.flops for row in rows]),
         bytes=np.array([row.bytes for row in rows]),
@@ -223,31 +223,31 @@ def kernel_rows(rows: Sequence[Row], device: Device) -> KernelRows:
 def fit_five_numbers(
     rows: Sequence[Row],
     device: Device,
-    source: Source,
+    source: RowSource,
     *,
     op: str | None = None,
     bench: KernelRows | None = None,
     stepped: bool = True,
-) -> Judged | None:
-    """Return the five-number law of rows that one law prices, None where they are too few."""
+) -> FittedLaw | None:
+    """Return the five-number law of these rows, None where they are too few."""
     memory_only = bool(rows) and rows[0].kind == "elementwise"
     if len(rows) < (2 if memory_only else FEWEST):
         return None
-    whole = bench or kernel_rows(rows, device)
-    law = fit_simple(whole.pick(~hold_out(rows)), memory_only=memory_only, stepped=stepped)
-    return _judge(rows, whole, law, device, source, op=op)
+    bench = bench or kernel_rows(rows, device)
+    law = fit_simple(bench.pick(~held_out_rows(rows)), memory_only=memory_only, stepped=stepped)
+    return _with_evidence(rows, bench, law, device, source, op=op)
 
 
-def _judge(
+def _with_evidence(
     rows: Sequence[Row],
     bench: KernelRows,
     law: SimpleLaw,
     device: Device,
-    source: Source,
+    source: RowSource,
     *,
     op: str | None = None,
-) -> Judged:
-    """Return a five-number law beside what it says of the rows, those held out among them."""
+) -> FittedLaw:
+    """Return a five-number law beside what it predicts for the rows, those held out included."""
     constants = asdict(law)
     constants["steps"] = [list(step) for step in law.steps]
     if not law.steps:
@@ -261,79 +261,79 @@ def _judge(
         **({} if op is None else {"op": op}),
         "law": constants,
     }
-    return judge(
+    return fitted_law(
         "simple",
         block,
         rows,
         predicted=predict(bench, law),
-        held=hold_out(rows),
+        held=held_out_rows(rows),
         device=device,
         source=source,
     )
 
 
-def fit_products(rows: Sequence[Row], device: Device, source: Source) -> list[Judged]:
-    """Return the law of all products; where it is over 5 % off one, that one's own beside it.
+def fit_products(rows: Sequence[Row], device: Device, source: RowSource) -> list[FittedLaw]:
+    """Return the general law of products, then the own law of each that it is over 5 % off.
 
-    The worst is taken out first and the general law fitted on the others again, until it serves
-    them. Where it would be left with one product, it stays fitted on all. Empty where the rows are
-    too few.
+    The worst product is taken out and the general law fitted again on the others, until it serves
+    them. Where one product would be left, the general law stays fitted on all and each product gets
+    its own. Empty where the rows are too few.
     """
-    whole = general = fit_five_numbers(rows, device, source)
+    law_of_all = general = fit_five_numbers(rows, device, source)
     odd: list[str] = []
     while general is not None and (worst := _worst(general)) is not None:
         odd.append(worst)
         rest = [row for row in rows if row.op not in odd]
         if len({row.op for row in rest}) < FEWEST_TOGETHER:
-            general, odd = whole, list(dict.fromkeys(row.op for row in rows))
+            general, odd = law_of_all, list(dict.fromkeys(row.op for row in rows))
             break
         general = fit_five_numbers(rest, device, source)
-    if whole is None or general is None:
-        return [whole] if whole else []
-    shared = _shared_steps(whole, device) if odd else SimpleLaw(floor=0.0, mem_eff=1.0)
-    own = [_own([row for row in rows if row.op == op], shared, device, source) for op in odd]
+    if law_of_all is None or general is None:
+        return [law_of_all] if law_of_all else []
+    shared = _shared_steps(law_of_all, device) if odd else SimpleLaw(floor=0.0, mem_eff=1.0)
+    own = [_own_law([row for row in rows if row.op == op], shared, device, source) for op in odd]
     return [general, *(law for law in own if law is not None)]
 
 
-def _worst(judged: Judged) -> str | None:
+def _worst(law: FittedLaw) -> str | None:
     """Return the product that a law is furthest off, None where it serves all that have rows."""
-    off = np.abs(judged.predicted / [row.seconds for row in judged.rows] - 1)
-    of = np.array([row.op for row in judged.rows])
-    error = {
-        op: float(np.median(off[of == op]))
-        for op in dict.fromkeys(of.tolist())
-        if (of == op).sum() >= LEAST_OWN
+    errors = np.abs(law.predicted / law.measured - 1)
+    ops = np.array([row.op for row in law.rows])
+    median = {
+        op: float(np.median(errors[ops == op]))
+        for op in dict.fromkeys(ops.tolist())
+        if (ops == op).sum() >= LEAST_OWN
     }
-    worst = max(error, key=lambda op: error[op], default=None)
-    return worst if worst is not None and error[worst] > OWN_BEYOND else None
+    worst = max(median, key=lambda op: median[op], default=None)
+    return worst if worst is not None and median[worst] > OWN_BEYOND else None
 
 
-def _shared_steps(general: Judged, device: Device) -> SimpleLaw:
+def _shared_steps(general: FittedLaw, device: Device) -> SimpleLaw:
     """Return the law of all products with each one's own level taken out."""
-    measured = np.array([row.seconds for row in general.rows])
-    ratio, fitted = measured / general.predicted, ~general.held
-    of = np.array([row.op for row in general.rows])
-    level = np.ones(len(of))
-    for op in set(of.tolist()):
-        inside = (of == op) & fitted
-        level[of == op] = np.median(ratio[inside]) if inside.any() else 1.0
+    ratio, fitted = general.measured / general.predicted, ~general.held
+    ops = np.array([row.op for row in general.rows])
+    level = np.ones(len(ops))
+    for op in set(ops.tolist()):
+        inside = (ops == op) & fitted
+        level[ops == op] = np.median(ratio[inside]) if inside.any() else 1.0
     bench = kernel_rows(general.rows, device)
-    return fit_simple(replace(bench, seconds=measured / level).pick(fitted))
+    return fit_simple(replace(bench, seconds=general.measured / level).pick(fitted))
 
 
-def _own(rows: Sequence[Row], shared: SimpleLaw, device: Device, source: Source) -> Judged | None:
+def _own_law(
+    rows: Sequence[Row], shared: SimpleLaw, device: Device, source: RowSource
+) -> FittedLaw | None:
     """Return one product's law: constants on the staircase of all, or a staircase of its own.
 
-    A staircase of its own has as many steps as rows, so only rows that it was not fitted on speak
-    for it.
+    A staircase of its own has as many steps as rows, so only held-out rows can prove it better.
     """
     alone = fit_five_numbers(rows, device, source, op=rows[0].op)
     if not shared.steps or len(rows) < LEAST_OWN:
         return alone
-    held, bench = hold_out(rows), kernel_rows(rows, device)
+    held, bench = held_out_rows(rows), kernel_rows(rows, device)
     names = ("floor", "mem_eff", "compute_eff")
     law = rounded_law(fit_constants(bench.pick(~held), names, shared))
-    together = _judge(rows, bench, law, device, source, op=rows[0].op)
+    on_shared = _with_evidence(rows, bench, law, device, source, op=rows[0].op)
     if alone is None or not held.any():
-        return together
-    return min(together, alone, key=lambda judged: judged.loss(everything=False))
+        return on_shared
+    return min(on_shared, alone, key=lambda law: law.loss(everything=False))

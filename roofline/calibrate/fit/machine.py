@@ -1,4 +1,4 @@
-"""A whole file of measurements fitted: figures of the machine, laws, and what was left out."""
+"""A whole file of measurements fitted: the machine's figures, its laws, and rows left out."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ from roofline.calibrate.fit.attention import (
 )
 from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibrate.fit.experts import fit_experts
+from roofline.calibrate.fit.fitted_law import (
+    FittedLaw,
+    RowSource,
+    better_law,
+    fastest_kernel,
+    fitted_law,
+)
 from roofline.calibrate.fit.five_number import fit_five_numbers, fit_products
-from roofline.calibrate.fit.judged import Judged, Source, better_law, fastest_kernel, judge
 from roofline.calibrate.fit.tiles import fit_products_by_tiles
-from roofline.calibrate.measure.noise import BelievableRows, believable_rows, cliffs
+from roofline.calibrate.measure.backend import Status
+from roofline.calibrate.measure.noise import DRIFTED, BelievableRows, believable_rows, cliffs
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.formats import DType, rate_name
@@ -32,8 +39,8 @@ from roofline.timing.machine import device_of
 
 __all__ = [
     "Cliff",
-    "Figures",
     "MachineFit",
+    "MeasuredFigures",
     "Steadiness",
     "fit_all_reduce",
     "fit_rows",
@@ -42,17 +49,17 @@ __all__ = [
 
 Array = NDArray[np.float64]
 NOISY = 0.1  # share of rows left out above which the machine was noisy (a quiet one: 0.02)
-UNSTEADY = 0.1
-BUSY = 0.25  # time spent waiting for a core, over the time measured
+UNSTEADY = 0.1  # median disagreement of rounds above which it was noisy as well
+BUSY = 0.25  # time spent waiting for a core, over the time measured, above which it was, too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Figures:
-    """What the machine reached: the fastest stream [B/s] and product [FLOP/s] by format."""
+class MeasuredFigures:
+    """What the machine reached."""
 
-    bandwidth: float
-    peaks: dict[str, float]
-    launch: dict[str, float]  # seconds of an empty kernel, eager and captured [s]
+    bandwidth: float  # of the fastest stream [B/s]
+    peaks: dict[str, float]  # of the fastest product, by rate [FLOP/s]
+    launch: dict[str, float]  # time of an empty kernel, eager and captured [s]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,48 +89,48 @@ class Cliff:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MachineFit:
-    """Everything that a profile and its report say."""
+    """What a profile and its report are written from."""
 
-    figures: Figures
-    laws: tuple[Judged, ...]
+    figures: MeasuredFigures
+    laws: tuple[FittedLaw, ...]
     read_modes: Mapping[tuple[str, str], ReadMode]
-    chosen: tuple[str, str] | None  # the attention kernel and cache format that a model would use
+    chosen_attention: tuple[str, str] | None  # kernel and cache format that a model would use
     believable: BelievableRows
     steadiness: Steadiness
     cliffs: tuple[Cliff, ...]
 
 
-def rate_of(dtype: str) -> str:
-    """Return the rate that a format's product runs at.
+def product_rate(dtype: str) -> str:
+    """Return the rate of the datasheet that a format's product runs at.
 
-    >>> rate_of("int4-wo"), rate_of("fp8")
+    >>> product_rate("int4-wo"), product_rate("fp8")
     ('bf16', 'fp8')
     """
     return "bf16" if dtype.endswith("-wo") else rate_name(DType(dtype))
 
 
-def measured_figures(rows: Sequence[Row]) -> Figures:
-    """Return the best stream and product that were seen in any round.
+def measured_figures(rows: Sequence[Row]) -> MeasuredFigures:
+    """Return the best stream and product of any round.
 
-    A disturbance only slows: rows beside which the reference kernel drifted count here.
+    A disturbance only slows, so rows beside which the reference kernel drifted count here too.
     """
-    seen = [row for row in rows if row.status == "ok"]
-    streams = [row.bytes / row.seconds for row in seen if row.kind == "stream"]
+    measured = [row for row in rows if row.status == Status.OK]
+    streams = [row.bytes / row.seconds for row in measured if row.kind == "stream"]
     if not streams:
         raise InputError(
             f"no copy or read bandwidth was measured; measure with a larger {Option('budget')}"
         )
     peaks: dict[str, float] = {}
-    for row in seen:
+    for row in measured:
         if row.kind == "gemm":
-            rate = rate_of(row.dtype)
+            rate = product_rate(row.dtype)
             peaks[rate] = max(peaks.get(rate, 0.0), row.flops / row.seconds)
     if not peaks:
         raise InputError(
             f"no matrix product was measured; measure with a larger {Option('budget')}"
         )
-    launch = {row.op: row.seconds for row in seen if row.kind == "launch"}
-    return Figures(bandwidth=max(streams), peaks=peaks, launch=launch)
+    launch = {row.op: row.seconds for row in measured if row.kind == "launch"}
+    return MeasuredFigures(bandwidth=max(streams), peaks=peaks, launch=launch)
 
 
 def fit_rows(
@@ -133,122 +140,122 @@ def fit_rows(
     believable = believable_rows(rows)
     figures = measured_figures(rows)
     library = str(facts.get("library", ""))
-    source = Source(
+    source = RowSource(
         cite=cite,
         date=str(facts.get("date", "")),
         library=library.partition(" ")[0].lower(),
         version=library,
     )
-    machine = _MachineFit(believable.rows, figures, datasheet, source)
-    laws = machine.laws()
+    machine = _MachineRows(believable.rows, figures, datasheet, source)
     return MachineFit(
         figures=figures,
-        laws=tuple(laws),
+        laws=tuple(machine.laws()),
         read_modes=machine.read_modes,
-        chosen=machine.chosen,
+        chosen_attention=machine.chosen_attention,
         believable=believable,
         steadiness=_steadiness(rows, believable),
         cliffs=tuple(_cliffs(believable.rows)),
     )
 
 
-class _MachineFit:
-    """The rows of one machine, group by group."""
+class _MachineRows:
+    """The believable rows of one machine, and the laws of each group of them."""
 
     def __init__(
         self,
         rows: Sequence[Row],
-        figures: Figures,
+        figures: MeasuredFigures,
         datasheet: HardwareProfile | None,
-        source: Source,
+        source: RowSource,
     ) -> None:
         self._rows, self._figures = rows, figures
         self._datasheet, self._source = datasheet, source
-        base = next(row.dtype for row in rows if row.kind == "stream")
-        self.read_modes = read_modes(rows, self._device(base))
-        self.chosen = self._fastest()
+        self._base = next(row.dtype for row in rows if row.kind == "stream")
+        self.read_modes = read_modes(rows, self._device(self._base))
+        self.chosen_attention = self._fastest_attention()
 
     def _device(self, dtype: str) -> Device:
-        rate, gpu = rate_of(dtype), self._datasheet
+        rate, gpu = product_rate(dtype), self._datasheet
         if gpu is None or rate not in gpu.rates:
             peak = self._figures.peaks.get(rate) or max(self._figures.peaks.values())
-            bandwidth, units, l2, link = self._figures.bandwidth, 0, 0.0, self._figures.bandwidth
-            return Device(bandwidth=bandwidth, peak=peak, units=units, l2=l2, link=link)
+            bandwidth = self._figures.bandwidth
+            return Device(bandwidth=bandwidth, peak=peak, units=0, l2=0.0, link=bandwidth)
         return device_of(gpu, rate)
 
-    def _by(self, kind: str, *names: str) -> dict[tuple[str, ...], list[Row]]:
-        found: dict[tuple[str, ...], list[Row]] = {}
+    def _grouped(self, kind: str, *names: str) -> dict[tuple[str, ...], list[Row]]:
+        groups: dict[tuple[str, ...], list[Row]] = {}
         for row in self._rows:
             if row.kind == kind:
-                found.setdefault(tuple(getattr(row, n) for n in names), []).append(row)
-        return found
+                groups.setdefault(tuple(getattr(row, n) for n in names), []).append(row)
+        return groups
 
-    def _fastest(self) -> tuple[str, str] | None:
+    def _fastest_attention(self) -> tuple[str, str] | None:
         """Return the attention kernel with the least time on the shapes that all have."""
-        base = next(row.dtype for row in self._rows if row.kind == "stream")
-        groups = self._by("attention", "kernel", "dtype")
+        groups = self._grouped("attention", "kernel", "dtype")
         return fastest_kernel(
             {
                 (kernel, dtype): rows
                 for (kernel, dtype), rows in groups.items()
-                if dtype == base and (kernel, dtype) in self.read_modes
+                if dtype == self._base and (kernel, dtype) in self.read_modes
             }
         )
 
-    def laws(self) -> list[Judged]:
-        """Return every law that the rows are enough for."""
-        found = [*self._products(), *self._attentions()]
-        for (dtype, op), rows in self._by("elementwise", "dtype", "op").items():
-            found.append(fit_five_numbers(rows, self._device(dtype), self._source, op=op))
-        for (dtype,), every in self._by("elementwise", "dtype").items():
-            rows = [row for row in every if row.op not in ("sampling", "embedding")]
-            found.append(fit_five_numbers(rows, self._device(dtype), self._source))
-        found += self._experts()
-        for (dtype,), rows in self._by("allreduce", "dtype").items():
-            found.append(fit_all_reduce(rows, self._device(dtype), self._source))
-        return [judged for judged in found if judged is not None]
+    def laws(self) -> list[FittedLaw]:
+        """Return every law that there are enough rows for."""
+        laws = [*self._products(), *self._attentions()]
+        for (dtype, op), rows in self._grouped("elementwise", "dtype", "op").items():
+            laws.append(fit_five_numbers(rows, self._device(dtype), self._source, op=op))
+        for (dtype,), rows in self._grouped("elementwise", "dtype").items():
+            usual = [row for row in rows if row.op not in ("sampling", "embedding")]
+            laws.append(fit_five_numbers(usual, self._device(dtype), self._source))
+        laws += self._experts()
+        for (dtype,), rows in self._grouped("allreduce", "dtype").items():
+            laws.append(fit_all_reduce(rows, self._device(dtype), self._source))
+        return [law for law in laws if law is not None]
 
-    def _products(self) -> list[Judged]:
-        found: list[Judged] = []
-        for (dtype,), every in self._by("gemm", "dtype").items():
+    def _products(self) -> list[FittedLaw]:
+        laws: list[FittedLaw] = []
+        for (dtype,), products in self._grouped("gemm", "dtype").items():
             device = self._device(dtype)
-            rows = [row for row in every if row.op != "peak"]
+            rows = [row for row in products if row.op != "peak"]
             simple = fit_products(rows, device, self._source)
             tiled = (
                 fit_products_by_tiles(rows, self._datasheet, device, self._source)
                 if (self._datasheet is not None and rows)
                 else None
             )
-            found += [tiled] if tiled and _tiles_predict_better(tiled, simple) else simple
-        return found
+            laws += [tiled] if tiled and _tiles_predict_better(tiled, simple) else simple
+        return laws
 
-    def _attentions(self) -> list[Judged | None]:
+    def _attentions(self) -> list[FittedLaw | None]:
         """Return the laws of the chosen kernel, for each cache format that it was timed with."""
-        found = []
-        for (kernel, dtype), rows in self._by("attention", "kernel", "dtype").items():
+        laws: list[FittedLaw | None] = []
+        if self.chosen_attention is None:
+            return laws
+        for (kernel, dtype), rows in self._grouped("attention", "kernel", "dtype").items():
             read_mode = self.read_modes.get((kernel, dtype))
-            if self.chosen is None or kernel != self.chosen[0] or read_mode is None:
+            if kernel != self.chosen_attention[0] or read_mode is None:
                 continue
             device = self._device("bf16" if dtype == "fp8" else dtype)
             simple = fit_attention(rows, read_mode, device, self._source)
             split = fit_split_attention(rows, device, self._source)
-            found.append(better_law(split, simple))
-        return found
+            laws.append(better_law(split, simple))
+        return laws
 
-    def _experts(self) -> list[Judged | None]:
+    def _experts(self) -> list[FittedLaw | None]:
         """Return the law of the fastest expert kernel of each format."""
-        groups = self._by("moe", "kernel", "dtype")
-        found = []
-        for wanted in dict.fromkeys(dtype for _, dtype in groups):
-            same = {(k, d): rows for (k, d), rows in groups.items() if d == wanted}
-            name = fastest_kernel(same)
+        groups = self._grouped("moe", "kernel", "dtype")
+        laws = []
+        for dtype in dict.fromkeys(dtype for _, dtype in groups):
+            kernels = {(k, d): rows for (k, d), rows in groups.items() if d == dtype}
+            name = fastest_kernel(kernels)
             if name is not None:
-                found.append(fit_experts(same[name], self._device(wanted), self._source))
-        return found
+                laws.append(fit_experts(kernels[name], self._device(dtype), self._source))
+        return laws
 
 
-def fit_all_reduce(rows: Sequence[Row], device: Device, source: Source) -> Judged | None:
-    """Return the bulk form's start and share of the link among the GPUs that were there."""
+def fit_all_reduce(rows: Sequence[Row], device: Device, source: RowSource) -> FittedLaw | None:
+    """Return the law of the bulk algorithm among the measured GPUs: its start, and link share."""
     if len(rows) < 4:
         return None
     ranks = rows[0].sizes["ranks"]
@@ -257,42 +264,42 @@ def fit_all_reduce(rows: Sequence[Row], device: Device, source: Source) -> Judge
     shape = CollectiveShape(payload=payload, ranks=ranks)
 
     def law_of(scaled: Array) -> CollectiveLaw:
-        one = Ranks(start={"bulk": float(scaled[0]) * 1e-6}, share={"bulk": float(scaled[1])})
-        return CollectiveLaw(ranks={ranks: one})
+        start, share = float(scaled[0]) * 1e-6, float(scaled[1])
+        return CollectiveLaw(ranks={ranks: Ranks(start={"bulk": start}, share={"bulk": share})})
 
     def residual(scaled: Array) -> Array:
         total = collective_time(shape, device, law_of(scaled)).total
         return np.asarray(np.log(np.asarray(total) / seconds))
 
     low, start, high = np.array([0.5, 0.02]), np.array([10.0, 0.7]), np.array([500.0, 3.0])
-    found, _ = least_log_error(residual, start, low, high)
-    law = law_of(np.array([rounded(float(v)) for v in found]))
+    scaled, _ = least_log_error(residual, start, low, high)
+    law = law_of(np.array([rounded(float(value)) for value in scaled]))
     predicted = np.asarray(collective_time(shape, device, law).total)
     held = np.zeros(len(rows), dtype=bool)
     block = {"kernel": rows[0].kernel, "law": asdict(law)}
-    return judge(
+    return fitted_law(
         "allreduce", block, rows, predicted=predicted, held=held, device=device, source=source
     )
 
 
-def _tiles_predict_better(tiled: Judged, simple: Sequence[Judged]) -> bool:
-    """Return whether one law of tiles predicts held-out products better than all simple ones."""
-    errors = [np.log(x.predicted / [row.seconds for row in x.rows])[x.held] for x in simple]
-    together = np.concatenate(errors) if errors else np.zeros(0)
-    return not together.size or tiled.loss(everything=False) < float(np.mean(np.abs(together)))
+def _tiles_predict_better(tiled: FittedLaw, simple: Sequence[FittedLaw]) -> bool:
+    """Return whether the tile law predicts held-out products better than the simple laws do."""
+    errors = [np.log(law.predicted / law.measured)[law.held] for law in simple]
+    pooled = np.concatenate(errors) if errors else np.zeros(0)
+    return not pooled.size or tiled.loss(everything=False) < float(np.mean(np.abs(pooled)))
 
 
 def _steadiness(rows: Sequence[Row], believable: BelievableRows) -> Steadiness:
-    judged = [row for row in rows if row.status in ("ok", "noisy")]
-    lost = sum(believable.left_out.get(reason, 0) for reason in ("noisy", "drift"))
-    waited = float(np.mean([row.waited for row in judged])) if judged else 0.0
+    timed = [row for row in rows if row.status in (Status.OK, Status.NOISY)]
+    lost = sum(believable.left_out.get(reason, 0) for reason in (Status.NOISY, DRIFTED))
+    waited = float(np.mean([row.waited for row in timed])) if timed else 0.0
     return Steadiness(
-        rows=len(judged),
+        rows=len(timed),
         lost=lost,
         repeated=believable.repeated,
         disagreement=believable.disagreement,
         waited=waited,
-        noisy=lost > NOISY * len(judged) or believable.disagreement > UNSTEADY or waited > BUSY,
+        noisy=lost > NOISY * len(timed) or believable.disagreement > UNSTEADY or waited > BUSY,
     )
 
 
@@ -317,8 +324,8 @@ def _cliffs(rows: Sequence[Row]) -> list[Cliff]:
             dtype=dtype,
             before=before,
             after=after,
-            jump=float(np.median(same)),
-            shapes=len(same),
+            jump=float(np.median(ratios)),
+            shapes=len(ratios),
         )
-        for (op, kernel, dtype, before, after), same in ordered
+        for (op, kernel, dtype, before, after), ratios in ordered
     ]

@@ -1,8 +1,8 @@
-"""The tile law of products: what it says of measured rows, and how it is fitted.
+"""The tile law of products: what it predicts for measured rows, and how it is fitted.
 
-Bounded least squares on log error, and a choice of the tile set. Everything is deterministic: one
-fixed start, rows scattered by a fixed rule, and a tile set chosen on shapes set aside within the
-rows given.
+The constants of each tile set come from bounded least squares on log error; the tile set is the
+one that predicts best on shapes set aside among the fitted rows. Everything is deterministic: one
+fixed start, and rows chosen by fixed rules.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Label, Numbers, least_log_error, rounded, score, shape_keys
-from roofline.calibrate.fit.judged import Judged, Source, hold_out, judge
+from roofline.calibrate.fit.core import Columns, Label, least_log_error, rounded, score, shape_keys
+from roofline.calibrate.fit.fitted_law import FittedLaw, RowSource, fitted_law, held_out_rows
 from roofline.calibrate.measure.rows import Row
 from roofline.kernels.formulas import gemm_bytes, gemm_flops
 from roofline.kernels.ops import GemmShape
@@ -33,7 +33,7 @@ __all__ = [
     "PRODUCT_FORMATS",
     "ProductFormat",
     "ProductRows",
-    "fit_law",
+    "fit_gemm_law",
     "fit_product_law",
     "fit_products_by_tiles",
     "fit_tile_set",
@@ -45,10 +45,10 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-Predict = Callable[[Numbers, GemmLaw], Array]
-#: The region that the law is judged on.
-JUDGED_M, LEAST_NK = 1024, 512
-LEAST_ROWS = 100  # judged rows that a fit needs
+Predict = Callable[[Columns, GemmLaw], Array]
+#: The region that the law is scored in.
+SCORED_M, LEAST_NK = 1024, 512
+LEAST_ROWS = 100  # scored rows that a fit needs
 OUTPUT = 2.0  # bytes of an output element [B]
 
 
@@ -70,8 +70,8 @@ PRODUCT_FORMATS = {
     "int4-wo": ProductFormat(DType.INT4_G128, DType.BF16),
     "int8": ProductFormat(DType.INT8, DType.INT8),  # SmoothQuant, W8A8
 }
-#: Constant: unit that keeps the solver near 1; then start, lowest and highest in that unit.
-#: What fits L2 starts at a share of the GPU's L2 and ends at its size instead.
+#: By constant: unit that keeps the solver near 1; then start, lowest and highest in that unit.
+#: ``l2_fit`` starts at a share of the GPU's L2 and ends at its size instead.
 BOUNDS: dict[str, tuple[float, float, float, float]] = {
     "floor": (1e-6, 3.0, 0.2, 60.0),
     "act": (1.0, 0.3, 0.0, 30.0),
@@ -91,9 +91,9 @@ STEP = (1.0, 1.0, 0.1, 4.0)  # the same for a factor of the staircase
 DUST = 1e-4  # a constant this small in its unit is 0
 PRIOR = 0.015  # weight of "a step of the staircase is 1", times the square root of the rows
 SOFT = 0.03  # log error beyond which a row counts linearly
-ROWS, ROWS_TRIED = 4000, 1500  # judged rows of the fit, and of the fits that choose the tiles
-OUTSIDE = 4  # for so many judged rows the fit sees one outside
-OUTSIDE_WEIGHT = 0.2
+ROWS, ROWS_TRIED = 4000, 1500  # scored rows of the fit, and of the fits that choose the tiles
+OUTSIDE = 4  # for so many scored rows the fit takes one outside the region
+OUTSIDE_WEIGHT = 0.2  # of its log error
 MAX_M = 16384  # rows above say nothing of decoding
 L2_START = 0.15  # most benchmarks rotate about six copies of the weights through L2
 LEAST_GAIN = 1.1  # a smaller gain from L2 is not told from noise
@@ -104,7 +104,7 @@ _SCATTER = 2654435761  # 2^32 over the golden ratio: consecutive multiples lie f
 class ProductRows:
     """Measured rows: m, n and k, their seconds, and the weight of their log errors."""
 
-    columns: Numbers
+    columns: Columns
     seconds: Array
     weight: Array
 
@@ -117,15 +117,15 @@ class ProductRows:
         )
 
 
-def fit_law(
-    columns: Numbers, seconds: Array, *, judged: NDArray[np.bool_], predict: Predict, l2: float
+def fit_gemm_law(
+    columns: Columns, seconds: Array, *, scored: NDArray[np.bool_], predict: Predict, l2: float
 ) -> GemmLaw:
     """Return the law with the tile set that predicts best, constants rounded.
 
-    ``judged`` are the rows that count when the law is scored; ``l2`` is the GPU's cache [B], where
+    ``scored`` are the rows that count when the law is scored; ``l2`` is the GPU's cache [B], where
     a benchmark may leave small weights (0: not looked for). The order of the rows does not matter.
     """
-    weight = np.where(judged, 1.0, np.where(columns["m"] <= MAX_M, OUTSIDE_WEIGHT, 0.0))
+    weight = np.where(scored, 1.0, np.where(columns["m"] <= MAX_M, OUTSIDE_WEIGHT, 0.0))
     bench = ProductRows(columns=columns, seconds=seconds, weight=weight)
     bench = bench.pick(np.lexsort((seconds, columns["k"], columns["n"], columns["m"])))
     tiles = _best_tiles(bench, predict, l2)
@@ -139,14 +139,14 @@ def fit_law(
 def _best_tiles(bench: ProductRows, predict: Predict, l2: float) -> TileSet:
     """Return the tile set with the least 3 median + p90 error on shapes set aside."""
     aside = set_aside(shape_keys(bench.columns["n"], bench.columns["k"]))
-    judge = bench.pick(aside & (bench.weight == 1))
+    unseen = bench.pick(aside & (bench.weight == 1))
     sample = _few_rows(bench.pick(~aside), ROWS_TRIED)
-    if not len(judge.seconds) or not len(sample.seconds):  # too few shapes to set any aside
-        judge = sample = _few_rows(bench, ROWS_TRIED)
+    if not len(unseen.seconds) or not len(sample.seconds):  # too few shapes to set any aside
+        unseen = sample = _few_rows(bench, ROWS_TRIED)
 
     def loss(tiles: TileSet) -> float:
         law = fit_tile_set(sample, tiles=tiles, predict=predict, l2=l2)
-        error = score(predict(judge.columns, law), judge.seconds)
+        error = score(predict(unseen.columns, law), unseen.seconds)
         return 3 * error.median + error.p90
 
     order: tuple[TileSet, ...] = ("split", "any", "fine", "wide", "pair", "static")
@@ -165,11 +165,12 @@ def set_aside(keys: NDArray[np.str_]) -> NDArray[np.bool_]:
 
 
 def _few_rows(bench: ProductRows, count: int) -> ProductRows:
-    """Return ``count`` judged rows at most, and a quarter as many outside."""
+    """Return ``count`` scored rows at most, and a quarter as many outside the region."""
     inside = np.flatnonzero(bench.weight == 1)
     outside = np.flatnonzero((bench.weight > 0) & (bench.weight < 1))
-    few = scattered(len(inside), count), scattered(len(outside), count // OUTSIDE)
-    return bench.pick(np.concatenate([inside[few[0]], outside[few[1]]]))
+    inside = inside[scattered(len(inside), count)]
+    outside = outside[scattered(len(outside), count // OUTSIDE)]
+    return bench.pick(np.concatenate([inside, outside]))
 
 
 def scattered(count: int, limit: int) -> NDArray[np.intp]:
@@ -183,17 +184,17 @@ def scattered(count: int, limit: int) -> NDArray[np.intp]:
 
 
 def free_constants(tiles: TileSet, *, l2: bool) -> list[str]:
-    """Return the constants that a tile set's rows can tell; the others are 0.
+    """Return the constants that rows of a tile set identify; the others are 0.
 
-    Only ``split`` may slice K; its many tiles leave no trace of empty rows.
+    Only ``split`` slices K; with its many tiles the cost of empty rows cannot be seen.
 
     >>> [name for name in BOUNDS if name not in free_constants("split", l2=False)]
     ['pad', 'l2_fit', 'l2_gain']
     """
-    unseen = {"pad"} if tiles == "split" else {"split", "traffic"}
+    unidentified = {"pad"} if tiles == "split" else {"split", "traffic"}
     if not l2:
-        unseen |= {"l2_fit", "l2_gain"}
-    return [name for name in BOUNDS if name not in unseen]
+        unidentified |= {"l2_fit", "l2_gain"}
+    return [name for name in BOUNDS if name not in unidentified]
 
 
 def fit_tile_set(bench: ProductRows, *, tiles: TileSet, predict: Predict, l2: float) -> GemmLaw:
@@ -220,7 +221,7 @@ def fit_tile_set(bench: ProductRows, *, tiles: TileSet, predict: Predict, l2: fl
         log_error = np.log(predict(bench.columns, law) / bench.seconds)
         return np.append(bench.weight * log_error, prior * np.log(law.c))
 
-    found, _ = least_log_error(
+    scaled, _ = least_log_error(
         residual,
         start,
         low,
@@ -230,19 +231,19 @@ def fit_tile_set(bench: ProductRows, *, tiles: TileSet, predict: Predict, l2: fl
         x_scale=np.maximum(np.abs(start), 1e-2),
         diff_step=1e-3,
     )
-    law = law_of(found)
-    short: dict[str, Any] = {name: rounded(getattr(law, name)) for name in names}
-    return replace(law, **short, c=tuple(rounded(step) for step in law.c))
+    law = law_of(scaled)
+    constants: dict[str, Any] = {name: rounded(getattr(law, name)) for name in names}
+    return replace(law, **constants, c=tuple(rounded(step) for step in law.c))
 
 
 def _law(tiles: TileSet, names: list[str], values: list[float]) -> GemmLaw:
-    """Return the law of these constants; after them come the steps of the staircase."""
+    """Return the law of these values: one for each name, then the steps of the staircase."""
     constants: dict[str, Any] = {"pad": 0.0, "split": 0.0, "traffic": 0.0}
     constants |= dict(zip(names, values[: len(names)], strict=True))
     return GemmLaw(tiles=tiles, **constants, c=tuple(values[len(names) :]))
 
 
-def _shape(columns: Numbers, label: Label) -> GemmShape:
+def _shape(columns: Columns, label: Label) -> GemmShape:
     form = PRODUCT_FORMATS[label["dtype"]]
     sizes: dict[str, Any] = {size: columns[size] for size in ("m", "n", "k")}
     return GemmShape(
@@ -256,13 +257,13 @@ def _device(label: Label, gpu: HardwareProfile) -> Device:
     return device_of(gpu, rate_name(PRODUCT_FORMATS[label["dtype"]].compute))
 
 
-def product_seconds(columns: Numbers, label: Label, law: GemmLaw, gpu: HardwareProfile) -> Array:
-    """Predict a call of a benchmark, which may find small weights in L2 [s]."""
+def product_seconds(columns: Columns, label: Label, law: GemmLaw, gpu: HardwareProfile) -> Array:
+    """Return the predicted time of a benchmark's call, which may find small weights in L2 [s]."""
     time = gemm_time(_shape(columns, label), _device(label, gpu), law, warm=True)
     return np.asarray(time.total)
 
 
-def product_textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:
+def product_textbook(columns: Columns, label: Label, gpu: HardwareProfile) -> Array:
     """Return max(bytes / bandwidth, FLOP / peak) of weights, activations and bf16 outputs [s]."""
     form, device = PRODUCT_FORMATS[label["dtype"]], _device(label, gpu)
     moved = gemm_bytes(
@@ -277,51 +278,51 @@ def product_textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Ar
     return np.maximum(np.asarray(moved) / device.bandwidth, np.asarray(flops) / device.peak)
 
 
-def product_scored(columns: Numbers) -> NDArray[np.bool_]:
-    """Return the rows that count when the law is judged: M <= 1024, N and K >= 512."""
+def product_scored(columns: Columns) -> NDArray[np.bool_]:
+    """Return the rows that count when the law is scored: M <= 1024, N and K >= 512."""
     wide = (columns["n"] >= LEAST_NK) & (columns["k"] >= LEAST_NK)
-    return np.asarray((columns["m"] <= JUDGED_M) & wide)
+    return np.asarray((columns["m"] <= SCORED_M) & wide)
 
 
 def fit_product_law(
-    columns: Numbers, label: Label, seconds: Array, gpu: HardwareProfile
+    columns: Columns, label: Label, seconds: Array, gpu: HardwareProfile
 ) -> GemmLaw:
-    """Return the law, with the tile set that predicts best on some of the shapes given.
+    """Return the law with the tile set that predicts best on some of the shapes.
 
-    Rows that are too few in the judged region are refused: a law could not be checked there.
+    Too few rows in the scored region are refused: the law could not be checked.
     """
-    judged = product_scored(columns)
-    if judged.sum() < LEAST_ROWS:
+    scored = product_scored(columns)
+    if scored.sum() < LEAST_ROWS:
         raise ValueError(
-            f"{judged.sum()} rows with M <= {JUDGED_M} and N, K >= {LEAST_NK}, "
+            f"{scored.sum()} rows with M <= {SCORED_M} and N, K >= {LEAST_NK}, "
             f"of {LEAST_ROWS} needed"
         )
     device = _device(label, gpu)
 
-    def predict(rows: Numbers, law: GemmLaw) -> Array:
+    def predict(rows: Columns, law: GemmLaw) -> Array:
         return np.asarray(gemm_time(_shape(rows, label), device, law, warm=True).total)
 
-    return fit_law(columns, seconds, judged=judged, predict=predict, l2=device.l2)
+    return fit_gemm_law(columns, seconds, scored=scored, predict=predict, l2=device.l2)
 
 
 def fit_products_by_tiles(
-    rows: Sequence[Row], gpu: HardwareProfile, device: Device, source: Source
-) -> Judged | None:
+    rows: Sequence[Row], gpu: HardwareProfile, device: Device, source: RowSource
+) -> FittedLaw | None:
     """Return the tile law of a machine's own products in one format.
 
-    None of an unknown format, or of too few rows.
+    None where the format is unknown or the rows are too few.
     """
     label = {"dtype": rows[0].dtype}
     if label["dtype"] not in PRODUCT_FORMATS or device.units == 0:
         return None
     columns = {n: np.array([float(row.sizes[n]) for row in rows]) for n in ("m", "n", "k")}
     seconds = np.array([row.seconds for row in rows])
-    held = hold_out(rows)
+    held = held_out_rows(rows)
     fitted = {name: column[~held] for name, column in columns.items()}
     if product_scored(fitted).sum() < LEAST_ROWS:
         return None
     law = fit_product_law(fitted, label, seconds[~held], gpu)
-    return judge(
+    return fitted_law(
         "gemm",
         {**label, "law": asdict(law)},
         rows,

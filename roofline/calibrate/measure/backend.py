@@ -1,8 +1,9 @@
-"""What a library must offer to be measured: the kernels of a decoder, and a clock."""
+"""What a library must offer to be measured: a decoder's kernels and a clock; how cases end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,15 +11,31 @@ from numpy.typing import NDArray
 
 from roofline.calibrate.measure.cases import Menu
 
-__all__ = ["TOLERANCE", "Backend", "CaseError", "Timed"]
+__all__ = ["FAILURES", "TOLERANCE", "Backend", "CaseError", "Status", "Timed"]
 
+
+class Status(StrEnum):
+    """What became of a case in one round, as the file of measurements has it."""
+
+    OK = "ok"
+    NOISY = "noisy"  # its samples disagree too much to be fitted
+    WRONG = "wrong"  # off the same result in fp64
+    OOM = "oom"
+    UNSUPPORTED = "unsupported"
+    HUNG = "hung"
+    CRASHED = "crashed"
+
+
+#: What is not tried again in later rounds.
+FAILURES = (Status.UNSUPPORTED, Status.WRONG, Status.OOM, Status.HUNG, Status.CRASHED)
 #: Largest deviation from fp64, over the largest value, that a correct kernel may show.
 TOLERANCE = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8": 1.5e-1, "int8-wo": 5e-2}
-Timed = tuple[tuple[float, ...], str, float]  # seconds of each call, the clock, share waited
+#: Seconds of each call, the clock, and the time spent waiting for a core over the time measured.
+Timed = tuple[tuple[float, ...], str, float]
 
 
 class Backend(Protocol):
-    """One library on one device. Arrays are the library's own; shapes are row-major.
+    """One library on one device. Arrays are the library's; shapes are row-major.
 
     Attention takes queries (batch, KV heads, G q, head), keys and values (batch, KV heads, tokens,
     head), and returns rows (batch q, query heads x head). The q rows of a sequence are its last q
@@ -36,11 +53,11 @@ class Backend(Protocol):
     def operand(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
         """Return random values; another ``index`` is another place in memory."""
 
-    def own(self, array: Any) -> Any:
+    def copy(self, array: Any) -> Any:
         """Return a copy in memory of its own."""
 
-    def copies(self, count: int, dtype: str) -> int:
-        """Return how many operands of ``count`` elements hold none of each other in a cache."""
+    def cold_copies(self, count: int, dtype: str) -> int:
+        """Return how many operands of ``count`` elements, used in turn, never meet in a cache."""
 
     def weight(self, n: int, k: int, dtype: str, index: int) -> Any:
         """Return an n x k matrix, prepared for ``linear`` in this format."""
@@ -73,7 +90,7 @@ class Backend(Protocol):
         """Return the ``count`` highest of each row, in any order."""
 
     def indices(self, array: NDArray[np.intp]) -> Any:
-        """Return whole numbers as the library's own."""
+        """Return whole numbers as an array of the library."""
 
     def experts(self, x: Any, choice: Any, up: Any, down: Any, *, kernel: str) -> Any:
         """Return the mean of the chosen experts of each row by a kernel on the menu.
@@ -102,17 +119,14 @@ class Backend(Protocol):
     def state(self) -> str:
         """Return clocks and temperature."""
 
-    def failure(self, error: BaseException) -> str | None:
+    def failure(self, error: BaseException) -> Status | None:
         """Return the status of an expected failure, None for a bug."""
 
 
 class CaseError(Exception):
-    """One case cannot be measured; the campaign goes on without it.
+    """One case cannot be measured; the campaign goes on without it."""
 
-    ``status`` is ``oom``, ``unsupported``, ``wrong``, ``hung`` or ``crashed``.
-    """
-
-    def __init__(self, status: str, reason: str) -> None:
+    def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason

@@ -6,84 +6,83 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from roofline.calibrate.measure.backend import CaseError
+from roofline.calibrate.measure.backend import FAILURES, CaseError, Status
 from roofline.calibrate.measure.cases import Case
-from roofline.calibrate.measure.device import Device
+from roofline.calibrate.measure.device import MeasuringDevice
 from roofline.calibrate.measure.noise import summarise
 from roofline.calibrate.measure.rows import Row, RowFile, row_of
 
-__all__ = ["CampaignEnd", "run"]
+__all__ = ["CampaignResult", "run_campaign"]
 
 REPEATS = 9  # samples of one case in one round
 SLICE = 0.06  # seconds after which a case has enough samples
 ROUNDS = 9
 LONG = 0.04  # share of the budget above which one case is left out
-PROBE_EVERY = 0.5  # seconds between two looks at the reference kernel
-ANCHOR_LOOKS = 5  # times that bandwidth and peak are looked at, spread over the budget
-STATE_EVERY = 20  # rows between two looks at clocks and temperature
-GONE = ("unsupported", "wrong", "oom", "hung", "crashed")  # not tried again in later rounds
-Tell = Callable[[Row], None]
+PROBE_EVERY = 0.5  # seconds between two timings of the reference kernel
+ANCHOR_TIMES = 5  # times that bandwidth and peak are measured, spread over the budget
+STATE_EVERY = 20  # rows between two readings of clocks and temperature
 
 
 @dataclass(slots=True)
-class CampaignEnd:
-    """What a campaign did."""
+class CampaignResult:
+    """What a campaign measured and left out."""
 
     measured: int = 0
     resumed: int = 0
     rounds: int = 0
-    skipped: dict[str, str] = field(default_factory=dict)  # case: why
+    skipped: dict[str, str] = field(default_factory=dict)  # status of what failed, by case
     too_long: int = 0
     complete: bool = False  # the first round saw every case
 
 
-def run(
-    device: Device,
+def run_campaign(
+    device: MeasuringDevice,
     cases: Sequence[Case],
     file: RowFile,
     *,
     budget: float,
     now: Callable[[], float] = time.monotonic,
-    tell: Tell = lambda _: None,
-) -> CampaignEnd:
-    """Measure the cases in rounds, so that a disturbance meets many once, for ``budget`` seconds.
+    on_failure: Callable[[Row], None] = lambda _: None,
+) -> CampaignResult:
+    """Measure the cases for ``budget`` seconds, in rounds, so that a disturbance hits many once.
 
-    What failed is named and not tried again; what the file has is not measured again.
+    A case that failed is reported and not tried again; what the file has is not measured again.
     """
-    ended, begin = CampaignEnd(), now()
-    have = {(row.round, row.key) for row in file.rows}
-    ended.resumed = len(have)
-    ended.skipped = {row.key: row.status for row in file.rows if row.status in GONE}
-    speed, looks = _Speed(file.rows), _AnchorClock(begin, budget / ANCHOR_LOOKS, now)
-    probe, probing = 0.0, begin
+    result, begin = CampaignResult(), now()
+    measured = {(row.round, row.key) for row in file.rows}
+    result.resumed = len(measured)
+    result.skipped = {row.key: row.status for row in file.rows if row.status in FAILURES}
+    durations = _CaseDurations(file.rows)
+    anchor_clock = _AnchorClock(begin, budget / ANCHOR_TIMES, now)
+    probe, next_probe = 0.0, begin
     for number in range(1, ROUNDS + 1):
-        for turn, case in _cases_of_round(number, cases, have, looks):
-            if case.key in ended.skipped:
+        for round_number, case in _cases_of_round(number, cases, measured, anchor_clock):
+            if case.key in result.skipped:
                 continue
-            left = budget - (now() - begin)
-            if left <= 0:
-                return ended
-            if speed.guess(case) > min(LONG * budget, left):
-                ended.too_long += turn == 1
+            remaining = budget - (now() - begin)
+            if remaining <= 0:
+                return result
+            if durations.guess(case) > min(LONG * budget, remaining):
+                result.too_long += round_number == 1
                 continue
             start = now()
-            if start >= probing:
-                probe, probing = _probe(device), start + PROBE_EVERY
-            look = ended.measured % STATE_EVERY == 0
-            row = _measure(device, case, turn, probe=probe, describe=look)
+            if start >= next_probe:
+                probe, next_probe = _probe(device), start + PROBE_EVERY
+            describe = result.measured % STATE_EVERY == 0
+            row = _measure(device, case, round_number, probe=probe, describe=describe)
             file.add(row)
-            have.add((turn, case.key))
-            speed.learn(case, row, now() - start)
-            ended.measured += 1
-            if row.status in GONE:
-                ended.skipped[case.key] = row.status
-                tell(row)
-        ended.rounds, ended.complete = number, True
-    return ended
+            measured.add((round_number, case.key))
+            durations.learn(case, row, now() - start)
+            result.measured += 1
+            if row.status in FAILURES:
+                result.skipped[case.key] = row.status
+                on_failure(row)
+        result.rounds, result.complete = number, True
+    return result
 
 
 class _AnchorClock:
-    """Whether bandwidth and peak are due to be looked at again."""
+    """Whether bandwidth and peak are due to be measured again."""
 
     def __init__(self, begin: float, every: float, now: Callable[[], float]) -> None:
         self._next, self._every, self._now = begin + every, every, now
@@ -97,33 +96,38 @@ class _AnchorClock:
 
 
 def _cases_of_round(
-    number: int, cases: Sequence[Case], have: set[tuple[int, str]], looks: _AnchorClock
+    number: int,
+    cases: Sequence[Case],
+    measured: set[tuple[int, str]],
+    anchor_clock: _AnchorClock,
 ) -> Iterator[tuple[int, Case]]:
-    """Yield the cases of a round that the file has not, and the anchors again when they are due.
+    """Yield the cases of a round that are not in the file, and the anchors again when due.
 
-    A machine is seldom undisturbed for long, and its peak is the fastest look; each further look
-    counts as a round of its own.
+    A machine is seldom undisturbed for long, and its peak is the fastest timing; each further one
+    of an anchor counts as a round of its own.
     """
     for case in cases:
-        if (number, case.key) in have:
+        if (number, case.key) in measured:
             continue
-        if looks.due():
+        if anchor_clock.due():
             for anchor in cases:
                 if anchor.anchors:
-                    rounds = [turn for turn, key in have if key == anchor.key]
+                    rounds = [known for known, key in measured if key == anchor.key]
                     yield 1 + max(rounds, default=0), anchor
-        if (number, case.key) not in have:  # it may have been looked at just now
+        if (number, case.key) not in measured:  # it may have been an anchor just now
             yield number, case
 
 
-def _probe(device: Device) -> float:
+def _probe(device: MeasuringDevice) -> float:
     try:
         return device.probe()
     except CaseError:
         return 0.0
 
 
-def _measure(device: Device, case: Case, number: int, *, probe: float, describe: bool) -> Row:
+def _measure(
+    device: MeasuringDevice, case: Case, number: int, *, probe: float, describe: bool
+) -> Row:
     try:
         samples = device.sample(case, repeats=REPEATS, seconds=SLICE)
         note = device.state() if describe else samples.note
@@ -142,27 +146,23 @@ def _measure(device: Device, case: Case, number: int, *, probe: float, describe:
         error=samples.error,
         probe=probe,
         waited=samples.waited,
-        status="noisy" if summary.noisy else "ok",
+        status=Status.NOISY if summary.noisy else Status.OK,
         note=note,
     )
 
 
-class _Speed:
-    """How long a case will take: as last time, else by the slowest FLOP seen of its kind."""
+class _CaseDurations:
+    """How long a case will take: as last time, else by the slowest FLOP of large products."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._known: dict[str, float] = {}
-        self._rate = 0.0  # s per FLOP of a large product
+        self._seconds_per_flop = 0.0  # of a large product
         for row in rows:
             self._note(row)
 
     def _note(self, row: Row) -> None:
         if row.kind == "gemm" and row.rows >= 16 and row.seconds:
-            self._rate = (
-                max(self._rate, row.seconds / row.flops)
-                if self._rate
-                else (row.seconds / row.flops)
-            )
+            self._seconds_per_flop = max(self._seconds_per_flop, row.seconds / row.flops)
 
     def learn(self, case: Case, row: Row, spent: float) -> None:
         """Remember what a case took in all [s]."""
@@ -171,4 +171,4 @@ class _Speed:
 
     def guess(self, case: Case) -> float:
         """Return the seconds that measuring a case will take, 0 where nothing is known."""
-        return self._known.get(case.key, 5 * case.flops * self._rate)
+        return self._known.get(case.key, 5 * case.flops * self._seconds_per_flop)

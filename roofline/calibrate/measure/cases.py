@@ -1,12 +1,12 @@
-"""What is timed: one case for each kernel, shape and format, with the work the laws count for it.
+"""What is timed: a case for each kernel, shape and format, with the work that the laws count.
 
-Cases are cut from the very list of kernels that prices a step (`roofline.kernels.forward`), so a
+Cases are taken from the list of kernels that prices a step (`roofline.kernels.forward`), so a
 law is fitted on the FLOPs and bytes that it will be asked about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from roofline.kernels.formulas import attention_bytes, gemm_bytes, gemm_flops
@@ -23,10 +23,26 @@ __all__ = [
     "expert_cases",
     "expert_layer",
     "in_format",
-    "kernels",
     "one_layer",
-    "plan",
+    "pass_kernels",
+    "plan_cases",
 ]
+
+
+#: M of the products. The first ones come first; the others fill in while the budget lasts.
+FIRST_ROWS = (1, 2, 4, 8, 16, 32, 64)
+ROWS = (3, 6, 12, 24, 48, 5, 7, 10, 14, 20, 28, 40, 56, 65, 96, 128, 129, 192, 256, 257, 512, 1024)
+ELEMENTWISE_ROWS = (1, 16, 4, 64)
+QUERY_ROWS = (1, 2, 4, 8, 3, 5, 6, 7, 12, 16)  # q = 1 + D, the most telling first
+GROUPS = (1, 4, 8, 16)  # query heads per KV head beside the model's own
+BATCHES, CONTEXTS = (1, 4, 8), (512, 1024, 4096)
+SHORT_CONTEXT = 256  # with few rows: do small products take a path of their own?
+NARROW_CACHE = ("flashinfer",)  # kernels that read a cache narrower than the queries
+STREAM_BYTES = 256 * 2**20
+#: Tokens of experts split over ranks, and of expert kernels and formats beside the first.
+MORE_TOKENS = (128, 256)
+EXPERT_RANKS = (1, 2, 4)  # ranks that share each expert
+LEAST_WIDTH = 64  # narrower parts are not what kernels are made for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +57,7 @@ class Case:
     flops: float
     bytes: float
     rows: float
-    tier: int = 0  # 0 first; later ones while the budget lasts
+    tier: int = 0  # 0 is measured first, higher ones while the budget lasts
 
     @property
     def key(self) -> str:
@@ -65,19 +81,19 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Menu:
-    """What a device can be asked for."""
+    """The formats and kernels that a device offers."""
 
-    base: str  # format of everything that is not named below
+    base: str  # format of weights, cache and activations unless named below
     products: tuple[str, ...]  # formats of matrix products
     caches: tuple[str, ...]  # formats of the KV cache
     attention: tuple[str, ...]  # kernels, the one that a model would use first
     experts: tuple[tuple[str, str], ...] = ()  # (format, kernel), the likeliest to serve first
     graphs: bool = False  # launches can be captured
     ranks: int = 1  # accelerators that can be reduced over
-    long: bool = True  # M and L as large as a GPU deserves
+    large: bool = True  # long contexts and large products, as for a GPU
 
 
-def kernels(
+def pass_kernels(
     model: ModelSpec, *, batch: int, rows: int, context: int, placement: Placement | None = None
 ) -> list[Op]:
     """Return the kernels of one pass at plain numbers, in the model's own formats."""
@@ -89,8 +105,8 @@ def kernels(
         available=sorted(formats),
         gpu="any",
     )
-    where = placement or Placement()
-    return decode(model, precision, where, batch=batch, context=context, rows=rows)
+    placement = placement or Placement()
+    return decode(model, precision, placement, batch=batch, context=context, rows=rows)
 
 
 def case_of(op: Op, dtype: str, kernel: str, shape: Iterable[tuple[str, int]], tier: int) -> Case:
@@ -108,15 +124,21 @@ def case_of(op: Op, dtype: str, kernel: str, shape: Iterable[tuple[str, int]], t
     )
 
 
-BEYOND = (128, 256)  # tokens of the parts, and of kernels and formats beside the first
-PARTS = (1, 2, 4)  # ranks that share each expert
-LEAST_WIDTH = 64  # narrower parts are not what kernels are made for
-
-
 def expert_layer(model: ModelSpec) -> tuple[ModelSpec, LayerRun] | None:
-    """Return the model with the first of its layers that has routed experts, once."""
+    """Return the model cut to its first layer with routed experts, None where it has none."""
+    return _first_layer(
+        model,
+        lambda run: (
+            isinstance(run.mlp, MoeMlp) and isinstance(run.attention, GroupedQueryAttention)
+        ),
+    )
+
+
+def _first_layer(
+    model: ModelSpec, wanted: Callable[[LayerRun], bool]
+) -> tuple[ModelSpec, LayerRun] | None:
     for run in model.layers:
-        if isinstance(run.mlp, MoeMlp) and isinstance(run.attention, GroupedQueryAttention):
+        if wanted(run):
             single = run.model_copy(update={"repeat": 1})
             return model.model_copy(update={"layers": (single,)}), single
     return None
@@ -125,33 +147,33 @@ def expert_layer(model: ModelSpec) -> tuple[ModelSpec, LayerRun] | None:
 def expert_cases(
     model: ModelSpec, run: LayerRun, menu: Menu, *, tokens: tuple[Sequence[int], Sequence[int]]
 ) -> Iterator[Case]:
-    """Yield the routed experts over ``tokens`` (the telling ones, the others).
+    """Yield the routed experts over ``tokens``: the first ones, then the others.
 
-    The parts tell the cost of an expert from that of its bytes, which one width cannot.
+    Experts split over ranks tell the cost of an expert from that of its bytes; one width does not.
     """
     mlp = run.mlp
     assert isinstance(mlp, MoeMlp)
-    lean, more = tokens
+    first, others = tokens
     seen: set[str] = set()
     for number, (dtype, kernel) in enumerate(menu.experts):
-        for parts in PARTS if dtype not in seen else PARTS[:1]:
-            if mlp.expert_intermediate_size % (parts * LEAST_WIDTH) and parts > 1:
+        for ranks in EXPERT_RANKS if dtype not in seen else EXPERT_RANKS[:1]:
+            if mlp.expert_intermediate_size % (ranks * LEAST_WIDTH) and ranks > 1:
                 continue
-            whole = number == 0 and parts == 1
-            for count in (*lean, *(more if whole else BEYOND)):
-                tier = 0 if whole and count in lean else 1 if count <= max(lean) else 2
-                op = _op(model, dtype, tokens=count, parts=parts)
-                yield case_of(op, dtype, kernel, _sizes(op, count), tier)
+            whole = number == 0 and ranks == 1
+            for count in (*first, *(others if whole else MORE_TOKENS)):
+                tier = 0 if whole and count in first else 1 if count <= max(first) else 2
+                op = _expert_kernel(model, dtype, tokens=count, ranks=ranks)
+                yield case_of(op, dtype, kernel, _expert_sizes(op, count), tier)
         seen.add(dtype)
 
 
-def _op(model: ModelSpec, dtype: str, *, tokens: int, parts: int) -> Op:
+def _expert_kernel(model: ModelSpec, dtype: str, *, tokens: int, ranks: int) -> Op:
     stored = model.model_copy(update={"dtypes": {Component.EXPERTS: DType(dtype)}})
-    found = kernels(stored, batch=tokens, rows=1, context=1, placement=Placement(tp=parts))
-    return next(op for op in found if op.kind is Kind.MOE)
+    ops = pass_kernels(stored, batch=tokens, rows=1, context=1, placement=Placement(tp=ranks))
+    return next(op for op in ops if op.kind is Kind.MOE)
 
 
-def _sizes(op: Op, tokens: int) -> Sequence[tuple[str, int]]:
+def _expert_sizes(op: Op, tokens: int) -> Sequence[tuple[str, int]]:
     shape = op.shape
     assert isinstance(shape, MoeShape)
     return (
@@ -164,33 +186,20 @@ def _sizes(op: Op, tokens: int) -> Sequence[tuple[str, int]]:
     )
 
 
-#: M of the products. The lean ones come first; the others fill in while the budget lasts.
-LEAN_ROWS = (1, 2, 4, 8, 16, 32, 64)
-ROWS = (3, 6, 12, 24, 48, 5, 7, 10, 14, 20, 28, 40, 56, 65, 96, 128, 129, 192, 256, 257, 512, 1024)
-THIN_ROWS = (1, 16, 4, 64)  # rows of what is not a product
-QUERY_ROWS = (1, 2, 4, 8, 3, 5, 6, 7, 12, 16)  # q = 1 + D, the telling ones first
-GROUPS = (1, 4, 8, 16)  # query heads per KV head beside the model's own
-BATCHES, CONTEXTS = (1, 4, 8), (512, 1024, 4096)
-SHORT_CONTEXT = 256  # with few rows: do small products take a path of their own?
-NARROW_CACHE = ("flashinfer",)  # kernels that read a cache narrower than the queries
-STREAM_BYTES = 256 * 2**20
-
-
 def in_format(model: ModelSpec, dtype: str) -> ModelSpec:
     """Return the model stored and computed in one format throughout."""
     return model.model_copy(update={"dtype": DType(dtype), "dtypes": {}, "kv_dtype": None})
 
 
 def one_layer(model: ModelSpec) -> tuple[ModelSpec, LayerRun]:
-    """Return the model with the first of its layers that has ordinary attention, once."""
-    for run in model.layers:
-        if isinstance(run.attention, GroupedQueryAttention):
-            single = run.model_copy(update={"repeat": 1})
-            return model.model_copy(update={"layers": (single,)}), single
-    raise ValueError(f"{model.id} has no layer with grouped-query attention")
+    """Return the model cut to its first layer with grouped-query attention."""
+    layer = _first_layer(model, lambda run: isinstance(run.attention, GroupedQueryAttention))
+    if layer is None:
+        raise ValueError(f"{model.id} has no layer with grouped-query attention")
+    return layer
 
 
-def plan(model: ModelSpec, menu: Menu) -> list[Case]:
+def plan_cases(model: ModelSpec, menu: Menu) -> list[Case]:
     """Return the cases of a campaign, the most telling first."""
     whole = in_format(model, menu.base)
     single, run = one_layer(whole)
@@ -199,7 +208,7 @@ def plan(model: ModelSpec, menu: Menu) -> list[Case]:
         *_streams(menu),
         *_passes(single, run, menu),
         *(_passes(*routed, menu) if routed else ()),
-        *(expert_cases(*routed, menu, tokens=(LEAN_ROWS, ROWS)) if routed else ()),
+        *(expert_cases(*routed, menu, tokens=(FIRST_ROWS, ROWS)) if routed else ()),
         *_attention(single, run, menu),
         *_other_products(single, menu),
         *_collectives(menu),
@@ -223,7 +232,7 @@ def _streams(menu: Menu) -> Iterator[Case]:
             bytes=float(trips * STREAM_BYTES),
             rows=1.0,
         )
-    size = 2048 if menu.long else 768
+    size = 2048 if menu.large else 768
     for scale in (1.0, 0.75, 1.25):  # one may be lost to noise
         edge = int(scale * size)
         yield _product("peak", menu.base, edge, edge, edge, tier=0)
@@ -242,28 +251,27 @@ def _streams(menu: Menu) -> Iterator[Case]:
 
 def _passes(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
     """Yield every kernel of a layer, and of the head, over the rows of all sequences together."""
-    for rows in (*LEAN_ROWS, *ROWS):
-        tier = 0 if rows in LEAN_ROWS else 1 if rows <= 64 else 2
-        ops = kernels(model, batch=rows, rows=1, context=CONTEXTS[0])
+    for rows in (*FIRST_ROWS, *ROWS):
+        tier = 0 if rows in FIRST_ROWS else 1 if rows <= 64 else 2
+        ops = pass_kernels(model, batch=rows, rows=1, context=CONTEXTS[0])
         for op, after in zip(ops, [*ops[1:], None], strict=True):
             if op.kind is Kind.GEMM and isinstance(op.shape, GemmShape):
-                big = op.name == "lm_head" and not menu.long
-                if big and rows not in LEAN_ROWS and rows not in (3, 6, 12, 24):
+                big = op.name == "lm_head" and not menu.large
+                if big and rows not in FIRST_ROWS and rows not in (3, 6, 12, 24):
                     continue
                 yield _product(
                     op.name, menu.base, rows, int(op.shape.n), int(op.shape.k), tier=tier
                 )
-            elif op.kind is Kind.ELEMENTWISE and rows in THIN_ROWS:
-                shape = (("rows", rows), *_widths(model, run, op, after))
-                yield case_of(op, menu.base, op.name, shape, int(rows not in THIN_ROWS[:2]))
+            elif op.kind is Kind.ELEMENTWISE and rows in ELEMENTWISE_ROWS:
+                shape = (("rows", rows), *_elementwise_sizes(model, run, op, after))
+                yield case_of(op, menu.base, op.name, shape, int(rows not in ELEMENTWISE_ROWS[:2]))
 
 
 def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
     """Yield verify attention over q, batch, context and G, for each kernel and cache format."""
-    own = run.attention
-    assert isinstance(own, GroupedQueryAttention)
-    own = own.model_copy(update={"window": None})
-    contexts = (*CONTEXTS, 16384) if menu.long else CONTEXTS
+    assert isinstance(run.attention, GroupedQueryAttention)
+    own = run.attention.model_copy(update={"window": None})
+    contexts = (*CONTEXTS, 16384) if menu.large else CONTEXTS
     for kernel in menu.attention:
         first = kernel == menu.attention[0]
         for group in GROUPS:
@@ -293,8 +301,8 @@ def _attention(model: ModelSpec, run: LayerRun, menu: Menu) -> Iterator[Case]:
         for context in contexts if first else CONTEXTS[1:]:
             for batch in BATCHES if first else BATCHES[:1]:
                 for rows in QUERY_ROWS if first else QUERY_ROWS[:4]:
-                    lean = first and batch < BATCHES[-1] and context in CONTEXTS[1:]
-                    tier = 0 if lean and rows in QUERY_ROWS[:4] else 1
+                    telling = first and batch < BATCHES[-1] and context in CONTEXTS[1:]
+                    tier = 0 if telling and rows in QUERY_ROWS[:4] else 1
                     yield from _one_attention(
                         model,
                         own,
@@ -319,9 +327,9 @@ def _one_attention(
     tier: int,
 ) -> Iterator[Case]:
     run = model.layers[0].model_copy(update={"attention": attention})
-    other = model.model_copy(update={"layers": (run,)})
-    found = kernels(other, batch=batch, rows=rows, context=context)
-    op = next(op for op in found if op.kind is Kind.ATTENTION)
+    changed = model.model_copy(update={"layers": (run,)})
+    ops = pass_kernels(changed, batch=batch, rows=rows, context=context)
+    op = next(op for op in ops if op.kind is Kind.ATTENTION)
     shape = (
         ("batch", batch),
         ("q", rows),
@@ -351,8 +359,8 @@ def _other_products(model: ModelSpec, menu: Menu) -> Iterator[Case]:
     for dtype in menu.products:
         if dtype == menu.base:
             continue
-        for rows in (*LEAN_ROWS, 128, 256, 512):
-            for op in kernels(model, batch=1, rows=1, context=1):
+        for rows in (*FIRST_ROWS, 128, 256, 512):
+            for op in pass_kernels(model, batch=1, rows=1, context=1):
                 if (
                     op.kind is Kind.GEMM
                     and isinstance(op.shape, GemmShape)
@@ -380,9 +388,9 @@ def _collectives(menu: Menu) -> Iterator[Case]:
 
 
 def _product(op: str, dtype: str, m: int, n: int, k: int, *, tier: int) -> Case:
-    weight = {"int4-wo": 0.5 + 2.5 / 128, "int8-wo": 1.0, "fp8": 1.0}.get(dtype)
     base = bytes_per_element(DType.FP32 if dtype == "fp32" else DType.BF16)
-    weight = base if weight is None else weight
+    int4 = bytes_per_element(DType.INT4_G128)
+    weight = {"int4-wo": int4, "int8-wo": 1.0, "fp8": 1.0}.get(dtype, base)
     activation = 1.0 if dtype == "fp8" else base
     return Case(
         kind="gemm",
@@ -397,21 +405,26 @@ def _product(op: str, dtype: str, m: int, n: int, k: int, *, tier: int) -> Case:
     )
 
 
-def _widths(model: ModelSpec, run: LayerRun, op: Op, after: Op | None) -> Sequence[tuple[str, int]]:
-    """Return the sizes that an elementwise kernel may need; an activation's is its product's."""
+def _elementwise_sizes(
+    model: ModelSpec, run: LayerRun, op: Op, after: Op | None
+) -> Sequence[tuple[str, int]]:
+    """Return the sizes that an elementwise kernel may need.
+
+    The width of an activation is K of the product after it.
+    """
     attention = run.attention
     assert isinstance(attention, GroupedQueryAttention)
-    follows = after.shape if after is not None else None
-    width = int(follows.k) if isinstance(follows, GemmShape) else 0
-    chosen: tuple[tuple[str, int], ...] = ()
+    product = after.shape if after is not None else None
+    width = int(product.k) if isinstance(product, GemmShape) else 0
+    top_k: tuple[tuple[str, int], ...] = ()
     if op.name == "top_k" and isinstance(run.mlp, MoeMlp):
-        width, chosen = run.mlp.num_experts, (("top_k", run.mlp.top_k),)
+        width, top_k = run.mlp.num_experts, (("top_k", run.mlp.top_k),)
     return (
         ("hidden", model.hidden_size),
         ("heads", attention.num_heads),
         ("kv_heads", attention.num_kv_heads),
         ("head_dim", attention.head_dim),
         ("width", width),
-        *chosen,
+        *top_k,
         ("vocab", model.vocab_size),
     )

@@ -6,18 +6,23 @@ A process of its own confines a kernel that hangs or crashes: it ends that proce
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from roofline.base.errors import InputError
-from roofline.calibrate.measure.backend import TOLERANCE, Backend, CaseError
+from roofline.calibrate.measure.backend import TOLERANCE, Backend, CaseError, Status
 from roofline.calibrate.measure.cases import Case, Menu
 from roofline.calibrate.measure.kernel_calls import Prepared, prepare
 
-__all__ = ["Device", "LocalDevice", "Samples", "WorkerDevice", "open_backend"]
+__all__ = ["LocalDevice", "MeasuringDevice", "Samples", "WorkerDevice", "open_backend"]
+
+
+START_SECONDS = 180.0  # importing a library and opening a GPU
+#: Environment variables by which BLAS libraries are told their threads before they load.
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +37,7 @@ class Samples:
     note: str = ""
 
 
-class Device(Protocol):
+class MeasuringDevice(Protocol):
     """A machine that can time kernels."""
 
     def facts(self) -> dict[str, Any]:
@@ -51,6 +56,7 @@ class Device(Protocol):
         """Return clocks and temperature now, empty where they cannot be read."""
 
 
+#: The reference kernel; its format is the base format of the device.
 PROBE = Case(
     kind="gemm",
     op="probe",
@@ -64,7 +70,7 @@ PROBE = Case(
 
 
 def open_backend(device: str, library: str, threads: int) -> Backend:
-    """Return the library for a device; ``unsupported`` names what is missing."""
+    """Return the library for a device; a ``CaseError`` names what is missing."""
     if library == "numpy":
         from roofline.calibrate.measure.numpy_backend import NumpyBackend
 
@@ -75,7 +81,7 @@ def open_backend(device: str, library: str, threads: int) -> Backend:
 
 
 class LocalDevice:
-    """One library, asked directly."""
+    """One library in this process."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -100,48 +106,37 @@ class LocalDevice:
             if status is None:
                 raise
             first, kind = str(error).partition("\n")[0], type(error).__name__
-            told = f"{kind}: {first}" if first and status != "oom" else first or kind
-            raise CaseError(status, told[:160]) from None
+            reason = f"{kind}: {first}" if first and status != Status.OOM else first or kind
+            raise CaseError(status, reason[:160]) from None
 
     def _sample(self, case: Case, repeats: int, seconds: float) -> Samples:
         prepared = prepare(case, self._backend)
         error = prepared.error()
         allowed = TOLERANCE.get(case.dtype, 2e-1)
         if not error <= allowed:
-            raise CaseError("wrong", f"off fp64 by {error:.2g} of the largest value")
-        found, clock, waited = self._backend.time(
+            raise CaseError(Status.WRONG, f"off fp64 by {error:.2g} of the largest value")
+        times, clock, waited = self._backend.time(
             prepared.call,
             repeats=repeats,
             seconds=seconds,
             graph=case.kernel != "eager" and case.kind != "allreduce",
         )
-        return Samples(seconds=found, clock=clock, cold=prepared.cold, error=error, waited=waited)
+        return Samples(seconds=times, clock=clock, cold=prepared.cold, error=error, waited=waited)
 
     def probe(self) -> float:
         """Return the median time of the reference kernel: 16 x 1024 by 1024 x 1024 [s]."""
         if self._probe is None:
-            from dataclasses import replace
-
             self._probe = prepare(replace(PROBE, dtype=self.menu().base), self._backend)
-        found, _, _ = self._backend.time(self._probe.call, repeats=5, seconds=0.05)
-        return sorted(found)[len(found) // 2]
+        times, _, _ = self._backend.time(self._probe.call, repeats=5, seconds=0.05)
+        return sorted(times)[len(times) // 2]
 
     def state(self) -> str:
         """Return clocks and temperature, or the load."""
         return self._backend.state()
 
 
-START_SECONDS = 180.0  # importing a library and opening a GPU
-
-
-#: Environment variables by which BLAS libraries are told their threads before they load.
-THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-
-
 def serve(pipe: Connection, device: str, library: str, threads: int) -> None:
     """Answer one request after the other until the other end closes."""
-    from roofline.calibrate.measure.device import LocalDevice, open_backend
-
     try:
         local: Any = LocalDevice(open_backend(device, library, threads))
         pipe.send(("ok", None))
@@ -158,11 +153,13 @@ def serve(pipe: Connection, device: str, library: str, threads: int) -> None:
         except CaseError as error:
             pipe.send(("error", error))
         except Exception as error:
-            pipe.send(("error", CaseError("crashed", f"{type(error).__name__}: {error}"[:160])))
+            pipe.send(
+                ("error", CaseError(Status.CRASHED, f"{type(error).__name__}: {error}"[:160]))
+            )
 
 
 class WorkerDevice:
-    """The device seen through a pipe, with a deadline for each answer."""
+    """A device in a process of its own, with a deadline for each answer."""
 
     def __init__(
         self, *, device: str, library: str, threads: int, patience: float, target: Any = serve
@@ -223,7 +220,7 @@ class WorkerDevice:
             self._pipe.send((name, arguments, options))
         except OSError:
             self.close()
-            raise CaseError("crashed", "the measuring process ended") from None
+            raise CaseError(Status.CRASHED, "the measuring process ended") from None
         return self._answer(patience or self._patience)
 
     def _answer(self, patience: float) -> Any:
@@ -231,11 +228,11 @@ class WorkerDevice:
         try:
             if not self._pipe.poll(patience):
                 self.close()
-                raise CaseError("hung", f"no answer within {patience:.0f} s")
+                raise CaseError(Status.HUNG, f"no answer within {patience:.0f} s")
             status, answer = self._pipe.recv()
         except (EOFError, OSError):
             self.close()
-            raise CaseError("crashed", "the measuring process ended") from None
+            raise CaseError(Status.CRASHED, "the measuring process ended") from None
         if status == "error":
             raise answer
         return answer

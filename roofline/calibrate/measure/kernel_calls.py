@@ -1,4 +1,4 @@
-"""A case as a call that can be timed, checked against the same result in fp64."""
+"""A case as a call that can be timed, and the check of its result against fp64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.measure.backend import Backend, CaseError
+from roofline.calibrate.measure.backend import Backend, CaseError, Status
 from roofline.calibrate.measure.cases import Case
 
 __all__ = [
@@ -49,41 +49,41 @@ def prepare(case: Case, backend: Backend) -> Prepared:
             return _experts(case, backend, sizes)
         case "stream" | "launch" | "allreduce":
             return _extra(case, backend, sizes)
-    raise CaseError("unsupported", f"no kernel of kind {case.kind}")
+    raise CaseError(Status.UNSUPPORTED, f"no kernel of kind {case.kind}")
 
 
-def _rotating(copies: int) -> str:
+def _sets_in_turn(copies: int) -> str:
     return f"{copies} sets of operands in turn"
 
 
 def _product(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
-    x = backend.operand((m, k), "fp32" if case.dtype == "fp32" else "bf16", 0)
-    copies = backend.copies(n * k, case.dtype)
+    x = backend.operand((m, k), _activation_format(case), 0)
+    copies = backend.cold_copies(n * k, case.dtype)
     weights = [backend.weight(n, k, case.dtype, i) for i in range(copies)]
 
     def error() -> float:
-        found = backend.to_float64(backend.linear(x, weights[0], case.dtype))[:, :CHECKED]
-        plain = backend.to_float64(backend.operand((n, k), _plain(case.dtype), 0)[:CHECKED])
-        return deviation(found, backend.to_float64(x) @ plain.T)
+        result = backend.to_float64(backend.linear(x, weights[0], case.dtype))[:, :CHECKED]
+        weight = backend.to_float64(backend.operand((n, k), _activation_format(case), 0)[:CHECKED])
+        return deviation(result, backend.to_float64(x) @ weight.T)
 
     return Prepared(
         call=lambda i: backend.linear(x, weights[i % copies], case.dtype),
         error=error,
-        cold=_rotating(copies),
+        cold=_sets_in_turn(copies),
     )
 
 
-def _plain(dtype: str) -> str:
-    return "fp32" if dtype == "fp32" else "bf16"
+def _activation_format(case: Case) -> str:
+    """Return the format of what a case's weights or cache are multiplied with."""
+    return "fp32" if case.dtype == "fp32" else "bf16"
 
 
 def _attention(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
     batch, heads, head = sizes["batch"], sizes["kv_heads"], sizes["head_dim"]
     q, group, length = sizes["q"], sizes["group"], sizes["context"]
-    base = "fp32" if case.dtype == "fp32" else "bf16"
-    queries = backend.operand((batch, heads, group * q, head), base, 0)
-    copies = backend.copies(2 * batch * heads * length * head, case.dtype)
+    queries = backend.operand((batch, heads, group * q, head), _activation_format(case), 0)
+    copies = backend.cold_copies(2 * batch * heads * length * head, case.dtype)
     shape = (batch, heads, length, head)
     keys = [backend.operand(shape, case.dtype, 2 * i) for i in range(copies)]
     values = [backend.operand(shape, case.dtype, 2 * i + 1) for i in range(copies)]
@@ -93,12 +93,12 @@ def _attention(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
         return backend.attention(queries, keys[at], values[at], q=q, kernel=case.kernel)
 
     def error() -> float:
-        found = backend.to_float64(call(0))[:q, : group * head]
+        result = backend.to_float64(call(0))[:q, : group * head]
         first = [backend.to_float64(x[:1, :1])[0, 0] for x in (queries, keys[0], values[0])]
-        wanted = reference_attention(first[0], first[1], first[2], q)
-        return deviation(found, wanted.reshape(group, q, head).swapaxes(0, 1).reshape(q, -1))
+        exact = reference_attention(first[0], first[1], first[2], q)
+        return deviation(result, exact.reshape(group, q, head).swapaxes(0, 1).reshape(q, -1))
 
-    return Prepared(call=call, error=error, cold=_rotating(copies))
+    return Prepared(call=call, error=error, cold=_sets_in_turn(copies))
 
 
 def _elementwise(case: Case, backend: Backend, s: dict[str, int]) -> Prepared:
@@ -115,23 +115,24 @@ def _elementwise(case: Case, backend: Backend, s: dict[str, int]) -> Prepared:
         "top_k": _top_k,
     }
     if name not in makers:
-        raise CaseError("unsupported", f"no kernel for {case.op}")
-    call, found, wanted = makers[name](backend, s, rows, dtype)
+        raise CaseError(Status.UNSUPPORTED, f"no kernel for {case.op}")
+    call, result, exact = makers[name](backend, s, rows, dtype)
     return Prepared(
         call=call,
-        error=lambda: deviation(backend.to_float64(found()), wanted()),
+        error=lambda: deviation(backend.to_float64(result()), exact()),
         cold="warm, as after the kernel before it",
     )
 
 
-Parts = tuple[Callable[[int], Any], Callable[[], Any], Callable[[], Array]]
+#: The call that is timed, its result, and the same in fp64.
+Checkable = tuple[Callable[[int], Any], Callable[[], Any], Callable[[], Array]]
 
 
 def _normed(values: Array) -> Array:
     return np.asarray(values / np.sqrt(np.mean(values**2, axis=-1, keepdims=True) + 1e-6))
 
 
-def _norm(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+def _norm(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Checkable:
     x, other = (backend.operand((rows, s["hidden"]), dtype, i) for i in (0, 1))
     gain = backend.operand((s["hidden"],), dtype, 2)
     x64, other64, gain64 = (backend.to_float64(v) for v in (x, other, gain))
@@ -142,7 +143,7 @@ def _norm(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
     )
 
 
-def _qk_norm(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+def _qk_norm(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Checkable:
     heads = s["heads"] + s["kv_heads"]
     x = backend.operand((rows, heads, s["head_dim"]), dtype, 0)
     gain = backend.operand((s["head_dim"],), dtype, 2)
@@ -153,7 +154,7 @@ def _qk_norm(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Part
     )
 
 
-def _rope(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+def _rope(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Checkable:
     head, width = s["head_dim"], s["heads"] + 2 * s["kv_heads"]
     qkv = backend.operand((rows, width * head), dtype, 0)
     cache = [backend.operand((rows, s["kv_heads"], 64, head), dtype, i + 1) for i in range(2)]
@@ -163,70 +164,70 @@ def _rope(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
     def run() -> Any:
         return backend.rope_write(qkv, cache, angles, sizes)
 
-    def wanted() -> Array:
+    def exact() -> Array:
         x = backend.to_float64(qkv).reshape(rows, width, head)[:, : s["heads"]]
         cos, sin = (backend.to_float64(a)[0, 0] for a in angles)
         low, high = x[..., : head // 2], x[..., head // 2 :]
         turned = np.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
         return turned.reshape(rows, s["kv_heads"], -1, head)
 
-    return (lambda _: run(), run, wanted)
+    return (lambda _: run(), run, exact)
 
 
-def _embedding(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+def _embedding(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Checkable:
     table, ids = backend.operand((s["vocab"], s["hidden"]), dtype, 0), backend.ids(rows, s["vocab"])
-    where = backend.to_float64(ids).astype(np.intp)
+    positions = backend.to_float64(ids).astype(np.intp)
     return (
         lambda _: backend.embedding(table, ids),
         lambda: backend.embedding(table, ids),
-        lambda: np.stack([backend.to_float64(table[int(i)]) for i in where]),
+        lambda: np.stack([backend.to_float64(table[int(i)]) for i in positions]),
     )
 
 
-def _activation(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+def _activation(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Checkable:
     x = backend.operand((rows, 2 * s["width"]), dtype, 0)
 
-    def wanted() -> Array:
+    def exact() -> Array:
         gate, up = np.split(backend.to_float64(x), 2, axis=1)
         return np.asarray(gate / (1 + np.exp(-gate)) * up)
 
-    return (lambda _: backend.activation(x), lambda: backend.activation(x), wanted)
+    return (lambda _: backend.activation(x), lambda: backend.activation(x), exact)
 
 
-def _sampling(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+def _sampling(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Checkable:
     logits = backend.operand((rows, s["vocab"]), dtype, 0)
 
-    def found() -> Any:
+    def result() -> Any:
         chosen = backend.to_float64(backend.sampling(logits)).astype(np.intp)
         return backend.to_float64(logits)[np.arange(rows), chosen]
 
     return (
         lambda _: backend.sampling(logits),
-        found,
+        result,
         lambda: backend.to_float64(logits).max(axis=1),
     )
 
 
-def _top_k(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Parts:
+def _top_k(backend: Backend, s: dict[str, int], rows: int, dtype: str) -> Checkable:
     logits = backend.operand((rows, s["width"]), dtype, 0)
 
-    def found() -> Any:
+    def result() -> Any:
         chosen = backend.to_float64(backend.top_k(logits, s["top_k"])).astype(np.intp)
         return np.sort(np.take_along_axis(backend.to_float64(logits), chosen, axis=1), axis=1)
 
     return (
         lambda _: backend.top_k(logits, s["top_k"]),
-        found,
+        result,
         lambda: np.sort(backend.to_float64(logits), axis=1)[:, -s["top_k"] :],
     )
 
 
 def _experts(case: Case, backend: Backend, s: dict[str, int]) -> Prepared:
     if s["matrices"] != 3:
-        raise CaseError("unsupported", "experts without a gate")
+        raise CaseError(Status.UNSUPPORTED, "experts without a gate")
     tokens, count, hidden, width = s["tokens"], s["experts"], s["hidden"], s["width"]
-    x = backend.operand((tokens, hidden), _plain(case.dtype), 0)
-    copies = backend.copies(2 * count * width * hidden, case.dtype)
+    x = backend.operand((tokens, hidden), _activation_format(case), 0)
+    copies = backend.cold_copies(2 * count * width * hidden, case.dtype)
     weights = [
         (
             backend.operand((count, 2 * width, hidden), case.dtype, 2 * i + 1),
@@ -242,11 +243,11 @@ def _experts(case: Case, backend: Backend, s: dict[str, int]) -> Prepared:
         return backend.experts(x, choices[i % DRAWS], up, down, kernel=case.kernel)
 
     def error() -> float:
-        plain = _plain(case.dtype)
-        up = backend.operand((count, 2 * width, hidden), plain, 1)
-        down = backend.operand((count, hidden, width), plain, 2)
-        some = [0, tokens - 1]
-        wanted = [
+        stored = _activation_format(case)
+        up = backend.operand((count, 2 * width, hidden), stored, 1)
+        down = backend.operand((count, hidden, width), stored, 2)
+        checked = [0, tokens - 1]
+        exact = [
             reference_experts(
                 backend.to_float64(x[row]),
                 [
@@ -254,11 +255,11 @@ def _experts(case: Case, backend: Backend, s: dict[str, int]) -> Prepared:
                     for e in drawn[0][row]
                 ],
             )
-            for row in some
+            for row in checked
         ]
-        return deviation(backend.to_float64(call(0))[some], np.stack(wanted))
+        return deviation(backend.to_float64(call(0))[checked], np.stack(exact))
 
-    cold = f"{_rotating(copies)}, {DRAWS} draws of experts in turn"
+    cold = f"{_sets_in_turn(copies)}, {DRAWS} draws of experts in turn"
     return Prepared(call=call, error=error, cold=cold)
 
 
@@ -267,17 +268,19 @@ def _extra(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
     op = case.kernel if case.kind != "allreduce" else "all_reduce"
     copies = 2 if case.kind == "stream" else 1
     calls = [backend.extra(op, count, i) for i in range(copies)]
-    return Prepared(call=lambda i: calls[i % copies](), error=lambda: 0.0, cold=_rotating(copies))
+    return Prepared(
+        call=lambda i: calls[i % copies](), error=lambda: 0.0, cold=_sets_in_turn(copies)
+    )
 
 
-def deviation(found: Array, wanted: Array) -> float:
+def deviation(result: Array, exact: Array) -> float:
     """Return the largest difference over the largest value.
 
     >>> deviation(np.array([1.0, 2.1]), np.array([1.0, 2.0])).__round__(3)
     0.05
     """
-    scale = max(float(np.abs(wanted).max(initial=0.0)), 1e-30)
-    return float(np.abs(found - wanted).max(initial=0.0)) / scale
+    scale = max(float(np.abs(exact).max(initial=0.0)), 1e-30)
+    return float(np.abs(result - exact).max(initial=0.0)) / scale
 
 
 def reference_attention(queries: Array, keys: Array, values: Array, q: int) -> Array:

@@ -8,21 +8,31 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.calibrate.measure.backend import Status
 from roofline.calibrate.measure.rows import Row
 
-__all__ = ["BelievableRows", "SampleSummary", "believable_rows", "cliffs", "drifted", "summarise"]
+__all__ = [
+    "DRIFTED",
+    "BelievableRows",
+    "SampleSummary",
+    "believable_rows",
+    "cliffs",
+    "drifted",
+    "summarise",
+]
 
 FAR = 5.0  # robust standard deviations beyond which a sample is an outlier
 LEAST = 0.02  # but never within this share of the median
 WIDE = 0.25  # interquartile range over the median beyond which a row is noisy
 DRIFT = 0.15  # the reference kernel this far off the run's median: the machine changed
+DRIFTED = "drift"  # why a row is left out, beside its status
 CLIFF = 1.3  # time that grows this many times faster than the rows do
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleSummary:
-    """What the samples of one case say [s]."""
+    """The samples of one case in figures [s]; ``spread`` is a share of the median."""
 
     median: float
     spread: float
@@ -45,31 +55,31 @@ def summarise(samples: Sequence[float]) -> SampleSummary:
     (1.0, 1)
     """
     values = np.asarray(samples, dtype=np.float64)
-    middle = float(np.median(values))
-    width = 1.4826 * float(np.median(np.abs(values - middle)))
-    kept = values[np.abs(values - middle) <= max(FAR * width, LEAST * middle)]
-    low, middle, high = np.quantile(kept, [0.25, 0.5, 0.75])
+    centre = float(np.median(values))
+    width = 1.4826 * float(np.median(np.abs(values - centre)))
+    kept = values[np.abs(values - centre) <= max(FAR * width, LEAST * centre)]
+    low, median, high = np.quantile(kept, [0.25, 0.5, 0.75])
     return SampleSummary(
-        median=float(middle),
-        spread=float((high - low) / middle),
+        median=float(median),
+        spread=float((high - low) / median),
         kept=len(kept),
         outliers=len(values) - len(kept),
     )
 
 
 def drifted(probes: Array) -> NDArray[np.bool_]:
-    """Return where the reference kernel was over 15 % off its median of the run.
+    """Return where the reference kernel was over 15 % off the run's median.
 
     Rows without a probe (0) are not judged.
 
     >>> drifted(np.array([1.0, 1.01, 1.4, 0.0])).tolist()
     [False, False, True, False]
     """
-    seen = probes > 0
-    if not seen.any():
+    known = probes > 0
+    if not known.any():
         return np.zeros(len(probes), dtype=bool)
-    middle = np.median(probes[seen])
-    return np.asarray(seen & (np.abs(probes / middle - 1) > DRIFT))
+    median = np.median(probes[known])
+    return np.asarray(known & (np.abs(probes / median - 1) > DRIFT))
 
 
 def cliffs(rows: Array, seconds: Array) -> list[tuple[float, float, float]]:
@@ -87,7 +97,7 @@ def cliffs(rows: Array, seconds: Array) -> list[tuple[float, float, float]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BelievableRows:
-    """One median for each case that can be believed, and what was left out by reason."""
+    """One median for each case that can be believed, and the rows left out by reason."""
 
     rows: tuple[Row, ...]
     left_out: Mapping[str, int]
@@ -102,25 +112,27 @@ def believable_rows(rows: Sequence[Row]) -> BelievableRows:
     Left out: every status but ``ok`` by its name (``noisy``: an interquartile range over 25 %),
     and ``drift`` (the reference kernel just before was over 15 % off the run's median).
     """
-    left: dict[str, int] = {}
-    moved = drifted(np.array([row.probe for row in rows]))
+    left_out: dict[str, int] = {}
+    drift = drifted(np.array([row.probe for row in rows]))
     cases: dict[str, list[Row]] = {}
-    for row, gone in zip(rows, moved, strict=True):
-        reason = row.status if row.status != "ok" else "drift" if gone else None
-        if reason:
-            left[reason] = left.get(reason, 0) + 1
+    for row, off in zip(rows, drift, strict=True):
+        reason = row.status
+        if reason == Status.OK and off:
+            reason = DRIFTED
+        if reason != Status.OK:
+            left_out[reason] = left_out.get(reason, 0) + 1
         else:
             cases.setdefault(row.key, []).append(row)
-    middle, differences = [], []
-    for same in cases.values():
-        same.sort(key=lambda row: row.seconds)
-        chosen = same[(len(same) - 1) // 2]
-        middle.append(chosen)
-        if len(same) > 1:
-            differences += [abs(row.seconds / chosen.seconds - 1) for row in same]
+    medians, differences = [], []
+    for rounds in cases.values():
+        rounds.sort(key=lambda row: row.seconds)
+        median = rounds[(len(rounds) - 1) // 2]
+        medians.append(median)
+        if len(rounds) > 1:
+            differences += [abs(row.seconds / median.seconds - 1) for row in rounds]
     return BelievableRows(
-        rows=tuple(middle),
-        left_out=left,
-        repeated=sum(len(same) > 1 for same in cases.values()),
+        rows=tuple(medians),
+        left_out=left_out,
+        repeated=sum(len(rounds) > 1 for rounds in cases.values()),
         disagreement=float(np.median(differences)) if differences else 0.0,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.measure.backend import Timed
+from roofline.calibrate.measure.backend import Status, Timed
 from roofline.calibrate.measure.cases import Menu
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "NumpyBackend",
     "cache_bytes",
     "cpu_facts",
+    "machine_load",
     "run_experts",
     "thread_clock",
     "time_calls",
@@ -28,7 +29,10 @@ __all__ = [
 
 Array = NDArray[np.float32]
 Activation = Callable[[Array], Array]
-KERNELS = ("sorted", "padded")
+KERNELS = ("sorted", "padded")  # of experts
+TILE = 32  # query rows that the attention kernel called "tile" pads to
+POOL_BYTES = 2**28
+FEWEST = 3  # samples
 
 
 def run_experts(  # noqa: PLR0917
@@ -85,16 +89,11 @@ def _padded(
     return np.asarray(np.matmul(inner, down.swapaxes(1, 2))[place, slot])
 
 
-TILE = 32  # query rows that the kernel called "tile" pads to
-POOL_BYTES = 2**28
-FEWEST = 3
-
-
 def cache_bytes() -> int:
     """Return the size of the last-level cache [B], 32 MiB where the system does not say."""
-    place = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+    file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
     try:
-        text = place.read_text("ascii").strip()
+        text = file.read_text("ascii").strip()
     except OSError:
         return 32 * 2**20
     return int(text[:-1]) * {"K": 2**10, "M": 2**20}.get(text[-1], 1)
@@ -123,6 +122,14 @@ def cpu_facts() -> dict[str, Any]:
     }
 
 
+def machine_load() -> str:
+    """Return the load of the machine, empty where the system does not say."""
+    try:
+        return f"load {os.getloadavg()[0]:.2f}"
+    except (OSError, AttributeError):
+        return ""
+
+
 def thread_clock(threads: int) -> tuple[Callable[[], float], str]:
     """Return the clock for a kernel on so many threads, and its name.
 
@@ -137,16 +144,17 @@ def time_calls(call: Callable[[int], Any], *, repeats: int, seconds: float, thre
     clock, name = thread_clock(threads)
     call(0)
     call(1)
-    found: list[float] = []
-    begin, cpu = time.perf_counter(), time.thread_time()
+    samples: list[float] = []
+    begin, begin_cpu = time.perf_counter(), time.thread_time()
     for i in range(repeats):
         start = clock()
         call(i + 2)
-        found.append(clock() - start)
-        if len(found) >= FEWEST and time.perf_counter() - begin > seconds:
+        samples.append(clock() - start)
+        if len(samples) >= FEWEST and time.perf_counter() - begin > seconds:
             break
-    wall, cpu = time.perf_counter() - begin, time.thread_time() - cpu
-    return tuple(found), name, max(wall / max(cpu, 1e-9) - 1, 0.0) if threads == 1 else 0.0
+    wall, cpu = time.perf_counter() - begin, time.thread_time() - begin_cpu
+    waited = max(wall / max(cpu, 1e-9) - 1, 0.0) if threads == 1 else 0.0
+    return tuple(samples), name, waited
 
 
 class NumpyBackend:
@@ -182,7 +190,7 @@ class NumpyBackend:
             caches=("fp32",),
             attention=("packed", "per_query", "tile"),
             experts=tuple(("fp32", kernel) for kernel in KERNELS),
-            long=False,
+            large=False,
         )
 
     def operand(self, shape: tuple[int, ...], dtype: str, index: int) -> Array:
@@ -195,11 +203,11 @@ class NumpyBackend:
         start = index * count % (self._pool.size - count + 1)
         return self._pool[start : start + count].reshape(shape)
 
-    def own(self, array: Array) -> Array:
+    def copy(self, array: Array) -> Array:
         """Return a copy."""
         return array.copy()
 
-    def copies(self, count: int, dtype: str) -> int:  # noqa: ARG002
+    def cold_copies(self, count: int, dtype: str) -> int:  # noqa: ARG002
         """Return how many windows together are over twice the cache."""
         wanted = int(np.ceil(2 * cache_bytes() / (4 * count))) + 1
         return max(min(wanted, self._pool.size // count), 1)
@@ -253,7 +261,7 @@ class NumpyBackend:
         split = queries.reshape(batch, kv_heads, rows // q, q, head)
         if kernel == "per_query":
             length = keys.shape[2]
-            each = [
+            parts = [
                 _attend(
                     split[:, :, :, i],
                     keys[:, :, : length - q + i + 1],
@@ -262,7 +270,7 @@ class NumpyBackend:
                 )
                 for i in range(q)
             ]
-            out = np.stack(each, axis=3)
+            out = np.stack(parts, axis=3)
         else:
             padded = queries
             if kernel == "tile" and rows % TILE:
@@ -336,14 +344,11 @@ class NumpyBackend:
 
     def state(self) -> str:
         """Return the load of the machine."""
-        try:
-            return f"load {os.getloadavg()[0]:.2f}"
-        except (OSError, AttributeError):
-            return ""
+        return machine_load()
 
-    def failure(self, error: BaseException) -> str | None:
+    def failure(self, error: BaseException) -> Status | None:
         """Return the status of an expected failure."""
-        return "oom" if isinstance(error, MemoryError) else None
+        return Status.OOM if isinstance(error, MemoryError) else None
 
 
 def _attend(queries: Array, keys: Array, values: Array, q: int) -> Array:

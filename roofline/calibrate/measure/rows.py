@@ -14,6 +14,7 @@ from typing import Any
 
 from roofline.base.errors import InputError, Option
 from roofline.base.files import check_output, read_at_most
+from roofline.calibrate.measure.backend import Status
 from roofline.calibrate.measure.cases import Case
 from roofline.specs.formats import DType
 
@@ -48,7 +49,7 @@ class Row:
     error: float = 0.0  # largest deviation from fp64, over the largest value
     probe: float = 0.0  # the reference kernel just before
     waited: float = 0.0  # time spent waiting for a core, over the time measured
-    status: str = "ok"  # ok, noisy, wrong, oom, unsupported, hung, crashed
+    status: str = Status.OK  # another word in a file counts as a reason to leave the row out
     note: str = ""
 
     @property
@@ -69,7 +70,7 @@ _TYPES = {
 
 
 def row_of(case: Case, *, round: int, **measured: Any) -> Row:
-    """Return the row of a case with what was found."""
+    """Return the row of a case with its measured values."""
     return Row(
         round=round,
         kind=case.kind,
@@ -99,7 +100,7 @@ class RowFile:
         self.rows: list[Row] = []
         if path.exists():
             self.facts, self.rows = read_rows(path)
-            _same_machine(path, self.facts, facts)
+            _check_same_machine(path, self.facts, facts)
             self._cut_torn_line()
         else:
             self.facts = dict(facts)
@@ -137,7 +138,7 @@ class RowFile:
             self._path.write_bytes(whole)
 
 
-def _same_machine(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _check_same_machine(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     for name in ("device", "library", "threads", "model"):
         if old.get(name) != new.get(name):
             raise InputError(
@@ -194,9 +195,9 @@ def _parsed(path: Path, number: int, raw: Mapping[str, str]) -> Row:
         return row
     if not all(0 <= v < MOST for v in values.values() if isinstance(v, float)):
         raise InputError(f"{path}: line {number}: expected numbers from 0 to {MOST:g}")
-    if row.status == "ok" and row.seconds < LEAST_SECONDS:
+    if row.status == Status.OK and row.seconds < LEAST_SECONDS:
         raise InputError(f"{path}: line {number}: seconds: expected a positive number")
-    if row.status == "ok" and row.kind != "launch" and row.bytes < 1:
+    if row.status == Status.OK and row.kind != "launch" and row.bytes < 1:
         raise InputError(f"{path}: line {number}: bytes: expected what the kernel moves")
     if not SHAPE.fullmatch(row.shape):
         raise InputError(f"{path}: line {number}: shape: expected sizes such as 'm=1 n=64 k=64'")

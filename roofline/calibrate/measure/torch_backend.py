@@ -10,16 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.resources import how_to_install
-from roofline.calibrate.measure.backend import CaseError, Timed
+from roofline.calibrate.measure.backend import CaseError, Status, Timed
 from roofline.calibrate.measure.cases import Menu
-from roofline.calibrate.measure.numpy_backend import cache_bytes, cpu_facts, time_calls
+from roofline.calibrate.measure.numpy_backend import (
+    cache_bytes,
+    cpu_facts,
+    machine_load,
+    time_calls,
+)
 from roofline.calibrate.measure.torch_kernels import (
-    available,
+    attention_kernels,
     expert_kernels,
     run_attention,
     run_experts,
 )
-from roofline.calibrate.measure.torch_timing import nvidia, time_on_device
+from roofline.calibrate.measure.torch_timing import nvidia_smi, time_on_device
 
 __all__ = ["TorchBackend"]
 
@@ -31,7 +36,7 @@ def _torch() -> Any:
         import torch
     except ImportError:
         raise CaseError(
-            "unsupported", f"PyTorch is not installed: {how_to_install('gpu')}"
+            Status.UNSUPPORTED, f"PyTorch is not installed: {how_to_install('gpu')}"
         ) from None
     return torch
 
@@ -44,7 +49,7 @@ class TorchBackend:
     def __init__(self, *, device: str, threads: int = 1, pool_bytes: int = POOL_BYTES) -> None:
         self._torch = torch = _torch()
         if device == "cuda" and not torch.cuda.is_available():
-            raise CaseError("unsupported", "PyTorch sees no CUDA or ROCm device")
+            raise CaseError(Status.UNSUPPORTED, "PyTorch sees no CUDA or ROCm device")
         self._device, self._gpu, self._threads = device, device == "cuda", threads
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
@@ -71,7 +76,7 @@ class TorchBackend:
         if name == "fp8":
             return torch.float8_e4m3fn
         if name not in kinds:
-            raise CaseError("unsupported", f"no PyTorch type for {name}")
+            raise CaseError(Status.UNSUPPORTED, f"no PyTorch type for {name}")
         return kinds[name]
 
     def facts(self) -> dict[str, Any]:
@@ -80,20 +85,18 @@ class TorchBackend:
         library = f"torch {torch.__version__}"
         if not self._gpu:
             return cpu_facts() | {"kind": "cpu", "library": library, "threads": self._threads}
-        found = self._properties
+        gpu, version = self._properties, torch.version
         return {
             "kind": "gpu",
-            "device": found.name,
-            "memory": found.total_memory,
-            "units": found.multi_processor_count,
+            "device": gpu.name,
+            "memory": gpu.total_memory,
+            "units": gpu.multi_processor_count,
             "cache": self._cache,
-            "capability": f"{found.major}.{found.minor}",
+            "capability": f"{gpu.major}.{gpu.minor}",
             "devices": torch.cuda.device_count(),
             "library": library,
-            "runtime": f"CUDA {torch.version.cuda}"
-            if torch.version.cuda
-            else f"HIP {torch.version.hip}",
-            "driver": nvidia("driver_version"),
+            "runtime": f"CUDA {version.cuda}" if version.cuda else f"HIP {version.hip}",
+            "driver": nvidia_smi("driver_version"),
             "threads": self._threads,
         }
 
@@ -105,13 +108,13 @@ class TorchBackend:
                 products=("fp32",),
                 caches=("fp32",),
                 attention=("packed", "gqa", "per_query"),
-                long=False,
+                large=False,
                 experts=expert_kernels(self._torch, base="fp32", fp8=False),
             )
-        narrow = (self._properties.major, self._properties.minor) >= (8, 9)
-        narrow = narrow and hasattr(self._torch, "_scaled_mm")
+        capability = (self._properties.major, self._properties.minor)
+        narrow = capability >= (8, 9) and hasattr(self._torch, "_scaled_mm")
         hopper = self._properties.major == 9 and bool(self._torch.version.cuda)
-        kernels = available(self._torch)
+        kernels = attention_kernels(self._torch)
         products = ("bf16", "fp8", "int4-wo") if narrow else ("bf16", "int4-wo")
         return Menu(
             base="bf16",
@@ -142,11 +145,11 @@ class TorchBackend:
         window = self._pool[start : start + count].view(shape)
         return window if window.dtype == self.dtype(dtype) else window.to(self.dtype(dtype))
 
-    def own(self, array: Any) -> Any:
+    def copy(self, array: Any) -> Any:
         """Return a copy."""
         return array.clone()
 
-    def copies(self, count: int, dtype: str) -> int:
+    def cold_copies(self, count: int, dtype: str) -> int:
         """Return how many windows together are over twice the cache."""
         width = {"fp32": 4.0, "fp8": 1.0, "int8-wo": 1.0, "int4-wo": 0.5}.get(dtype, 2.0)
         wanted = int(np.ceil(2 * self._cache / (width * count))) + 1
@@ -288,21 +291,21 @@ class TorchBackend:
     def state(self) -> str:
         """Return the GPU's clocks, temperature and power, empty where nothing tells them."""
         if not self._gpu:
-            from roofline.calibrate.measure.numpy_backend import NumpyBackend
+            return machine_load()
+        return nvidia_smi("clocks.sm,clocks.mem,temperature.gpu,power.draw")
 
-            return NumpyBackend(threads=self._threads).state()
-        return nvidia("clocks.sm,clocks.mem,temperature.gpu,power.draw")
-
-    def failure(self, error: BaseException) -> str | None:
+    def failure(self, error: BaseException) -> Status | None:
         """Return the status of an expected failure; a device error ends the process it is in."""
         text = str(error).lower()
         if isinstance(error, MemoryError | self._torch.OutOfMemoryError):
             self._release()
-            return "oom"
+            return Status.OOM
         if isinstance(error, ImportError):  # of a kernel's library; of this package it is a bug
-            return None if (error.name or "").partition(".")[0] == "roofline" else "unsupported"
+            package = (error.name or "").partition(".")[0]
+            return None if package == "roofline" else Status.UNSUPPORTED
         if isinstance(error, RuntimeError | ValueError):
-            return "crashed" if "cuda error" in text or "hip error" in text else "unsupported"
+            lost = "cuda error" in text or "hip error" in text
+            return Status.CRASHED if lost else Status.UNSUPPORTED
         return None
 
     def _release(self) -> None:

@@ -6,28 +6,24 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from roofline.calibrate.measure.backend import CaseError
+from roofline.calibrate.measure.backend import CaseError, Status
 
-__all__ = ["available", "expert_kernels", "run_attention", "run_experts"]
+__all__ = ["attention_kernels", "expert_kernels", "run_attention", "run_experts"]
 
 PAGE = 16  # tokens of a page of FlashInfer's cache
 WORKSPACE = 2**27  # bytes
 LARGEST = 448.0  # of fp8 e4m3
 
 
-def available(torch: Any) -> tuple[str, ...]:
-    """Return the kernels whose library is importable, the likeliest to serve first."""
-    found = []
-    if find_spec("flash_attn") is not None:
-        found.append("flash_attn")
-    if find_spec("flashinfer") is not None:
-        found.append("flashinfer")
-    found += ["packed", "gqa", "per_query"]
+def attention_kernels(torch: Any) -> tuple[str, ...]:
+    """Return the attention kernels whose library is importable, the likeliest to serve first."""
+    kernels = [name for name in ("flash_attn", "flashinfer") if find_spec(name) is not None]
+    kernels += ["packed", "gqa", "per_query"]
     backends = getattr(torch.nn.attention, "SDPBackend", None)
     for name in ("CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH"):
         if hasattr(backends, name):
-            found.append(name.removesuffix("_ATTENTION").lower())
-    return tuple(found)
+            kernels.append(name.removesuffix("_ATTENTION").lower())
+    return tuple(kernels)
 
 
 def run_attention(
@@ -54,7 +50,7 @@ def run_attention(
         case "gqa" | "cudnn" | "efficient" | "math":
             out = _grouped(torch, state, queries.view(heads), keys, values, kernel)
         case _:
-            raise CaseError("unsupported", f"no attention kernel called {kernel}")
+            raise CaseError(Status.UNSUPPORTED, f"no attention kernel called {kernel}")
     return out.permute(0, 3, 1, 2, 4).reshape(batch * q, -1)
 
 
@@ -78,7 +74,7 @@ def _mask(torch: Any, state: dict[Any, Any], keys: Any, q: int, group: int) -> A
 
 def _per_query(torch: Any, queries: Any, keys: Any, values: Any) -> Any:
     length, q = keys.shape[2], queries.shape[3]
-    each = [
+    parts = [
         _sdpa(
             torch,
             queries[:, :, :, i],
@@ -88,7 +84,7 @@ def _per_query(torch: Any, queries: Any, keys: Any, values: Any) -> Any:
         )
         for i in range(q)
     ]
-    return torch.stack(each, dim=3)
+    return torch.stack(parts, dim=3)
 
 
 def _grouped(  # noqa: PLR0917
@@ -126,8 +122,8 @@ def _laid_out(state: dict[Any, Any], keys: Any, values: Any) -> tuple[Any, Any]:
         if any(known[-1] != name[-1] for known in state):
             state.clear()  # another shape: what was kept is not needed again
         state[name] = (keys.transpose(1, 2).contiguous(), values.transpose(1, 2).contiguous())
-    kept: tuple[Any, Any] = state[name]
-    return kept
+    cache: tuple[Any, Any] = state[name]
+    return cache
 
 
 def _flashinfer(torch: Any, state: dict[Any, Any], queries: Any, keys: Any, values: Any) -> Any:
@@ -137,19 +133,20 @@ def _flashinfer(torch: Any, state: dict[Any, Any], queries: Any, keys: Any, valu
     batch, kv_heads, group, q, head = queries.shape
     length = keys.shape[2]
     if length % PAGE:
-        raise CaseError("unsupported", f"a context of {length} is no whole number of pages")
+        reason = f"a context of {length} is no whole number of pages"
+        raise CaseError(Status.UNSUPPORTED, reason)
     pages, name = length // PAGE, ("plan", q, group, tuple(keys.shape))
     cache = _laid_out(state, keys, values)
     if name not in state:
-        where = {"dtype": torch.int32, "device": keys.device}
-        count = torch.arange(batch + 1, **where)
+        whole = {"dtype": torch.int32, "device": keys.device}
+        count = torch.arange(batch + 1, **whole)
         space = torch.empty(WORKSPACE, dtype=torch.uint8, device=keys.device)
         wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(space, "NHD")
         wrapper.plan(
             count * q,
             count * pages,
-            torch.arange(batch * pages, **where),
-            torch.full((batch,), PAGE, **where),
+            torch.arange(batch * pages, **whole),
+            torch.full((batch,), PAGE, **whole),
             kv_heads * group,
             kv_heads,
             head,
@@ -165,22 +162,22 @@ def _flashinfer(torch: Any, state: dict[Any, Any], queries: Any, keys: Any, valu
 
 
 def grouped_product(torch: Any) -> Any:
-    """Return the build's product of row groups with one matrix each, None where it has none."""
+    """Return PyTorch's product of row groups with one matrix each, None where it has none."""
     public = getattr(torch.nn.functional, "grouped_mm", None)
     return public or getattr(torch, "_grouped_mm", None)
 
 
 def expert_kernels(torch: Any, *, base: str, fp8: bool) -> tuple[tuple[str, str], ...]:
-    """Return (format, kernel) of what the build offers, the likeliest to serve first.
+    """Return (format, kernel) of what PyTorch offers, the likeliest to serve first.
 
     ``fp8``: whether the device is one whose grouped fp8 product the library has (sm_90).
     """
-    found = [(base, "padded")] if base != "fp32" else [(base, "sorted"), (base, "padded")]
+    kernels = [(base, "padded")] if base != "fp32" else [(base, "sorted"), (base, "padded")]
     if grouped_product(torch) is not None:
-        found.insert(0, (base, "grouped"))
+        kernels.insert(0, (base, "grouped"))
     if fp8 and hasattr(torch, "_scaled_grouped_mm"):
-        found.append(("fp8", "grouped"))
-    return tuple(found)
+        kernels.append(("fp8", "grouped"))
+    return tuple(kernels)
 
 
 def run_experts(  # noqa: PLR0917
@@ -197,7 +194,7 @@ def run_experts(  # noqa: PLR0917
     ``grouped``: two grouped products on sorted rows; how many each expert has stays on the device,
     so a graph can capture it. ``sorted``: one product for each awake expert. ``padded``: a batched
     product over the awake experts, padded to the busiest. The last two read the counts back.
-    Shapes as in ``numpy_experts``; fp8 weights get rows quantised to fp8 one by one.
+    Shapes as in ``Backend.experts``; fp8 weights get rows quantised to fp8 one by one.
     """
     tokens, top_k = choice.shape
     flat = choice.flatten()
@@ -215,7 +212,7 @@ def run_experts(  # noqa: PLR0917
         case "padded":
             by_expert = _padded(torch, rows, count.long(), up, down, activation)
         case _:
-            raise CaseError("unsupported", f"no expert kernel called {kernel}")
+            raise CaseError(Status.UNSUPPORTED, f"no expert kernel called {kernel}")
     out = torch.empty_like(by_expert)
     out[order] = by_expert
     return out.view(tokens, top_k, -1).mean(dim=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 from roofline.calibrate.measure.backend import Timed
 
-__all__ = ["nvidia", "time_on_device"]
+__all__ = ["nvidia_smi", "time_on_device"]
 
 CALLS = 32  # calls in one captured graph, over rotating operands
 BELOW = 2e-3  # seconds of a call above which launches no longer show
@@ -30,7 +30,7 @@ def time_on_device(
     """
     for i in range(WARM_UP):
         call(i)
-    once = _between(torch, lambda: call(1), 1)
+    once = _seconds_per_call(torch, lambda: call(1), 1)
     if not graph:
         run = _one_by_one(call)
         return _samples(torch, run, CALLS, repeats, seconds), "events", 0.0
@@ -46,16 +46,16 @@ def _samples(
 ) -> tuple[float, ...]:
     run()
     torch.cuda.synchronize()
-    found: list[float] = []
+    samples: list[float] = []
     for _ in range(repeats):
-        found.append(_between(torch, run, calls))
-        if len(found) >= FEWEST and sum(found) * calls > seconds:
+        samples.append(_seconds_per_call(torch, run, calls))
+        if len(samples) >= FEWEST and sum(samples) * calls > seconds:
             break
-    return tuple(found)
+    return tuple(samples)
 
 
-def _between(torch: Any, run: Callable[[], Any], calls: int) -> float:
-    """Return the seconds of one of ``calls`` calls between two device events [s]."""
+def _seconds_per_call(torch: Any, run: Callable[[], Any], calls: int) -> float:
+    """Return the time between two device events around ``calls`` calls, over their number [s]."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     run()
@@ -94,8 +94,8 @@ def _captured(torch: Any, call: Callable[[int], Any]) -> Callable[[], Any] | Non
     return replay
 
 
-def nvidia(query: str) -> str:
-    """Ask the driver's own tool; settings are only read."""
+def nvidia_smi(query: str) -> str:
+    """Return what the driver's tool says of the first GPU, empty without it; settings stay."""
     command = f"nvidia-smi --query-gpu={query} --format=csv,noheader --id=0"
     try:
         done = subprocess.run(

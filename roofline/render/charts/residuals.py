@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roofline.calibrate.fit.judged import Judged
+from roofline.calibrate.fit.fitted_law import FittedLaw
 from roofline.render.calibration import law_name
 from roofline.render.charts.figure import PALETTE, Caption, label_ticks, write_chart
 
@@ -18,7 +18,7 @@ __all__ = ["write_residuals"]
 MARKERS = "os^"  # one for each time the palette is used again
 
 
-def write_residuals(laws: Sequence[Judged], path: Path, *, device: str, source: str) -> None:
+def write_residuals(laws: Sequence[FittedLaw], path: Path, *, device: str, source: str) -> None:
     """Draw every row of every law, held-out rows hollow."""
     caption = Caption(
         title=f"Predicted against measured kernels on {device}",
@@ -28,13 +28,13 @@ def write_residuals(laws: Sequence[Judged], path: Path, *, device: str, source: 
     write_chart(path, caption, lambda axes: _draw(axes[0], laws), size=(6.5, 6.4))
 
 
-def _draw(axes: Axes, laws: Sequence[Judged]) -> None:
+def _draw(axes: Axes, laws: Sequence[FittedLaw]) -> None:
     times: list[float] = []
-    for number, judged in enumerate(laws):
-        measured = 1e6 * judged.measured
-        predicted = 1e6 * judged.predicted
+    for number, law in enumerate(laws):
+        measured = 1e6 * law.measured
+        predicted = 1e6 * law.predicted
         repeat, colour = divmod(number, len(PALETTE))
-        for which, face in ((~judged.held, PALETTE[colour]), (judged.held, "none")):
+        for which, face in ((~law.held, PALETTE[colour]), (law.held, "none")):
             axes.scatter(
                 measured[which],
                 predicted[which],
@@ -42,7 +42,7 @@ def _draw(axes: Axes, laws: Sequence[Judged]) -> None:
                 facecolors=face,
                 edgecolors=PALETTE[colour],
                 marker=MARKERS[repeat % len(MARKERS)],
-                label=law_name(judged) if face != "none" else None,
+                label=law_name(law) if face != "none" else None,
             )
         times += [*measured, *predicted]
     ends = (min(times) / 1.5, max(times) * 1.5)

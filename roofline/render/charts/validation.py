@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from roofline.render.charts.figure import MARKERS, PALETTE, Caption, label_ticks, write_chart
-from roofline.validation.advice import RULES, Choice
+from roofline.validation.advice import RULES, SweepChoice
 from roofline.validation.score import Compared
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def write_parity(parts: Sequence[Compared], path: Path, *, what: str, source: st
     write_chart(path, caption, lambda axes: draw_parity(axes[0], rows), size=(6.5, 6.4))
 
 
-def draw_regrets(axes: Axes, choices: Sequence[Choice]) -> dict[str, Line2D]:
+def draw_regrets(axes: Axes, choices: Sequence[SweepChoice]) -> dict[str, Line2D]:
     """Draw the sorted regrets of each rule; return the lines by rule."""
     share = 100 * (np.arange(len(choices)) + 0.5) / max(len(choices), 1)
     lines = {}
@@ -140,7 +140,7 @@ def draw_regrets(axes: Axes, choices: Sequence[Choice]) -> dict[str, Line2D]:
     return lines
 
 
-def write_regrets(choices: Sequence[Choice], path: Path, *, source: str) -> None:
+def write_regrets(choices: Sequence[SweepChoice], path: Path, *, source: str) -> None:
     """Write the plot to a file."""
     groups = len({choice.group for choice in choices})
     caption = Caption(

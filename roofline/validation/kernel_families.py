@@ -1,4 +1,4 @@
-"""Measured kernels as columns of numbers: what a law says of each row, and the textbook roofline.
+"""Families of kernels: the time that a law, and the textbook roofline, predict for measured rows.
 
 A row times one call that a benchmark repeats, so that small weights, caches and states lie in L2.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Label, Numbers
+from roofline.calibrate.fit.core import Columns, Label
 from roofline.calibrate.fit.tiles import product_scored, product_seconds, product_textbook
 from roofline.kernels.ops import AttentionShape, CollectiveShape, MoeShape
 from roofline.specs.formats import DType, bytes_per_element
@@ -44,23 +44,23 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KernelFamily:
-    """How the rows of one kind of kernel are predicted and judged. Times in s."""
+    """How the rows of one kind of kernel are predicted and scored. Times in s."""
 
-    seconds: Callable[[Numbers, Label, Any, HardwareProfile], Array]  # by a law
-    textbook: Callable[[Numbers, Label, HardwareProfile], Array]  # by datasheet figures
-    scored: Callable[[Numbers], NDArray[np.bool_]]  # the rows that count when a law is judged
+    seconds: Callable[[Columns, Label, Any, HardwareProfile], Array]  # by a law
+    textbook: Callable[[Columns, Label, HardwareProfile], Array]  # by datasheet figures
+    scored: Callable[[Columns], NDArray[np.bool_]]  # the rows that count when a law is scored
 
 
-def _all_rows(columns: Numbers) -> NDArray[np.bool_]:
+def _all_rows(columns: Columns) -> NDArray[np.bool_]:
     return np.ones(len(next(iter(columns.values()))), dtype=bool)
 
 
 KV_BYTES = {"bf16": 2.0, "fp8": 1.0}  # of a cached element [B], by a block's dtype
-#: The attention law is judged on groups up to this size.
+#: The attention law is scored on groups up to this size.
 MAX_GROUP = 32
 
 
-def attention_shape(columns: Numbers, label: Label) -> AttentionShape:
+def attention_shape(columns: Columns, label: Label) -> AttentionShape:
     """Return batch, KV heads, query heads for each, tokens cached and window as a shape."""
     context, window = columns["context"], columns["window"]
     width = 2 * label["head_dim"]  # keys and values
@@ -78,7 +78,7 @@ def attention_shape(columns: Numbers, label: Label) -> AttentionShape:
 KEY_WIDTH, VALUE_WIDTH = 576, 512  # the latent with its rotary part, and what of it is the value
 
 
-def latent_shape(columns: Numbers, label: Label) -> AttentionShape:
+def latent_shape(columns: Columns, label: Label) -> AttentionShape:
     """Return absorbed MLA as a shape: one latent per cached token, read by all heads."""
     return AttentionShape(
         pairs=columns["batch"],
@@ -125,8 +125,8 @@ EXPERT_FORMATS = {
 }
 
 
-def expert_shape(columns: Numbers, label: Label) -> MoeShape:
-    """Return what the law of routed experts asks of each row."""
+def expert_shape(columns: Columns, label: Label) -> MoeShape:
+    """Return each row's shape as the law of routed experts takes it."""
     fields = {name: column for name, column in columns.items() if name not in ("alpha", "resident")}
     return MoeShape(**fields, weight=bytes_per_element(EXPERT_FORMATS[label["dtype"]].storage))
 
@@ -136,12 +136,12 @@ def expert_device(label: Label, gpu: HardwareProfile) -> Device:
     return device_of(gpu, EXPERT_FORMATS[label["dtype"]].rate)
 
 
-def _expert_seconds(columns: Numbers, label: Label, law: MoeLaw, gpu: HardwareProfile) -> Array:
+def _expert_seconds(columns: Columns, label: Label, law: MoeLaw, gpu: HardwareProfile) -> Array:
     shape, device = expert_shape(columns, label), expert_device(label, gpu)
     return np.asarray(moe_time(shape, device, law, resident=columns["resident"]).total)
 
 
-def _expert_textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:
+def _expert_textbook(columns: Columns, label: Label, gpu: HardwareProfile) -> Array:
     """Return max(bytes / bandwidth, FLOP / peak): awake experts' weights, tokens in and out [s]."""
     shape, device = expert_shape(columns, label), expert_device(label, gpu)
     size = shape.matrices * shape.hidden * shape.width
@@ -149,8 +149,8 @@ def _expert_textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Ar
     return np.maximum(moved / device.bandwidth, 2 * size * shape.rows / device.peak)
 
 
-def by_ranks(columns: Numbers) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-    """Yield each number of GPUs and where it is."""
+def by_ranks(columns: Columns) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+    """Yield each number of GPUs and the mask of its rows."""
     for ranks in np.unique(columns["ranks"]):
         yield int(ranks), columns["ranks"] == ranks
 
@@ -161,7 +161,7 @@ def link_bandwidth(gpu: HardwareProfile) -> float:
 
 
 def _collective_seconds(
-    columns: Numbers,
+    columns: Columns,
     label: Label,  # noqa: ARG001
     law: CollectiveLaw,
     gpu: HardwareProfile,
@@ -169,19 +169,19 @@ def _collective_seconds(
     """Predict an all-reduce inside a CUDA graph [s]."""
     device = device_of(gpu, "bf16")
     predicted = np.empty_like(columns["payload"])
-    for ranks, here in by_ranks(columns):
-        shape = CollectiveShape(payload=columns["payload"][here], ranks=ranks)
-        predicted[here] = collective_time(shape, device, law).total
+    for ranks, rows in by_ranks(columns):
+        shape = CollectiveShape(payload=columns["payload"][rows], ranks=ranks)
+        predicted[rows] = collective_time(shape, device, law).total
     return predicted
 
 
-def _collective_textbook(columns: Numbers, label: Label, gpu: HardwareProfile) -> Array:  # noqa: ARG001
+def _collective_textbook(columns: Columns, label: Label, gpu: HardwareProfile) -> Array:  # noqa: ARG001
     """Return the ring's bound, 2 (n - 1) / n bytes over the link's bandwidth [s]."""
     ranks = columns["ranks"]
     return np.asarray(2 * (ranks - 1) / ranks * columns["payload"] / link_bandwidth(gpu))
 
 
-def state_seconds(columns: Numbers, law: StateLaw, gpu: HardwareProfile) -> Array:
+def state_seconds(columns: Columns, law: StateLaw, gpu: HardwareProfile) -> Array:
     """Predict a step of the benchmark, which finds a small recurrent state in L2 [s]."""
     time = state_time(
         moved=columns["moved"],

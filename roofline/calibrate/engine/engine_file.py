@@ -1,4 +1,4 @@
-"""Fitted numbers in the text of an engine's file: everything else stays as people wrote it."""
+"""Fitted numbers put into the text of an engine's file; the rest stays as people wrote it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ERAS = re.compile(r"^eras:\n(?:[- ].*\n)+", re.MULTILINE)
 
 
 def with_overhead(text: str, lines: Mapping[str, float | str], *, file: str, add: bool) -> str:
-    r"""Return the text with these lines of its overhead replaced; absent ones are put first.
+    r"""Return the text with these lines of its overhead replaced; absent ones are put on top.
 
     Without ``add``, an absent line is an error.
 
@@ -32,10 +32,10 @@ def with_overhead(text: str, lines: Mapping[str, float | str], *, file: str, add
         raise InputError(f"{file}: overhead: is missing; add it")
     body = section.group()
     for name, value in lines.items():
-        body, found = re.subn(rf"(?m)^  {name}: .*$", f"  {name}: {value}", body)
-        if not found and not add:
+        body, count = re.subn(rf"(?m)^  {name}: .*$", f"  {name}: {value}", body)
+        if not count and not add:
             raise InputError(f"{file}: overhead.{name}: is missing; add it")
-        if not found:
+        if not count:
             body = body.replace("overhead:\n", f"overhead:\n  {name}: {value}\n", 1)
     return text[: section.start()] + body + text[section.end() :]
 
