@@ -13,7 +13,7 @@ from roofline.advice.recommend import recommend
 from roofline.base.resources import bundled_names
 from roofline.calibrate.engine.spec_rows import SpecRow
 from roofline.render.columns import markdown_table
-from roofline.specs.gpu import SHELF
+from roofline.specs.gpu import GPU_SHELF
 from roofline.validation.advice import RULES, Choice, Sign, regret_rows, signs, sweeps
 from roofline.validation.bands import compare_bands, unexplained
 from roofline.validation.kernels import compare_kernels, compare_transfer
@@ -46,7 +46,7 @@ WORST = 12
 
 def main() -> None:
     """Fill the page's template and write it."""
-    gpus = bundled_names(SHELF)
+    gpus = bundled_names(GPU_SHELF)
     kernels = list(compare_kernels(gpus=gpus, engines=ENGINES))
     served = list(compare_decode(gpus=gpus, engines=ENGINES))
     moved = list(compare_transfer(gpus=gpus, engines=ENGINES))

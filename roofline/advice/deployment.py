@@ -25,18 +25,18 @@ from roofline.importers.open import heads_for, open_drafter, open_model
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.specs.engine import EngineProfile, load_engine
-from roofline.specs.formats import DType, Precision, few_bits, resolve
+from roofline.specs.formats import DType, Precision, few_bits, resolve_precision
 from roofline.specs.gpu import (
-    DEFAULT,
+    DEFAULT_HOST,
     HardwareProfile,
     HostProfile,
     VerifyMode,
-    linked,
+    linked_through_host,
     load_hardware,
     load_host,
 )
-from roofline.specs.network import DERIVED_SOURCE, SHELF, DrafterSpec, ModelSpec, NetworkSpec
-from roofline.specs.overrides import Change, Override, changed
+from roofline.specs.network import DERIVED_SOURCE, MODEL_SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.overrides import AppliedOverride, Override, apply_overrides
 from roofline.specs.placement import (
     Grid,
     Placement,
@@ -128,7 +128,7 @@ class Deployment:
     host: HostProfile | None = None  # around the cards, where it plays a part
     #: Rows per sequence that a tree is verified with; None is a chain.
     verify_width: int | None = None
-    changes: tuple[Change, ...] = ()  # what overrides did
+    changes: tuple[AppliedOverride, ...] = ()  # what overrides did
     #: What it was made of; None where it was put together by hand.
     configuration: Configuration | None = None
 
@@ -237,7 +237,7 @@ class PricedGrid:
 
 def model_names(named: str, model: ModelSpec) -> list[str]:
     """Return what a model is called; what it was ``named`` comes first where it is another one."""
-    other = [named] if alias_note(named, SHELF) else []
+    other = [named] if alias_note(named, MODEL_SHELF) else []
     return [*other, model.id, *filter(None, [model.repository])]
 
 
@@ -277,8 +277,8 @@ def deploy(
     """
     check_configuration(configuration)
     documents = documents or load(configuration)
-    gpu, gpu_changes = changed(documents.gpu, configuration.of_root("gpu"))
-    model, model_changes = changed(documents.model, configuration.of_root("model"))
+    gpu, gpu_changes = apply_overrides(documents.gpu, configuration.of_root("gpu"))
+    model, model_changes = apply_overrides(documents.model, configuration.of_root("model"))
     model, rate_notices = _in_a_rate_of(gpu, model)
     engine, engine_changes = _engine(configuration, documents.engine)
     gpu, host = _in_its_host(configuration, gpu, engine)
@@ -330,7 +330,7 @@ def _in_a_rate_of(gpu: HardwareProfile, model: ModelSpec) -> tuple[ModelSpec, No
 
 def _engine(
     configuration: Configuration, engine: EngineProfile
-) -> tuple[EngineProfile, list[Change]]:
+) -> tuple[EngineProfile, list[AppliedOverride]]:
     """Return the engine, with the user's own times around steps and share of memory."""
     engine = _with_overhead(engine, configuration.overhead_ms)
     share = configuration.memory_fraction
@@ -341,7 +341,7 @@ def _engine(
             )
         memory = engine.memory.model_copy(update={"fraction": share})
         engine = engine.model_copy(update={"memory": memory})
-    return changed(engine, configuration.of_root("engine"))
+    return apply_overrides(engine, configuration.of_root("engine"))
 
 
 def _with_overhead(engine: EngineProfile, own: tuple[float, ...] | None) -> EngineProfile:
@@ -388,8 +388,8 @@ def _in_its_host(
             f"give either {Option('tp')} (linked GPUs) or {Option('gpus')} (through the host)",
             field="gpus",
         )
-    host = load_host(asked.host or DEFAULT)
-    return (linked(gpu, host, asked.gpus) if asked.gpus > 1 else gpu), host
+    host = load_host(asked.host or DEFAULT_HOST)
+    return (linked_through_host(gpu, host, asked.gpus) if asked.gpus > 1 else gpu), host
 
 
 def _placement(
@@ -512,7 +512,7 @@ def _precision(
         notices.append(notice(Code.NO_16_BIT_RATE, gpu=gpu.id))
         stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
     used = used_components(network)
-    precision, format_notices = resolve(
+    precision, format_notices = resolve_precision(
         stored=stored,
         base=base,
         kv_stored=kv_stored,
@@ -538,12 +538,16 @@ def _drafter(
     engine: EngineProfile,
     *,
     drop_idle: bool,
-) -> tuple[Drafter, list[Change], list[Notice]]:
+) -> tuple[Drafter, list[AppliedOverride], list[Notice]]:
     """Return the drafter on its accelerators, what overrides changed, and what to know."""
-    own, changes, notices = configuration.of_root("drafter"), list[Change](), list[Notice]()
+    own, changes, notices = (
+        configuration.of_root("drafter"),
+        list[AppliedOverride](),
+        list[Notice](),
+    )
 
     def with_overrides(network: NetworkSpec) -> NetworkSpec:
-        network, done = changed(network, own)
+        network, done = apply_overrides(network, own)
         changes.extend(done)
         return network
 
@@ -679,7 +683,7 @@ def check_configuration(configuration: Configuration) -> None:
 
 
 def _alias_notices(configuration: Configuration) -> Iterable[Notice]:
-    note = alias_note(configuration.model, SHELF)
+    note = alias_note(configuration.model, MODEL_SHELF)
     return [] if note is None else [notice(Code.ALIAS, name=configuration.model, note=note)]
 
 

@@ -10,7 +10,7 @@ from roofline.advice.question import Question
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import Kind
 from roofline.specs.gpu import HardwareProfile
-from roofline.specs.overrides import GIVEN
+from roofline.specs.overrides import OVERRIDE_SOURCE
 from roofline.timing.lawbook import Chosen, weight_key
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
@@ -120,4 +120,4 @@ def sources(question: Question, times: StepTimes) -> list[Source]:
 def _confidence(gpu: HardwareProfile) -> str | None:
     """Return how sure the bandwidth is; None where it is given."""
     source = gpu.memory.bandwidth.source
-    return None if source == GIVEN else gpu.sources[source].confidence
+    return None if source == OVERRIDE_SOURCE else gpu.sources[source].confidence

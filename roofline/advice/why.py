@@ -163,7 +163,7 @@ def beyond(answer: Recommendation, point: Point) -> Beyond | None:
         draft_length=point.draft_lengths[at],
         rows=rows,
         speedup=float(gain[at]),
-        flag=graphs.raised(rows),
+        flag=graphs.capture_flag(rows),
     )
 
 

@@ -35,9 +35,9 @@ def _is_model(text: str) -> bool:
 
 def drafters(incomplete: str) -> list[str]:
     """Return the words, heads and models that a drafter may be called and that begin so."""
-    from roofline.specs.network import DERIVED, HOST_DRAFTERS
+    from roofline.specs.network import HEAD_KINDS, HOST_DRAFTERS
 
-    words = _begun([*HOST_DRAFTERS, "mtp", *DERIVED], incomplete)
+    words = _begun([*HOST_DRAFTERS, "mtp", *HEAD_KINDS], incomplete)
     return [*words, *specs(incomplete)]
 
 

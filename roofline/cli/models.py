@@ -37,9 +37,9 @@ _TARGET = typer.Option(
 def list_(form: Annotated[str, FORMAT] = "table") -> None:
     """List the bundled models and drafters."""
     from roofline.base.resources import bundled_names
-    from roofline.specs.network import SHELF, load_network
+    from roofline.specs.network import MODEL_SHELF, load_network
 
-    emit_rows([_summary(load_network(name)) for name in bundled_names(SHELF)], form)
+    emit_rows([_summary(load_network(name)) for name in bundled_names(MODEL_SHELF)], form)
 
 
 @app.command()

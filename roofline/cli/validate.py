@@ -115,9 +115,9 @@ _ENGINES = ["vllm", "sglang", "trtllm"]
 
 def _gpus() -> list[str]:
     from roofline.base.resources import bundled_names
-    from roofline.specs.gpu import SHELF
+    from roofline.specs.gpu import GPU_SHELF
 
-    return bundled_names(SHELF)
+    return bundled_names(GPU_SHELF)
 
 
 def _names(flag: str, given: list[str] | None, known: list[str]) -> list[str]:

@@ -15,11 +15,11 @@ from roofline.specs.engine import VocabularyRule
 from roofline.specs.network import (
     HEAD_KINDS,
     HOST_DRAFTERS,
-    SHELF,
+    MODEL_SHELF,
     DrafterSpec,
     ModelSpec,
     NetworkSpec,
-    derive,
+    derived_head,
     load_drafter,
     load_model,
     load_network,
@@ -45,7 +45,7 @@ def importable(reference: str) -> bool:
     path = Path(reference)
     if "\0" in reference or not path.is_dir():
         return False
-    return (path / "config.json").is_file() or not resources.known(reference, SHELF)
+    return (path / "config.json").is_file() or not resources.known(reference, MODEL_SHELF)
 
 
 def open_imported(reference: str, target: ModelSpec | None = None) -> Imported:
@@ -74,7 +74,7 @@ def open_model(reference: str) -> tuple[ModelSpec, list[Notice]]:
             f"with {Option('drafter')}"
         )
     spec = imported.spec
-    bundled = resources.known(spec.id, SHELF)
+    bundled = resources.known(spec.id, MODEL_SHELF)
     return spec.model_copy(update={"id": bundled or spec.id}), imported.notices
 
 
@@ -84,7 +84,7 @@ def heads_for(target: str) -> list[str]:
     >>> heads_for("llama-3.1-8b")
     ['eagle3']
     """
-    start, names = f"{target}-", resources.bundled_names(SHELF)
+    start, names = f"{target}-", resources.bundled_names(MODEL_SHELF)
     kinds = (name.removeprefix(start) for name in names if name.startswith(start))
     return [kind for kind in kinds if kind in HEAD_KINDS]
 
@@ -118,16 +118,16 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     if importable(reference):
         found = open_network(reference, target)
         return str(getattr(found, "kind", "model")), found
-    names, heads = resources.bundled_names(SHELF), heads_for(target.id)
+    names, heads = resources.bundled_names(MODEL_SHELF), heads_for(target.id)
     wanted = f"{target.id}-{reference}" if reference in heads else reference
     if reference in HEAD_KINDS and reference not in heads:
-        return reference, derive(reference, target)
-    if resources.known(wanted, SHELF) is None and not wanted.endswith((".yaml", ".yml")):
+        return reference, derived_head(reference, target)
+    if resources.known(wanted, MODEL_SHELF) is None and not wanted.endswith((".yaml", ".yml")):
         known = [*HOST_DRAFTERS, "mtp", *names, *HEAD_KINDS]
         raise InputError(
             f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
         )
-    bundled = resources.known(wanted, SHELF)
+    bundled = resources.known(wanted, MODEL_SHELF)
     return _bundled(bundled) if bundled else _load(wanted)
 
 
@@ -138,7 +138,7 @@ def _bundled(name: str) -> tuple[str, NetworkSpec]:
 
 
 def _load(reference: str) -> tuple[str, NetworkSpec]:
-    kind = load_yaml(resources.find(reference, SHELF, "drafter")).get("kind", "model")
+    kind = load_yaml(resources.find(reference, MODEL_SHELF, "drafter")).get("kind", "model")
     whole = kind == "model"
     return str(kind), load_model(reference, "drafter") if whole else load_drafter(reference)
 

@@ -21,10 +21,9 @@ from roofline.engines.server import Serving
 from roofline.engines.server_facts import Unread, serving_names
 from roofline.questions.schedule.plan import Plan
 from roofline.questions.schedule.written import Written
-from roofline.specs.engine import SHELF as ENGINES
-from roofline.specs.engine import Era, load_engine
+from roofline.specs.engine import ENGINE_SHELF, Era, load_engine
 from roofline.specs.formats import DType
-from roofline.specs.network import HOST_DRAFTERS, SHELF, DrafterSpec, load_network
+from roofline.specs.network import HOST_DRAFTERS, MODEL_SHELF, DrafterSpec, load_network
 
 __all__ = [
     "Change",
@@ -52,8 +51,8 @@ def contradictions(
     taken for what runs there, since that is what it is given for.
     """
     told = []
-    model = None if model is None else resources.known(model, SHELF)
-    other = resources.known(asked.model, SHELF) if "model" in given else None
+    model = None if model is None else resources.known(model, MODEL_SHELF)
+    other = resources.known(asked.model, MODEL_SHELF) if "model" in given else None
     if other is not None and model is not None and not same_model(other, model):
         told.append(_another("model", model, other))
     if "drafter" in given and asked.drafter is not None and drafter is not None:
@@ -61,7 +60,7 @@ def contradictions(
         if wanted and "none" not in wanted and not own & wanted:
             told.append(_another("drafter", drafter, asked.drafter))
     engine = asked.engine.partition("@")[0]
-    if "engine" in given and resources.known(engine, ENGINES) and engine != serving.engine:
+    if "engine" in given and resources.known(engine, ENGINE_SHELF) and engine != serving.engine:
         told.append(_another("engine", serving.engine, asked.engine))
     return told
 
@@ -76,7 +75,7 @@ def _kinds(name: str, model: str | None) -> set[str]:
     >>> sorted(_kinds("eagle3", "llama-3.1-8b")), _kinds("here/config.json", None)
     (['eagle3', 'llama-3.1-8b-eagle3'], set())
     """
-    known = resources.known(name, SHELF)
+    known = resources.known(name, MODEL_SHELF)
     if known is None:
         return set() if "/" in name or "." in name else {name, f"{model}-{name}"}
     network = load_network(known)
@@ -261,12 +260,12 @@ def _bundled(serving: Serving) -> tuple[str | None, str | None]:
     """Return the bundled model that the server's names mean, and the format of its weights."""
     names = [name.rstrip("/").rsplit("/", 1)[-1] for name in serving.models]
     for name in names:
-        if resources.known(name, SHELF) is not None:
+        if resources.known(name, MODEL_SHELF) is not None:
             return name, None
     for name in names:
         for ending, dtype in serving_names().formats.items():
             bare = name.lower().removesuffix(ending)
-            if bare != name.lower() and resources.known(bare, SHELF) is not None:
+            if bare != name.lower() and resources.known(bare, MODEL_SHELF) is not None:
                 return bare, dtype
     return None, None
 
@@ -286,7 +285,7 @@ def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str
 def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
     """Return the drafter as the server names it, None for the bundled head."""
     method, weights = serving.value("method"), serving.value("draft_model")
-    known = resources.known(weights, SHELF) if weights and method != "mtp" else None
+    known = resources.known(weights, MODEL_SHELF) if weights and method != "mtp" else None
     if known is not None and method not in HOST_DRAFTERS:
         return known
     if method not in (None, "model"):

@@ -13,7 +13,7 @@ from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.formats import OutputFormat
 from roofline.render.refusals import refused_data, refused_lines, room_columns
-from roofline.specs.overrides import Change
+from roofline.specs.overrides import AppliedOverride
 
 __all__ = ["render_compare"]
 
@@ -39,7 +39,7 @@ def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
     return "\n\n".join([*(_text(entries, how) for entries in found), *refused]) + "\n"
 
 
-def _changes(found: list[list[Entry]]) -> list[Change]:
+def _changes(found: list[list[Entry]]) -> list[AppliedOverride]:
     """Return what was set, each drafter's own changes included, in the order met."""
     all_of = (c for entries in found for e in entries for c in e.answer.deployment.changes)
     return list(dict.fromkeys(all_of))

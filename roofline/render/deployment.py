@@ -9,7 +9,7 @@ from roofline.advice.deployment import Deployment
 from roofline.kernels.matrices import used_components
 from roofline.render.columns import listed
 from roofline.specs.formats import Component
-from roofline.specs.overrides import Change
+from roofline.specs.overrides import AppliedOverride
 
 __all__ = ["deployment_data", "gpus_named", "set_data", "set_line", "stored_as"]
 
@@ -79,15 +79,15 @@ def stored_as(deployment: Deployment) -> str:
     return ", ".join(f"{dtype} {listed(words)}" for dtype, words in holds.items())
 
 
-def set_line(changes: Sequence[Change]) -> str:
+def set_line(changes: Sequence[AppliedOverride]) -> str:
     """Return one sentence with a blank before it; nothing where nothing was set.
 
-    >>> set_line([Change(option="set", path="group_size", value="4", was="8")])
+    >>> set_line([AppliedOverride(option="set", path="group_size", value="4", was="8")])
     ' Set: group_size = 4 (was 8).'
     """
     return f" Set: {'; '.join(map(str, changes))}." if changes else ""
 
 
-def set_data(changes: Sequence[Change]) -> list[dict[str, Any]]:
+def set_data(changes: Sequence[AppliedOverride]) -> list[dict[str, Any]]:
     """Return the changes as JSON writes them."""
     return [{"path": c.path, "value": c.value, "was": c.was} for c in changes]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
-from roofline.specs.laws import Block
+from roofline.specs.laws import LawBlock
 from roofline.validation.kernel_rows import FAMILIES
 from roofline.validation.score import Compared
 
@@ -99,7 +99,7 @@ def compare_kernels(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[
         )
 
 
-def matching_block(blocks: Sequence[Block], group: SampleGroup) -> Block | None:
+def matching_block(blocks: Sequence[LawBlock], group: SampleGroup) -> LawBlock | None:
     """Return the law that prices a group's kernel: same kind and label."""
     for block in blocks:
         same = block.kind == group.kind

@@ -26,7 +26,7 @@ from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile
-from roofline.specs.laws import CollectiveLaw, Ranks
+from roofline.specs.laws import CollectiveConstants, CollectiveLaw
 from roofline.timing.laws.simple import Device, collective_time
 from roofline.timing.machine import device_of
 
@@ -257,7 +257,9 @@ def fit_all_reduce(rows: Sequence[Row], device: Device, source: Source) -> Judge
     shape = CollectiveShape(payload=payload, ranks=ranks)
 
     def law_of(scaled: Array) -> CollectiveLaw:
-        one = Ranks(start={"bulk": float(scaled[0]) * 1e-6}, share={"bulk": float(scaled[1])})
+        one = CollectiveConstants(
+            start={"bulk": float(scaled[0]) * 1e-6}, share={"bulk": float(scaled[1])}
+        )
         return CollectiveLaw(ranks={ranks: one})
 
     def residual(scaled: Array) -> Array:

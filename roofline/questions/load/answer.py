@@ -213,7 +213,7 @@ def _past(question: Question, policies: list[Policy], rows: float) -> list[Notic
             lengths=tuple(p.draft_length for p in past),
             least_share=min(p.past_graphs for p in past),
             largest_share=max(p.past_graphs for p in past),
-            flag=graphs.raised(rows),
+            flag=graphs.capture_flag(rows),
         )
     ]
 

@@ -137,7 +137,9 @@ def _past(grid: Recommendation, point: Point) -> dict[str, Any]:
     rows = [float(rows) for rows in point.pass_rows]
     return {
         "past": [
-            {"rows": own, "captured_step": float(step), "flag": graphs.raised(own)} if out else None
+            {"rows": own, "captured_step": float(step), "flag": graphs.capture_flag(own)}
+            if out
+            else None
             for own, step, out in zip(rows, captured_steps(point), lost, strict=True)
         ]
     }
