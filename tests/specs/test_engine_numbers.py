@@ -224,5 +224,5 @@ def test_a_plain_draft_model_under_llama_cpp_costs_no_more_than_on_its_own(cli: 
 
 
 def test_an_empty_name_of_an_engine() -> None:
-    with pytest.raises(InputError, match="--engine: expected an engine's name"):
+    with pytest.raises(InputError, match="expected an engine's name, got an empty string"):
         load_engine("@2025")

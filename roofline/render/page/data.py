@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import fall_of_one_rate
+from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import fit_constant
 from roofline.advice.decide import TIE, Point
 from roofline.advice.recommend import Recommendation
@@ -61,7 +61,7 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
         "command": command,
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
         "rounds": question.workload.acceptance_rounds,
-        "fall": fall_of_one_rate(),
+        "fall": single_rate_ratio(),
         "gpus": question.deployment.cards,
         "tie": TIE,
         "draft_lengths": list(grid.question.draft_lengths),
