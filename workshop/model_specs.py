@@ -13,9 +13,9 @@ from pathlib import Path
 from roofline.base.errors import RooflineError
 from roofline.base.files import write_atomically
 from roofline.base.schema import Document, Schema, dump_yaml
-from roofline.importers.build import Identity
-from roofline.importers.read import import_path
-from roofline.importers.specfile import spec_text
+from roofline.importers.importing import import_path
+from roofline.importers.model_config import Identity
+from roofline.importers.spec_yaml import spec_text
 from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 
 __all__ = ["Catalogue", "Entry", "regenerated", "write_specs"]

@@ -21,7 +21,7 @@ from roofline.base.numbers import Array
 from roofline.base.resources import alias_note
 from roofline.base.schema import Document
 from roofline.engines.writing import DraftWeights, Launch
-from roofline.importers.open import heads_for, open_drafter, open_model
+from roofline.importers.references import heads_for, open_drafter, open_model
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.specs.engine import EngineProfile, load_engine

@@ -37,7 +37,7 @@ def compare(
     """Compare drafters for MODEL, each at its own best draft length."""
     from roofline.acceptance.defaults import choose_curve
     from roofline.advice.deployment import model_names
-    from roofline.importers.open import heads_for, open_model
+    from roofline.importers.references import heads_for, open_model
     from roofline.questions.compare import compare as side_by_side
     from roofline.questions.compare import parse_candidate
     from roofline.render.compare import render_compare

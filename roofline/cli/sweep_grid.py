@@ -184,7 +184,7 @@ def _sense(name: str, value: Scalar) -> object:
 
 def _known(name: str, value: str) -> None:
     """Refuse a name that stands for nothing."""
-    from roofline.importers.open import open_model
+    from roofline.importers.references import open_model
     from roofline.specs.engine import load_engine
     from roofline.specs.gpu import load_hardware
 

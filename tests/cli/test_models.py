@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.resources import aliases, bundled_names
-from roofline.importers.specfile import spec_text
+from roofline.importers.spec_yaml import spec_text
 from roofline.specs.network import MODEL_SHELF, ModelSpec, load_model, load_network
 from tests.physics import refusal, run
 from tests.published import CONFIGS
@@ -160,7 +160,7 @@ def test_a_bundled_id_imports_none_of_it() -> None:
         capture_output=True, text=True, cwd=ROOT, check=True,
     )  # fmt: skip
     assert "roofline.specs.network" in done.stderr
-    assert "roofline.importers.read" not in done.stderr
+    assert "roofline.importers.importing" not in done.stderr
     assert "roofline.importers.gguf" not in done.stderr
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.importers.open import open_drafter
+from roofline.importers.references import open_drafter
 from roofline.kernels.footprint import parameters_total
 from roofline.specs.formats import resolve_precision
 from roofline.specs.network import DrafterSpec, derived_head, load_drafter, load_model

@@ -10,7 +10,7 @@ from functools import cache
 
 from roofline.base import resources
 from roofline.calibrate.engine.decode_rows import stored_as
-from roofline.importers.open import open_drafter
+from roofline.importers.references import open_drafter
 from roofline.specs.formats import Component, DType, Precision, resolve_precision
 from roofline.specs.gpu import GPU_SHELF, HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec, NetworkSpec, load_model

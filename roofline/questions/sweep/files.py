@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from roofline.importers.source import companions
+from roofline.importers.config_files import companion_paths
 
 __all__ = ["changed_files", "hashes"]
 
@@ -42,7 +42,7 @@ def _files(text: str) -> list[Path]:
     for path in candidates:
         config = path / "config.json" if path.is_dir() else path
         if config.is_file():
-            beside = companions(config) if config.suffix == ".json" else []
+            beside = companion_paths(config) if config.suffix == ".json" else []
             found += [config, *(file for file in beside if file.is_file())]
     return found
 
