@@ -71,7 +71,7 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
     import numpy as np
 
     from roofline.kernels.forward import decode
-    from roofline.specs.formats import resolve
+    from roofline.specs.formats import resolve_precision
     from roofline.specs.placement import Placement, VerifyAttention
     from roofline.timing.machine import Machine, by_part, time_ops
 
@@ -80,7 +80,7 @@ def predictions(profile: Any, model: Any, batch: int, context: int) -> list[floa
         verify_attention=found.mode if found else VerifyAttention.KV_ONCE,
         tile_rows=found.tile_rows if found else 128,
     )
-    precision, _ = resolve(
+    precision, _ = resolve_precision(
         stored=model.stored(), base=model.dtype, kv_stored=None, available=[model.dtype],
         gpu=profile.id,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from roofline.base import resources
-from roofline.specs.gpu import HOSTS
+from roofline.specs.gpu import HOST_SHELF
 
 JSON = ("--format", "json")
 LLAMA = ("--engine", "llamacpp")
@@ -18,7 +18,7 @@ PAIR = ("--gpus", "2", "--drafter", "none")
 
 def host_file(folder: Path, **changed: str) -> str:
     """Write the DDR5 desktop with other figures."""
-    text = (resources.shelf(HOSTS) / "desktop-ddr5.yaml").read_text("utf-8")
+    text = (resources.shelf(HOST_SHELF) / "desktop-ddr5.yaml").read_text("utf-8")
     for old, new in (pair.split("->") for pair in changed.values()):
         assert old in text
         text = text.replace(old, new)

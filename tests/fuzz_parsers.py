@@ -36,7 +36,7 @@ def _model(path: Path) -> object:
 
 
 def _network(path: Path) -> object:
-    from roofline.importers.open import open_network
+    from roofline.importers.references import open_network
     from roofline.specs.network import load_model
 
     return open_network(str(path), load_model("llama-3.1-8b"))

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from roofline.specs.laws import (
     AttentionLaw,
+    CollectiveAlgorithm,
+    CollectiveConstants,
     CollectiveLaw,
-    Form,
     GemmLaw,
     MoeLaw,
-    Ranks,
     SimpleLaw,
     StateLaw,
     VectorKernels,
@@ -96,10 +96,12 @@ vector_laws = st.builds(
 
 @st.composite
 def collective_laws(draw: st.DrawFn) -> CollectiveLaw:
-    forms: set[Form] = draw(st.sets(st.sampled_from(["one_shot", "two_shot", "bulk"]), min_size=1))
+    forms: set[CollectiveAlgorithm] = draw(
+        st.sets(st.sampled_from(["one_shot", "two_shot", "bulk"]), min_size=1)
+    )
     return CollectiveLaw(
         ranks={
-            count: Ranks(
+            count: CollectiveConstants(
                 start={form: draw(between(1e-7, 1e-4)) for form in sorted(forms)},
                 share={form: draw(between(0.05, 2)) for form in sorted(forms)},
             )

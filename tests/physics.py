@@ -17,7 +17,7 @@ from roofline.base.numbers import Array
 from roofline.cli import main
 from roofline.kernels.forward import decode, prefill
 from roofline.kernels.ops import Op
-from roofline.specs.formats import DType, Precision, resolve
+from roofline.specs.formats import DType, Precision, resolve_precision
 from roofline.specs.network import NetworkSpec, load_model
 from roofline.specs.placement import Placement
 
@@ -27,7 +27,7 @@ ALL_RATES = ["fp32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
 
 def precision_of(network: NetworkSpec, *, kv: DType | None = None) -> Precision:
     """Return the formats the network is published in, on an accelerator that has every rate."""
-    return resolve(
+    return resolve_precision(
         stored=network.stored(),
         base=network.dtype,
         kv_stored=network.kv_dtype,

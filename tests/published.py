@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from roofline.importers.read import Imported, import_path
+from roofline.importers.importing import Imported, import_path
 from roofline.kernels.footprint import parameters_total
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from roofline.specs.network import DenseMlp, DrafterSpec, ModelSpec, MoeMlp, load_model

@@ -25,7 +25,7 @@ from roofline.cli.app import app
 from roofline.cli.question import asks
 from roofline.kernels import formulas
 from roofline.kernels.forward import Kind, decode
-from roofline.specs.formats import resolve
+from roofline.specs.formats import resolve_precision
 from roofline.specs.network import load_model
 from roofline.specs.placement import Placement
 from tests.physics import run
@@ -265,7 +265,7 @@ def test_linear_layers_run_on_b_times_d_rows_of_the_short_notation(
     batch: int, draft_length: int
 ) -> None:
     model = load_model("llama-3.1-8b")
-    precision, _ = resolve(
+    precision, _ = resolve_precision(
         stored=model.stored(), base=model.dtype, kv_stored=None, available=["bf16"], gpu="any"
     )
     kernels = decode(

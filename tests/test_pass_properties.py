@@ -21,7 +21,7 @@ from roofline.kernels.ops import Kind, MoeShape, Op
 from roofline.questions.load.queueing import occupancy
 from roofline.specs.gpu import load_hardware
 from roofline.specs.network import load_model
-from roofline.specs.overrides import changed, parse_override
+from roofline.specs.overrides import apply_overrides, parse_override
 from roofline.specs.placement import Placement
 from roofline.timing.machine import Machine, time_ops
 from tests.law_strategies import ROUNDING, between, few, many
@@ -77,7 +77,7 @@ def test_layers_add_up(model: str, layers: int, batch: int, context: int, rows: 
     machine = Machine(load_hardware("h200-sxm"), "vllm")
 
     def seconds(count: int) -> float:
-        spec, _ = changed(load_model(model), [parse_override(f"layers={count}")])
+        spec, _ = apply_overrides(load_model(model), [parse_override(f"layers={count}")])
         ops = decode(
             spec, precision_of(spec), Placement(), batch=float(batch), context=float(context),
             rows=float(rows),

@@ -14,10 +14,10 @@ from pathlib import Path
 from roofline.base.errors import RooflineError
 from roofline.base.files import write_atomically
 from roofline.base.schema import Document, Schema, dump_yaml
-from roofline.importers.build import Identity, build_model
-from roofline.importers.read import import_path
-from roofline.importers.source import read_source
-from roofline.importers.specfile import spec_text
+from roofline.importers.config_files import read_source
+from roofline.importers.importing import import_path
+from roofline.importers.model_config import Identity, build_model
+from roofline.importers.spec_yaml import spec_text
 from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
 
 __all__ = ["Catalogue", "SpecEntry", "regenerated", "write_specs"]

@@ -13,7 +13,7 @@ from roofline.advice.recommend import recommend
 from roofline.base.resources import bundled_names
 from roofline.calibrate.engine.spec_rows import SpecRow
 from roofline.render.formats import markdown_table
-from roofline.specs.gpu import SHELF
+from roofline.specs.gpu import GPU_SHELF
 from roofline.validation.advice import (
     REGRET_POOLS,
     RULES,
@@ -57,7 +57,7 @@ WORST = 12  # rows that are listed
 
 def main() -> None:
     """Write the page to stdout: the template beside this module with its tables filled in."""
-    gpus = bundled_names(SHELF)
+    gpus = bundled_names(GPU_SHELF)
     kernels = list(compare_kernels(gpus=gpus, engines=ENGINES))
     served = list(compare_decode(gpus=gpus, engines=ENGINES))
     moved = list(compare_transfer(gpus=gpus, engines=ENGINES))

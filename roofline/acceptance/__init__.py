@@ -1,14 +1,19 @@
-"""How many tokens a verify pass yields. Nothing here knows what a pass costs.
+"""Tokens that a verify pass yields. No module here knows what a pass costs.
 
 a_i is the probability that draft token i is accepted given that all before it were; the survival
 S_i is their product; tokens per step AL(D) = 1 + sum of S_i up to D, the bonus token included.
 """
 
 from roofline.acceptance.curve import Acceptance, from_curve, tokens_per_step
-from roofline.acceptance.files import SHELF, AcceptanceFile, load_acceptance, parse_acceptance
+from roofline.acceptance.files import (
+    ACCEPTANCE_SHELF,
+    AcceptanceFile,
+    load_acceptance,
+    parse_acceptance,
+)
 
 __all__ = [
-    "SHELF",
+    "ACCEPTANCE_SHELF",
     "Acceptance",
     "AcceptanceFile",
     "from_curve",

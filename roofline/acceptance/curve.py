@@ -1,4 +1,4 @@
-"""One acceptance: tokens per step by draft length, and conversions between its conventions."""
+"""One acceptance: tokens per step by draft length, and conversion between conventions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
+    "DEEPEST_POSITION",
     "Acceptance",
     "Convention",
-    "Rise",
+    "SurvivalRise",
     "all_accepted",
     "by_context",
     "check_values",
@@ -28,15 +29,19 @@ __all__ = [
     "from_survival",
     "iid_rate",
     "mean_rate",
-    "rise",
-    "spread_of_mean",
+    "standard_error",
     "survival_from_conditional",
     "survival_from_histogram",
     "survival_from_tokens_per_step",
+    "survival_rise",
     "tokens_per_step",
     "tokens_per_step_from_rate",
-    "weighted",
+    "weighted_mean",
 ]
+
+
+#: Draft positions up to which a rate that holds at any depth is written out.
+DEEPEST_POSITION = 64
 
 
 def tokens_per_step(conditional: Sequence[float]) -> NDArray[np.float64]:
@@ -53,11 +58,12 @@ def tokens_per_step(conditional: Sequence[float]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
-    """AL by draft length. ``tail`` is the conditional rate to continue with, where that is known.
+    """AL by draft length.
 
     ``table`` maps D to AL for every D that was given; a D between two of them is unknown, not
-    interpolated. ``contexts`` holds one acceptance per measured context, shortest first; the
-    table is then the first one's. ``drafts`` counts the passes behind a measurement.
+    interpolated. ``tail`` is the conditional rate of the positions after the last, None where
+    unknown. ``contexts`` holds one acceptance per measured context, shortest first; ``table`` is
+    then that of the shortest. ``drafts`` is the number of passes that were counted.
     """
 
     table: dict[int, float]
@@ -67,7 +73,7 @@ class Acceptance:
     tail: float | None = None
     assumed: bool = False
     drafts: float | None = None
-    targets: tuple[str, ...] = ()  # models that it was counted on
+    targets: tuple[str, ...] = ()  # models that it was measured on
     contexts: tuple[tuple[int, Acceptance], ...] = ()
     notices: tuple[Notice, ...] = ()
 
@@ -80,7 +86,7 @@ class Acceptance:
     def over_contexts(
         self, contexts: Sequence[int], draft_lengths: Sequence[int], *, extrapolate: bool = False
     ) -> NDArray[np.float64]:
-        """Return AL by context and draft length; one row for all where context is no matter."""
+        """Return AL by context and draft length; one row where AL does not depend on context."""
         if not self.contexts:
             return self.tokens_per_step(draft_lengths, extrapolate=extrapolate)[None, :]
         rows = [
@@ -90,7 +96,7 @@ class Acceptance:
         return np.array(rows)
 
     def at_context(self, context: int) -> Acceptance:
-        """Return the acceptance at ``context`` tokens, linear in log context between two.
+        """Return the acceptance at ``context`` tokens, linear in log context between two measured.
 
         Outside the measured contexts the nearest one holds.
 
@@ -102,27 +108,31 @@ class Acceptance:
             return self
         below = [pair for pair in self.contexts if pair[0] <= context]
         above = [pair for pair in self.contexts if pair[0] >= context]
-        if not below or not above or below[-1][0] == above[0][0]:
-            return (below or above)[-1 if below else 0][1]
+        if not below:
+            return above[0][1]
+        if not above or below[-1][0] == context:
+            return below[-1][1]
         (low, first), (high, second) = below[-1], above[0]
         share = math.log(context / low) / math.log(high / low)
-        return weighted([(1 - share, first), (share, second)], label=self.label, source=self.source)
+        return weighted_mean(
+            [(1 - share, first), (share, second)], label=self.label, source=self.source
+        )
 
-    def beyond(self, contexts: Sequence[int]) -> list[Notice]:
-        """Return what to know where a context lies outside those that were measured."""
+    def outside_measured_contexts(self, contexts: Sequence[int]) -> list[Notice]:
+        """Return the notice of a context outside the measured ones, if there is one."""
         if not self.contexts:
             return []
         low, high = self.contexts[0][0], self.contexts[-1][0]
         if low <= min(contexts) and max(contexts) <= high:
             return []
-        far = max(contexts) if max(contexts) > high else min(contexts)
+        outside = max(contexts) if max(contexts) > high else min(contexts)
         return [
             notice(
                 Code.OUTSIDE_MEASURED_CONTEXTS,
                 label=self.label,
                 shortest=low,
                 longest=high,
-                context=far,
+                context=outside,
             )
         ]
 
@@ -150,7 +160,7 @@ class Acceptance:
 def from_rates(
     rates: Sequence[float], *, label: str = "", source: str = "", unlimited: bool = False
 ) -> Acceptance:
-    """Make an acceptance from conditional rates; ``unlimited`` goes on with the last.
+    """Make an acceptance from conditional rates; ``unlimited`` repeats the last at any depth.
 
     >>> round(from_rates([0.8, 0.7]).table[2], 3)  # 1 + 0.8 + 0.8 x 0.7
     2.36
@@ -176,8 +186,8 @@ def from_survival(
     2.625
     """
     curve = dict(enumerate(1 + np.cumsum(np.asarray(survival, dtype=float)), start=1))
-    made = from_curve({d: float(al) for d, al in curve.items()}, label=label, source=source)
-    return replace(made, drafts=drafts)
+    table = {d: float(al) for d, al in curve.items()}
+    return replace(from_curve(table, label=label, source=source), drafts=drafts)
 
 
 def from_curve(curve: dict[int, float], *, label: str = "", source: str = "") -> Acceptance:
@@ -191,7 +201,7 @@ def from_curve(curve: dict[int, float], *, label: str = "", source: str = "") ->
 
 
 def all_accepted(deepest: int) -> Acceptance:
-    """Return the acceptance of every draft, AL = 1 + D: the most that any drafter can yield.
+    """Return the acceptance where every draft is accepted, AL = 1 + D: the most that is possible.
 
     >>> all_accepted(2).table
     {0: 1.0, 1: 2.0, 2: 3.0}
@@ -206,30 +216,32 @@ def by_context(curves: Sequence[tuple[int, Acceptance]], *, label: str, source: 
     return replace(first, label=label, source=source, contexts=ordered)
 
 
-def weighted(parts: Sequence[tuple[float, Acceptance]], *, label: str, source: str) -> Acceptance:
+def weighted_mean(
+    parts: Sequence[tuple[float, Acceptance]], *, label: str, source: str
+) -> Acceptance:
     """Mix acceptances: AL(D) = sum of w_k AL_k(D) over the D that every part knows.
 
-    A weight is a share of passes, that is of the sequences in the batch; weights sum to 1.
-    The last rate of a mix is unknown unless every part goes on for ever.
+    A weight is a share of passes, that is of the sequences in the batch; weights sum to 1. A mix
+    of parts that are all unlimited is written out up to ``DEEPEST_POSITION``.
 
     >>> parts = [(0.75, from_curve({3: 3.0})), (0.25, from_curve({3: 2.0}))]
-    >>> weighted(parts, label="chat and code", source="y").table[3]
+    >>> weighted_mean(parts, label="chat and code", source="y").table[3]
     2.75
     """
-    limit = max(part.deepest for _, part in parts)
+    deepest = max(part.deepest for _, part in parts)
     if all(part.unlimited for _, part in parts):
-        limit = 64
+        deepest = DEEPEST_POSITION
     contexts = sorted({context for _, part in parts for context, _ in part.contexts})
     if contexts:
-        by = [
-            (c, weighted([(w, p.at_context(c)) for w, p in parts], label=label, source=source))
-            for c in contexts
-        ]
-        return by_context(by, label=label, source=source)
-    lengths = range(limit + 1)
+        means = []
+        for context in contexts:
+            at_context = [(weight, part.at_context(context)) for weight, part in parts]
+            means.append((context, weighted_mean(at_context, label=label, source=source)))
+        return by_context(means, label=label, source=source)
+    lengths = range(deepest + 1)
     rows = np.array([weight * part.tokens_per_step(lengths) for weight, part in parts])
-    total = rows.sum(axis=0)
-    table = {d: float(al) for d, al in enumerate(total) if math.isfinite(al)}
+    mean = rows.sum(axis=0)
+    table = {d: float(al) for d, al in enumerate(mean) if math.isfinite(al)}
     return Acceptance(
         table=table,
         label=label,
@@ -245,8 +257,8 @@ def _last_conditional(table: dict[int, float]) -> float | None:
         return min(table[1] - 1, 1.0)
     if last - 1 not in table or last - 2 not in table:
         return None
-    newest, before = table[last] - table[last - 1], table[last - 1] - table[last - 2]
-    return min(newest / before, 1.0) if newest > 0 and before > 0 else 0.0
+    survival, before = table[last] - table[last - 1], table[last - 1] - table[last - 2]
+    return min(survival / before, 1.0) if survival > 0 and before > 0 else 0.0
 
 
 Array = NDArray[np.float64]
@@ -256,11 +268,11 @@ class Convention(StrEnum):
     """What a number, or one number per position, means."""
 
     CONDITIONAL = "conditional"  # a_i given that 1 ... i-1 were accepted
-    SURVIVAL = "survival"  # S_i, not given anything: vLLM's per-position rate
+    SURVIVAL = "survival"  # S_i, unconditional: vLLM's per-position rate
     TOKENS_PER_STEP = "tokens-per-step"  # AL, bonus token counted
     ACCEPTED_DRAFTS = "accepted-drafts"  # AL - 1; SpecForge's EAL
     RATE = "rate"  # accepted over drafted, at one D; BLIS's mean rate
-    IID = "iid"  # the one rate that at every position gives this AL
+    IID = "iid"  # the one rate that gives this AL if it holds at every position
 
 
 def survival_from_conditional(conditional: Sequence[float]) -> Array:
@@ -339,13 +351,13 @@ def iid_rate(*, tokens_per_step: float, draft_length: int) -> float:
     return (low + high) / 2
 
 
-def spread_of_mean(*, survival: Sequence[float], drafts: float) -> float:
+def standard_error(*, survival: Sequence[float], drafts: float) -> float:
     """Return the standard error of AL over ``drafts`` independent passes [tokens].
 
     With J accepted drafts, E[J] = sum S_i and E[J^2] = sum (2i - 1) S_i; the error is
     sqrt((E[J^2] - E[J]^2) / drafts). One draft at S = 0.5 over 100 passes: 0.5 / 10.
 
-    >>> spread_of_mean(survival=[0.5], drafts=100)
+    >>> standard_error(survival=[0.5], drafts=100)
     0.05
     """
     values = np.asarray(survival, dtype=float)
@@ -361,21 +373,22 @@ def convert(
     target: Convention,
     draft_length: int | None = None,
 ) -> list[float]:
-    """Return ``values`` of one convention in another; one result per position, or one in all.
+    """Return ``values`` of one convention in another: one result per position, or a single one.
 
-    A single number with ``draft_length`` belongs to that D alone. It then has no positions, so
-    it turns into other single numbers only, or through ``IID`` by assumption.
+    A single number with ``draft_length`` is a value at that D alone. It says nothing of positions,
+    so it converts to other single numbers only, and to positions by way of ``IID``, which assumes
+    them to be equal.
 
     >>> kinds = {"source": Convention.SURVIVAL, "target": Convention.TOKENS_PER_STEP}
     >>> [round(al, 3) for al in convert([0.885, 0.740], **kinds)]
     [1.885, 2.625]
     """
     if source is Convention.IID:
-        depth = _needed(draft_length, source)
-        return _from_positions(survival_from_conditional([values[0]] * depth), target)
-    mean = _mean_of(values, source, draft_length)
+        depth = _required(draft_length, source)
+        return _from_survival(survival_from_conditional([values[0]] * depth), target)
+    mean = _tokens_at_one_length(values, source, draft_length)
     if mean is not None:
-        return [_from_mean(mean, target, _needed(draft_length, source))]
+        return [_from_tokens_at_one_length(mean, target, _required(draft_length, source))]
     if source is Convention.CONDITIONAL:
         survival = survival_from_conditional(values)
     elif source is Convention.SURVIVAL:
@@ -387,29 +400,33 @@ def convert(
         raise InputError(
             f"only {len(survival)} positions are given", field="draft_length", value=draft_length
         )
-    return _from_positions(survival[:draft_length], target)
+    return _from_survival(survival[:draft_length], target)
 
 
-def _mean_of(values: Sequence[float], source: Convention, draft_length: int | None) -> float | None:
+def _tokens_at_one_length(
+    values: Sequence[float], source: Convention, draft_length: int | None
+) -> float | None:
     """Return AL where ``values`` is one number for one D, else None."""
     single = len(values) == 1 and draft_length is not None and draft_length > 1
     if source is Convention.RATE:
-        depth = _needed(draft_length, source)
+        depth = _required(draft_length, source)
         return tokens_per_step_from_rate(rate=values[0], draft_length=depth)
     if single and source is Convention.TOKENS_PER_STEP:
         return values[0]
     return values[0] + 1 if single and source is Convention.ACCEPTED_DRAFTS else None
 
 
-def _from_mean(mean: float, target: Convention, draft_length: int) -> float:
+def _from_tokens_at_one_length(
+    tokens_per_step: float, target: Convention, draft_length: int
+) -> float:
     if target is Convention.TOKENS_PER_STEP:
-        return mean
+        return tokens_per_step
     if target is Convention.ACCEPTED_DRAFTS:
-        return mean - 1
+        return tokens_per_step - 1
     if target is Convention.RATE:
-        return mean_rate(tokens_per_step=mean, draft_length=draft_length)
+        return mean_rate(tokens_per_step=tokens_per_step, draft_length=draft_length)
     if target is Convention.IID:
-        return iid_rate(tokens_per_step=mean, draft_length=draft_length)
+        return iid_rate(tokens_per_step=tokens_per_step, draft_length=draft_length)
     raise InputError(
         f"one number at D={draft_length} says nothing about each position; convert it "
         f"{Option('to', 'iid')}, and that {Option('from', 'iid')} {Option('to', target)} if equal "
@@ -419,28 +436,28 @@ def _from_mean(mean: float, target: Convention, draft_length: int) -> float:
     )
 
 
-def _from_positions(survival: Array, target: Convention) -> list[float]:
+def _from_survival(survival: Array, target: Convention) -> list[float]:
     depth = len(survival)
     if target is Convention.SURVIVAL:
-        return _plain(survival)
+        return _floats(survival)
     if target is Convention.CONDITIONAL:
-        return _plain(conditional_from_survival(_plain(survival)))
+        return _floats(conditional_from_survival(_floats(survival)))
     curve = 1 + np.cumsum(survival)
     if target is Convention.TOKENS_PER_STEP:
-        return _plain(curve)
+        return _floats(curve)
     if target is Convention.ACCEPTED_DRAFTS:
-        return _plain(curve - 1)
+        return _floats(curve - 1)
     last = float(curve[-1])
     if target is Convention.RATE:
         return [mean_rate(tokens_per_step=last, draft_length=depth)]
     return [iid_rate(tokens_per_step=last, draft_length=depth)]
 
 
-def _plain(values: Array) -> list[float]:
+def _floats(values: Array) -> list[float]:
     return [float(value) for value in values]
 
 
-def _needed(draft_length: int | None, source: Convention) -> int:
+def _required(draft_length: int | None, source: Convention) -> int:
     if draft_length is None:
         raise InputError(
             f"needs {Option('draft_length')}, the D it was measured at", field="from", value=source
@@ -449,11 +466,11 @@ def _needed(draft_length: int | None, source: Convention) -> int:
 
 
 def check_values(values: Sequence[float], source: Convention, draft_length: int | None) -> None:
-    """Refuse what no acceptance can be; say what was probably meant."""
+    """Refuse values that no acceptance can have in this convention."""
     at_one_length = len(values) == 1 and draft_length is not None
     for position, value in enumerate(values, start=1):
         depth = draft_length if at_one_length and draft_length else position
-        low, high = _range(source, depth)
+        low, high = _bounds(source, depth)
         if not low <= value <= high:
             raise InputError(f"{value:g}: {source} at D={depth} lies between {low:g} and {high:g}")
     if source is Convention.SURVIVAL and list(values) != sorted(values)[::-1]:
@@ -462,7 +479,7 @@ def check_values(values: Sequence[float], source: Convention, draft_length: int 
         raise InputError(f"expected one number, got {len(values)}", field="from", value=source)
 
 
-def _range(source: Convention, depth: int) -> tuple[float, float]:
+def _bounds(source: Convention, depth: int) -> tuple[float, float]:
     if source is Convention.TOKENS_PER_STEP:
         return 1.0, 1.0 + depth
     if source is Convention.ACCEPTED_DRAFTS:
@@ -470,21 +487,22 @@ def _range(source: Convention, depth: int) -> tuple[float, float]:
     return 0.0, 1.0
 
 
-#: Tokens per step that figures of two digits may be off by, all together.
+#: Rise of survival that the rounding of AL to two decimals can explain: a rise is
+#: AL(i+1) - 2 AL(i) + AL(i-1), each off by up to 0.005.
 ROUNDING = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rise:
-    """Mean survivals up to two draft lengths, the later one the larger."""
+class SurvivalRise:
+    """Two neighbouring draft lengths of a curve, of which the later has the larger survival."""
 
     first: int  # draft length
     second: int
-    before: float  # survival up to the first
-    after: float
+    before: float  # mean survival of the positions up to the first
+    after: float  # mean survival of the positions after it, up to the second
 
     def notice(self, where: str) -> Notice:
-        """Return it as what to know of a curve, which ``where`` names."""
+        """Return the notice of the rise; ``where`` names the curve."""
         return notice(
             Code.SURVIVAL_RISES,
             where=where,
@@ -495,20 +513,22 @@ class Rise:
         )
 
 
-def rise(table: Mapping[int, float], *, beyond: float = ROUNDING) -> Rise | None:
-    """Return where a later draft of a curve survives more often than an earlier one.
+def survival_rise(
+    table: Mapping[int, float], *, tolerance: float = ROUNDING
+) -> SurvivalRise | None:
+    """Return the first rise of survival by more than ``tolerance`` in a table of AL by D.
 
     S_i = AL(i) - AL(i-1) cannot rise: draft i is reached only where draft i-1 was accepted. Between
-    given D the mean over the positions cannot either. ``table`` is AL by D.
+    given D the mean over the positions cannot rise either.
 
-    >>> rise({0: 1, 1: 1.9, 2: 1.9, 3: 2.9})
-    Rise(first=2, second=3, before=0.0, after=1.0)
+    >>> survival_rise({0: 1, 1: 1.9, 2: 1.9, 3: 2.9})
+    SurvivalRise(first=2, second=3, before=0.0, after=1.0)
     """
     lengths = sorted({0: 1.0, **table})
     curve = {0: 1.0, **table}
     means = {b: (curve[b] - curve[a]) / (b - a) for a, b in pairwise(lengths)}
     for first, second in pairwise(means):
-        if means[second] - max(means[first], 0.0) > beyond:
-            before = max(means[first], 0.0)
-            return Rise(first=first, second=second, before=before, after=means[second])
+        before = max(means[first], 0.0)
+        if means[second] - before > tolerance:
+            return SurvivalRise(first=first, second=second, before=before, after=means[second])
     return None

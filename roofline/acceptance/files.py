@@ -1,4 +1,4 @@
-"""Acceptance as files hold it and as users type it: bundled curves, their index, rates."""
+"""Acceptance in files and in options: bundled curves, their index, and rates as users type them."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from typing import Annotated, Any, Self, cast
 from pydantic import Field, model_validator
 
 from roofline.acceptance.curve import (
+    DEEPEST_POSITION,
     Acceptance,
     by_context,
     from_curve,
     from_rates,
     from_survival,
-    rise,
+    survival_rise,
 )
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.notices import Code, Notice, notice
-from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.schema import Document, PositiveInt, Schema
 
 __all__ = [
-    "COLUMNS",
-    "INDEX",
-    "SHELF",
+    "ACCEPTANCE_SHELF",
+    "INDEX_COLUMNS",
+    "INDEX_FILE",
     "AcceptanceFile",
-    "bundled",
+    "bundled_curves",
+    "dataset_id",
+    "index_row",
     "index_text",
     "lengths_of",
     "load_acceptance",
     "load_file",
     "parse_acceptance",
-    "part_name",
     "split_part",
-    "summary",
 ]
 
 Probability = Annotated[float, Field(ge=0, le=1)]
-SHELF = "acceptance"
+ACCEPTANCE_SHELF = "acceptance"
 _FORMS = ("rate", "conditional", "survival", "tokens_per_step", "decay")
 
 
@@ -61,7 +61,7 @@ class Decay(Schema):
 
 
 class Curve(Schema):
-    """One measurement: what it was taken on, and the acceptance in one of five forms."""
+    """One measurement: its conditions, and the acceptance in one of five forms."""
 
     dataset: str | None = None
     temperature: Annotated[float, Field(ge=0)] | None = None
@@ -84,27 +84,29 @@ class Curve(Schema):
         if len(self.forms()) > 1 or (type(self) is Curve and not self.forms()):
             raise ValueError(f"give exactly one of {', '.join(_FORMS)}")
         if self.tokens_per_step is not None:
-            wrong = wrong_curve(self.tokens_per_step)
-            if wrong is not None:
-                raise ValueError(f"tokens_per_step: {wrong}")
+            problem = curve_problem(self.tokens_per_step)
+            if problem is not None:
+                raise ValueError(f"tokens_per_step: {problem}")
         if self.survival is not None and list(self.survival) != sorted(self.survival)[::-1]:
             raise ValueError("survival: must not rise from one position to the next")
         return self
 
-    def read(self, *, label: str, source: str) -> Acceptance:
-        """Return what the curve says."""
+    def to_acceptance(self, *, label: str, source: str) -> Acceptance:
+        """Return the acceptance, from whichever form is given."""
         if self.tokens_per_step is not None:
             curve = {int(d): al for d, al in self.tokens_per_step.items()}
-            made = from_curve(curve, label=label, source=source)
+            acceptance = from_curve(curve, label=label, source=source)
         elif self.survival is not None:
-            made = from_survival(self.survival, label=label, source=source)
+            acceptance = from_survival(self.survival, label=label, source=source)
         elif self.conditional is not None:
-            made = from_rates(self.conditional, label=label, source=source)
+            acceptance = from_rates(self.conditional, label=label, source=source)
         elif self.decay is not None:
-            made = from_rates(self.decay.rates(LONGEST_DRAFT), label=label, source=source)
+            rates = self.decay.rates(DEEPEST_POSITION)
+            acceptance = from_rates(rates, label=label, source=source)
         else:
-            made = from_rates([self.rate or 0.0], label=label, source=source, unlimited=True)
-        return replace(made, drafts=self.drafts)
+            rates = [self.rate or 0.0]
+            acceptance = from_rates(rates, label=label, source=source, unlimited=True)
+        return replace(acceptance, drafts=self.drafts)
 
 
 class AcceptanceFile(Document, Curve):
@@ -117,10 +119,10 @@ class AcceptanceFile(Document, Curve):
 
     @classmethod
     def check(cls, data: dict[str, Any], name: str) -> Self:
-        """Validate plain data; a file with ``curves`` has the larger schema."""
-        larger = "curves" in data and not issubclass(cls, SeveralCurves)
-        made = SeveralCurves.check(data, name) if larger else super().check(data, name)
-        return cast("Self", made)
+        """Validate plain data; data with ``curves`` becomes :class:`SeveralCurves`."""
+        several = "curves" in data and not issubclass(cls, SeveralCurves)
+        file = SeveralCurves.check(data, name) if several else super().check(data, name)
+        return cast("Self", file)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -132,37 +134,44 @@ class AcceptanceFile(Document, Curve):
         """Return the curves, a single one included."""
         return (self,)
 
-    def parts(self) -> list[str]:
-        """Return the names by which its datasets are chosen, in the file's order."""
-        return list(dict.fromkeys(part_name(c.dataset or "") for c in self.all_curves()))
+    def dataset_ids(self) -> list[str]:
+        """Return the names by which datasets are chosen, in the file's order."""
+        return list(dict.fromkeys(dataset_id(c.dataset or "") for c in self.all_curves()))
 
     def acceptance(
-        self, name: str, *, part: str | None = None, kv: str | None = None
+        self, name: str, *, dataset: str | None = None, kv: str | None = None
     ) -> Acceptance:
-        """Return the curve of one dataset, over its contexts, for a KV format."""
-        chosen, notices = _for_kv(self._of_dataset(name, part), kv, name)
-        dataset = chosen[0].dataset or self.dataset
-        told = [self.target and f"of {self.target}", dataset and f"on {dataset}"]
-        label = " ".join([self.drafter or name, *filter(None, told)])
-        made = [(curve.context, curve.read(label=label, source=self.source)) for curve in chosen]
-        known = [(context, curve) for context, curve in made if context is not None]
-        if len(known) not in (0, len(made)):
+        """Return the acceptance on one dataset, over its contexts, for a KV format."""
+        curves, notices = _for_kv(self._of_dataset(name, dataset), kv, name)
+        label = self.drafter or name
+        if self.target:
+            label += f" of {self.target}"
+        if curves[0].dataset or self.dataset:
+            label += f" on {curves[0].dataset or self.dataset}"
+        acceptances = [
+            (curve.context, curve.to_acceptance(label=label, source=self.source))
+            for curve in curves
+        ]
+        with_context = [(context, each) for context, each in acceptances if context is not None]
+        if len(with_context) not in (0, len(acceptances)):
             raise InputError(f"{name}: some curves of one dataset have a context and some have not")
-        found = by_context(known, label=label, source=self.source) if known else made[0][1]
-        found = replace(found, targets=(self.target,) if self.target else ())
-        return replace(found, notices=notices)
+        acceptance = acceptances[0][1]
+        if with_context:
+            acceptance = by_context(with_context, label=label, source=self.source)
+        targets = (self.target,) if self.target else ()
+        return replace(acceptance, targets=targets, notices=notices)
 
-    def _of_dataset(self, name: str, part: str | None) -> list[Curve]:
-        names = self.parts()
-        if part is None and len(names) > 1:
+    def _of_dataset(self, name: str, dataset: str | None) -> list[Curve]:
+        known = self.dataset_ids()
+        if dataset is None and len(known) > 1:
             raise InputError(
-                f"{name}: holds several datasets; say which, as {name}#{names[0]}: "
-                + ", ".join(names)
+                f"{name}: holds several datasets; say which, as {name}#{known[0]}: "
+                + ", ".join(known)
             )
-        wanted = names[0] if part is None else part_name(part)
-        if wanted not in names:
-            raise InputError(f"{name}: has no dataset '{part}': {did_you_mean(wanted, names)}")
-        return [c for c in self.all_curves() if part_name(c.dataset or "") == wanted]
+        wanted = known[0] if dataset is None else dataset_id(dataset)
+        if wanted not in known:
+            raise InputError(f"{name}: has no dataset '{dataset}': {did_you_mean(wanted, known)}")
+        return [c for c in self.all_curves() if dataset_id(c.dataset or "") == wanted]
 
 
 class SeveralCurves(AcceptanceFile):
@@ -187,20 +196,20 @@ class SeveralCurves(AcceptanceFile):
 def _for_kv(
     curves: Sequence[Curve], kv: str | None, name: str
 ) -> tuple[list[Curve], tuple[Notice, ...]]:
-    """Return the curves measured with a KV format, else those that name none, else the first."""
+    """Return the curves of a KV format, else those that name none, else those like the first."""
     for wanted in (kv, None):
-        fitting = [curve for curve in curves if curve.kv == wanted]
-        if fitting:
-            return fitting, ()
-    kept = curves[0].kv
+        matching = [curve for curve in curves if curve.kv == wanted]
+        if matching:
+            return matching, ()
+    counted = curves[0].kv
     notices: tuple[Notice, ...] = ()
     if kv is not None:
-        notices = (notice(Code.COUNTED_WITH_ANOTHER_KV, name=name, counted=kept, asked=kv),)
-    return [curve for curve in curves if curve.kv == kept], notices
+        notices = (notice(Code.COUNTED_WITH_ANOTHER_KV, name=name, counted=counted, asked=kv),)
+    return [curve for curve in curves if curve.kv == counted], notices
 
 
-def wrong_curve(curve: dict[str, float]) -> str | None:
-    """Return what is wrong with a curve: every AL lies in 1 ... 1 + D."""
+def curve_problem(curve: dict[str, float]) -> str | None:
+    """Return the problem with a curve, None where every AL lies in 1 ... 1 + D."""
     if len({int(key) for key in curve if key.isdecimal()}) != len(curve):
         return "a draft length is given twice or is not a number"
     for key, value in curve.items():
@@ -214,10 +223,10 @@ def wrong_curve(curve: dict[str, float]) -> str | None:
     return None if curve else "expected at least one draft length"
 
 
-def part_name(dataset: str) -> str:
+def dataset_id(dataset: str) -> str:
     """Return the name by which a dataset is chosen.
 
-    >>> part_name("SPEED-Bench coding, 1k")
+    >>> dataset_id("SPEED-Bench coding, 1k")
     'speed-bench-coding-1k'
     """
     return re.sub(r"[^a-z0-9.]+", "-", dataset.lower()).strip("-")
@@ -235,21 +244,21 @@ def split_part(reference: str) -> tuple[str, str | None]:
 
 def load_file(reference: str) -> tuple[str, AcceptanceFile]:
     """Load a bundled file by id, or a YAML file by path; return its name too."""
-    file = resources.spec_file(reference, SHELF, "acceptance curve")
+    file = resources.spec_file(reference, ACCEPTANCE_SHELF, "acceptance curve")
     return file.name, AcceptanceFile.load(file)
 
 
 def load_acceptance(reference: str, *, kv: str | None = None) -> Acceptance:
     """Load the curve that ``ID``, ``ID#DATASET`` or a YAML file's path names."""
-    where, part = split_part(reference)
-    name, content = load_file(where)
+    where, dataset = split_part(reference)
+    name, file = load_file(where)
     if not where.endswith((".yaml", ".yml")):
         name = name.removesuffix(".yaml")
-    return content.acceptance(name, part=part, kv=kv)
+    return file.acceptance(name, dataset=dataset, kv=kv)
 
 
-INDEX = "index.csv"
-COLUMNS = (
+INDEX_FILE = "index.csv"
+INDEX_COLUMNS = (
     "id",
     "target",
     "drafter",
@@ -262,15 +271,15 @@ COLUMNS = (
 )
 
 
-def bundled() -> list[dict[str, str]]:
+def bundled_curves() -> list[dict[str, str]]:
     """Return one row per bundled file, from the index alone."""
-    return [dict(row) for row in _rows()]
+    return [dict(row) for row in _index_rows()]
 
 
 @cache
-def _rows() -> tuple[dict[str, str], ...]:
+def _index_rows() -> tuple[dict[str, str], ...]:
     """Return the index, read once in a process."""
-    text = (resources.shelf(SHELF) / INDEX).read_text("utf-8")
+    text = (resources.shelf(ACCEPTANCE_SHELF) / INDEX_FILE).read_text("utf-8")
     return tuple(csv.DictReader(io.StringIO(text)))
 
 
@@ -285,27 +294,27 @@ def lengths_of(row: dict[str, str]) -> list[int]:
 
 
 def index_text() -> str:
-    """Return the index made from the files themselves."""
-    names = resources.bundled_names(SHELF)
-    rows = [{"id": name} | summary(load_file(name)[1]) for name in names]
+    """Return the text of the index, made from the files."""
+    names = resources.bundled_names(ACCEPTANCE_SHELF)
+    rows = [{"id": name} | index_row(load_file(name)[1]) for name in names]
     out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, INDEX_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
 
 
-def summary(file: AcceptanceFile) -> dict[str, Any]:
-    """Return what the list says about one file."""
-    curves = [curve.read(label="", source="") for curve in file.all_curves()]
-    lengths = {d for curve in curves for d in curve.table if d > 0}
+def index_row(file: AcceptanceFile) -> dict[str, Any]:
+    """Return the row of one file in the index, without its id."""
+    acceptances = [curve.to_acceptance(label="", source="") for curve in file.all_curves()]
+    lengths = {d for acceptance in acceptances for d in acceptance.table if d > 0}
     return {
         "target": file.target,
         "drafter": file.drafter,
-        "datasets": _joined(file.parts()),
+        "datasets": _unique_words(file.dataset_ids()),
         "draft_lengths": _ranges(sorted(lengths)),
-        "contexts": _joined(str(c.context) for c in file.all_curves() if c.context),
-        "temperature": _joined(
+        "contexts": _unique_words(str(c.context) for c in file.all_curves() if c.context),
+        "temperature": _unique_words(
             f"{c.temperature:g}" for c in file.all_curves() if c.temperature is not None
         ),
         "license": file.license,
@@ -313,7 +322,7 @@ def summary(file: AcceptanceFile) -> dict[str, Any]:
     }
 
 
-def _joined(words: Iterable[str]) -> str:
+def _unique_words(words: Iterable[str]) -> str:
     return " ".join(dict.fromkeys(words))
 
 
@@ -329,20 +338,21 @@ def _ranges(numbers: list[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return " ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-#: How far survival may rise by chance: gains of three runs of some 1000 passes, twice their error.
+#: Rise of survival, AL(i+1) - 2 AL(i) + AL(i-1), that chance can explain where each AL comes from a
+#: run of some 1000 passes, with a standard error of 0.04: twice 0.04 sqrt(1 + 4 + 1) is 0.2.
 NOISE = 0.2
 _SURVIVAL = ("pos", "survival")
 _CONDITIONAL = ("cond", "conditional")
 
 
 def parse_acceptance(text: str) -> Acceptance:
-    """Read acceptance as it is given: a rate, rates by position, an ``al:`` curve, or a YAML file.
+    """Read acceptance from an option: a rate, rates by position, an ``al:`` curve, or a YAML file.
 
-    Rates by position are survival S_i where they stand alone, for that is what engines print, or
-    after ``pos:``; after ``cond:`` they are conditional rates a_i.
+    Rates by position are survival S_i, which engines print; ``pos:`` may say so. After ``cond:``
+    they are conditional rates a_i.
 
     >>> parse_acceptance("al:2=2.36,3=2.79").table
     {0: 1.0, 2: 2.36, 3: 2.79}
@@ -356,29 +366,29 @@ def parse_acceptance(text: str) -> Acceptance:
     form, colon, body = text.partition(":")
     form = form.strip().lower() if colon else ""
     if form == "al":
-        return _tokens_per_step(text, body)
+        return _from_tokens_per_step(text, body)
     if form in _CONDITIONAL:
         rates = _rates(text, body)
-        return from_rates(rates, label=f"conditional rates {_listed(rates)}", source="given")
+        return from_rates(rates, label=f"conditional rates {_rates_text(rates)}", source="given")
     if form in _SURVIVAL:
-        return _survival(text, _rates(text, body))
+        return _from_survival(text, _rates(text, body))
     rates = _rates(text, text)
     if len(rates) > 1:
-        return _bare(text, rates)
+        return _from_unlabelled_rates(text, rates)
     label = f"rate {text} at every position"
     return from_rates(rates, label=label, source="given", unlimited=True)
 
 
-def _tokens_per_step(text: str, body: str) -> Acceptance:
+def _from_tokens_per_step(text: str, body: str) -> Acceptance:
     curve = parse_curve(body)
-    wrong = wrong_curve({str(d): al for d, al in curve.items()})
-    if wrong is not None:
-        raise InputError(wrong, field="acceptance")
-    risen = rise(curve, beyond=NOISE)
-    if risen is not None:
+    problem = curve_problem({str(d): al for d, al in curve.items()})
+    if problem is not None:
+        raise InputError(problem, field="acceptance")
+    rise = survival_rise(curve, tolerance=NOISE)
+    if rise is not None:
         raise InputError(
-            f"survival rises from {risen.before:.2f} at D={risen.first} to "
-            f"{risen.after:.2f} at D={risen.second}, which it cannot",
+            f"survival rises from {rise.before:.2f} at D={rise.first} to "
+            f"{rise.after:.2f} at D={rise.second}, which it cannot",
             field="acceptance",
             value=text,
         )
@@ -386,13 +396,13 @@ def _tokens_per_step(text: str, body: str) -> Acceptance:
     return from_curve(curve, label=f"tokens per step {points}", source="given")
 
 
-def _bare(text: str, rates: Sequence[float]) -> Acceptance:
-    """Read a list that does not say what it is: survival, and a warning says so.
+def _from_unlabelled_rates(text: str, rates: Sequence[float]) -> Acceptance:
+    """Read rates without a prefix as survival, with a notice that they were read so.
 
-    Equal rates are refused unless both readings agree: a drafter whose later drafts are never
-    rejected is rarer than a reader who repeats one conditional rate.
+    Equal rates are refused unless both readings agree: they are more often one conditional rate,
+    repeated, than the survival of a drafter whose later drafts are never rejected.
     """
-    survival = _survival(text, rates)
+    survival = _from_survival(text, rates)
     conditional = from_rates(rates)
     deepest = survival.deepest
     if math.isclose(survival.table[deepest], conditional.table[deepest]):
@@ -408,7 +418,7 @@ def _bare(text: str, rates: Sequence[float]) -> Acceptance:
     return replace(survival, notices=(notice(Code.READ_AS_SURVIVAL, rates=text),))
 
 
-def _survival(text: str, rates: Sequence[float]) -> Acceptance:
+def _from_survival(text: str, rates: Sequence[float]) -> Acceptance:
     for position, (before, after) in enumerate(pairwise(rates), start=2):
         if after > before:
             raise InputError(
@@ -418,11 +428,11 @@ def _survival(text: str, rates: Sequence[float]) -> Acceptance:
                 field="acceptance",
                 value=text,
             )
-    label = f"survival by position {_listed(rates)}"
+    label = f"survival by position {_rates_text(rates)}"
     return from_survival(rates, label=label, source="given")
 
 
-def _listed(rates: Sequence[float]) -> str:
+def _rates_text(rates: Sequence[float]) -> str:
     return ", ".join(f"{rate:g}" for rate in rates)
 
 
@@ -461,9 +471,9 @@ def _number(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    percent = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?|100) ?%", text.strip())
-    if percent is not None:
-        rate = float(percent[1]) / 100
+    percentage = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?|100) ?%", text.strip())
+    if percentage is not None:
+        rate = float(percentage[1]) / 100
         raise InputError(
             f"rates are shares of 1 here; write {rate:g}", field="acceptance", value=text
         )

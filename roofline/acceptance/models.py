@@ -1,4 +1,4 @@
-"""Models of acceptance by position, and how far counts may be off by chance."""
+"""Models of acceptance by position, and the sampling error of measured tokens per step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from roofline.base.numbers import DRAWS, normal_draws
 __all__ = [
     "MODELS",
     "Fit",
-    "compare",
+    "compare_models",
+    "decay_share",
     "drawn_tokens_per_step",
     "fit_all",
     "fit_constant",
@@ -25,8 +26,7 @@ __all__ = [
     "fit_first",
     "fit_positions",
     "rounds_covariance",
-    "share_if_falling",
-    "survival",
+    "survival_by_position",
 ]
 
 Array = NDArray[np.float64]
@@ -68,13 +68,13 @@ def decaying(*, first: float, ratio: float, depth: int) -> Array:
     return tokens_per_step(np.minimum(first * ratio ** np.arange(depth), 1.0).tolist())
 
 
-def share_if_falling(*, rate: Array, ratio: float, draft_lengths: Sequence[int]) -> Array:
-    """Return AL(D) with a_i = rate ratio^(i-1) over AL(D) with ``rate`` at every position.
+def decay_share(*, rate: Array, ratio: float, draft_lengths: Sequence[int]) -> Array:
+    """Return AL(D) with a_i = rate ratio^(i-1), divided by AL(D) with ``rate`` at every position.
 
-    ``rate`` has one value for each context; the result (contexts, draft lengths). 0.8 and 0.4 yield
-    2.12 of the 2.44 that 0.8 and 0.8 do.
+    ``rate`` has one value for each context; the result has shape (contexts, draft lengths). Rates
+    0.8, 0.4 yield AL = 2.12, and 0.8, 0.8 yield 2.44: the share is 0.869.
 
-    >>> share_if_falling(rate=np.array([0.8]), ratio=0.5, draft_lengths=(0, 1, 2)).round(3).tolist()
+    >>> decay_share(rate=np.array([0.8]), ratio=0.5, draft_lengths=(0, 1, 2)).round(3).tolist()
     [[1.0, 1.0, 0.869]]
     """
     depth = max(draft_lengths)
@@ -93,7 +93,7 @@ def fit_first(curve: Mapping[int, float], *, depth: int) -> Fit:
     >>> fit_first({1: 1.8, 2: 2.3}, depth=2).predicted.round(2).tolist()
     [1.0, 1.8, 2.44]
     """
-    rate = curve[min(curve)] - 1 if min(curve) == 1 else math.nan
+    rate = curve[1] - 1 if min(curve) == 1 else math.nan
     return _fit("one rate, from AL(1)", {"a": rate}, geometric(rate=rate, depth=depth), curve)
 
 
@@ -118,8 +118,8 @@ def fit_decay(curve: Mapping[int, float], *, depth: int) -> Fit:
 
     Rates 0.8, 0.4, 0.2 give AL = 1.8, 2.12, 2.184.
 
-    >>> found = fit_decay({1: 1.8, 2: 2.12, 3: 2.184}, depth=3).parameters
-    >>> round(found["a1"], 3), round(found["r"], 3)
+    >>> parameters = fit_decay({1: 1.8, 2: 2.12, 3: 2.184}, depth=3).parameters
+    >>> round(parameters["a1"], 3), round(parameters["r"], 3)
     (0.8, 0.5)
     """
 
@@ -133,32 +133,33 @@ def fit_decay(curve: Mapping[int, float], *, depth: int) -> Fit:
 
     ratio = _minimise(misfit, 0.05, 1.2)
     first = best_first(ratio)
-    found = {"a1": first, "r": ratio}
-    return _fit("a1 r^(i-1)", found, decaying(first=first, ratio=ratio, depth=depth), curve)
+    predicted = decaying(first=first, ratio=ratio, depth=depth)
+    return _fit("a1 r^(i-1)", {"a1": first, "r": ratio}, predicted, curve)
 
 
 def fit_positions(curve: Mapping[int, float], *, depth: int) -> Fit:
     """Take S_i = AL(i) - AL(i-1), neighbours averaged where noise makes S rise, none below 0.
 
-    Between given D survival is shared geometrically; past the last one the last conditional rate
-    goes on. Where a curve really falls, this model cannot follow.
+    Between given D one conditional rate yields the gain of AL; past the last given D the last rate
+    holds. A curve that really falls is not reproduced.
 
-    AL = 1.8, 2.36 is S = 0.8, 0.56; the rate 0.56 / 0.8 goes on.
+    AL = 1.8, 2.36 is S = 0.8, 0.56; the rate of position 3 is 0.56 / 0.8.
 
     >>> fit_positions({1: 1.8, 2: 2.36}, depth=3).predicted.round(3).tolist()
     [1.0, 1.8, 2.36, 2.752]
     """
     smooth = _without_rises(curve)
     rates: list[float] = []
-    survival, at, level = 1.0, 0, 1.0
+    survival, last, tokens = 1.0, 0, 1.0
     for length in sorted(curve):
-        rate = _rate_over(gain=smooth[length] - level, survival=survival, steps=length - at)
-        rates += [rate] * (length - at)
-        survival *= rate ** (length - at)
-        at, level = length, float(tokens_per_step(rates)[-1])
-    rates += [rates[-1]] * (depth - at)
-    named = {f"a{i}": rate for i, rate in enumerate(rates[:at], start=1)}
-    return _fit("per position", named, tokens_per_step(rates[:depth]), curve)
+        steps = length - last
+        rate = _rate_of_gain(gain=smooth[length] - tokens, survival=survival, steps=steps)
+        rates += [rate] * steps
+        survival *= rate**steps
+        last, tokens = length, float(tokens_per_step(rates)[-1])
+    rates += [rates[-1]] * (depth - last)
+    parameters = {f"a{i}": rate for i, rate in enumerate(rates[:last], start=1)}
+    return _fit("per position", parameters, tokens_per_step(rates[:depth]), curve)
 
 
 MODELS: tuple[Callable[..., Fit], ...] = (fit_first, fit_constant, fit_positions, fit_decay)
@@ -171,26 +172,27 @@ def fit_all(curve: Mapping[int, float], *, depth: int | None = None) -> list[Fit
 
 
 def _without_rises(curve: Mapping[int, float]) -> dict[int, float]:
-    """Return AL by D with survival that never rises: adjacent violators are pooled.
+    """Return AL by D with survival that never rises.
 
+    Isotonic regression by pooling adjacent violators (Ayer et al. 1955), weighted by positions.
     Survival 0.4, 0.1, 0.3 becomes 0.4, 0.2, 0.2.
 
     >>> {d: round(al, 2) for d, al in _without_rises({1: 1.4, 2: 1.5, 3: 1.8}).items()}
     {1: 1.4, 2: 1.6, 3: 1.8}
     """
     blocks: list[tuple[float, int]] = []  # gain, positions
-    at, level = 0, 1.0
+    last, tokens = 0, 1.0
     for length in sorted(curve):
-        blocks.append((curve[length] - level, length - at))
-        at, level = length, curve[length]
+        blocks.append((curve[length] - tokens, length - last))
+        last, tokens = length, curve[length]
         while len(blocks) > 1 and blocks[-1][0] / blocks[-1][1] > blocks[-2][0] / blocks[-2][1]:
-            (gain, steps), (more, further) = blocks.pop(), blocks.pop()
-            blocks.append((gain + more, steps + further))
+            (gain, steps), (gain_before, steps_before) = blocks.pop(), blocks.pop()
+            blocks.append((gain + gain_before, steps + steps_before))
     survival = [gain / steps for gain, steps in blocks for _ in range(steps)]
     return {length: 1 + sum(survival[:length]) for length in sorted(curve)}
 
 
-def _rate_over(*, gain: float, survival: float, steps: int) -> float:
+def _rate_of_gain(*, gain: float, survival: float, steps: int) -> float:
     """Return the rate a with survival * (a + a^2 + ... + a^steps) = gain, within 0 ... 1."""
     if survival <= 0 or gain <= 0:
         return 0.0
@@ -202,7 +204,7 @@ def _rate_over(*, gain: float, survival: float, steps: int) -> float:
 
 
 def _minimise(misfit: Callable[[float], float], low: float, high: float) -> float:
-    """Golden-section search for the minimum of a function with one valley."""
+    """Return the minimum of a function with one valley, by golden-section search (Kiefer 1953)."""
     golden = (math.sqrt(5) - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = misfit(left), misfit(right)
@@ -233,67 +235,64 @@ def _fit(
     )
 
 
-def compare(reference: str) -> list[dict[str, Any]]:
+def compare_models(reference: str) -> list[dict[str, Any]]:
     """Return one row per model: AL at the deepest D, its error, and the fit's residual.
 
-    ``fitted`` uses the whole curve; ``from half`` only its first half, and goes on from there.
+    ``error`` is that of a fit to the whole curve, ``from half`` that of a fit to its first half.
     """
     curve = {d: al for d, al in load_acceptance(reference).table.items() if d > 0}
     deepest = max(curve)
     half = {d: al for d, al in curve.items() if d <= max(deepest // 2, min(curve))}
     rows = []
     for model in MODELS:
-        if min(curve) > 1 and model is MODELS[0]:
+        if min(curve) > 1 and model is fit_first:
             continue  # AL(1) is not known
-        whole, part = model(curve, depth=deepest), model(half, depth=deepest)
-        rows.append(_row(reference, curve, whole, part))
+        whole, from_half = model(curve, depth=deepest), model(half, depth=deepest)
+        rows.append(
+            {
+                "curve": reference,
+                "D": deepest,
+                "AL": curve[deepest],
+                "model": whole.model,
+                "predicted": f"{whole.predicted[deepest]:.2f}",
+                "error %": f"{100 * whole.error(curve, deepest):+.1f}",
+                "residual": f"{whole.residual:.3f}",
+                "from half %": f"{100 * from_half.error(curve, deepest):+.1f}",
+            }
+        )
     return rows
 
 
-def _row(name: str, curve: dict[int, float], whole: Fit, part: Fit) -> dict[str, Any]:
-    deepest = max(curve)
-    return {
-        "curve": name,
-        "D": deepest,
-        "AL": curve[deepest],
-        "model": whole.model,
-        "predicted": f"{whole.predicted[deepest]:.2f}",
-        "error %": f"{100 * whole.error(curve, deepest):+.1f}",
-        "residual": f"{whole.residual:.3f}",
-        "from half %": f"{100 * part.error(curve, deepest):+.1f}",
-    }
-
-
-#: Streams of draws far from those of the kernels.
+#: The first stream of random draws for acceptance; lower ones belong to kernels.
 FIRST_STREAM = 200
 
 
-def survival(draft_lengths: tuple[int, ...], tokens_per_step: Array) -> Array:
-    """Return S_1 … S_n from AL at some draft lengths; a gap is filled evenly.
+def survival_by_position(draft_lengths: tuple[int, ...], tokens_per_step: Array) -> Array:
+    """Return S_1 … S_n from AL at some draft lengths; survival is even within a gap.
 
-    A table that falls or rises faster than one token a draft is no chain of survivals; it is held
-    to 0 … 1 and to falling.
+    Survivals outside 0 … 1 are clipped, and none is larger than the one before it.
 
-    >>> survival((0, 2, 3), np.array([1.0, 2.4, 2.9])).round(2)
+    >>> survival_by_position((0, 2, 3), np.array([1.0, 2.4, 2.9])).round(2)
     array([0.7, 0.7, 0.5])
     """
-    every = np.arange(draft_lengths[-1] + 1)
-    steps = np.diff(np.interp(every, draft_lengths, tokens_per_step))
-    return np.minimum.accumulate(np.clip(steps, 0, 1))
+    all_lengths = np.arange(draft_lengths[-1] + 1)
+    gains = np.diff(np.interp(all_lengths, draft_lengths, tokens_per_step))
+    return np.minimum.accumulate(np.clip(gains, 0, 1))
 
 
 def rounds_covariance(surviving: Array) -> Array:
     """Return the covariance of min(J, d) and min(J, e) in one round, for d, e = 1 … n.
 
+    J is the number of accepted drafts: min(J, d) is the sum over i <= d of [J >= i], so that
     E[min(J, d) min(J, e)] = sum over i <= d, j <= e of S_max(i, j).
 
     >>> rounds_covariance(np.array([0.8]))  # a coin: 0.8 x 0.2
     array([[0.16]])
     """
     index = np.arange(len(surviving))
-    both = surviving[np.maximum.outer(index, index)].cumsum(axis=0).cumsum(axis=1)
+    product_mean = surviving[np.maximum.outer(index, index)].cumsum(axis=0).cumsum(axis=1)
     mean = surviving.cumsum()
-    return np.asarray(both - np.outer(mean, mean))
+    return np.asarray(product_mean - np.outer(mean, mean))
 
 
 def drawn_tokens_per_step(
@@ -301,7 +300,8 @@ def drawn_tokens_per_step(
 ) -> Array:
     """Return draws of AL, shape (DRAWS, 1, contexts, draft lengths); exact without ``rounds``.
 
-    ``tokens_per_step`` has one row for each context, or one for all; one count stands behind all.
+    ``tokens_per_step`` has one row for each context, or one for all; the draws of all rows are
+    those of one count of ``rounds``.
 
     One draft at S = 0.8, counted 100 times: sqrt(0.8 x 0.2 / 100).
 
@@ -316,11 +316,11 @@ def drawn_tokens_per_step(
 
 
 def _drawn(draft_lengths: tuple[int, ...], tokens_per_step: Array, rounds: int) -> Array:
-    covariance = rounds_covariance(survival(draft_lengths, tokens_per_step)) / rounds
+    covariance = rounds_covariance(survival_by_position(draft_lengths, tokens_per_step)) / rounds
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))
     streams = [normal_draws(FIRST_STREAM + i).reshape(DRAWS) for i in range(len(values))]
     errors = np.stack(streams, axis=-1) @ root.T  # (DRAWS, D = 1 ... n)
     lengths = np.array(draft_lengths)
-    moved = tokens_per_step + np.where(lengths > 0, errors[:, np.maximum(lengths, 1) - 1], 0.0)
-    return np.asarray(np.clip(moved, 1, 1 + lengths))
+    drawn = tokens_per_step + np.where(lengths > 0, errors[:, np.maximum(lengths, 1) - 1], 0.0)
+    return np.asarray(np.clip(drawn, 1, 1 + lengths))

@@ -19,22 +19,22 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT, Array
 from roofline.base.resources import alias_note
 from roofline.engines.writing import DraftWeights, Launch
-from roofline.importers.open import heads_for, open_drafter, open_model
+from roofline.importers.references import heads_for, open_drafter, open_model
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.specs.engine import EngineProfile, load_engine
-from roofline.specs.formats import DType, Precision, few_bits, resolve
+from roofline.specs.formats import DType, Precision, few_bits, resolve_precision
 from roofline.specs.gpu import (
-    DEFAULT,
+    DEFAULT_HOST,
     HardwareProfile,
     HostProfile,
     VerifyMode,
-    linked,
+    linked_through_host,
     load_hardware,
     load_host,
 )
-from roofline.specs.network import DERIVED_SOURCE, SHELF, DrafterSpec, ModelSpec, NetworkSpec
-from roofline.specs.overrides import Change, Override, changed
+from roofline.specs.network import DERIVED_SOURCE, MODEL_SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.overrides import AppliedOverride, Override, apply_overrides
 from roofline.specs.placement import (
     Grid,
     Placement,
@@ -122,7 +122,7 @@ class Deployment:
     host: HostProfile | None = None  # around the cards, where it plays a part
     #: Rows per sequence that a tree is verified with; None is a chain.
     verify_width: int | None = None
-    changes: tuple[Change, ...] = ()  # what overrides did
+    changes: tuple[AppliedOverride, ...] = ()  # what overrides did
     #: What it was made of; None where it was put together by hand.
     configuration: Configuration | None = None
 
@@ -231,7 +231,7 @@ class PricedGrid:
 
 def model_names(named: str, model: ModelSpec) -> list[str]:
     """Return what a model is called; what it was ``named`` comes first where it is another one."""
-    other = [named] if alias_note(named, SHELF) else []
+    other = [named] if alias_note(named, MODEL_SHELF) else []
     return [*other, model.id, *filter(None, [model.repository])]
 
 
@@ -271,8 +271,8 @@ def deploy(
     """
     check_configuration(configuration)
     documents = documents or load_documents(configuration)
-    gpu, gpu_changes = changed(documents.gpu, configuration.of_root("gpu"))
-    model, model_changes = changed(documents.model, configuration.of_root("model"))
+    gpu, gpu_changes = apply_overrides(documents.gpu, configuration.of_root("gpu"))
+    model, model_changes = apply_overrides(documents.model, configuration.of_root("model"))
     model, rate_notices = _with_supported_dtype(gpu, model)
     engine, engine_changes = _engine(configuration, documents.engine)
     gpu, host = _in_host(configuration, gpu, engine)
@@ -325,7 +325,7 @@ def _with_supported_dtype(gpu: HardwareProfile, model: ModelSpec) -> tuple[Model
 
 def _engine(
     configuration: Configuration, engine: EngineProfile
-) -> tuple[EngineProfile, list[Change]]:
+) -> tuple[EngineProfile, list[AppliedOverride]]:
     """Return the engine, with the user's own times around steps and share of memory."""
     engine = _with_overhead(engine, configuration.overhead_ms)
     share = configuration.memory_fraction
@@ -336,7 +336,7 @@ def _engine(
             )
         memory = engine.memory.model_copy(update={"fraction": share})
         engine = engine.model_copy(update={"memory": memory})
-    return changed(engine, configuration.of_root("engine"))
+    return apply_overrides(engine, configuration.of_root("engine"))
 
 
 def _with_overhead(engine: EngineProfile, times_ms: tuple[float, ...] | None) -> EngineProfile:
@@ -386,8 +386,8 @@ def _in_host(
             f"give either {Option('tp')} (linked GPUs) or {Option('gpus')} (through the host)",
             field="gpus",
         )
-    host = load_host(host_id or DEFAULT)
-    return (linked(gpu, host, gpus) if gpus > 1 else gpu), host
+    host = load_host(host_id or DEFAULT_HOST)
+    return (linked_through_host(gpu, host, gpus) if gpus > 1 else gpu), host
 
 
 def _placement(
@@ -510,7 +510,7 @@ def _precision(
         notices.append(notice(Code.NO_16_BIT_RATE, gpu=gpu.id))
         stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
     used = used_components(network)
-    precision, format_notices = resolve(
+    precision, format_notices = resolve_precision(
         stored=stored,
         base=base,
         kv_stored=kv_stored,
@@ -536,12 +536,16 @@ def _drafter(
     engine: EngineProfile,
     *,
     drop_unused: bool,
-) -> tuple[Drafter, list[Change], list[Notice]]:
+) -> tuple[Drafter, list[AppliedOverride], list[Notice]]:
     """Return the drafter on its accelerators, what overrides changed, and what to know."""
-    overrides, changes, notices = configuration.of_root("drafter"), list[Change](), list[Notice]()
+    overrides, changes, notices = (
+        configuration.of_root("drafter"),
+        list[AppliedOverride](),
+        list[Notice](),
+    )
 
     def with_overrides(network: NetworkSpec) -> NetworkSpec:
-        network, applied = changed(network, overrides)
+        network, applied = apply_overrides(network, overrides)
         changes.extend(applied)
         return network
 
@@ -679,7 +683,7 @@ def check_configuration(configuration: Configuration) -> None:
 
 
 def _alias_notices(configuration: Configuration) -> Iterable[Notice]:
-    note = alias_note(configuration.model, SHELF)
+    note = alias_note(configuration.model, MODEL_SHELF)
     return [] if note is None else [notice(Code.ALIAS, name=configuration.model, note=note)]
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from roofline.advice.question import Question
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import Kind
-from roofline.specs.overrides import GIVEN
 from roofline.timing.lawbook import Chosen, weight_key
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
@@ -92,7 +91,7 @@ def number_sources(question: Question, times: StepTimes) -> list[NumberSource]:
             detail=notice(
                 Code.BANDWIDTH_OF_PROFILE,
                 gpu=gpu.id,
-                confidence=None if bandwidth == GIVEN else confidence,
+                confidence=None if bandwidth == OVERRIDE_SOURCE else confidence,
             ),
         ),
         NumberSource(what="memory size", kind=figures, detail=notice(memory_size)),

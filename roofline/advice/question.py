@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.defaults import choose, closest, default_for, doubts
+from roofline.acceptance.defaults import (
+    choose_curve,
+    closest_curves,
+    curve_notices,
+    default_acceptance,
+)
 from roofline.advice.decide import check_price
 from roofline.advice.deployment import (
     Configuration,
@@ -380,7 +385,7 @@ def acceptance_is_known(deployment: Deployment, acceptance: str | Acceptance | N
     drafter = deployment.drafter
     if acceptance is not None or drafter.kind == "none":
         return True
-    return choose(drafter.kind, drafter.name, deployment.model_names) is not None
+    return choose_curve(drafter.kind, drafter.name, deployment.model_names) is not None
 
 
 def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
@@ -399,8 +404,8 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
 
         curve = acceptance_from(acceptance, kv=kv)
     if acceptance is not None:
-        notices += doubts(curve, model=_names(deployment), longest=workload.max_draft_length)
-    return curve, [*notices, *curve.notices, *curve.beyond(workload.contexts)]
+        notices += curve_notices(curve, model=_names(deployment), longest=workload.max_draft_length)
+    return curve, [*notices, *curve.notices, *curve.outside_measured_contexts(workload.contexts)]
 
 
 def _names(deployment: Deployment) -> tuple[str, ...]:
@@ -413,9 +418,9 @@ def _names(deployment: Deployment) -> tuple[str, ...]:
 def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]:
     """Return the bundled acceptance nearest to the drafter."""
     drafter, names = deployment.drafter, deployment.model_names
-    default = default_for(drafter.kind, drafter.name, names, kv=kv)
+    default = default_acceptance(drafter.kind, drafter.name, names, kv=kv)
     if default is None:
-        near = closest(drafter.kind, names)
+        near = closest_curves(drafter.kind, names)
         others = f"; the closest bundled curves are {', '.join(near)}" if near else ""
         raise UnknownAcceptanceError(
             f"no acceptance is known for {drafter.name} on {names[0]}; give a rate (0.7), rates "

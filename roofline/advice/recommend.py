@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import fall_of_one_rate
-from roofline.acceptance.models import drawn_tokens_per_step, share_if_falling
+from roofline.acceptance.defaults import single_rate_ratio
+from roofline.acceptance.models import decay_share, drawn_tokens_per_step
 from roofline.advice.decide import CONFIDENCES, Decision, Point, decide, near_best
 from roofline.advice.deployment import Deployment, PricedGrid
 from roofline.advice.question import Ending, Question, ending, ending_value
@@ -181,9 +181,9 @@ def decide_grid(question: Question, priced: PricedGrid) -> Decision:
     tokens = _tokens_per_step(question, priced)
     low, high = speedup_range(priced.drawn, _drawn_tokens(question, tokens))
     if question.acceptance.unlimited and len(question.draft_lengths) > 1:
-        low = low * share_if_falling(
+        low = low * decay_share(
             rate=tokens[:, 1] - 1,
-            ratio=fall_of_one_rate(),
+            ratio=single_rate_ratio(),
             draft_lengths=question.draft_lengths,
         )
     return decide(priced.times.total, tokens, priced.candidates, (low, high))

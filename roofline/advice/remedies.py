@@ -12,7 +12,7 @@ from roofline.base.resources import bundled_names
 from roofline.base.units import format_bytes, format_size
 from roofline.kernels.forward import cpu_expert_bytes
 from roofline.specs.formats import DType, bytes_per_element
-from roofline.specs.gpu import HOSTS, HostProfile, load_host
+from roofline.specs.gpu import HOST_SHELF, HostProfile, load_host
 from roofline.timing.memory import Memory
 
 __all__ = [
@@ -130,7 +130,7 @@ def explain_refusal(memory: Memory, refused: Refused) -> str:
     cache = format_bytes(float(target_cache * card.caches + draft_cache * draft_card.caches))
     working = float(memory.working(batch, drafts, logits=card.last))
     placement = memory.target.placement
-    cards, sequences = placement.cards, int(placement.local(batch))
+    cards, sequences = placement.cards, int(placement.local_batch(batch))
     more = Option("gpus" if placement.split.cards > 1 else "tp")
     remedy = (
         f"the largest batch that fits is {refused.largest_batch}"
@@ -245,7 +245,7 @@ def _remedies(
     if memory.host is not None and memory.host_is_short:
         layers = _layers_on_host(memory, memory.host)
         yield from nearest([remedy("cpu_experts", layers, cpu_experts=str(layers))])
-        hosts = sorted(map(load_host, bundled_names(HOSTS)), key=lambda host: host.usable)
+        hosts = sorted(map(load_host, bundled_names(HOST_SHELF)), key=lambda host: host.usable)
         yield from nearest(remedy("host", host.id, host=host.id) for host in hosts)
     else:
         yield from nearest([_beside_processor(memory, memory_with, remedy, batch)])

@@ -166,7 +166,7 @@ def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
     )
     rows = knee * (mixtures[0].num_experts / mixtures[0].top_k) if mixtures else knee
     placement = answer.deployment.target.placement
-    batch = point.batch if mixtures else float(placement.local(point.batch))
+    batch = point.batch if mixtures else float(placement.local_batch(point.batch))
     length = max(int(rows // batch) - 1, 0)
     linear = _share(point, Part.LINEAR) + _share(point, Part.MOE)
     return Rule(

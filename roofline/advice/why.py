@@ -123,7 +123,7 @@ def best_uncaptured(answer: Recommendation, point: Point) -> BestUncaptured | No
         draft_length=point.draft_lengths[at],
         rows=rows,
         speedup=float(gain[at]),
-        flag=graphs.raised(rows),
+        flag=graphs.capture_flag(rows),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from roofline.base.units import format_quantity, format_seconds
 from roofline.specs.gpu import HardwareProfile
-from roofline.specs.laws import Block
+from roofline.specs.laws import LawBlock
 
 __all__ = ["profile_differences"]
 
@@ -73,7 +73,7 @@ def _entries(profile: HardwareProfile) -> Iterator[tuple[str, ProfileEntry]]:
         yield f"{name} median_error", ProfileEntry(block.evidence.median_error)
 
 
-def _law_name(block: Block) -> str:
+def _law_name(block: LawBlock) -> str:
     """Return what a law is for, each word once: ``mlp_norm fp32``, ``attention fp8 packed 128``."""
     kind = getattr(block, "covers", block.kind)
     parts = [getattr(block, name, None) for name in ("op", "dtype", "kernel", "head_dim")]

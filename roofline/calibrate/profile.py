@@ -11,7 +11,7 @@ from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.schema import load_yaml
 from roofline.calibrate.fit.machine import MachineFit
-from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
+from roofline.specs.gpu import GPU_SHELF, HardwareProfile, load_hardware
 
 __all__ = ["datasheet_for", "profile_data"]
 
@@ -49,7 +49,7 @@ def datasheet_for(facts: Mapping[str, Any]) -> HardwareProfile | None:
         return None
     device = words(str(facts.get("device", "")))
     candidates = []
-    for name in bundled_names(SHELF):
+    for name in bundled_names(GPU_SHELF):
         shared = len(device & words(name))
         model = name.split("-")[0]
         if model in device or (model == "rtx" and shared >= 2):
@@ -92,7 +92,7 @@ def _law_counts_tiles(fitted: MachineFit) -> bool:
 
 
 def _from_datasheet(datasheet: HardwareProfile) -> dict[str, Any]:
-    file = resources.shelf(SHELF) / f"{datasheet.id}.yaml"
+    file = resources.shelf(GPU_SHELF) / f"{datasheet.id}.yaml"
     if not file.is_file():
         raise InputError("give the id of a bundled profile", field="gpu", value=datasheet.id)
     return load_yaml(file)

@@ -17,7 +17,7 @@ from roofline.calibrate.measure.cases import plan_cases
 from roofline.calibrate.measure.device import WorkerDevice
 from roofline.calibrate.measure.rows import Row, RowFile, read_rows
 from roofline.calibrate.profile import datasheet_for, profile_data
-from roofline.importers.open import open_model
+from roofline.importers.references import open_model
 from roofline.specs.gpu import HardwareProfile, load_hardware
 
 __all__ = ["FittedFile", "MeasuredFile", "fit", "measure"]

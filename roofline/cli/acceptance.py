@@ -37,10 +37,12 @@ def list_(
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """List the bundled curves."""
-    from roofline.acceptance.files import bundled
+    from roofline.acceptance.files import bundled_curves
 
     rows: list[dict[str, Any]] = [
-        row for row in bundled() if match is None or match.lower() in " ".join(row.values()).lower()
+        row
+        for row in bundled_curves()
+        if match is None or match.lower() in " ".join(row.values()).lower()
     ]
     if not rows:
         raise InputError(f"--match {match}: no bundled curve holds this text")
@@ -67,9 +69,9 @@ def show(
     With --models, how well simple models follow them.
     """
     if models:
-        from roofline.acceptance.models import compare
+        from roofline.acceptance.models import compare_models
 
-        emit_rows([row for name in curve for row in compare(name)], form)
+        emit_rows([row for name in curve for row in compare_models(name)], form)
         return
     if len(curve) > 1:
         raise InputError("show one curve at a time, or several with --models")
@@ -80,7 +82,7 @@ def show(
     dumped = content.model_dump(mode="json", by_alias=True, exclude_none=True)
     shown = {key: dumped[key] for key in (*_FIRST, *dumped) if key in dumped and key != "schema"}
     if part is not None:
-        shown["tokens_per_step"] = _rounded(content.acceptance(name, part=part).table)
+        shown["tokens_per_step"] = _rounded(content.acceptance(name, dataset=part).table)
         shown.pop("curves", None)
     elif "curves" in shown:
         shown["curves"] = {
@@ -195,11 +197,11 @@ def _data(reading: Reading) -> dict[str, Any]:
 
 def _rise_notices(reading: Reading) -> list[Notice]:
     """Say where survival rises, as only noise can make it."""
-    from roofline.acceptance.curve import rise
+    from roofline.acceptance.curve import survival_rise
 
     if reading.draft_length is None and reading.curve is None:
         return []
-    risen = rise(reading.acceptance().table)
+    risen = survival_rise(reading.acceptance().table)
     return [] if risen is None else [risen.notice(reading.where)]
 
 

@@ -35,9 +35,9 @@ def compare(
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Compare drafters for MODEL, each at its own best draft length."""
-    from roofline.acceptance.defaults import choose
+    from roofline.acceptance.defaults import choose_curve
     from roofline.advice.deployment import model_names
-    from roofline.importers.open import heads_for, open_model
+    from roofline.importers.references import heads_for, open_model
     from roofline.questions.compare import compare as side_by_side
     from roofline.questions.compare import parse_candidate
     from roofline.render.compare import render_compare
@@ -47,7 +47,9 @@ def compare(
     how = format_for(form, output, kinds=OutputFormat)
     target = open_model(str(configuration.model))[0]
     heads, model_ids = heads_for(target.id), model_names(configuration.model, target)
-    known = [head for head in heads if choose(head, f"{target.id}-{head}", model_ids) is not None]
+    known = [
+        head for head in heads if choose_curve(head, f"{target.id}-{head}", model_ids) is not None
+    ]
     names, left_out = drafter or known or heads, list[str]()
     unknown = [head for head in heads if head not in known]
     if not drafter and known and unknown:

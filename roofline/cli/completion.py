@@ -32,9 +32,9 @@ def models(incomplete: str) -> list[str]:
 
 def drafters(incomplete: str) -> list[str]:
     """Return the words, heads and models that complete the text of a drafter."""
-    from roofline.specs.network import DERIVED, HOST_DRAFTERS
+    from roofline.specs.network import HEAD_KINDS, HOST_DRAFTERS
 
-    words = _completions([*HOST_DRAFTERS, "mtp", *DERIVED], incomplete)
+    words = _completions([*HOST_DRAFTERS, "mtp", *HEAD_KINDS], incomplete)
     return [*words, *specs(incomplete)]
 
 

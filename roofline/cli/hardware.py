@@ -31,9 +31,9 @@ _OTHER = typer.Argument(help="The one to compare with it.", autocompletion=compl
 def list_(form: Annotated[str, FORMAT] = "table") -> None:
     """List the bundled accelerators."""
     from roofline.base.resources import bundled_names
-    from roofline.specs.gpu import SHELF, load_hardware
+    from roofline.specs.gpu import GPU_SHELF, load_hardware
 
-    profiles = [load_hardware(name) for name in bundled_names(SHELF)]
+    profiles = [load_hardware(name) for name in bundled_names(GPU_SHELF)]
     emit_rows([_summary(profile) for profile in profiles], form)
 
 

@@ -12,7 +12,7 @@ from roofline.cli import completion
 from roofline.cli.printing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 
 if TYPE_CHECKING:
-    from roofline.importers.read import Imported
+    from roofline.importers.importing import Imported
     from roofline.specs.network import NetworkSpec
 
 app = typer.Typer(
@@ -37,21 +37,21 @@ _TARGET = typer.Option(
 def list_(form: Annotated[str, FORMAT] = "table") -> None:
     """List the bundled models and drafters."""
     from roofline.base.resources import bundled_names
-    from roofline.specs.network import SHELF, load_network
+    from roofline.specs.network import MODEL_SHELF, load_network
 
-    emit_rows([_summary(load_network(name)) for name in bundled_names(SHELF)], form)
+    emit_rows([_summary(load_network(name)) for name in bundled_names(MODEL_SHELF)], form)
 
 
 @app.command()
 def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") -> None:
     """Show one spec and what follows from it."""
-    from roofline.importers.specfile import shown
+    from roofline.importers.spec_yaml import wrapped_spec_text
     from roofline.specs.network import load_network
 
     network = load_network(model)
     if form == "table":
         summary = "".join(f"# {key}: {value}\n" for key, value in _summary(network).items())
-        emit_text(summary + shown(network), None)
+        emit_text(summary + wrapped_spec_text(network), None)
         return
     emit(_summary(network) | {"spec": network.model_dump(mode="json", by_alias=True)}, form)
 
@@ -66,7 +66,7 @@ def check(
 
     Says what was read, defaulted and ignored, and what the model counts.
     """
-    from roofline.importers.open import importable, open_network
+    from roofline.importers.references import importable, open_network
     from roofline.render.model import check_data, check_text
 
     if importable(model):
@@ -87,17 +87,17 @@ def import_(
     ] = None,
 ) -> None:
     """Write the spec that a published config describes."""
-    from roofline.importers.specfile import shown, spec_text
+    from roofline.importers.spec_yaml import spec_text, wrapped_spec_text
     from roofline.render.notices import assumptions
 
     imported = _imported(path, target)
-    text = shown(imported.spec) if output is None else spec_text(imported.spec)
+    text = wrapped_spec_text(imported.spec) if output is None else spec_text(imported.spec)
     emit_text(text, output, assumptions(imported.notices))
 
 
 def _imported(path: str, target: str | None) -> Imported:
     """Import a config, a drafter's with its target."""
-    from roofline.importers.open import open_imported, open_model
+    from roofline.importers.references import open_imported, open_model
     from roofline.specs.network import ModelSpec
 
     base = open_model(target)[0] if target is not None else None

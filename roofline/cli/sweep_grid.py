@@ -182,7 +182,7 @@ def _meaning(name: str, value: OptionValue) -> object:
 
 def _check_name(name: str, value: str) -> None:
     """Refuse the name of a model, GPU or engine that is not known."""
-    from roofline.importers.open import open_model
+    from roofline.importers.references import open_model
     from roofline.specs.engine import load_engine
     from roofline.specs.gpu import load_hardware
 

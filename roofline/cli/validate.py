@@ -104,9 +104,9 @@ def compared(
 ) -> list[Compared]:
     """Compare on the accelerators and engines asked for; refuse where nothing was measured."""
     from roofline.base.resources import bundled_names
-    from roofline.specs.gpu import SHELF
+    from roofline.specs.gpu import GPU_SHELF
 
-    gpus = _names("--gpu", gpu, bundled_names(SHELF))
+    gpus = _names("--gpu", gpu, bundled_names(GPU_SHELF))
     engines = _names("--engine", engine, _ENGINES)
     parts = list(compare(gpus=gpus, engines=engines))
     if not parts:

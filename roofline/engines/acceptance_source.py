@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofline.acceptance import Acceptance, load_acceptance, parse_acceptance
-from roofline.acceptance.curve import weighted
-from roofline.acceptance.files import SHELF, split_part
+from roofline.acceptance.curve import weighted_mean
+from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.base import resources
 from roofline.base.errors import InputError
 
@@ -48,7 +48,7 @@ def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
     if text.lower().startswith("mix:"):
         return _mixed(text[4:], kv)
     where, _ = split_part(text)
-    if where.lower() in resources.bundled_names(SHELF):
+    if where.lower() in resources.bundled_names(ACCEPTANCE_SHELF):
         return load_acceptance(text, kv=kv)
     if _is_acceptance_file(where):
         return load_acceptance(text, kv=kv)
@@ -78,7 +78,7 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
         raise InputError(
             f"the shares sum to {total:g}, expected 1", field="acceptance", value="mix"
         )
-    mixed = weighted(
+    mixed = weighted_mean(
         parts,
         label=", ".join(f"{100 * weight:g} % {part.label}" for weight, part in parts),
         source="; ".join(dict.fromkeys(part.source for _, part in parts)),

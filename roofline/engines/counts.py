@@ -11,7 +11,7 @@ from roofline.acceptance.curve import (
     Acceptance,
     from_curve,
     from_survival,
-    spread_of_mean,
+    standard_error,
     survival_from_histogram,
 )
 from roofline.base.errors import InputError, Option
@@ -116,7 +116,7 @@ class Reading:
         """Sampling error of tokens per step, where counts and positions are known [tokens]."""
         if self.survival is None or not self.counted:
             return None
-        return spread_of_mean(survival=self.survival, drafts=self.counted)
+        return standard_error(survival=self.survival, drafts=self.counted)
 
     def with_draft_length(self, draft_length: int | None) -> Reading:
         """Return the reading with D given by the reader, who knows the server's settings."""

@@ -1,4 +1,4 @@
-"""The plain attentions of a config: grouped-query in every spelling, and latent (MLA, DSA)."""
+"""Grouped-query and latent attention (MLA, DSA) of a config, under every spelling of their keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Heads:
 
 
 def read_heads(fields: Fields, hidden: int) -> Heads:
-    """Return the heads; ``head_dim`` first, and KV heads are the query heads where none is given.
+    """Return the heads. Without a number of KV heads, every query head has its own.
 
     Falcon's ``multi_query`` means one KV head, unless its newer decoder states a number.
     """
@@ -67,7 +67,7 @@ def _width(fields: Fields, hidden: int, query: int) -> int:
 
 
 def qk_norm(fields: Fields, family: Family) -> Literal["head", "layer"] | None:
-    """Return how queries and keys are normed."""
+    """Return whether queries and keys are normed by head or by layer, None for not at all."""
     if family.qk_norm is not None:
         fields.flag("use_qk_norm", "qk_norm")
         return family.qk_norm
@@ -125,37 +125,38 @@ def grouped_layers(
 def latent_layers(
     fields: Fields, family: Family, *, hidden: int, layers: int, output_gate: bool = False
 ) -> list[Attention]:
-    """Return every layer's latent attention; with an indexer where sparse attention has one.
+    """Return every layer's latent attention, with an indexer where sparse attention has one.
 
-    ``num_key_value_heads`` and ``head_dim`` mean nothing here and are left unread.
+    ``num_key_value_heads`` and ``head_dim`` have no meaning in latent attention and are not read.
     """
     heads = fields.integer("num_attention_heads")
-    values = fields.optional("v_head_dim")
-    if values is None:
+    value_width = fields.optional("v_head_dim")
+    if value_width is None:
         if hidden % heads:
             raise InputError(f"{fields.file}: {fields.path}v_head_dim: is missing; add it")
-        values = fields.log.default("v_head_dim", hidden // heads, "absent: hidden size / heads")
-    picks = fields.optional("index_topk")
-    owns = [False] * layers
-    scorer = None
-    if picks is not None:
-        scorer = Indexer(
+        why = "absent: hidden size / heads"
+        value_width = fields.log.default("v_head_dim", hidden // heads, why)
+    top_k = fields.optional("index_topk")
+    has_indexer = [False] * layers
+    indexer = None
+    if top_k is not None:
+        indexer = Indexer(
             num_heads=fields.integer("index_n_heads"), head_dim=fields.integer("index_head_dim")
         )
         kinds = fields.texts("indexer_types", length=layers)
         if set(kinds or []) - {"full", "shared"}:
             raise fields.wrong("indexer_types", "words among full, shared")
-        owns = [kind == "full" for kind in kinds[:layers]] if kinds else [True] * layers
+        has_indexer = [kind == "full" for kind in kinds[:layers]] if kinds else [True] * layers
     base = LatentAttention(
         num_heads=heads,
         q_lora_rank=fields.optional("q_lora_rank"),
         kv_lora_rank=fields.integer("kv_lora_rank"),
         qk_nope_head_dim=fields.integer("qk_nope_head_dim"),
         qk_rope_head_dim=fields.integer("qk_rope_head_dim"),
-        v_head_dim=values,
+        v_head_dim=value_width,
         output_gate=output_gate,
-        top_k=picks,
+        top_k=top_k,
     )
     if fields.flag(family.bias_key):
         fields.log.note("attention_bias on latent attention is not counted")
-    return [base.model_copy(update={"indexer": scorer if own else None}) for own in owns]
+    return [base.model_copy(update={"indexer": indexer if own else None}) for own in has_indexer]

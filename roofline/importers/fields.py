@@ -1,4 +1,4 @@
-"""One config's keys, with what was read, what was defaulted and why, and what nobody asked for."""
+"""Typed access to the keys of a config, and a log of what was read, defaulted and noted."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 from roofline.base.errors import InputError
 
-__all__ = ["Default", "Fields", "Log", "shown"]
+__all__ = ["ConfigDefault", "Fields", "ImportLog", "short_repr"]
 
-MOST = 2**40
+LARGEST_NUMBER = 2**40
 LONGEST_LIST = 4096
 T = TypeVar("T")
 
 
-def shown(value: object) -> str:
-    """Return a value as an error shows it: short, whatever it is.
+def short_repr(value: object) -> str:
+    """Return a short text for any value, as an error shows it.
 
-    >>> shown([0] * 1000), shown("x" * 50)
+    >>> short_repr([0] * 1000), short_repr("x" * 50)
     ('a list', "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'")
     """
     if isinstance(value, list | dict):
@@ -31,7 +31,7 @@ def shown(value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Default:
+class ConfigDefault:
     """A value that the config does not state."""
 
     field: str
@@ -40,39 +40,39 @@ class Default:
 
 
 @dataclass(slots=True)
-class Log:
-    """What reading a config left to say, gathered while its parts are put together."""
+class ImportLog:
+    """The keys that were read of a config, the defaults that were taken, and notes."""
 
     read: set[str] = field(default_factory=set)
-    defaults: list[Default] = field(default_factory=list)
+    defaults: list[ConfigDefault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def default(self, name: str, value: T, why: str) -> T:
         """Record a default once and return it."""
-        entry = Default(field=name, value=value, why=why)
-        if entry not in self.defaults:
-            self.defaults.append(entry)
+        default = ConfigDefault(field=name, value=value, why=why)
+        if default not in self.defaults:
+            self.defaults.append(default)
         return value
 
     def note(self, text: str) -> None:
-        """Record once what the reader of the answer should know."""
+        """Record once a note for the reader of the answer."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fields:
-    """Typed access to a mapping. Absent and null are one thing, and neither is zero."""
+    """Typed access to a mapping. A key with null counts as absent; one with zero does not."""
 
     file: str
     data: Mapping[str, Any]
-    log: Log
+    log: ImportLog
     path: str = ""
     #: Values of the class that the config belongs to, for keys it may leave out.
     class_defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
-        """Return whether a key is there with a value."""
+        """Return whether a key has a value."""
         return self.data.get(name) is not None
 
     def _find(self, names: tuple[str, ...]) -> tuple[str, Any] | None:
@@ -89,25 +89,25 @@ class Fields:
 
     def wrong(self, name: str, expected: str) -> InputError:
         """Return the error for a value of the wrong kind."""
-        got = shown(self.data.get(name))
+        got = short_repr(self.data.get(name))
         return InputError(
             f"{self.file}: {self.path}{name}: expected {expected}, got {got}; correct the config"
         )
 
     def optional(self, *names: str, minimum: int = 1) -> int | None:
-        """Return a whole number under the first of its names, None where none is given."""
-        found = self._find(names)
-        if found is None:
+        """Return a whole number under the first of ``names`` that is given, None without one."""
+        entry = self._find(names)
+        if entry is None:
             return None
-        name, value = found
+        name, value = entry
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.wrong(name, "a whole number")
-        if not minimum <= value <= MOST:
+        if not minimum <= value <= LARGEST_NUMBER:
             raise self.wrong(name, f"a whole number from {minimum} to 2^40")
         return value
 
     def integer(self, *names: str) -> int:
-        """Return a whole number that must be there."""
+        """Return a whole number; refuse a config without it."""
         value = self.optional(*names)
         if value is None:
             others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
@@ -115,71 +115,71 @@ class Fields:
         return value
 
     def integer_or(self, *names: str, default: int, why: str) -> int:
-        """Return a whole number, or a default that is then on record."""
+        """Return a whole number, else ``default``, which is then recorded."""
         value = self.optional(*names)
         return value if value is not None else self.log.default(names[0], default, why)
 
     def agreed(self, *names: str, minimum: int = 1) -> int | None:
-        """Return a whole number whose twins, where given, must say the same."""
+        """Return a whole number that several names may give; refuse values that differ."""
         values = {name: self.optional(name, minimum=minimum) for name in names if self.has(name)}
         if len(set(values.values())) > 1:
-            said = ", ".join(f"{name} {value}" for name, value in values.items())
-            raise InputError(f"{self.file}: {said}: these disagree; keep one")
+            listed = ", ".join(f"{name} {value}" for name, value in values.items())
+            raise InputError(f"{self.file}: {listed}: these disagree; keep one")
         return next(iter(values.values()), None)
 
     def flag(self, *names: str, default: bool = False, why: str | None = None) -> bool:
-        """Return true or false; a default with a reason is put on record."""
-        found = self._find(names)
-        if found is None:
+        """Return true or false; a default with a reason is recorded."""
+        entry = self._find(names)
+        if entry is None:
             return default if why is None else self.log.default(names[0], default, why)
-        name, value = found
+        name, value = entry
         if not isinstance(value, bool):
             raise self.wrong(name, "true or false")
         return value
 
     def text(self, *names: str) -> str | None:
         """Return a text, None where none is given."""
-        found = self._find(names)
-        if found is None:
+        entry = self._find(names)
+        if entry is None:
             return None
-        name, value = found
+        name, value = entry
         if not isinstance(value, str):
             raise self.wrong(name, "a text")
         return value
 
     def number(self, *names: str) -> float | None:
         """Return a finite number, None where none is given."""
-        found = self._find(names)
-        if found is None:
+        entry = self._find(names)
+        if entry is None:
             return None
-        name, value = found
+        name, value = entry
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(name, "a number")
         return float(value)
 
     def integers(self, name: str, *, length: int | None = None) -> list[int] | None:
         """Return a list of whole numbers, at least ``length`` of them."""
-        found = self._list(name, length)
-        if found is None:
+        numbers = self._list(name, length)
+        if numbers is None:
             return None
-        if not all(type(item) is int and 0 <= item <= MOST for item in found):
+        if not all(type(item) is int and 0 <= item <= LARGEST_NUMBER for item in numbers):
             raise self.wrong(name, "a list of whole numbers")
-        return found
+        return numbers
 
     def texts(self, name: str, *, length: int | None = None) -> list[str] | None:
         """Return a list of texts, at least ``length`` of them."""
-        found = self._list(name, length)
-        if found is None:
+        texts = self._list(name, length)
+        if texts is None:
             return None
-        if not all(isinstance(item, str) for item in found):
+        if not all(isinstance(item, str) for item in texts):
             raise self.wrong(name, "a list of texts")
-        return found
+        return texts
 
     def _list(self, name: str, length: int | None) -> list[Any] | None:
-        found = self._find((name,))
-        if found is None:
+        entry = self._find((name,))
+        if entry is None:
             return None
-        value = found[1]
+        value = entry[1]
         if not isinstance(value, list) or len(value) > LONGEST_LIST:
             raise self.wrong(name, f"a list of at most {LONGEST_LIST} entries")
         if length is not None and len(value) < length:
@@ -190,11 +190,11 @@ class Fields:
         return value
 
     def inner(self, *names: str) -> Fields | None:
-        """Return the keys of a nested object, None where there is none."""
-        found = self._find(names)
-        if found is None:
+        """Return access to a nested object, None where there is none."""
+        entry = self._find(names)
+        if entry is None:
             return None
-        name, value = found
+        name, value = entry
         if not isinstance(value, dict):
             raise self.wrong(name, "an object")
         return Fields(file=self.file, data=value, log=self.log, path=f"{self.path}{name}.")

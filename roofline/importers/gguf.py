@@ -17,7 +17,7 @@ from roofline.base.errors import InputError
 
 __all__ = ["TENSOR_TYPES", "GgufHeader", "Tensor", "read_gguf"]
 
-Value = int | float | bool | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+MetadataValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 
 #: Scalars by the number of their type; 8 is a string, 9 an array.
 _SCALARS = {
@@ -68,7 +68,7 @@ MOST_TENSORS = 200_000
 MOST_STRINGS = 1_200_000
 LONGEST_NAME = 1024
 LONGEST_TEXT = 1 << 20
-LONGEST_KEPT = 4096  # entries of an array whose values are kept; of longer ones only the length
+LONGEST_KEPT = 4096  # entries of an array whose values are kept; longer ones keep only the length
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,34 +88,34 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GgufHeader:
-    """What a GGUF file says of itself."""
+    """The metadata and the tensor table of a GGUF file."""
 
     name: str
-    metadata: Mapping[str, Value]
-    #: Lengths of the arrays, kept or not.
+    metadata: Mapping[str, MetadataValue]
+    #: Lengths of all arrays, those whose values are not kept included.
     lengths: Mapping[str, int]
     tensors: tuple[Tensor, ...]
 
 
 @dataclass(slots=True)
 class _Cursor:
-    """A place in the file; every step is checked against its end."""
+    """A position in the file; every read is checked against the file's end."""
 
     file: str
     data: mmap.mmap | bytes
-    at: int = 0
+    position: int = 0
     strings: int = 0
     lengths: dict[str, int] = field(default_factory=dict)
 
     def wrong(self, what: str) -> InputError:
-        return InputError(f"{self.file}: not a usable GGUF header at byte {self.at}: {what}")
+        return InputError(f"{self.file}: not a usable GGUF header at byte {self.position}: {what}")
 
     def scalar(self, code: str) -> int | float | bool:
         size = struct.calcsize(f"<{code}")
-        if self.at + size > len(self.data):
+        if self.position + size > len(self.data):
             raise self.wrong("the file ends inside it")
-        (value,) = struct.unpack_from(f"<{code}", self.data, self.at)
-        self.at += size
+        (value,) = struct.unpack_from(f"<{code}", self.data, self.position)
+        self.position += size
         return value  # type: ignore[no-any-return]
 
     def count(self, most: int, what: str) -> int:
@@ -126,27 +126,27 @@ class _Cursor:
 
     def text(self, most: int) -> str:
         size = self.count(most, "bytes of text")
-        if self.at + size > len(self.data):
+        if self.position + size > len(self.data):
             raise self.wrong("the file ends inside a text")
-        raw = bytes(self.data[self.at : self.at + size])
-        self.at += size
+        raw = bytes(self.data[self.position : self.position + size])
+        self.position += size
         return raw.decode("utf-8", errors="replace")
 
     def skip_texts(self, number: int) -> None:
         self.strings += number
         if self.strings > MOST_STRINGS:
             raise self.wrong(f"more than {MOST_STRINGS} texts")
-        data, at, end = self.data, self.at, len(self.data)
+        data, position, end = self.data, self.position, len(self.data)
         unpack = struct.Struct("<Q").unpack_from
         for _ in range(number):
-            if at + 8 > end:
+            if position + 8 > end:
                 raise self.wrong("the file ends inside a list of texts")
-            at += 8 + unpack(data, at)[0]
-        if at > end:
+            position += 8 + unpack(data, position)[0]
+        if position > end:
             raise self.wrong("the file ends inside a list of texts")
-        self.at = at
+        self.position = position
 
-    def value(self, key: str) -> Value | None:
+    def value(self, key: str) -> MetadataValue | None:
         kind = int(self.scalar("I"))
         if kind == _STRING:
             return self.text(LONGEST_TEXT)
@@ -156,7 +156,7 @@ class _Cursor:
             raise self.wrong(f"value type {kind} of '{key[:40]}' is unknown")
         return self.scalar(_SCALARS[kind])
 
-    def _array(self, key: str) -> Value | None:
+    def _array(self, key: str) -> MetadataValue | None:
         kind = int(self.scalar("I"))
         number = self.count(1 << 32, "entries")
         self.lengths[key] = number
@@ -169,9 +169,9 @@ class _Cursor:
             raise self.wrong(f"array type {kind} of '{key[:40]}' is unknown")
         code = _SCALARS[kind]
         size = struct.calcsize(f"<{code}") * number
-        if self.at + size > len(self.data):
+        if self.position + size > len(self.data):
             raise self.wrong("the file ends inside an array")
-        start, self.at = self.at, self.at + size
+        start, self.position = self.position, self.position + size
         if number > LONGEST_KEPT:
             return None
         return struct.unpack_from(f"<{number}{code}", self.data, start)
@@ -197,13 +197,13 @@ def _header(cursor: _Cursor) -> GgufHeader:
         raise InputError(
             f"{cursor.file}: does not start with GGUF; give a GGUF or config.json file"
         )
-    cursor.at = 4
+    cursor.position = 4
     version = int(cursor.scalar("I"))
     if version not in (2, 3):
         raise cursor.wrong(f"version {version}; 2 and 3 are known, in little endian")
     tensors = cursor.count(MOST_TENSORS, "tensors")
     keys = cursor.count(MOST_KEYS, "keys")
-    metadata: dict[str, Value] = {}
+    metadata: dict[str, MetadataValue] = {}
     for _ in range(keys):
         key = cursor.text(LONGEST_NAME)
         if key in metadata or key in cursor.lengths:

@@ -1,4 +1,4 @@
-"""A GGUF header as a config: the same families read it, and its tensors check the reading."""
+"""A GGUF header turned into a config, which the same families read; its tensors verify the spec."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.importers.build import Identity, build_model
-from roofline.importers.fields import Log
+from roofline.importers.config_files import ConfigFiles
+from roofline.importers.fields import ImportLog
 from roofline.importers.gguf import GgufHeader, read_gguf
-from roofline.importers.source import Source
+from roofline.importers.model_config import Identity, build_model
 from roofline.kernels.footprint import parameters_total
 from roofline.specs.formats import Component, DType, bytes_per_element
 from roofline.specs.network import ModelSpec
@@ -64,7 +64,7 @@ _KEYS: Mapping[str, str] = {
     "rope.dimension_count": "qk_rope_head_dim",
     "nextn_predict_layers": "num_nextn_predict_layers",
 }
-#: By a part of a tensor's name, the first that fits.
+#: Component by a pattern in a tensor's name; the first match counts.
 _COMPONENTS: tuple[tuple[str, Component], ...] = (
     (r"_norm\b|_norm\.|norm\.weight|\.bias$|rope_|sinks", Component.NORM),
     (r"^token_embd", Component.EMBEDDING),
@@ -76,13 +76,13 @@ _COMPONENTS: tuple[tuple[str, Component], ...] = (
     (r"ssm_|attn_gate", Component.MIXER),
     (r"attn_", Component.ATTENTION),
 )
-#: Of a model's name, in letters.
-LONGEST_NAME = 60
+#: Letters of a model's name.
+LONGEST_MODEL_NAME = 60
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 
 
-def _one(header: GgufHeader, key: str) -> Any:
-    """Return a value; a list by layer must say the same for each."""
+def _single_value(header: GgufHeader, key: str) -> Any:
+    """Return a value; a list by layer must have the same for every layer."""
     value = header.metadata.get(key)
     if isinstance(value, tuple):
         if len(set(value)) > 1:
@@ -95,7 +95,7 @@ def _one(header: GgufHeader, key: str) -> Any:
 
 
 def config_of(header: GgufHeader) -> dict[str, Any]:
-    """Return the keys of a config.json that the metadata and the tensor table stand for."""
+    """Return the config.json that says the same as the metadata and the tensor table."""
     architecture = header.metadata.get("general.architecture")
     if not isinstance(architecture, str):
         raise InputError(f"{header.name}: general.architecture: is missing")
@@ -106,46 +106,48 @@ def config_of(header: GgufHeader) -> dict[str, Any]:
         )
     config: dict[str, Any] = {"model_type": ARCHITECTURES[architecture]}
     for key, name in _KEYS.items():
-        value = _one(header, f"{architecture}.{key}")
+        value = _single_value(header, f"{architecture}.{key}")
         if value is not None and value != 0:
             config[name] = value
-    blocks = _one(header, f"{architecture}.block_count")
+    blocks = _single_value(header, f"{architecture}.block_count")
     if type(blocks) is not int:
         raise InputError(f"{header.name}: {architecture}.block_count: is missing")
     config["num_hidden_layers"] = blocks - config.get("num_nextn_predict_layers", 0)
-    return config | _from_tensors(header, config)
+    return config | _keys_from_tensors(header, config)
 
 
-def _from_tensors(header: GgufHeader, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what only the tensors tell: vocabulary, tied embeddings, biases, latent attention."""
+def _keys_from_tensors(header: GgufHeader, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that tensors decide: vocabulary, tied embeddings, biases, MLA's widths."""
     tensors = {tensor.name: tensor for tensor in header.tensors}
     embedding = tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise InputError(f"{header.name}: token_embd.weight: is missing; give the first split file")
-    found: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "vocab_size": embedding.shape[1],
         "tie_word_embeddings": "output.weight" not in tensors,
     }
     if "kv_lora_rank" in config:
         width = config.get("head_dim", 0)
-        mla = _one(header, f"{header.metadata['general.architecture']}.attention.key_length_mla")
+        mla = _single_value(
+            header, f"{header.metadata['general.architecture']}.attention.key_length_mla"
+        )
         rope = config.get("qk_rope_head_dim", 0)
-        found["qk_nope_head_dim"] = (mla or width) - rope
+        keys["qk_nope_head_dim"] = (mla or width) - rope
         if "v_head_dim" not in config:
             key = f"{header.metadata['general.architecture']}.attention.value_length"
-            found["v_head_dim"] = _one(header, key)
+            keys["v_head_dim"] = _single_value(header, key)
     elif "num_experts" in config and config["model_type"] == "llama":
-        found |= {"model_type": "mixtral", "moe_intermediate_size": config["intermediate_size"]}
+        keys |= {"model_type": "mixtral", "moe_intermediate_size": config["intermediate_size"]}
     if config["model_type"] in ("llama", "gpt_oss", "glm4_moe") and "blk.0.attn_q.bias" in tensors:
-        found["attention_bias"] = True
+        keys["attention_bias"] = True
     if config["model_type"] == "gpt_oss":
         count = config["num_hidden_layers"]
         kinds = ("sliding_attention", "full_attention")
-        found["layer_types"] = [kinds[layer % 2] for layer in range(max(min(count, 2000), 0))]
-    return found
+        keys["layer_types"] = [kinds[layer % 2] for layer in range(max(min(count, 2000), 0))]
+    return keys
 
 
-def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, Log]:
+def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, ImportLog]:
     """Return the spec that a GGUF file's header describes.
 
     The tensors must hold as many parameters as the metadata describe, within 1 %; so a wrong
@@ -157,8 +159,8 @@ def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, Log]:
     data = config_of(header) | {"dtype": "bfloat16"}
     stated = header.metadata.get("general.name")
     if isinstance(stated, str) and stated.strip() and stated.isprintable():
-        identity = replace(identity, name=stated.strip()[:LONGEST_NAME])
-    spec, log = build_model(Source(name=header.name, data=data), identity)
+        identity = replace(identity, name=stated.strip()[:LONGEST_MODEL_NAME])
+    spec, log = build_model(ConfigFiles(name=header.name, data=data), identity)
     parts = header.metadata.get("split.count")
     if isinstance(parts, int) and parts > 1:
         log.note(f"first of {parts} parts: formats are those of the tensors in this part")
@@ -170,18 +172,13 @@ def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, Log]:
     return spec.model_copy(update=changes), log
 
 
-def _own(header: GgufHeader, layers: int) -> list[Any]:
-    """Return the language model's tensors without those of MTP layers and of position tables."""
-    own = []
+def _check_count(header: GgufHeader, spec: ModelSpec) -> None:
+    """Refuse a spec whose parameters are not those of the tensors, MTP layers left out."""
+    held = 0
     for tensor in header.tensors:
         layer = _LAYER.match(tensor.name)
-        if "rope_" not in tensor.name and (layer is None or int(layer[1]) < layers):
-            own.append(tensor)
-    return own
-
-
-def _check_count(header: GgufHeader, spec: ModelSpec) -> None:
-    held = sum(tensor.parameters for tensor in _own(header, spec.num_layers))
+        if "rope_" not in tensor.name and (layer is None or int(layer[1]) < spec.num_layers):
+            held += tensor.parameters
     described = parameters_total(spec)
     if abs(held / described - 1) > 0.01:
         raise InputError(
@@ -191,27 +188,27 @@ def _check_count(header: GgufHeader, spec: ModelSpec) -> None:
 
 
 def _component(name: str) -> Component | None:
-    found = (component for part, component in _COMPONENTS if re.search(part, name))
-    return next(found, None)
+    matches = (component for pattern, component in _COMPONENTS if re.search(pattern, name))
+    return next(matches, None)
 
 
-def _formats(header: GgufHeader, log: Log, *, tied: bool) -> dict[Component, DType]:
-    """Return each component's format: its tensors' own, or the nearest to their mean bits."""
-    bits: dict[Component, Counter[str]] = {}
+def _formats(header: GgufHeader, log: ImportLog, *, tied: bool) -> dict[Component, DType]:
+    """Return each component's format: that of its tensors, or the nearest to their mean bits."""
+    types_of: dict[Component, Counter[str]] = {}
     sizes: Counter[Component] = Counter()
-    held: Counter[Component] = Counter()
+    parameters: Counter[Component] = Counter()
     for tensor in header.tensors:
         component = _component(tensor.name)
         if component is not None:
-            bits.setdefault(component, Counter())[tensor.type] += tensor.parameters
+            types_of.setdefault(component, Counter())[tensor.type] += tensor.parameters
             sizes[component] += int(tensor.bytes)
-            held[component] += tensor.parameters
+            parameters[component] += tensor.parameters
     formats: dict[Component, DType] = {}
-    for component, types in bits.items():
+    for component, types in types_of.items():
         if len(types) == 1:
             formats[component] = DType(next(iter(types)))
             continue
-        mean = sizes[component] / held[component]
+        mean = sizes[component] / parameters[component]
         nearest = min(DType, key=lambda dtype: abs(bytes_per_element(dtype) - mean))
         formats[component] = nearest
         log.note(
@@ -220,4 +217,4 @@ def _formats(header: GgufHeader, log: Log, *, tied: bool) -> dict[Component, DTy
         )
     if tied and Component.EMBEDDING in formats:
         formats[Component.HEAD] = formats[Component.EMBEDDING]
-    return {part: dtype for part, dtype in formats.items() if dtype != DType.BF16}
+    return {component: dtype for component, dtype in formats.items() if dtype != DType.BF16}

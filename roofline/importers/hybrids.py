@@ -1,4 +1,4 @@
-"""Configs whose layers differ in kind: linear and state-space mixers between attention layers."""
+"""Configs whose layers differ in kind: linear and state-space mixers beside attention."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 from roofline.base.errors import InputError
 from roofline.importers.attention import latent_layers, make_grouped, read_heads
-from roofline.importers.experts import make_experts, mlp_layers
 from roofline.importers.families import Family
 from roofline.importers.fields import Fields
 from roofline.importers.layers import Layer, zip_layers
+from roofline.importers.mlps import make_experts, mlp_layers
 from roofline.specs.formats import DType
 from roofline.specs.mixers import (
     Attention,
@@ -70,26 +70,26 @@ def qwen_next(fields: Fields, family: Family, *, hidden: int, layers: int) -> li
         state_dtype=_state_dtype(fields),
     )
     kinds = fields.texts("layer_types", length=layers)
-    every = fields.optional("full_attention_interval")
-    if kinds is None and every is None:
+    interval = fields.optional("full_attention_interval")
+    if kinds is None and interval is None:
         raise InputError(
             f"{fields.file}: {fields.path}layer_types (or full_attention_interval): is missing, so "
             "which layers attend is unknown; add it"
         )
     if kinds is None:
-        fields.log.note(f"one layer in {every} attends, the others are linear mixers")
-        full = [(layer + 1) % (every or 1) == 0 for layer in range(layers)]
+        fields.log.note(f"one layer in {interval} attends, the others are linear mixers")
+        has_attention = [(layer + 1) % (interval or 1) == 0 for layer in range(layers)]
     else:
         if set(kinds) - {"linear_attention", "full_attention"}:
             raise fields.wrong("layer_types", "words among linear_attention, full_attention")
-        full = [kind == "full_attention" for kind in kinds[:layers]]
-    mixing: list[Attention] = [attention if used else mixer for used in full]
+        has_attention = [kind == "full_attention" for kind in kinds[:layers]]
+    mixing: list[Attention] = [attention if used else mixer for used in has_attention]
     return zip_layers(
         mixing, mlp_layers(fields, family, hidden=hidden, layers=layers), norms=family.norms
     )
 
 
-#: What Granite and Nemotron-H call a Mamba-2 mixer's sizes and its bias.
+#: Keys of a Mamba-2 mixer's sizes and bias, by their prefix: Granite's, and Nemotron-H's without.
 _MAMBA_KEYS = {
     "mamba_": ("n_heads", "d_head", "n_groups", "d_state", "d_conv", "conv_bias"),
     "": (
@@ -103,8 +103,8 @@ _MAMBA_KEYS = {
 }
 
 
-def mamba_of(fields: Fields, *, prefix: str) -> Mamba2:
-    """Return a Mamba-2 mixer; its keys differ between Nemotron-H and Granite."""
+def mamba_mixer(fields: Fields, *, prefix: str) -> Mamba2:
+    """Return a Mamba-2 mixer, from the keys with a prefix of ``_MAMBA_KEYS``."""
     *sizes, bias = (prefix + key for key in _MAMBA_KEYS[prefix])
     heads, width, groups, state, conv = map(fields.integer, sizes)
     return Mamba2(
@@ -119,7 +119,7 @@ def mamba_of(fields: Fields, *, prefix: str) -> Mamba2:
 
 
 def nemotron_blocks(fields: Fields) -> list[str]:
-    """Return Nemotron-H's blocks: each is a whole layer of the count, mixer or MLP."""
+    """Return the kinds of Nemotron-H's blocks; each block, mixer or MLP, counts as one layer."""
     listed = fields.texts("layers_block_type")
     pattern = fields.text("hybrid_override_pattern")
     words = listed if listed is not None else list(pattern or "")
@@ -142,56 +142,57 @@ def nemotron_blocks(fields: Fields) -> list[str]:
 def nemotron_h(fields: Fields, family: Family, *, hidden: int) -> list[Layer]:
     """Return Nemotron-H's and Nemotron-3's blocks, each with one norm."""
     kinds = nemotron_blocks(fields)
-    none, nothing = NoAttention(), NoMlp()
+    no_attention, no_mlp = NoAttention(), NoMlp()
     parts: dict[str, tuple[Attention, Mlp]] = {}
     for kind in dict.fromkeys(kinds):
         match kind:
             case "mamba":
-                parts[kind] = (mamba_of(fields, prefix=""), nothing)
+                parts[kind] = (mamba_mixer(fields, prefix=""), no_mlp)
             case "attention":
                 attention = make_grouped(fields, family, read_heads(fields, hidden))
-                parts[kind] = (attention, nothing)
+                parts[kind] = (attention, no_mlp)
             case "moe":
                 experts = make_experts(fields, family)
                 if experts is None:
                     raise InputError(f"{fields.file}: n_routed_experts: is missing; add it")
-                parts[kind] = (none, experts)
+                parts[kind] = (no_attention, experts)
             case _:
                 width = fields.integer("intermediate_size")
-                parts[kind] = (none, DenseMlp(intermediate_size=width, gated=family.gated))
+                mlp = DenseMlp(intermediate_size=width, gated=family.gated)
+                parts[kind] = (no_attention, mlp)
     return [Layer(attention=parts[kind][0], mlp=parts[kind][1], norms=1) for kind in kinds]
 
 
 def nemotron_nas(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
-    """Return the blocks of a searched network: each names its KV groups and its MLP's width."""
+    """Return the layers of a searched network: each block states its KV groups and MLP width."""
     blocks = fields.data.get("block_configs")
     fields.log.read.add(f"{fields.path}block_configs")
     if not isinstance(blocks, list) or len(blocks) < layers:
         raise fields.wrong("block_configs", f"a list of {layers} blocks")
     return [
-        _searched(fields, family, block, at, hidden) for at, block in enumerate(blocks[:layers])
+        _searched_layer(fields, family, block, index, hidden)
+        for index, block in enumerate(blocks[:layers])
     ]
 
 
-def _searched(fields: Fields, family: Family, block: object, at: int, hidden: int) -> Layer:
-    if not isinstance(block, dict):
+def _searched_layer(fields: Fields, family: Family, data: object, index: int, hidden: int) -> Layer:
+    if not isinstance(data, dict):
         raise fields.wrong("block_configs", "a list of objects")
-    own = Fields(
-        file=fields.file, data=block, log=fields.log, path=f"{fields.path}block_configs[{at}]."
-    )
-    mixing, feed = own.inner("attention"), own.inner("ffn")
+    path = f"{fields.path}block_configs[{index}]."
+    block = Fields(file=fields.file, data=data, log=fields.log, path=path)
+    mixing, feed = block.inner("attention"), block.inner("ffn")
     if mixing is None or feed is None:
-        raise InputError(f"{own.file}: {own.path}attention and ffn: are missing; add them")
+        raise InputError(f"{block.file}: {block.path}attention and ffn: are missing; add them")
     for part in (mixing, feed):
         if part.flag("replace_with_linear") or part.has("sparsify"):
-            raise InputError(f"{own.file}: {part.path}replace_with_linear: is not supported")
+            raise InputError(f"{block.file}: {part.path}replace_with_linear: is not supported")
     attention: Attention = NoAttention()
     if not mixing.flag("no_op"):
         query = fields.integer("num_attention_heads")
         group = mixing.integer("n_heads_in_group")
         if query % group or hidden % query:
             raise mixing.wrong("n_heads_in_group", f"a divisor of {query} heads")
-        heads = read_heads(_without_null(fields, query // group), hidden)
+        heads = read_heads(_with_kv_heads(fields, query // group), hidden)
         attention = make_grouped(fields, family, heads, window=mixing.optional("window_length"))
     mlp: Mlp = NoMlp()
     if not feed.flag("no_op"):
@@ -200,8 +201,8 @@ def _searched(fields: Fields, family: Family, block: object, at: int, hidden: in
     return Layer(attention=attention, mlp=mlp, norms=norms)
 
 
-def _without_null(fields: Fields, kv_heads: int) -> Fields:
-    """Return the config with the KV heads that a block gives instead of the config's null."""
+def _with_kv_heads(fields: Fields, kv_heads: int) -> Fields:
+    """Return the config with a block's number of KV heads, for which the config has null."""
     return Fields(
         file=fields.file,
         data={**fields.data, "num_key_value_heads": kv_heads},
@@ -211,7 +212,10 @@ def _without_null(fields: Fields, kv_heads: int) -> Fields:
 
 
 def searched_width(feed: Fields, hidden: int) -> int:
-    """Return an MLP's width: 2/3 of ``ffn_mult`` times the hidden size, up to a multiple of 256."""
+    """Return an MLP's width: 2/3 of ``ffn_mult`` times the hidden size, up to a multiple of 256.
+
+    DeciLM's published class. 5.25 at a hidden size of 8192 is 28,672, the width of Llama-3-70B.
+    """
     stated = feed.optional("intermediate_size")
     if stated is not None:
         return stated
@@ -236,7 +240,7 @@ def minimax_m1(fields: Fields, family: Family, *, hidden: int, layers: int) -> l
 
 
 def kimi_linear(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
-    """Return Kimi's linear layers: KDA mixers and latent attention, both listed from 1."""
+    """Return Kimi-Linear's layers: KDA mixers and latent attention, listed by number from 1."""
     linear = fields.inner("linear_attn_config")
     if linear is None:
         raise InputError(f"{fields.file}: {fields.path}linear_attn_config: is missing; add it")
@@ -247,8 +251,8 @@ def kimi_linear(fields: Fields, family: Family, *, hidden: int, layers: int) -> 
         full_rank_gate=linear.flag("use_full_rank_gate"),
     )
     mixers = linear.integers("kda_layers") or []
-    full = linear.integers("full_attn_layers") or []
-    if sorted(mixers + full) != list(range(1, layers + 1)):
+    attending = linear.integers("full_attn_layers") or []
+    if sorted(mixers + attending) != list(range(1, layers + 1)):
         raise InputError(
             f"{fields.file}: {linear.path}kda_layers and full_attn_layers: expected every layer "
             f"from 1 to {layers} once; correct the config"
@@ -256,14 +260,16 @@ def kimi_linear(fields: Fields, family: Family, *, hidden: int, layers: int) -> 
     gate = fields.flag("mla_use_output_gate")
     latent = latent_layers(fields, family, hidden=hidden, layers=layers, output_gate=gate)
     fields.log.note("the shapes of KDA's gates are assumed: no public class states them")
-    mixing: list[Attention] = [latent[at] if at + 1 in set(full) else mixer for at in range(layers)]
+    mixing: list[Attention] = [
+        attention if number in attending else mixer for number, attention in enumerate(latent, 1)
+    ]
     return zip_layers(
         mixing, mlp_layers(fields, family, hidden=hidden, layers=layers), norms=family.norms
     )
 
 
 def granite_hybrid(fields: Fields, family: Family, *, hidden: int, layers: int) -> list[Layer]:
-    """Return Granite-4's layers: state-space mixers where ``layer_types`` has them, if at all."""
+    """Return Granite-4's layers: attention or state-space mixers, as ``layer_types`` has them."""
     kinds = fields.texts("layer_types", length=layers)
     if kinds is None or set(kinds) - {"attention", "mamba"}:
         raise fields.wrong("layer_types", "a list of attention and mamba")
@@ -272,7 +278,7 @@ def granite_hybrid(fields: Fields, family: Family, *, hidden: int, layers: int) 
     if "attention" in kinds:
         attention = make_grouped(fields, family, read_heads(fields, hidden))
     if "mamba" in kinds:
-        mixer = mamba_of(fields, prefix="mamba_")
+        mixer = mamba_mixer(fields, prefix="mamba_")
     mixing = [attention if kind == "attention" else mixer for kind in kinds[:layers]]
     experts = make_experts(fields, family)
     shared = fields.optional("shared_intermediate_size", minimum=0)

@@ -1,4 +1,4 @@
-"""Quantisation as shipped, resolved to the format of each component."""
+"""The quantisation of a published checkpoint, as the format of each component."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import fnmatch
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from roofline.base.errors import InputError, Option
+from roofline.importers.config_files import ConfigFiles
 from roofline.importers.fields import Fields
 from roofline.importers.layers import Layer
 from roofline.importers.module_names import Spelling, layer_modules
-from roofline.importers.schemes import Scheme, read_scheme
-from roofline.importers.source import Source
+from roofline.importers.quantization_schemes import QuantizationScheme, read_scheme
 from roofline.specs.formats import Component, DType
 
-__all__ = ["Formats", "Modules", "canonical", "shipped_formats"]
+__all__ = ["ComponentFormats", "ModuleList", "canonical_name", "shipped_formats"]
 
 _PREFIX = re.compile(
     r"^(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.|backbone\.|"
@@ -25,21 +25,23 @@ _PREFIX = re.compile(
 _LAYER = re.compile(r"^layers\.(\d+)\b")
 MOST_NAMES = 100_000
 MOST_GLOBS = 2_000  # in all
-MOST_LOOSE = 200  # that name no layer, and are tried on every module
-LONGEST = 300
+MOST_LAYERLESS = 200  # globs and patterns that name no layer, and are tried on every module
+LONGEST_ENTRY = 300
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Return a module's name without what precedes ``layers``.
 
-    >>> canonical("language_model.model.layers.3.self_attn"), canonical("backbone.layers.4.mixer")
-    ('layers.3.self_attn', 'layers.4.mixer')
+    >>> canonical_name("language_model.model.layers.3.self_attn")
+    'layers.3.self_attn'
+    >>> canonical_name("backbone.layers.4.mixer")
+    'layers.4.mixer'
     """
     return _PREFIX.sub("", name)
 
 
-def _parts(name: str) -> Iterator[str]:
-    """Yield every run of a name's dotted segments: itself, its prefixes, its parts."""
+def _segment_runs(name: str) -> Iterator[str]:
+    """Yield every run of a name's dotted segments, the whole name included."""
     segments = name.split(".")
     for start in range(len(segments)):
         for end in range(start + 1, len(segments) + 1):
@@ -52,7 +54,7 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Modules:
+class ModuleList:
     """A compiled list of modules."""
 
     names: frozenset[str] = frozenset()
@@ -60,25 +62,27 @@ class Modules:
     patterns: tuple[re.Pattern[str], ...] = ()
 
     @classmethod
-    def of(cls, listed: Iterable[str], file: str) -> Modules:
-        """Compile a list; a pattern that could take for ever is refused."""
+    def of(cls, listed: Iterable[str], file: str) -> ModuleList:
+        """Compile a list; refuse a pattern whose matching could take without bound."""
         names: set[str] = set()
         globs: dict[str, list[str]] = defaultdict(list)
         patterns: list[re.Pattern[str]] = []
         for count, entry in enumerate(listed):
-            if count >= MOST_NAMES or len(entry) > LONGEST:
+            if count >= MOST_NAMES or len(entry) > LONGEST_ENTRY:
                 raise _too_long(file)
             if entry.startswith("re:"):
                 patterns.append(_compile(entry.removeprefix("re:"), file))
             elif any(letter in entry for letter in "*?["):
-                name = canonical(entry)
+                name = canonical_name(entry)
                 layer = _LAYER.match(name)
-                whole = layer is not None and not name[layer.end() :].startswith(("*", "?", "["))
-                globs[layer[1] if layer and whole else ""].append(name)
+                if layer is None or name[layer.end() :].startswith(("*", "?", "[")):
+                    globs[""].append(name)
+                else:
+                    globs[layer[1]].append(name)
             else:
-                names.add(canonical(entry).rstrip("."))
-        loose = len(globs.get("", [])) + len(set(patterns))
-        if sum(map(len, globs.values())) > MOST_GLOBS or loose > MOST_LOOSE:
+                names.add(canonical_name(entry).rstrip("."))
+        layerless = len(globs.get("", [])) + len(set(patterns))
+        if sum(map(len, globs.values())) > MOST_GLOBS or layerless > MOST_LAYERLESS:
             raise _too_long(file)
         return cls(
             names=frozenset(names - {""}),
@@ -87,8 +91,8 @@ class Modules:
         )
 
     def match(self, name: str) -> bool:
-        """Return whether the list names this module (canonical), one around it, or a part."""
-        if any(part in self.names for part in _parts(name)):
+        """Return whether the list names a module: its canonical name, a run of it, or a pattern."""
+        if any(run in self.names for run in _segment_runs(name)):
             return True
         layer = _LAYER.match(name)
         for key in ("", layer[1] if layer else ""):
@@ -113,7 +117,7 @@ def _joined(globs: list[str]) -> re.Pattern[str]:
 
 
 def _compile(pattern: str, file: str) -> re.Pattern[str]:
-    """Compile a pattern of the kind that such lists use: no repeated groups, few repeats."""
+    """Compile a pattern as such lists use them: without repeated groups, with few repeats."""
     if re.search(r"\)[*+{?]", pattern) or len(re.findall(r"[*+{]", pattern)) > 4:
         raise InputError(f"{file}: pattern 're:{pattern[:40]}' is too involved for a module list")
     try:
@@ -139,17 +143,17 @@ _EXPERT_FORMATS = {"fp4": DType.MXFP4, "fp8": DType.FP8_BLOCK, "bf16": DType.BF1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Formats:
-    """The format between the products, those of components that differ, and the cache's."""
+class ComponentFormats:
+    """The format between the products, the formats of components that differ, and the cache's."""
 
     base: DType
     components: dict[Component, DType] = field(default_factory=dict)
-    #: What a component is multiplied with, where not what its weight format usually is.
+    #: Activation formats of components, where they differ from their weight format's usual ones.
     activations: dict[Component, DType] = field(default_factory=dict)
     kv: DType | None = None
 
 
-def _base(fields: Fields) -> DType:
+def _base_format(fields: Fields) -> DType:
     stated = fields.text("dtype", "torch_dtype")
     if stated is None:
         return DType(fields.log.default("dtype", "bf16", "neither dtype nor torch_dtype is given"))
@@ -160,16 +164,21 @@ def _base(fields: Fields) -> DType:
     return _BASES[stated]
 
 
-def shipped_formats(fields: Fields, source: Source, layers: list[Layer], hidden: int) -> Formats:
+def shipped_formats(
+    fields: Fields, source: ConfigFiles, layers: list[Layer], hidden: int
+) -> ComponentFormats:
     """Return every component's format: the companion file first, then the config's own."""
-    base = _base(fields)
+    base = _base_format(fields)
     scheme = _scheme(fields, source)
     components: dict[Component, DType] = {}
-    kv = scheme.kv if scheme is not None else None
+    activations: dict[Component, DType] = {}
     if scheme is not None:
-        components = _resolve(fields, scheme, layers, hidden, base)
-    multiplied = {} if scheme is None else scheme.activations
-    activations = {part: multiplied[d] for part, d in components.items() if d in multiplied}
+        components = _component_formats(fields, scheme, layers, hidden, base)
+        activations = {
+            component: scheme.activations[dtype]
+            for component, dtype in components.items()
+            if dtype in scheme.activations
+        }
     experts = fields.text("expert_dtype")
     if experts is not None:
         if experts not in _EXPERT_FORMATS:
@@ -178,102 +187,98 @@ def shipped_formats(fields: Fields, source: Source, layers: list[Layer], hidden:
             components[Component.EXPERTS] = _EXPERT_FORMATS[experts]
             if experts == "fp4" and scheme is not None:  # beside fp8 layers: fp8 times fp4 kernels
                 activations[Component.EXPERTS] = DType.FP8
-    return Formats(
+    return ComponentFormats(
         base=base,
-        components={part: dtype for part, dtype in components.items() if dtype != base},
+        components={name: dtype for name, dtype in components.items() if dtype != base},
         activations=activations,
-        kv=kv,
+        kv=None if scheme is None else scheme.kv,
     )
 
 
-def _scheme(fields: Fields, source: Source) -> Scheme | None:
-    own = fields.inner("quantization_config", "compression_config")
-    beside = source.quantization.get("quantization")
-    if beside is None:
-        return read_scheme(own) if own is not None else None
-    if not isinstance(beside, dict):
+def _scheme(fields: Fields, source: ConfigFiles) -> QuantizationScheme | None:
+    """Return the scheme of a config and its companion file, None where neither has one."""
+    inside = fields.inner("quantization_config", "compression_config")
+    data = source.quantization.get("quantization")
+    if data is None:
+        return read_scheme(inside) if inside is not None else None
+    if not isinstance(data, dict):
         raise InputError(f"{source.name}: hf_quant_config.json: quantization: expected an object")
     companion = Fields(
-        file=source.name, data=beside, log=fields.log, path="hf_quant_config.quantization."
+        file=source.name, data=data, log=fields.log, path="hf_quant_config.quantization."
     )
-    if own is None:
+    if inside is None:
         fields.log.note("the quantisation stands in hf_quant_config.json only")
         return read_scheme(companion)
     kv = read_scheme(companion).kv if companion.has("quant_algo") else None
-    scheme = read_scheme(own)
-    return Scheme(
-        default=scheme.default,
-        named=scheme.named or read_scheme(companion).named,
-        ignore=scheme.ignore,
-        experts_only=scheme.experts_only,
-        kv=scheme.kv or kv,
-        activations=scheme.activations,
-    )
+    scheme = read_scheme(inside)
+    named = scheme.named or read_scheme(companion).named
+    return replace(scheme, named=named, kv=scheme.kv or kv)
 
 
-def _resolve(
-    fields: Fields, scheme: Scheme, layers: list[Layer], hidden: int, base: DType
+def _component_formats(
+    fields: Fields, scheme: QuantizationScheme, layers: list[Layer], hidden: int, base: DType
 ) -> dict[Component, DType]:
-    """Return each component's prevailing format, and say where a part of it differs."""
-    ignored = Modules.of(scheme.ignore, fields.file)
+    """Return the most frequent format of each component, with a note where a part of it differs."""
+    ignored = ModuleList.of(scheme.ignore, fields.file)
     named = {
-        dtype: Modules.of((n for n, d in scheme.named.items() if d == dtype), fields.file)
+        dtype: ModuleList.of((n for n, d in scheme.named.items() if d == dtype), fields.file)
         for dtype in dict.fromkeys(scheme.named.values())
     }
     weights: dict[Component, Counter[DType]] = {}
-    for at, layer in enumerate(layers):
+    for index, layer in enumerate(layers):
         for component, spellings in layer_modules(layer, hidden).items():
             default = scheme.default
             if scheme.experts_only and component != Component.EXPERTS:
                 default = None
-            tally = _tally(
-                at, spellings, ignored=ignored, named=named, default=default or base, base=base
+            tally = _format_shares(
+                index, spellings, ignored=ignored, named=named, default=default or base, base=base
             )
             weights.setdefault(component, Counter()).update(tally)
-    found: dict[Component, DType] = {}
-    for component, counts in weights.items():
-        dtype, most = counts.most_common(1)[0]
-        found[component] = dtype
-        share = 1 - most / counts.total()
+    formats: dict[Component, DType] = {}
+    for component, shares in weights.items():
+        dtype, most = shares.most_common(1)[0]
+        formats[component] = dtype
+        share = 1 - most / shares.total()
         if share > 1e-3:
-            others = ", ".join(str(d) for d in counts if d != dtype)
+            others = ", ".join(str(other) for other in shares if other != dtype)
             fields.log.note(
                 f"{component}: counted as {dtype} throughout; {100 * share:.1f} % is {others}"
             )
     head = next((dtype for dtype, names in named.items() if names.match("lm_head")), None)
     if head is not None and not ignored.match("lm_head"):
-        found[Component.HEAD] = head
-    kept = "embedding, norms and router" if head else "embedding, head, norms and router"
-    fields.log.note(f"{kept} stay at {base}")
-    return found
+        formats[Component.HEAD] = head
+    unquantized = "embedding, norms and router" if head else "embedding, head, norms and router"
+    fields.log.note(f"{unquantized} stay at {base}")
+    return formats
 
 
-def _tally(
-    at: int,
+def _format_shares(
+    index: int,
     spellings: list[Spelling],
     *,
-    ignored: Modules,
-    named: Mapping[DType, Modules],
+    ignored: ModuleList,
+    named: Mapping[DType, ModuleList],
     default: DType,
     base: DType,
 ) -> Counter[DType]:
-    """Return the shares of formats in one component of one layer.
+    """Return the shares of formats in one component of the layer with this index.
 
-    Of the ways to spell its modules, the one that the lists know best is the published one.
+    Of the spellings of its modules, the one with the largest share in the lists is taken as the
+    published one.
     """
-    best: Counter[DType] = Counter()
-    most = -1.0
+    published: Counter[DType] = Counter()
+    most_listed = -1.0
     for spelling in spellings:
-        tally: Counter[DType] = Counter()
-        known = 0.0
+        shares: Counter[DType] = Counter()
+        listed = 0.0
         total = sum(spelling.values())
-        for name, share in spelling.items():
-            full = canonical(f"layers.{at}.{name}")
-            own = next((dtype for dtype, names in named.items() if names.match(full)), None)
-            left = ignored.match(full)
-            known += (left or own is not None) * share / total
-            dtype = base if left else own or default
-            tally[dtype] += share / total  # type: ignore[assignment]
-        if known > most:
-            best, most = tally, known
-    return best
+        for name, size in spelling.items():
+            module = canonical_name(f"layers.{index}.{name}")
+            stated = next((dtype for dtype, names in named.items() if names.match(module)), None)
+            is_ignored = ignored.match(module)
+            listed += (is_ignored or stated is not None) * size / total
+            dtype = base if is_ignored else stated or default
+            shares[dtype] += size / total  # type: ignore[assignment]
+        if listed > most_listed:
+            published, most_listed = shares, listed
+    return published

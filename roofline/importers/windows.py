@@ -1,4 +1,4 @@
-"""Which layers have a window: six encodings, and windows that are stated but off."""
+"""The layers of a config that have a window, in six encodings; some state one but switch it off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_layer_types", "layer_windows", "window_pattern"]
 FULL = ("full_attention", "attention", "global_attention")
 WINDOWED = ("sliding_attention", "chunked_attention", "local_attention")
 #: Every word of ``layer_types`` that is understood.
-KINDS_OF_LAYERS = (*FULL, *WINDOWED, "linear_attention", "mamba")
+LAYER_TYPES = (*FULL, *WINDOWED, "linear_attention", "mamba")
 
 
 def window_pattern(pattern: str | int, layers: int) -> list[bool]:
@@ -27,7 +27,7 @@ def window_pattern(pattern: str | int, layers: int) -> list[bool]:
 
 
 def check_layer_types(fields: Fields, layers: int) -> None:
-    """Refuse a list of layers that cannot be of a model with attention alone."""
+    """Refuse layer types other than those of attention; note windows without a width."""
     listed = fields.texts("layer_types", length=layers)
     known = (*FULL, *WINDOWED, "deepseek_sparse_attention")
     if listed is not None and set(listed) - set(known):
@@ -43,29 +43,29 @@ def layer_windows(
     """Return each layer's window (None is the whole context), and whether windows are chunks."""
     chunk = fields.optional("attention_chunk_size")
     if chunk is not None and fields.data.get("model_type") == "llama4_text":
-        return _chunks(fields, chunk, layers), True
+        return _chunk_windows(fields, chunk, layers), True
     width = fields.optional("sliding_window", "sliding_window_size")
     if width is None:
         return [None] * layers, False
     if not fields.flag("use_sliding_window", default=True):
         fields.log.note(f"sliding_window {width} is stated but switched off")
         return [None] * layers, False
-    on = _which(fields, family, layers)
-    if width >= context and any(on):
+    windowed = _windowed_layers(fields, family, layers)
+    if width >= context and any(windowed):
         fields.log.note(f"sliding_window {width} is no shorter than the context of {context}")
         return [None] * layers, False
-    if not any(on):
+    if not any(windowed):
         fields.log.note(f"sliding_window {width} is stated but no layer uses it")
-    return [width if used else None for used in on], False
+    return [width if used else None for used in windowed], False
 
 
-def _which(fields: Fields, family: Family, layers: int) -> Sequence[bool]:
-    """Return which layers have the window, from a list, a pattern or the class."""
+def _windowed_layers(fields: Fields, family: Family, layers: int) -> Sequence[bool]:
+    """Return which layers have the window, by a list, a pattern or the class."""
     listed = fields.texts("layer_types", length=layers)
     if listed is not None:
         for kind in listed:
-            if kind not in KINDS_OF_LAYERS:
-                raise fields.wrong("layer_types", f"words among {', '.join(KINDS_OF_LAYERS)}")
+            if kind not in LAYER_TYPES:
+                raise fields.wrong("layer_types", f"words among {', '.join(LAYER_TYPES)}")
         return [kind in WINDOWED for kind in listed[:layers]]
     for name in ("sliding_window_pattern", "_sliding_window_pattern"):
         value = fields.data.get(name)
@@ -74,16 +74,16 @@ def _which(fields: Fields, family: Family, layers: int) -> Sequence[bool]:
             if not value or set(value) - {"L", "G"}:
                 raise fields.wrong(name, "letters L (local) and G (global)")
             return window_pattern(value, layers)
-        every = fields.optional(name)
-        if every is not None:
-            return window_pattern(every, layers)
+        interval = fields.optional(name)
+        if interval is not None:
+            return window_pattern(interval, layers)
     if fields.flag("use_sliding_window"):  # Qwen2: the layers from max_window_layers on
         first = fields.integer_or("max_window_layers", default=layers, why="no layer is windowed")
         return [layer >= first for layer in range(layers)]
-    return _by_class(fields, family, layers)
+    return _windowed_by_class(fields, family, layers)
 
 
-def _by_class(fields: Fields, family: Family, layers: int) -> Sequence[bool]:
+def _windowed_by_class(fields: Fields, family: Family, layers: int) -> Sequence[bool]:
     match family.windows:
         case "all":
             return [True] * layers
@@ -97,14 +97,14 @@ def _by_class(fields: Fields, family: Family, layers: int) -> Sequence[bool]:
             return window_pattern(6, layers)
 
 
-def _chunks(fields: Fields, chunk: int, layers: int) -> list[int | None]:
-    """Return Llama-4's chunks: the layers with rotary positions, three of four by default."""
+def _chunk_windows(fields: Fields, chunk: int, layers: int) -> list[int | None]:
+    """Return Llama-4's windows: chunks in the layers with rotary positions, by default 3 of 4."""
     rotary = fields.integers("no_rope_layers")
     if rotary:
         if len(rotary) < layers:
             raise fields.wrong("no_rope_layers", f"{layers} entries")
         return [chunk if used else None for used in rotary[:layers]]
-    every = fields.integer_or(
+    interval = fields.integer_or(
         "no_rope_layer_interval", default=4, why="the class has one layer in 4 without chunks"
     )
-    return [chunk if used else None for used in window_pattern(every, layers)]
+    return [chunk if used else None for used in window_pattern(interval, layers)]

@@ -354,9 +354,9 @@ def weight_bytes(
     between the products.
 
     >>> from roofline.specs.network import load_model
-    >>> from roofline.specs.formats import resolve
+    >>> from roofline.specs.formats import resolve_precision
     >>> model = load_model("llama-3.1-8b")
-    >>> formats, _ = resolve(
+    >>> formats, _ = resolve_precision(
     ...     stored=model.stored(), base=model.dtype, kv_stored=None, available=["bf16"], gpu="any"
     ... )
     >>> sum(weight_bytes(model, formats, _WHOLE).values())  # 2 x 8,030,261,248

@@ -21,10 +21,9 @@ from roofline.engines.server import Serving
 from roofline.engines.server_facts import Read, Unread, serving_names
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule
-from roofline.specs.engine import SHELF as ENGINES
-from roofline.specs.engine import Era, load_engine
+from roofline.specs.engine import ENGINE_SHELF, Era, load_engine
 from roofline.specs.formats import DType
-from roofline.specs.network import HOST_DRAFTERS, SHELF, DrafterSpec, load_network
+from roofline.specs.network import HOST_DRAFTERS, MODEL_SHELF, DrafterSpec, load_network
 
 __all__ = [
     "AdvisedChange",
@@ -53,8 +52,8 @@ def contradictions(
     taken for what runs there, since that is what it is given for.
     """
     notices = []
-    model = None if model is None else resources.bundled_id(model, SHELF)
-    asked_model = resources.bundled_id(asked.model, SHELF) if "model" in given else None
+    model = None if model is None else resources.bundled_id(model, MODEL_SHELF)
+    asked_model = resources.bundled_id(asked.model, MODEL_SHELF) if "model" in given else None
     if asked_model is not None and model is not None and not same_model(asked_model, model):
         notices.append(_another("model", model, asked_model))
     if "drafter" in given and asked.drafter is not None and drafter is not None:
@@ -63,7 +62,11 @@ def contradictions(
         if asked_names and "none" not in asked_names and not names & asked_names:
             notices.append(_another("drafter", drafter, asked.drafter))
     engine = asked.engine.partition("@")[0]
-    if "engine" in given and resources.bundled_id(engine, ENGINES) and engine != serving.engine:
+    if (
+        "engine" in given
+        and resources.bundled_id(engine, ENGINE_SHELF)
+        and engine != serving.engine
+    ):
         notices.append(_another("engine", serving.engine, asked.engine))
     return notices
 
@@ -78,7 +81,7 @@ def _drafter_names(name: str, model: str | None) -> set[str]:
     >>> sorted(_drafter_names("eagle3", "llama-3.1-8b")), _drafter_names("here/config.json", None)
     (['eagle3', 'llama-3.1-8b-eagle3'], set())
     """
-    known = resources.bundled_id(name, SHELF)
+    known = resources.bundled_id(name, MODEL_SHELF)
     if known is None:
         return set() if "/" in name or "." in name else {name, f"{model}-{name}"}
     network = load_network(known)
@@ -275,12 +278,12 @@ def _bundled(serving: Serving) -> tuple[str | None, str | None]:
     """Return the bundled model that the server's names mean, and the format of its weights."""
     names = [name.rstrip("/").rsplit("/", 1)[-1] for name in serving.models]
     for name in names:
-        if resources.bundled_id(name, SHELF) is not None:
+        if resources.bundled_id(name, MODEL_SHELF) is not None:
             return name, None
     for name in names:
         for ending, dtype in serving_names().formats.items():
             bare = name.lower().removesuffix(ending)
-            if bare != name.lower() and resources.bundled_id(bare, SHELF) is not None:
+            if bare != name.lower() and resources.bundled_id(bare, MODEL_SHELF) is not None:
                 return bare, dtype
     return None, None
 
@@ -300,7 +303,7 @@ def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str
 def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
     """Return the drafter as the server names it, None for the bundled head."""
     method, weights = serving.value("method"), serving.value("draft_model")
-    known = resources.bundled_id(weights, SHELF) if weights and method != "mtp" else None
+    known = resources.bundled_id(weights, MODEL_SHELF) if weights and method != "mtp" else None
     if known is not None and method not in HOST_DRAFTERS:
         return known
     if method not in (None, "model"):

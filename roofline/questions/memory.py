@@ -128,7 +128,7 @@ def account(memory: Memory, *, batch: int, context: int, draft_length: int) -> d
     )
     held = card.weights(memory.held)
     rows = 1 + draft_length
-    batch = int(target.placement.local(batch))
+    batch = int(target.placement.local_batch(batch))
     tokens = max(batch * rows, memory.rules.prefill_chunk)
     logits = logits_bytes(batch=batch, rows=rows, vocabulary=target.model.vocab_size, base=base)
     parts = {f"{name.value} weights": size for name, size in held.items() if size}

@@ -12,7 +12,7 @@ from roofline.questions.compare import ComparedDrafter
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.formats import OutputFormat, markdown_table, text_table, wrap
 from roofline.render.refusals import refused_data, refused_lines, room_columns
-from roofline.specs.overrides import Change
+from roofline.specs.overrides import AppliedOverride
 
 __all__ = ["render_compare"]
 
@@ -42,7 +42,7 @@ def render_compare(points: list[list[ComparedDrafter]], how: OutputFormat) -> st
     return "\n\n".join([*(_text(entries, how) for entries in points), *refused]) + "\n"
 
 
-def _changes(points: list[list[ComparedDrafter]]) -> list[Change]:
+def _changes(points: list[list[ComparedDrafter]]) -> list[AppliedOverride]:
     """Return what was set, for all drafters and for single ones, each once."""
     changes = (c for entries in points for e in entries for c in e.answer.deployment.changes)
     return list(dict.fromkeys(changes))

@@ -9,7 +9,7 @@ from roofline.advice.deployment import Deployment
 from roofline.kernels.matrices import used_components
 from roofline.render.formats import listed
 from roofline.specs.formats import Component
-from roofline.specs.overrides import Change
+from roofline.specs.overrides import AppliedOverride
 
 __all__ = [
     "deployment_data",
@@ -85,25 +85,25 @@ def stored_as(deployment: Deployment) -> str:
     return ", ".join(f"{dtype} {listed(words)}" for dtype, words in holds.items())
 
 
-def set_line(changes: Sequence[Change]) -> str:
+def set_line(changes: Sequence[AppliedOverride]) -> str:
     """Return one sentence with a blank before it; nothing if nothing was set.
 
-    >>> set_line([Change(option="set", path="group_size", value="4", was="8")])
+    >>> set_line([AppliedOverride(option="set", path="group_size", value="4", was="8")])
     ' Set: group_size = 4 (was 8).'
     """
     return f" Set: {'; '.join(map(str, changes))}." if changes else ""
 
 
-def set_data(changes: Sequence[Change]) -> list[dict[str, Any]]:
+def set_data(changes: Sequence[AppliedOverride]) -> list[dict[str, Any]]:
     """Return the changes as JSON writes them."""
     return [{"path": c.path, "value": c.value, "was": c.was} for c in changes]
 
 
-def set_column(changes: Sequence[Change]) -> dict[str, str]:
+def set_column(changes: Sequence[AppliedOverride]) -> dict[str, str]:
     """Return the column of a CSV that says what was set; none if nothing was."""
     return {"set": "; ".join(map(str, changes))} if changes else {}
 
 
-def fixed_changes(deployment: Deployment) -> list[Change]:
+def fixed_changes(deployment: Deployment) -> list[AppliedOverride]:
     """Return what was set for all variants of an exploration, without what it varies."""
     return [change for change in deployment.changes if change.option != "vary"]

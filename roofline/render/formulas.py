@@ -62,7 +62,7 @@ def _launches(answer: Recommendation, point: Point) -> list[str]:
 def _gemm_rows(answer: Recommendation, point: Point) -> str:
     gpu, precision = answer.deployment.gpu, answer.deployment.target.precision
     rows, dp = 1 + point.draft_length, answer.deployment.target.placement.dp
-    batch = int(answer.deployment.target.placement.local(point.batch))
+    batch = int(answer.deployment.target.placement.local_batch(point.batch))
     groups = "" if dp == 1 else f" on each of the {dp} groups"
     weight = precision.weights[Component.ATTENTION]
     knee = gemm_knee_rows(

@@ -18,7 +18,7 @@ from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec, mtp_head
 from roofline.specs.placement import Placement
 
 if TYPE_CHECKING:
-    from roofline.importers.read import Imported
+    from roofline.importers.importing import Imported
 
 __all__ = ["check_data", "check_text", "component_bytes"]
 

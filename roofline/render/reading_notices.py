@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roofline.acceptance.defaults import Standing
+from roofline.acceptance.defaults import Closeness
 from roofline.base.errors import Option
 from roofline.base.notices import Code
 
@@ -13,19 +13,19 @@ __all__ = ["READING_SENTENCES"]
 
 def _acceptance_assumed(
     *,
-    standing: Standing,
+    closeness: Closeness,
     reference: str,
     label: str,
     source: str,
     general: bool,
     filled: tuple[int, ...],
 ) -> str:
-    if standing is Standing.OWN:
+    if closeness is Closeness.OWN:
         return f"acceptance of {label} ({source})"
     what = label if general else f"{label}, not a chat set"
     if filled:
         what += f"; D = {', '.join(map(str, filled))} filled in between"
-    if standing is Standing.SAME:
+    if closeness is Closeness.SAME:
         return (
             f"acceptance of {reference}, counted with a drafter of this kind on this model or one "
             f"of its base: {what} ({source})"

@@ -19,17 +19,17 @@ from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
 
 __all__ = [
-    "SHELF",
+    "ENGINE_SHELF",
     "EngineProfile",
     "Era",
     "Graphs",
     "HoldAcceptance",
     "IdleSpeculation",
-    "LocalFlags",
     "MemoryRules",
     "ModuleRule",
     "Overhead",
     "RunningRequests",
+    "SplitFlags",
     "VocabularyRule",
     "load_engine",
 ]
@@ -45,19 +45,19 @@ class Overhead(Schema):
     per_step: Duration  # scheduling and launching one target pass [s]
     per_spec_round: Duration  # verification and bookkeeping once drafts are in play [s]
     per_draft_pass: Duration  # launching one pass of the drafter [s]
-    #: And of one kind of drafter, where measured.
+    #: The same by kind of drafter, where measured.
     draft_passes: dict[str, Duration] = Field(default_factory=dict)
     #: A draft model's pass is a decode call of its own: it costs a plain step's time at least.
     model_pass_is_a_step: bool = False
     per_spec_sequence: Duration = 0.0  # of the batch, once drafts are in play [s]
     #: Extra time of one layer with experts, in every pass of the target [s].
     per_expert_layer: Duration = 0.0
-    #: And of one layer with a recurrent state.
+    #: Extra time of one layer with a recurrent state, in every pass of the target [s].
     per_state_layer: Duration = 0.0
     per_tree_round: Duration = 0.0  # building and checking a tree instead of a chain [s]
     #: Undoing a separate model's rejected drafts in a recurrent state [s].
     per_model_round: Duration = 0.0
-    #: Matrix-vector kernels that a few rows run through; None has none.
+    #: Matrix-vector kernels that a few rows run through; None where the engine has none.
     vector: VectorKernels | None = None
     source: str
     note: str | None = None
@@ -79,11 +79,11 @@ class Overhead(Schema):
 
 
 class Era(Schema):
-    """What an older line of builds spent instead; what is not named is as it is today."""
+    """What an older line of builds spent around the kernels; what is left out is as today."""
 
     id: str
     builds: str
-    #: Its last version, as far as it is spelt out: 0.11 covers 0.11.2.
+    #: The last version of the line; 0.11 includes 0.11.2.
     until: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
     per_step: Duration | None = None
     per_spec_round: Duration | None = None
@@ -103,27 +103,33 @@ class Era(Schema):
         >>> era.covers("0.11.2"), era.covers("0.12.0"), era.covers("0.9.1rc1"), era.covers("dev")
         (True, False, True, False)
         """
-        last = _numbers(self.until or "")
-        own = _numbers(version)
-        return any(own) and own[: len(last)] <= last  # 0.0.0 is a build that knows no version
+        last = _version_numbers(self.until or "")
+        numbers = _version_numbers(version)
+        # 0.0.0 is a build that knows no version
+        return any(numbers) and numbers[: len(last)] <= last
 
     def applied(self, overhead: Overhead) -> Overhead:
-        """Return the overhead of that time."""
-        own = {k: v for k, v in self.model_dump().items() if v is not None and k not in _LABELS}
-        return overhead.model_copy(update={**own, "note": f"builds {self.builds}"})
+        """Return ``overhead`` with the numbers that this era states in place of today's."""
+        numbers = {
+            name: value
+            for name, value in self.model_dump().items()
+            if value is not None and name not in _ERA_LABELS
+        }
+        return overhead.model_copy(update={**numbers, "note": f"builds {self.builds}"})
 
 
-_LABELS = ("id", "builds", "until")
+#: Fields of an era that are no numbers of its overhead.
+_ERA_LABELS = ("id", "builds", "until")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers that a version begins with.
 
-    >>> _numbers("v0.11.2rc1")
+    >>> _version_numbers("v0.11.2rc1")
     (0, 11, 2)
     """
-    found = re.match(r"v?(\d{1,6}(?:\.\d{1,6})*)", version)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    match = re.match(r"v?(\d{1,6}(?:\.\d{1,6})*)", version)
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 class VocabularyRule(Schema):
@@ -143,7 +149,7 @@ class VocabularyRule(Schema):
         return abs(draft - target) <= self.largest_difference
 
     def notices(self, network: NetworkSpec, target: NetworkSpec, *, engine: str) -> list[Notice]:
-        """Return what to say of a draft model with another vocabulary; nothing where equal."""
+        """Return the notice of a draft model whose vocabulary differs in size, if it does."""
         if network.vocab_size == target.vocab_size:
             return []
         return [
@@ -159,7 +165,7 @@ class VocabularyRule(Schema):
         ]
 
 
-SHELF = "engines"
+ENGINE_SHELF = "engines"
 
 
 Flag = Annotated[
@@ -182,7 +188,7 @@ class Graphs(Schema):
     eager_launch: Duration
     #: Rows captured on request, beyond the last of ``steps``, in its multiples; 0 for none.
     up_to: Annotated[int, Field(ge=0, le=2**20)] = 0
-    #: What asks for that, with $rows; empty where nothing does.
+    #: The flag that requests them, with $rows; empty where the engine has none.
     flag: RowsFlag = ""
     source: str
 
@@ -191,16 +197,16 @@ class Graphs(Schema):
         """Return the largest captured row count."""
         return max(self.steps[-1][0], self.up_to)
 
-    def raised(self, rows: float) -> str:
-        """Return the flag that has ``rows`` captured as well; empty where there is none.
+    def capture_flag(self, rows: float) -> str:
+        """Return the flag that makes the engine capture ``rows`` too; empty where it has none.
 
         >>> graphs = Graphs.model_validate_json('{"steps": [[512, 16]], "flag": "--max $rows",'
         ...                                      ' "eager_launch": "40 us", "source": "here"}')
-        >>> graphs.raised(1000)
+        >>> graphs.capture_flag(1000)
         '--max 1008'
         """
-        every = self.steps[-1][1]
-        return Template(self.flag).substitute(rows=int(np.ceil(rows / every)) * every)
+        multiple = self.steps[-1][1]
+        return Template(self.flag).substitute(rows=int(np.ceil(rows / multiple)) * multiple)
 
     def padded(self, rows: Array) -> Array:
         """Return ``rows`` padded to the next captured size; beyond the largest they stay.
@@ -211,10 +217,11 @@ class Graphs(Schema):
         array([  3.,  16., 300.])
         """
         rows = np.asarray(rows, dtype=np.float64)
-        found = rows
-        for upto, every in reversed((*self.steps, (self.largest, self.steps[-1][1]))):
-            found = np.where(rows <= upto, np.minimum(np.ceil(rows / every) * every, upto), found)
-        return found
+        padded = rows
+        for limit, multiple in reversed((*self.steps, (self.largest, self.steps[-1][1]))):
+            captured = np.minimum(np.ceil(rows / multiple) * multiple, limit)
+            padded = np.where(rows <= limit, captured, padded)
+        return padded
 
 
 class MemoryRules(Schema):
@@ -223,9 +230,10 @@ class MemoryRules(Schema):
     fraction: float = Field(gt=0, le=1)  # of the memory that the engine takes
     reserve: Bytes  # runtime context, captured graphs, workspaces [B]
     kv_block: PositiveInt  # tokens of a cache block
-    #: Layers with a window get only the blocks that their window spans.
+    #: Whether layers with a window get only the blocks that their window spans.
     caps_windows: bool
-    #: An input embedding that is not also the head stays in the host's memory, drafter's too.
+    #: Whether an input embedding that is not also the head stays in the host's memory (of the
+    #: target and of the drafter).
     embedding_on_host: bool = False
     prefill_chunk: PositiveInt  # tokens of the largest pass that activations are sized for
     source: str
@@ -237,12 +245,12 @@ class ParallelFlags(Schema):
     attention: LayoutFlag
     experts: LayoutFlag = ""  # added where experts are placed on groups of ranks
     join: str = " "  # what separates them from the flag of the drafter
-    #: The engine knows one group per GPU only.
+    #: Whether each group must be one GPU.
     one_gpu_groups: bool = False
     source: str
 
 
-class LocalFlags(Schema):
+class SplitFlags(Schema):
     """Flags that share a model among the cards of one machine and its processor."""
 
     #: By mode of splitting: what is added to the drafter's flag.
@@ -268,26 +276,26 @@ class LocalFlags(Schema):
 
 
 class IdleSpeculation(Schema):
-    """What a step of draft length 0 costs where speculation is configured but idle."""
+    """What a step of draft length 0 costs where a drafter is configured but drafts nothing."""
 
     per_step: Duration = 0.0  # bookkeeping of a round without drafts [s]
-    #: One pass of the drafter over the new token still runs, to keep its cache in step.
+    #: Whether the drafter still runs one pass over the new token, to keep its cache complete.
     draft_pass: bool = False
     source: str
 
 
 class ModuleRule(Schema):
-    """Kinds of drafter of which an engine drafts up to n tokens, or multiples of n, n its modules.
+    """Kinds of drafter whose draft length is limited by their number of modules n.
 
-    An MTP head has one module for each token that it was trained to predict; beyond them the
-    engine starts over with the first one, and only whole turns are taken.
+    An MTP head has one module for each token that it was trained to predict. The engine drafts up
+    to n tokens with them; for more it starts over with the first, and takes multiples of n only.
     """
 
     kinds: tuple[str, ...]
     source: str
 
     def takes(self, draft_length: int, *, kind: str, modules: int) -> bool:
-        """Return whether a drafter with so many modules may draft so many tokens.
+        """Return whether a drafter with ``modules`` may draft ``draft_length`` tokens.
 
         >>> rule = ModuleRule(kinds=("mtp",), source="here")
         >>> [d for d in range(9) if rule.takes(d, kind="mtp", modules=3)]
@@ -297,14 +305,14 @@ class ModuleRule(Schema):
 
 
 class RunningRequests(Schema):
-    """The most requests that an engine runs at once wherever something is drafted."""
+    """The most requests that an engine runs at once while it drafts."""
 
     default: PositiveInt  # where the flag is left out
     flag: RequestsFlag  # with $requests: those of all data-parallel groups together
     source: str
 
     def text(self, running: int, *, groups: int) -> str:
-        """Return the flag that lets ``running`` requests run, and no fewer than the default.
+        """Return the flag that lets ``running`` requests run, or the default where that is more.
 
         Each group takes an equal share, rounded down: 100 requests in 8 groups are 13 each.
 
@@ -312,8 +320,8 @@ class RunningRequests(Schema):
         >>> cap.text(32, groups=1), cap.text(100, groups=8)
         ('--most 48', '--most 104')
         """
-        each = -(-max(running, self.default) // groups)
-        return Template(self.flag).substitute(requests=each * groups)
+        per_group = -(-max(running, self.default) // groups)
+        return Template(self.flag).substitute(requests=per_group * groups)
 
 
 class HoldAcceptance(Schema):
@@ -359,7 +367,7 @@ class EngineProfile(Document):
     module_rule: ModuleRule | None = None
     #: None where drafting changes nothing about how many requests run.
     running_requests: RunningRequests | None = None
-    #: Vendors on whose accelerators it does not run by itself, and what to do there.
+    #: By vendor whose accelerators it does not run on by itself: what to do there.
     elsewhere: dict[str, str] = Field(default_factory=dict)
     #: None where the engine has no data-parallel attention.
     attention_dp: ParallelFlags | None = None
@@ -368,14 +376,14 @@ class EngineProfile(Document):
     idle_speculation: IdleSpeculation | None = None
     hold_acceptance: HoldAcceptance | None = None
     #: None where the engine shares models among linked accelerators only.
-    local: LocalFlags | None = None
+    local: SplitFlags | None = None
 
     def name_of_length(self, kind: str) -> str:
         """Return what the engine calls the draft length of this kind of drafter."""
         return self.draft_length_names.get(kind, self.draft_length_name)
 
     def takes(self, draft_length: int, *, kind: str, modules: int) -> bool:
-        """Return whether this draft length may be asked for with a drafter of so many modules."""
+        """Return whether the engine takes this draft length for a drafter with ``modules``."""
         rule = self.module_rule
         return rule is None or rule.takes(draft_length, kind=kind, modules=modules)
 
@@ -390,38 +398,40 @@ class EngineProfile(Document):
             )
 
     def parallel_flags(self, *, tp: int, dp: int, ep: int) -> str:
-        """Return what lays the target out over data-parallel groups, without the drafter's flag."""
-        known = self.attention_dp
+        """Return the flags that lay the target out over data-parallel groups."""
+        flags = self.attention_dp
         if dp == 1:
             return ""
-        if known is None:
+        if flags is None:
             raise InputError(
                 f"{self.name} has no data-parallel attention that is known",
                 field="dp_attention",
                 value=dp,
             )
-        if known.one_gpu_groups and dp != tp:
+        if flags.one_gpu_groups and dp != tp:
             raise InputError(
                 f"{self.name} has it for every GPU: give {tp}", field="dp_attention", value=dp
             )
-        parts = [known.attention, *([known.experts] if ep > 1 and known.experts else [])]
+        parts = [flags.attention]
+        if ep > 1 and flags.experts:
+            parts.append(flags.experts)
         values = {"tp": tp, "dp": dp, "ep": ep, "attention_tp": tp // dp}
-        return known.join.join(Template(part).substitute(values) for part in parts)
+        return flags.join.join(Template(part).substitute(values) for part in parts)
 
     def at_era(self, era: str) -> EngineProfile:
-        """Return the engine as its builds of an era were."""
-        for known in self.eras:
-            if known.id == era:
-                return self.model_copy(update={"overhead": known.applied(self.overhead)})
-        eras = ", ".join(f"{self.id}@{known.id}" for known in self.eras) or "none"
+        """Return the engine with the overhead of the era with this id."""
+        for candidate in self.eras:
+            if candidate.id == era:
+                return self.model_copy(update={"overhead": candidate.applied(self.overhead)})
+        known = ", ".join(f"{self.id}@{candidate.id}" for candidate in self.eras) or "none"
         raise InputError(
-            f"no such era; known: {eras}, or {self.id}", field="engine", value=f"{self.id}@{era}"
+            f"no such era; known: {known}, or {self.id}", field="engine", value=f"{self.id}@{era}"
         )
 
     def era_of(self, version: str) -> Era | None:
-        """Return the era that a build's version belongs to: the first that covers it, else None.
+        """Return the first era that covers a build's version.
 
-        None is today's builds, and a version that cannot be read.
+        None stands for today's builds, and for a version that cannot be read.
         """
         return next((era for era in self.eras if era.covers(version)), None)
 
@@ -438,7 +448,7 @@ class EngineProfile(Document):
     ) -> str:
         """Return the text to paste for this drafter at this draft length.
 
-        ``running`` requests must run at once, over ``groups`` data-parallel groups.
+        The engine must run ``running`` requests at once, over ``groups`` data-parallel groups.
         """
         kind = "none" if draft_length == 0 else drafter_kind
         text = Template(self.flags[kind]).substitute(
@@ -455,8 +465,8 @@ class EngineProfile(Document):
 
 def load_engine(name: str) -> EngineProfile:
     """Load a bundled engine by id (``vllm@2025`` for an era), or a YAML file by path."""
-    name, at, era = name.partition("@")
+    name, separator, era = name.partition("@")
     if not name:
         raise InputError("expected an engine's name, got an empty string", field="engine")
-    profile = EngineProfile.load(resources.spec_file(name, SHELF, "engine"))
-    return profile.at_era(era) if at else profile
+    profile = EngineProfile.load(resources.spec_file(name, ENGINE_SHELF, "engine"))
+    return profile.at_era(era) if separator else profile

@@ -21,23 +21,23 @@ __all__ = [
     "is_gguf",
     "parse_dtype",
     "rate_name",
-    "resolve",
+    "resolve_precision",
 ]
 
 
 def bits_per_weight(name: str) -> float | None:
-    """Return the bits that a format called ``4.7bpw`` stores a weight in; None is another name.
+    """Return the bits per weight of a format called ``4.7bpw``, None for any other name.
 
     >>> bits_per_weight("4.7bpw"), bits_per_weight("fp8")
     (4.7, None)
     """
-    found = re.fullmatch(r"(\d{1,2}(?:\.\d{1,3})?)bpw", name)
-    bits = float(found[1]) if found else 0.0
+    match = re.fullmatch(r"(\d{1,2}(?:\.\d{1,3})?)bpw", name)
+    bits = float(match[1]) if match else 0.0
     return bits if 1 <= bits <= 32 else None
 
 
 class DType(StrEnum):
-    """A storage format. Names as in the option ``weights``."""
+    """A storage format, named as the option ``weights`` names it."""
 
     FP32 = "fp32"
     BF16 = "bf16"
@@ -50,7 +50,7 @@ class DType(StrEnum):
     INT4_G32 = "int4-g32"
     NVFP4 = "nvfp4"
     MXFP4 = "mxfp4"
-    # GGUF: what one tensor is stored in ...
+    # GGUF types of one tensor
     Q8_0 = "q8_0"
     Q6_K = "q6_k"
     Q5_K = "q5_k"
@@ -72,7 +72,7 @@ class DType(StrEnum):
     IQ1_S = "iq1_s"
     TQ2_0 = "tq2_0"
     TQ1_0 = "tq1_0"
-    # ... and the mixtures that files are named after
+    # GGUF mixtures, which files are named after
     Q5_K_M = "q5_k_m"
     Q5_K_S = "q5_k_s"
     Q4_K_M = "q4_k_m"
@@ -89,10 +89,10 @@ class DType(StrEnum):
         """Make a format of any width: ``4.7bpw`` stores a weight in 4.7 bits, scales included."""
         if not isinstance(value, str) or bits_per_weight(value) is None:
             return None
-        made = str.__new__(cls, value)
-        made._name_, made._value_ = value, value
-        known = cls._value2member_map_.setdefault(value, made)
-        return known if isinstance(known, cls) else None
+        member = str.__new__(cls, value)
+        member._name_, member._value_ = value, value
+        registered = cls._value2member_map_.setdefault(value, member)
+        return registered if isinstance(registered, cls) else None
 
 
 class Component(StrEnum):
@@ -182,12 +182,13 @@ _FORMATS: Mapping[DType, _Format] = {
 
 _WIDE = (DType.FP32, DType.BF16, DType.FP16)
 
-#: Below this many bits per weight, quality can no longer be taken for granted.
+#: Bits per weight below which an answer's quality is warned of: the narrowest formats that
+#: accelerators multiply (NVFP4, MXFP4) and that checkpoints are served in (AWQ, GPTQ) have 4.
 QUALITY_BITS = 4.0
 
 
 def few_bits(dtype: DType) -> bool:
-    """Return whether a weight of this format has fewer than 4 bits, scales included.
+    """Return whether a weight of this format takes fewer than 4 bits, scales included.
 
     >>> few_bits(DType.Q3_K), few_bits(DType.MXFP4)
     (True, False)
@@ -212,7 +213,7 @@ def bytes_per_element(dtype: DType) -> float:
 
 
 def is_gguf(dtype: DType) -> bool:
-    """Return whether a format is one of llama.cpp's files, where the head is quantised as well.
+    """Return whether a format is of a GGUF file or a bare width: there the head is quantised too.
 
     >>> is_gguf(DType.Q4_K_M), is_gguf(DType("4.8bpw")), is_gguf(DType.FP8)
     (True, True, False)
@@ -230,7 +231,7 @@ def rate_name(activations: DType) -> str:
 
 
 def parse_dtype(text: str, field: str) -> DType:
-    """Return the dtype called ``text``; ``field`` is the option that it was given for."""
+    """Return the dtype called ``text``; ``field`` is the option at fault if there is none."""
     try:
         return DType(text.lower())
     except ValueError:
@@ -254,7 +255,7 @@ class Precision:
     kv: DType
 
 
-def resolve(
+def resolve_precision(
     *,
     stored: Mapping[Component, DType],
     base: DType,
@@ -267,7 +268,7 @@ def resolve(
     usual: Mapping[Component, DType] | None = None,
     used: Iterable[Component] = LAYER_LINEARS,
 ) -> tuple[Precision, list[Notice]]:
-    """Decide every format from the model's own, the user's wishes and the accelerator's rates.
+    """Decide every format from the model's own, the user's options and the accelerator's rates.
 
     A product runs at the peak of its activations. Where the accelerator has no rate for a weight
     format's usual activations, the weights stay narrow in memory and are multiplied at the model's
@@ -275,51 +276,54 @@ def resolve(
     multiply are refused, and the KV cache format is storage only.
 
     ``usual`` holds the activations that a model's own kernels are made for, where they are not the
-    weight format's; ``used`` the parts that it has. Returns the formats and what to know of them.
+    weight format's; ``used`` the components that it has. Returns the formats and the notices.
     """
     rates = set(available)
-    wide = activations if activations in _WIDE else None
-    base = wide or base
-    _require(base, rates, gpu)
+    if activations in _WIDE:
+        base = activations
+    _require_rate(base, rates, gpu)
     if activations is not None:
-        _require(activations, rates, gpu)
-    chosen = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
+        _require_rate(activations, rates, gpu)
+    storage = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
     if weights is not None and is_gguf(weights):  # a file's head is at least 6 bits wide
-        chosen[Component.HEAD] = max(weights, DType.Q6_K, key=bytes_per_element)
-        chosen[Component.EMBEDDING] = weights
-    narrow: dict[Component, DType] = {}
+        storage[Component.HEAD] = max(weights, DType.Q6_K, key=bytes_per_element)
+        storage[Component.EMBEDDING] = weights
+    multiplied: dict[Component, DType] = {}
     notices: list[Notice] = []
-    for component, dtype in chosen.items():
-        own = _format(dtype).activations
-        wanted = base if own is None else DType(own)
-        if component in (usual or {}) and dtype == stored[component]:
-            wanted = (usual or {})[component]
+    for component, dtype in storage.items():
+        default = _format(dtype).activations
+        product = base if default is None else DType(default)
+        if usual is not None and component in usual and dtype == stored[component]:
+            product = usual[component]
         if activations is not None and component in LAYER_LINEARS:
-            wanted = activations
-            if component in used and bytes_per_element(wanted) < bytes_per_element(dtype) - 0.1:
+            product = activations
+            # 0.1 B is more than any format's scales take beside its elements
+            narrower = bytes_per_element(product) < bytes_per_element(dtype) - 0.1
+            if component in used and narrower:
                 raise InputError(
                     f"narrower than the {dtype} weights of {component}; use "
-                    f"{Option('weights', wanted)} as well, or drop {Option('activations')}",
+                    f"{Option('weights', product)} as well, or drop {Option('activations')}",
                     field="activations",
-                    value=wanted,
+                    value=product,
                 )
-        if rate_name(wanted) not in rates:
+        if rate_name(product) not in rates:
             stored_only = notice(
                 Code.WEIGHTS_STORED_ONLY,
                 gpu=gpu,
-                rate=rate_name(wanted),
+                rate=rate_name(product),
                 weights=dtype,
                 multiplied=base,
             )
             if stored_only not in notices:
                 notices.append(stored_only)
-            wanted = base
-        narrow[component] = wanted
-    precision = Precision(weights=chosen, activations=narrow, base=base, kv=kv or kv_stored or base)
-    return precision, notices
+            product = base
+        multiplied[component] = product
+    kv_format = kv or kv_stored or base
+    return Precision(weights=storage, activations=multiplied, base=base, kv=kv_format), notices
 
 
-def _require(dtype: DType, rates: set[str], gpu: str) -> None:
+def _require_rate(dtype: DType, rates: set[str], gpu: str) -> None:
+    """Refuse activations whose products the accelerator has no rate for."""
     if rate_name(dtype) not in rates:
         wide = dtype in _WIDE  # what lies between the products cannot be narrow
         first = {rate_name(other): other for other in reversed(_WIDE if wide else list(DType))}

@@ -21,29 +21,29 @@ from roofline.base.schema import (
     Schema,
     Source,
 )
-from roofline.specs.laws import Block
+from roofline.specs.laws import LawBlock
 from roofline.specs.placement import VerifyAttention
 
 __all__ = [
-    "DEFAULT",
-    "HOSTS",
-    "SHELF",
+    "DEFAULT_HOST",
+    "GPU_SHELF",
+    "HOST_SHELF",
     "HardwareProfile",
     "HostProfile",
     "Interconnect",
     "Overlay",
     "VerifyMode",
-    "linked",
+    "linked_through_host",
     "load_hardware",
     "load_host",
     "load_overlay",
 ]
 
-SHELF = "hardware_profiles"
+GPU_SHELF = "hardware_profiles"
 RateName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4"]
 
 
-class Memory(Schema):
+class DeviceMemory(Schema):
     """Main memory of one accelerator."""
 
     kind: str
@@ -82,7 +82,7 @@ class VerifyMode(Schema):
 
     mode: VerifyAttention
     tile_rows: PositiveInt = 128
-    #: Median error of each way's own law on the same rows; the least one was taken.
+    #: Median error of each mode's law on the same rows; the mode with the least was taken.
     errors: dict[str, float]
 
 
@@ -98,14 +98,14 @@ class HardwareProfile(Document):
     release_year: int | None = None
     form_factor: str
     status: Literal["released", "pre-release"] = "released"
-    memory: Memory
+    memory: DeviceMemory
     compute: Compute
     interconnect: Interconnect
     tdp: Figure[Power] | None = None
     sources: dict[str, Source] = Field(min_length=1)
     disagreements: str | None = None
-    #: Laws measured on this very machine; bundled ones lie in overlay files by engine.
-    calibration: tuple[Block, ...] = ()
+    #: Laws measured on this machine; those of a bundled profile lie in one overlay per engine.
+    calibration: tuple[LawBlock, ...] = ()
     verify_attention: VerifyMode | None = None
 
     @model_validator(mode="after")
@@ -116,9 +116,9 @@ class HardwareProfile(Document):
         return self
 
     def figures(self) -> dict[str, Figure[float] | Figure[int]]:
-        """Return every sourced figure by its dotted place in the file."""
+        """Return every sourced figure by its dotted path in the file."""
         memory, compute = self.memory, self.compute
-        optional = {
+        figures = {
             "memory.capacity": memory.capacity,
             "memory.visible": memory.visible,
             "memory.bandwidth": memory.bandwidth,
@@ -131,11 +131,11 @@ class HardwareProfile(Document):
             "tdp": self.tdp,
         }
         peaks = {f"compute.peaks.{name}": figure for name, figure in compute.peaks.items()}
-        return {name: figure for name, figure in optional.items() if figure is not None} | peaks
+        return {name: figure for name, figure in figures.items() if figure is not None} | peaks
 
     @property
     def memory_bytes(self) -> float:
-        """Bytes a process can use: what the driver shows where that is known [B]."""
+        """Bytes that a process can use: what the driver shows, else the capacity [B]."""
         return (self.memory.visible or self.memory.capacity).value
 
     @property
@@ -159,27 +159,27 @@ class HardwareProfile(Document):
 
 
 class Overlay(Document):
-    """The laws of one accelerator as one engine's kernels obey them: ``<gpu>.<engine>.yaml``."""
+    """The laws of one engine's kernels on one accelerator: ``<gpu>.<engine>.yaml``."""
 
     gpu: str
     engine: str
-    calibration: tuple[Block, ...]
+    calibration: tuple[LawBlock, ...]
 
 
 def load_overlay(gpu: str, engine: str) -> Overlay | None:
     """Load the bundled calibration of an accelerator for an engine, if there is one."""
-    file = resources.shelf(SHELF) / f"{gpu}.{engine}.yaml"
+    file = resources.shelf(GPU_SHELF) / f"{gpu}.{engine}.yaml"
     return Overlay.load(file) if file.is_file() else None
 
 
 def load_hardware(reference: str) -> HardwareProfile:
     """Load a bundled profile by id, or a YAML file by path."""
-    return HardwareProfile.load(resources.spec_file(reference, SHELF, "GPU"))
+    return HardwareProfile.load(resources.spec_file(reference, GPU_SHELF, "GPU"))
 
 
-HOSTS = "hosts"
-#: The machine that is assumed where none is named.
-DEFAULT = "desktop-ddr5"
+HOST_SHELF = "hosts"
+#: The host that is assumed where none is named.
+DEFAULT_HOST = "desktop-ddr5"
 
 
 class HostMemory(Schema):
@@ -200,7 +200,7 @@ class Cores(Schema):
 
 
 class CardLink(Schema):
-    """What each of ``cards`` equal cards gets; between two of them traffic crosses the host."""
+    """The link of each of ``cards`` equal cards to the host, which their traffic crosses."""
 
     kind: str
     per_direction: Figure[Bandwidth]
@@ -238,22 +238,22 @@ class HostProfile(Document):
 
 def load_host(reference: str) -> HostProfile:
     """Load a bundled machine by id, or a YAML file by path."""
-    return HostProfile.load(resources.spec_file(reference, HOSTS, "host"))
+    return HostProfile.load(resources.spec_file(reference, HOST_SHELF, "host"))
 
 
-def _with_slots(cards: int) -> str:
-    """Say which bundled machine takes so many cards: the one with the fewest slots that do."""
-    hosts = [load_host(name) for name in resources.bundled_names(HOSTS)]
-    enough = [host for host in hosts if host.link.cards >= cards]
-    if not enough:
+def _host_with_slots(cards: int) -> str:
+    """Return the remedy: the bundled host with the fewest slots that are enough for ``cards``."""
+    hosts = [load_host(name) for name in resources.bundled_names(HOST_SHELF)]
+    large_enough = [host for host in hosts if host.link.cards >= cards]
+    if not large_enough:
         most = max(host.link.cards for host in hosts)
         return f"bundled hosts have up to {most}; give your own as {Option('host', 'FILE.yaml')}"
-    nearest = min(enough, key=lambda host: host.link.cards)
-    return f"give {Option('host', nearest.id)}"
+    smallest = min(large_enough, key=lambda host: host.link.cards)
+    return f"give {Option('host', smallest.id)}"
 
 
-def linked(gpu: HardwareProfile, host: HostProfile, cards: int) -> HardwareProfile:
-    """Return the card as ``cards`` of it sit in the host, joined by nothing but its slots."""
+def linked_through_host(gpu: HardwareProfile, host: HostProfile, cards: int) -> HardwareProfile:
+    """Return the profile of a card, ``cards`` of which are linked through the host's slots only."""
     if gpu.unified:
         raise InputError(
             f"{gpu.id} is one processor with one memory; there is nothing to split",
@@ -262,7 +262,7 @@ def linked(gpu: HardwareProfile, host: HostProfile, cards: int) -> HardwareProfi
         )
     if cards > host.link.cards:
         raise InputError(
-            f"host {host.id} has slots for {host.link.cards} cards; {_with_slots(cards)}",
+            f"host {host.id} has slots for {host.link.cards} cards; {_host_with_slots(cards)}",
             field="gpus",
             value=cards,
         )

@@ -15,17 +15,17 @@ __all__ = [
     "STRICT",
     "AttentionBlock",
     "AttentionLaw",
-    "Block",
+    "CollectiveAlgorithm",
     "CollectiveBlock",
+    "CollectiveConstants",
     "CollectiveLaw",
     "Evidence",
-    "Form",
     "GemmBlock",
     "GemmLaw",
     "LatentBlock",
+    "LawBlock",
     "MoeBlock",
     "MoeLaw",
-    "Ranks",
     "SimpleBlock",
     "SimpleLaw",
     "StateBlock",
@@ -42,8 +42,8 @@ STRICT = ConfigDict(extra="forbid")
 class SimpleLaw:
     """Five numbers with a physical meaning, for kernels that nobody has tabulated.
 
-    A law measured on one machine may add ``steps``: (rows, factor) pairs, the staircase c(M), and
-    a size of a product up to which a library takes it by another path, at one factor.
+    A law measured on one machine may add ``steps``, the staircase c(M) as (rows, factor) pairs, and
+    ``small``, the size up to which a library computes a product another way, at ``small_factor``.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -55,7 +55,7 @@ class SimpleLaw:
     overlap: float = 4.0  # exponent p: 1 no overlap, infinity the textbook roofline
     steps: tuple[tuple[float, float], ...] = ()  # c at measured rows, straight in log M between
     small: float = 0.0  # products up to this size have no staircase [FLOP]
-    small_factor: float = 1.0  # but this c
+    small_factor: float = 1.0  # c of these small products
 
 
 #: Upper ends of the bands of M that the staircase has a factor for; it is 1 above the last.
@@ -84,7 +84,7 @@ class GemmLaw:
     q: float = 0.5  # how hard waves round up: 1 leaves SMs idle in the last one
     pad: float = 0.1  # extra cost of a tile's empty rows
     l2_fit: float = 0.0  # weights below this stay in L2 between repeats of a benchmark; 0 none [B]
-    l2_gain: float = 1.0  # and how much faster they are read
+    l2_gain: float = 1.0  # how much faster weights in L2 are read
     c: tuple[float, ...] = (1.0,) * len(ROW_EDGES)  # staircase of the loop, by band of M
 
 
@@ -99,13 +99,13 @@ class AttentionLaw:
     compute_eff: float = 0.6  # share of the peak; q = 1 tables do not identify it
     p: float = 2.0  # overlap of loads with the serial work
     cta_s: float = 2e-6  # fixed work of one thread block [s]
-    token_s: float = 5e-9  # of one thread block for each token of its split [s]
+    token_s: float = 5e-9  # work of one thread block for each token of its split [s]
     max_splits: float = 16.0  # most splits of one sequence
     split_s: float = 0.0  # combining the splits of a long sequence [s]
-    row_s: float = 0.0  # for each query row of each KV head [s]
+    row_s: float = 0.0  # work for each query row of each KV head [s]
     l2_gain: float = 1.0  # L2 over memory bandwidth
     window_s: float = 0.0  # extra latency where a window cuts the cache [s]
-    window_pad: float = 0.0  # and extra tokens visited
+    window_pad: float = 0.0  # extra tokens visited there
     convert_s: float = 0.0  # a separate pass over the cache, for each token and KV head [s]
     row_tile: int = 64  # query rows of one thread block
     fp8_math: bool = False  # an fp8 cache is multiplied in fp8
@@ -135,12 +135,12 @@ class MoeLaw:
     steps_axis: Literal["rows", "tokens"] = "rows"  # m is T k / E, or T per local expert
 
 
-Form = Literal["one_shot", "two_shot", "bulk"]
+CollectiveAlgorithm = Literal["one_shot", "two_shot", "bulk"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranks:
-    """Constants among a fixed number of GPUs.
+class CollectiveConstants:
+    """Constants of one all-reduce library among a fixed number of GPUs.
 
     ``start``: seconds before the first byte counts (launch and barriers) of each algorithm [s].
     ``share``: part of one GPU's link bandwidth it reaches; above 1 where the switch reduces.
@@ -148,8 +148,8 @@ class Ranks:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    start: dict[Form, float]
-    share: dict[Form, float]
+    start: dict[CollectiveAlgorithm, float]
+    share: dict[CollectiveAlgorithm, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,10 +158,10 @@ class CollectiveLaw:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    ranks: dict[int, Ranks]
+    ranks: dict[int, CollectiveConstants]
 
-    def among(self, count: int) -> Ranks:
-        """Return the constants for ``count`` GPUs, those of the nearest known count otherwise."""
+    def among(self, count: int) -> CollectiveConstants:
+        """Return the constants for ``count`` GPUs, or those of the nearest count by ratio."""
         nearest = min(self.ranks, key=lambda known: (abs(np.log(known / count)), known))
         return self.ranks[nearest]
 
@@ -206,7 +206,7 @@ class VectorKernels(BaseModel):
 
 
 class Evidence(Schema):
-    """What a law was fitted on and how far off it is on shapes that it was not fitted on."""
+    """The rows that a law was fitted on, and its errors on shapes that it was not fitted on."""
 
     source: str
     date: str
@@ -295,7 +295,7 @@ class SimpleBlock(_Block):
     law: SimpleLaw
 
 
-Block = Annotated[
+LawBlock = Annotated[
     GemmBlock
     | AttentionBlock
     | LatentBlock

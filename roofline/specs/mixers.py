@@ -1,4 +1,4 @@
-"""What mixes tokens in a layer: softmax attention in its forms; `state_mixers` has the rest."""
+"""What mixes tokens in a layer: the forms of softmax attention, and mixers with a state."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from roofline.specs.formats import DType
 __all__ = [
     "Attention",
     "CompressedAttention",
+    "Count",
     "CrossAttention",
     "GatedDeltaNet",
     "GroupedQueryAttention",
@@ -39,7 +40,7 @@ class _StateMixer(Schema):
 
 
 class GatedDeltaNet(_StateMixer):
-    """A linear mixer (GDN): a fixed state per sequence instead of a cache that grows.
+    """A gated delta rule with one decay per head (GDN).
 
     Its recurrent state is one ``key_head_dim`` x ``value_head_dim`` matrix for each value head, in
     fp32; a short convolution keeps the last ``conv_width`` - 1 inputs.
@@ -70,7 +71,10 @@ class GatedDeltaNet(_StateMixer):
 
     @property
     def state_flops(self) -> float:
-        """FLOP per state element and token: decay, two products with keys, one with a query."""
+        """FLOP per state element and token: decay, two products with keys, one with a query.
+
+        Four multiply-adds of 2 FLOP; the decay, a bare multiplication, is counted as one.
+        """
         return 8.0
 
 
@@ -102,7 +106,10 @@ class Mamba2(_StateMixer):
 
     @property
     def state_flops(self) -> float:
-        """FLOP per state element and token: decay, outer product with B, product with C."""
+        """FLOP per state element and token: decay, outer product with B, product with C.
+
+        Three multiply-adds of 2 FLOP; the decay, a bare multiplication, is counted as one.
+        """
         return 6.0
 
 
@@ -135,7 +142,10 @@ class LightningAttention(_StateMixer):
 
     @property
     def state_flops(self) -> float:
-        """FLOP per state element and token: decay, outer product, product with a query."""
+        """FLOP per state element and token: decay, outer product, product with a query.
+
+        One multiplication, whose factor is fixed, and two multiply-adds of 2 FLOP.
+        """
         return 5.0
 
 
@@ -146,7 +156,7 @@ class KimiDeltaAttention(_StateMixer):
     num_heads: PositiveInt
     head_dim: PositiveInt
     conv_width: PositiveInt
-    #: The output gate is one full projection instead of two of rank ``head_dim``.
+    #: Whether the output gate is one full projection instead of two of rank ``head_dim``.
     full_rank_gate: bool = True
 
     @property
@@ -166,7 +176,10 @@ class KimiDeltaAttention(_StateMixer):
 
     @property
     def state_flops(self) -> float:
-        """FLOP per state element and token: decay, two products with keys, one with a query."""
+        """FLOP per state element and token: decay, two products with keys, one with a query.
+
+        Four multiply-adds of 2 FLOP; the decay, a bare multiplication, is counted as one.
+        """
         return 8.0
 
 

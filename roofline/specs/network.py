@@ -8,6 +8,7 @@ is a class here and one function in each of those two modules.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -19,6 +20,7 @@ from roofline.specs.formats import Component, DType
 from roofline.specs.mixers import (
     Attention,
     CompressedAttention,
+    Count,
     CrossAttention,
     GatedDeltaNet,
     GroupedQueryAttention,
@@ -32,11 +34,10 @@ from roofline.specs.mixers import (
 )
 
 __all__ = [
-    "DERIVED",
     "DERIVED_SOURCE",
     "HEAD_KINDS",
     "HOST_DRAFTERS",
-    "SHELF",
+    "MODEL_SHELF",
     "Attention",
     "CompressedAttention",
     "CrossAttention",
@@ -59,16 +60,17 @@ __all__ = [
     "NoAttention",
     "NoMlp",
     "StateMixer",
-    "derive",
+    "derived_head",
     "load_drafter",
     "load_model",
     "load_network",
     "mtp_head",
 ]
 
-SHELF = "model_specs"
+MODEL_SHELF = "model_specs"
 DrafterKind = Literal["eagle1", "eagle3", "peagle", "dflash", "dspark", "domino", "medusa", "mtp"]
-Count = Annotated[int, Field(ge=0, le=2**50)]
+#: Drafters that the host runs, without a network.
+HOST_DRAFTERS = ("none", "ngram", "suffix")
 
 
 class DenseMlp(Schema):
@@ -131,7 +133,7 @@ class LayerRun(Schema):
 
 
 class NetworkSpec(Document):
-    """What targets and drafters have in common."""
+    """The fields that targets and drafters have in common."""
 
     id: Id
     name: str
@@ -145,11 +147,11 @@ class NetworkSpec(Document):
     #: Components stored in another dtype than ``dtype``.
     dtypes: dict[Component, DType] = Field(default_factory=dict)
     kv_dtype: DType | None = None
-    #: Formats that components are multiplied in, where not the usual ones of their weights.
+    #: Formats that components are multiplied in, where they differ from their weights' usual ones.
     activations: dict[Component, DType] = Field(default_factory=dict)
     #: Numbers outside layers, embedding and head that every step reads.
     other_parameters: Count = 0
-    #: The head has a bias.
+    #: Whether the head has a bias.
     head_bias: bool = False
     #: What a reader should know: what was assumed of the published config, what was left out.
     notes: tuple[str, ...] = ()
@@ -166,7 +168,7 @@ class NetworkSpec(Document):
 
     @property
     def has_state(self) -> bool:
-        """Whether some layer keeps a recurrent state, in which rejected drafts must be undone."""
+        """Whether some layer keeps a recurrent state, where rejected drafts must be undone."""
         return self.num_state_layers > 0
 
     @property
@@ -192,7 +194,7 @@ class ModelSpec(NetworkSpec):
     vision_parameters: Count = 0
     #: The multi-token-prediction layer that was trained with the model.
     mtp: LayerRun | None = None
-    #: Such layers published, one for each further token.
+    #: Number of such layers published, one for each further token.
     mtp_modules: PositiveInt = 1
 
     @model_validator(mode="after")
@@ -203,27 +205,28 @@ class ModelSpec(NetworkSpec):
 
 
 class FeatureFusion(Schema):
-    """The projection by which a drafter reads the target: ``taps`` vectors, concatenated."""
+    """The projection by which a drafter reads ``taps`` concatenated vectors of the target."""
 
-    #: 0 reads the last hidden state as it is (Medusa).
+    #: 0 means the last hidden state as it is (Medusa).
     taps: Annotated[int, Field(ge=0, le=1024)]
     target_hidden_size: PositiveInt
-    #: Run in every draft pass (EAGLE-1, MTP) instead of once for each verified token (EAGLE-3).
+    #: Whether it runs in every draft pass (EAGLE-1, MTP) instead of once for each verified token
+    #: (EAGLE-3).
     every_pass: bool = False
     bias: bool = False
-    #: Layers of the target that are read; the default is stated where it matters.
+    #: Layers of the target that are read; empty where the config names none.
     layer_ids: tuple[int, ...] = ()
 
 
 class DrafterSpec(NetworkSpec):
-    """A drafter that lives on its target's hidden states and shares the target's embedding."""
+    """A drafter that reads its target's hidden states and shares the target's embedding."""
 
     kind: DrafterKind
     target: str
     fusion: FeatureFusion
     #: Rows of the drafter's own head (a reduced vocabulary is usual).
     draft_vocab_size: PositiveInt
-    #: The head is the target's own.
+    #: Whether the head is the target's own.
     shares_head: bool = False
     #: Norm vectors besides those of the layers and the final one.
     extra_norms: Annotated[int, Field(ge=0)] = 0
@@ -235,7 +238,7 @@ class DrafterSpec(NetworkSpec):
     #: Heads that each propose one token further (Medusa), each behind ``head_blocks`` blocks.
     heads: PositiveInt = 1
     head_blocks: Count = 0
-    #: Markov, recurrent and confidence heads: held and read, outside the published counts.
+    #: Numbers of Markov, recurrent and confidence heads, which published counts leave out.
     side_parameters: Count = 0
     #: Positions in the drafter's own config; beyond them its acceptance is unknown.
     trained_context: PositiveInt | None = None
@@ -253,14 +256,14 @@ class DrafterSpec(NetworkSpec):
 
 def load_network(reference: str) -> NetworkSpec:
     """Load a bundled model or drafter by id, or a YAML file of either by path."""
-    file = resources.spec_file(reference, SHELF, "model")
+    file = resources.spec_file(reference, MODEL_SHELF, "model")
     drafter = load_yaml(file).get("kind", "model") != "model"
     return (DrafterSpec if drafter else ModelSpec).load(file)
 
 
 def load_model(reference: str, what: str = "model") -> ModelSpec:
     """Load a bundled model by id, or a YAML file by path."""
-    file = resources.spec_file(reference, SHELF, what)
+    file = resources.spec_file(reference, MODEL_SHELF, what)
     kind = load_yaml(file).get("kind", "model")
     if kind != "model":
         raise InputError(
@@ -271,36 +274,46 @@ def load_model(reference: str, what: str = "model") -> ModelSpec:
 
 def load_drafter(reference: str) -> DrafterSpec:
     """Load a bundled drafter by id, or a YAML file by path."""
-    return DrafterSpec.load(resources.spec_file(reference, SHELF, "drafter"))
+    return DrafterSpec.load(resources.spec_file(reference, MODEL_SHELF, "drafter"))
 
 
-#: Kinds of head that can be derived, with their layers and what the last published ones tap.
-DERIVED: dict[DrafterKind, tuple[int, int]] = {
-    "eagle1": (1, 2),
-    "eagle3": (1, 3),
-    "peagle": (4, 3),
-    "dflash": (5, 5),
-    "dspark": (5, 5),
-    "domino": (5, 5),
-    "medusa": (0, 0),
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _HeadShape:
+    """The size of the latest published heads of one kind."""
+
+    layers: int
+    taps: int  # vectors of the target that the head reads
+
+
+_HEAD_SHAPES: dict[DrafterKind, _HeadShape] = {
+    "eagle1": _HeadShape(layers=1, taps=2),
+    "eagle3": _HeadShape(layers=1, taps=3),
+    "peagle": _HeadShape(layers=4, taps=3),
+    "dflash": _HeadShape(layers=5, taps=5),
+    "dspark": _HeadShape(layers=5, taps=5),
+    "domino": _HeadShape(layers=5, taps=5),
+    "medusa": _HeadShape(layers=0, taps=0),
 }
-BLOCK = {"dflash": 16, "dspark": 7, "domino": 16}
+#: Kinds of head that can be derived from a target.
+HEAD_KINDS = tuple(_HEAD_SHAPES)
+#: Block size of the published heads, by kind.
+BLOCK_SIZES = {"dflash": 16, "dspark": 7, "domino": 16}
 REDUCED_VOCABULARY = 32000  # of EAGLE-3 heads (SpecForge, AngelSlim)
 MARKOV_RANK = 256  # of DSpark's Markov head (SpecForge)
-RULE = (
+DERIVATION_RULE = (
     "layers as the published heads of its kind have (EAGLE 1, P-EAGLE 4, block drafters 5), the "
     "target's heads and dense MLP width (4 H in a mixture, 32 heads over 8 of 128 without GQA), "
     "32,000 tokens of vocabulary for EAGLE-3 and P-EAGLE, the target's own head else"
 )
-#: The source of a head that follows it.
-DERIVED_SOURCE = f"derived: {RULE}"
+#: The source of a derived head.
+DERIVED_SOURCE = f"derived: {DERIVATION_RULE}"
 
 
 def mtp_head(target: ModelSpec) -> DrafterSpec:
     """Return the target's multi-token-prediction layer as a drafter.
 
-    Each pass norms and joins the embedding of the last token and the last hidden state, projects
-    them back to the hidden size, runs one layer like the target's, and uses the target's head.
+    Each pass norms the embedding of the last token and the last hidden state, projects both
+    together to the hidden size, runs one layer like the target's, and uses the target's head.
     """
     if target.mtp is None:
         raise InputError(
@@ -331,17 +344,16 @@ def mtp_head(target: ModelSpec) -> DrafterSpec:
     )
 
 
-def derive(kind: DrafterKind, target: ModelSpec) -> DrafterSpec:
-    """Return a head of this kind for a target that has none bundled, by ``RULE``.
+def derived_head(kind: DrafterKind, target: ModelSpec) -> DrafterSpec:
+    """Return a head of this kind for a target that has none bundled, by ``DERIVATION_RULE``.
 
     >>> from roofline.specs.network import load_model
-    >>> head = derive("eagle3", load_model("llama-3.1-8b"))
+    >>> head = derived_head("eagle3", load_model("llama-3.1-8b"))
     >>> head.layers[0].mlp.intermediate_size, head.draft_vocab_size
     (14336, 32000)
     """
-    count, taps = DERIVED[kind]
+    shape = _HEAD_SHAPES[kind]
     reduced = kind in ("eagle3", "peagle")
-    # the rest follows the kind: EAGLE-1 joins in every pass, block heads read keys of the taps
     vocabulary = min(REDUCED_VOCABULARY, target.vocab_size) if reduced else target.vocab_size
     return DrafterSpec(
         schema=1,
@@ -354,12 +366,12 @@ def derive(kind: DrafterKind, target: ModelSpec) -> DrafterSpec:
         vocab_size=target.vocab_size,
         draft_vocab_size=vocabulary,
         dtype=DType.BF16,
-        layers=_layers(kind, count, target),
+        layers=_derived_layers(kind, target),
         fusion=FeatureFusion(
-            taps=taps, target_hidden_size=target.hidden_size, every_pass=kind == "eagle1"
+            taps=shape.taps, target_hidden_size=target.hidden_size, every_pass=kind == "eagle1"
         ),
         shares_head=not reduced and kind != "medusa",
-        block_size=BLOCK.get(kind),
+        block_size=BLOCK_SIZES.get(kind),
         heads=5 if kind == "medusa" else 1,
         head_blocks=1 if kind == "medusa" else 0,
         side_parameters=2 * target.vocab_size * MARKOV_RANK if kind in ("dspark", "domino") else 0,
@@ -367,7 +379,9 @@ def derive(kind: DrafterKind, target: ModelSpec) -> DrafterSpec:
     )
 
 
-def _layers(kind: DrafterKind, count: int, target: ModelSpec) -> tuple[LayerRun, ...]:
+def _derived_layers(kind: DrafterKind, target: ModelSpec) -> tuple[LayerRun, ...]:
+    """Return the layers of a derived head: the target's heads, and its dense MLP width."""
+    count = _HEAD_SHAPES[kind].layers
     if not count:
         return ()
     hidden = target.hidden_size
@@ -394,9 +408,3 @@ def _layers(kind: DrafterKind, count: int, target: ModelSpec) -> tuple[LayerRun,
             mlp=DenseMlp(intermediate_size=max(dense) if only_dense else 4 * hidden),
         ),
     )
-
-
-HOST_DRAFTERS = ("none", "ngram", "suffix")
-
-
-HEAD_KINDS = tuple(DERIVED)

@@ -1,6 +1,6 @@
 """``PATH=VALUE``: a model, drafter, accelerator or engine with some of its values changed.
 
-The changed document is checked by the schema that its file is checked by.
+The changed document is validated by the schema of its file.
 """
 
 from __future__ import annotations
@@ -13,115 +13,122 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from roofline.base.errors import InputError, Option, did_you_mean
+from roofline.base.errors import InputError, Option, close_names, did_you_mean
 from roofline.base.schema import Document, Figure, as_json
 from roofline.base.units import format_quantity, parse_size
 from roofline.specs.network import ModelSpec, NetworkSpec
 
 __all__ = [
-    "GIVEN",
-    "Change",
+    "OVERRIDE_SOURCE",
+    "AppliedOverride",
+    "FieldRef",
     "Override",
-    "Place",
-    "changed",
-    "find",
-    "options",
+    "apply_overrides",
+    "find_fields",
+    "known_fields",
     "parse_override",
     "spread_layers",
 ]
 
-#: The source of a figure that was put in place of the file's.
-GIVEN = "given"
-#: Fields that say what a document is and where it comes from: no quantity, so nothing to change.
+#: The source of a figure that an override put in.
+OVERRIDE_SOURCE = "given"
+#: Fields that say what a document is and where it comes from, which no override changes.
 _IDENTITY = frozenset({"version", "kind", "source", "sources", "flags", "disputed", "eras"})
-_Node = tuple[object, Any]  # a part of the document, and the same part as plain data
+_Node = tuple[object, Any]  # a part of the document, and that part as plain data
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """One value of a document, in its plain data."""
+class FieldRef:
+    """One field of a document, as a key of its plain data."""
 
-    holder: dict[str, Any]
+    parent: dict[str, Any]
     key: str
-    figure: bool
+    is_figure: bool
 
     @property
     def value(self) -> Any:
-        """What is there now."""
-        held = self.holder.get(self.key)
-        return held.get("value") if self.figure and isinstance(held, dict) else held
+        """The field's present value."""
+        data = self.parent.get(self.key)
+        return data.get("value") if self.is_figure and isinstance(data, dict) else data
 
-    def put(self, value: Any) -> None:
-        """Put another value there, unchecked; a figure's source becomes ``GIVEN``."""
-        self.holder[self.key] = {"value": value, "source": GIVEN} if self.figure else value
+    def set(self, value: Any) -> None:
+        """Replace the value, unchecked; a figure's source becomes ``OVERRIDE_SOURCE``."""
+        self.parent[self.key] = (
+            {"value": value, "source": OVERRIDE_SOURCE} if self.is_figure else value
+        )
 
 
-def find(document: BaseModel, data: Any, path: Sequence[str]) -> list[Place]:
-    """Return the places that a path leads to; ``data`` is the document as plain data."""
+def find_fields(document: BaseModel, data: Any, path: Sequence[str]) -> list[FieldRef]:
+    """Return the fields that a path leads to; ``data`` is the document as plain data."""
     nodes = _walk(document, data, path[:-1])
-    return [place for node, held in _flat(nodes) for place in _leaf(node, held, path[-1])]
+    return [field for node, plain in _flat(nodes) for field in _field_of(node, plain, path[-1])]
 
 
-def options(document: BaseModel, data: Any, path: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the longest start of ``path`` that exists, and what there is to choose from there."""
+def known_fields(document: BaseModel, data: Any, path: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the longest start of ``path`` that exists, and the names of the fields below it."""
     for end in range(len(path), -1, -1):
         nodes = list(_flat(_walk(document, data, path[:end])))
-        names = {name for node, held in nodes for name in _names(node, held)}
+        names = {name for node, plain in nodes for name in _names(node, plain)}
         if names:
             return ".".join(path[:end]), sorted(names)
     return "", []
 
 
 def _walk(document: BaseModel, data: Any, path: Sequence[str]) -> list[_Node]:
+    """Return every part of the document that a path leads to."""
     nodes: list[_Node] = [(document, data)]
-    for part in path:
-        nodes = [found for node, held in nodes for found in _step(node, held, part)]
+    for name in path:
+        nodes = [child for node, plain in nodes for child in _children(node, plain, name)]
     return nodes
 
 
-def _step(node: object, held: Any, part: str) -> Iterator[_Node]:
+def _children(node: object, plain: Any, name: str) -> Iterator[_Node]:
+    """Yield the parts called ``name`` below one part; a list is searched, or indexed by number."""
     if isinstance(node, tuple):
-        if part.isdecimal() and len(part) < 10:
-            yield from list(zip(node, held, strict=True))[int(part) : int(part) + 1]
+        if name.isdecimal() and len(name) < 10:
+            yield from list(zip(node, plain, strict=True))[int(name) : int(name) + 1]
         else:
-            for inner in zip(node, held, strict=True):
-                yield from _step(*inner, part)
-    elif isinstance(node, BaseModel) and part in _fields(node):
-        yield getattr(node, part), held[part]
-    elif isinstance(node, dict) and part in held:
-        yield {str(key): value for key, value in node.items()}[part], held[part]
+            for item in zip(node, plain, strict=True):
+                yield from _children(*item, name)
+    elif isinstance(node, BaseModel) and name in _fields(node):
+        yield getattr(node, name), plain[name]
+    elif isinstance(node, dict) and name in plain:
+        yield {str(key): value for key, value in node.items()}[name], plain[name]
 
 
 def _flat(nodes: Sequence[_Node]) -> Iterator[_Node]:
-    for node, held in nodes:
+    """Yield the parts, the entries of a list in its place."""
+    for node, plain in nodes:
         if isinstance(node, tuple):
-            yield from zip(node, held, strict=True)
+            yield from zip(node, plain, strict=True)
         else:
-            yield node, held
+            yield node, plain
 
 
-def _leaf(node: object, held: Any, name: str) -> Iterator[Place]:
+def _field_of(node: object, plain: Any, name: str) -> Iterator[FieldRef]:
+    """Yield the field called ``name`` of one part, where it holds a value and no group."""
     if isinstance(node, BaseModel) and not isinstance(node, Figure) and name in _fields(node):
         value = getattr(node, name)
-        figure = isinstance(value, Figure) or (value is None and _is_figure(_fields(node)[name]))
-        if figure or not isinstance(value, BaseModel | tuple | dict):
-            yield Place(holder=held, key=name, figure=figure)
+        is_figure = isinstance(value, Figure) or (value is None and _is_figure(_fields(node)[name]))
+        if is_figure or not isinstance(value, BaseModel | tuple | dict):
+            yield FieldRef(parent=plain, key=name, is_figure=is_figure)
     elif isinstance(node, dict):
-        yield Place(holder=held, key=name, figure=any(isinstance(v, Figure) for v in node.values()))
+        is_figure = any(isinstance(value, Figure) for value in node.values())
+        yield FieldRef(parent=plain, key=name, is_figure=is_figure)
 
 
-def _names(node: object, held: Any) -> list[str]:
+def _names(node: object, plain: Any) -> list[str]:
     if isinstance(node, BaseModel) and not isinstance(node, Figure):
         return list(_fields(node))
-    return list(held) if isinstance(node, dict) else []
+    return list(plain) if isinstance(node, dict) else []
 
 
 def _fields(node: BaseModel) -> dict[str, set[Any]]:
     """Return the fields that hold sizes, formats, switches or groups of them, with their types."""
-    kinds = {name: _types(f.annotation) for name, f in type(node).model_fields.items()}
+    alternatives = {name: _types(f.annotation) for name, f in type(node).model_fields.items()}
     return {
         name: types
-        for name, types in kinds.items()
+        for name, types in alternatives.items()
         if name not in _IDENTITY and not types <= {str} and not any(map(_is_plain_list, types))
     }
 
@@ -132,21 +139,21 @@ def _types(annotation: Any) -> set[Any]:
     if origin is Annotated:
         return _types(get_args(annotation)[0])
     if origin in (Union, UnionType):
-        return {kind for inner in get_args(annotation) for kind in _types(inner)}
+        return {one for argument in get_args(annotation) for one in _types(argument)}
     return set() if annotation is NoneType else {annotation}
 
 
-def _is_plain_list(kind: Any) -> bool:
+def _is_plain_list(annotation: Any) -> bool:
     """Return whether a type is a list of anything but parts with fields of their own."""
-    parts = get_args(kind)[:1] if get_origin(kind) is tuple else ()
-    return any(not (isinstance(part, type) and issubclass(part, BaseModel)) for part in parts)
+    items = get_args(annotation)[:1] if get_origin(annotation) is tuple else ()
+    return any(not (isinstance(item, type) and issubclass(item, BaseModel)) for item in items)
 
 
 def _is_figure(types: set[Any]) -> bool:
-    return any(isinstance(kind, type) and issubclass(kind, Figure) for kind in types)
+    return any(isinstance(one, type) and issubclass(one, Figure) for one in types)
 
 
-#: Short names of what architects vary; each also works behind ``drafter.``.
+#: Short names of what model designers vary; each also works behind ``drafter.``.
 ALIASES = {
     "group_size": "num_heads / num_kv_heads of every attention layer, by changing num_kv_heads",
     "experts": "mlp.num_experts",
@@ -154,65 +161,65 @@ ALIASES = {
     "head_dim": "attention.head_dim",
     "layers": "the number of layers, kinds of layers in their proportions",
 }
-_RENAMED = {
+_ALIAS_PATHS = {
     "experts": ("mlp", "num_experts"),
     "top_k": ("mlp", "top_k"),
     "head_dim": ("attention", "head_dim"),
 }
 _ROOTS = ("model", "drafter", "gpu", "engine")
 _IN_LAYERS = ("attention", "mlp")
-Some = TypeVar("Some", bound=Document)
+AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """One value to put in place of a document's own."""
+    """One value that replaces a document's own."""
 
-    option: str  # that it was given by: set or vary
+    option: str  # set or vary
     path: str
     text: str
 
     def __str__(self) -> str:
         """Return the option with its value, as texts hold it."""
-        return str(Option(self.option, self._given))
+        return str(Option(self.option, self._assignment))
 
     @property
-    def _given(self) -> str:
+    def _assignment(self) -> str:
         return f"{self.path}={self.text}"
 
-    def wrong(self, problem: str) -> InputError:
-        """Return the refusal of this override."""
-        return InputError(problem, field=self.option, value=self._given)
+    def error(self, problem: str) -> InputError:
+        """Return the error that refuses this override."""
+        return InputError(problem, field=self.option, value=self._assignment)
 
     @property
     def root(self) -> str:
-        """What it changes: model, drafter, gpu or engine."""
+        """The document that it changes: model, drafter, gpu or engine."""
         first = self.path.split(".", 1)[0]
         return first if first in _ROOTS else "model"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The path inside what it changes."""
+        """The path inside the document."""
         parts = tuple(self.path.split("."))
         return parts[1:] if parts[0] in _ROOTS else parts
 
     @property
     def value(self) -> Any:
-        """The value as JSON would have it."""
+        """The value as JSON holds it."""
         return _scalar(self.text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """What an override did."""
+class AppliedOverride:
+    """The change that one override made."""
 
-    option: str  # that it was given by: set or vary
+    option: str  # set or vary
     path: str
     value: str
     was: str
 
     def __str__(self) -> str:
-        """Say it in a few words."""
+        """Return path, value and former value."""
         return f"{self.path} = {self.value} (was {self.was})"
 
 
@@ -232,18 +239,26 @@ def parse_override(text: str, option: str = "set") -> Override:
     starts = (*_ROOTS, *_IN_LAYERS)
     if not (first in starts and dot) and path not in ALIASES:
         known = [*(f"{start}." for start in starts), *ALIASES]
-        near = did_you_mean(first, [*starts, *ALIASES])
-        hint = f"{near} " if "did you mean" in near else _rooted(first)
+        hint = _spelling_hint(first, [*starts, *ALIASES]) or _root_hint(first)
         raise InputError(
             f"unknown path; {hint}a path is one of {', '.join(known)}", field=option, value=text
         )
     return override
 
 
-def _rooted(first: str) -> str:
+def _spelling_hint(name: str, known: Sequence[str]) -> str:
+    """Return the hint for a misspelt name; empty where no known name is close.
+
+    >>> _spelling_hint("expert", ["experts", "layers"]), _spelling_hint("batch", ["experts"])
+    ("did you mean 'experts'? ", '')
+    """
+    return f"{did_you_mean(name, known)} " if close_names(name, known) else ""
+
+
+def _root_hint(first: str) -> str:
     """Return the hint for a field of a document that was written without its root.
 
-    >>> _rooted("hidden_size")
+    >>> _root_hint("hidden_size")
     "did you mean 'model.hidden_size'? "
     """
     from roofline.specs.engine import EngineProfile
@@ -261,14 +276,14 @@ def _rooted(first: str) -> str:
 
 
 def _scalar(text: str) -> Any:
-    """Read a number, ``8k``, true, false or null; all else stays text.
+    """Read a number, ``8k``, true, false or null; any other text is returned as it is.
 
     >>> [_scalar(text) for text in ("4", "8k", "0.9", "true", "null", "4 TB/s")]
     [4, 8192, 0.9, True, None, '4 TB/s']
     """
-    words: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
-    if text in words:
-        return words[text]
+    constants: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+    if text in constants:
+        return constants[text]
     if re.fullmatch(r"[0-9]{1,12}[kKmM]?", text):
         return parse_size(text)
     if re.fullmatch(r"-?[0-9]{1,18}", text):
@@ -278,128 +293,134 @@ def _scalar(text: str) -> Any:
     return text
 
 
-def changed(document: Some, overrides: Sequence[Override]) -> tuple[Some, list[Change]]:
+def apply_overrides(
+    document: AnyDocument, overrides: Sequence[Override]
+) -> tuple[AnyDocument, list[AppliedOverride]]:
     """Return the document with the overrides applied in order and checked together."""
     if not overrides:
         return document, []
     data, changes = as_json(document), []
     for override in overrides:
-        apply = _special(document, override) or _plain
+        apply = _applier(document, override)
         changes.append(apply(document, data, override))
-    said = " ".join(str(override) for override in overrides)
-    return type(document).check(data, said), changes
+    text = " ".join(str(override) for override in overrides)
+    return type(document).check(data, text), changes
 
 
-_Apply = Callable[[Any, dict[str, Any], Override], Change]
+_Apply = Callable[[Any, dict[str, Any], Override], AppliedOverride]
 
 
-def _special(document: Document, override: Override) -> _Apply | None:
-    """Return what applies an alias that is no plain path."""
-    if not isinstance(document, NetworkSpec):
-        return None
-    match override.parts:
-        case ("group_size",):
-            return _group_size
-        case ("layers",) | ("num_layers",):
-            return _layers
-    return None
+def _applier(document: Document, override: Override) -> _Apply:
+    """Return the function that applies an override: two aliases are no plain paths."""
+    if isinstance(document, NetworkSpec):
+        match override.parts:
+            case ("group_size",):
+                return _set_group_size
+            case ("layers",) | ("num_layers",):
+                return _set_layers
+    return _set_fields
 
 
-def _plain(document: Document, data: dict[str, Any], override: Override) -> Change:
-    """Put the value at every place that the path leads to."""
-    places = _places(document, data, override, override.parts)
-    if override.parts == ("head_dim",):  # of softmax attention; a state's heads are another matter
-        places = [place for place in places if "conv_width" not in place.holder]
-    was = _said(places)
-    for place in places:
-        place.put(override.value)
-        if place.figure and "sources" in data:
-            data["sources"][GIVEN] = {"cite": str(override), "confidence": "derived"}
-    return Change(option=override.option, path=override.path, value=override.text, was=was)
+def _set_fields(document: Document, data: dict[str, Any], override: Override) -> AppliedOverride:
+    """Set every field that the path leads to."""
+    fields = _fields_of_path(document, data, override, override.parts)
+    if override.parts == (
+        "head_dim",
+    ):  # the alias means softmax attention, not mixers with a state
+        fields = [field for field in fields if "conv_width" not in field.parent]
+    was = _values_of(fields)
+    for field in fields:
+        field.set(override.value)
+        if field.is_figure and "sources" in data:
+            data["sources"][OVERRIDE_SOURCE] = {"cite": str(override), "confidence": "derived"}
+    return AppliedOverride(option=override.option, path=override.path, value=override.text, was=was)
 
 
-def _places(
+def _fields_of_path(
     document: Document, data: dict[str, Any], override: Override, parts: tuple[str, ...]
-) -> list[Place]:
-    """Return the places of a path, an MTP layer's among those of all layers."""
+) -> list[FieldRef]:
+    """Return the fields of a path; a path into all layers includes the MTP layer."""
     if isinstance(document, NetworkSpec) and len(parts) == 1:
-        parts = _RENAMED.get(parts[0], parts)
+        parts = _ALIAS_PATHS.get(parts[0], parts)
     paths = [parts]
     if isinstance(document, NetworkSpec) and parts[0] in _IN_LAYERS:
         paths = [("layers", *parts)]
         if isinstance(document, ModelSpec) and document.mtp is not None:
             paths.append(("mtp", *parts))
-    places = [place for path in paths for place in find(document, data, path)]
-    if not places:
-        raise override.wrong(_unknown(document, data, override, paths[0]))
-    return places
+    fields = [field for path in paths for field in find_fields(document, data, path)]
+    if not fields:
+        raise override.error(_unknown_path(document, data, override, paths[0]))
+    return fields
 
 
-def _unknown(
+def _unknown_path(
     document: Document, data: dict[str, Any], override: Override, path: tuple[str, ...]
 ) -> str:
-    reached, names = options(document, data, path)
+    """Return the problem with a path that leads to no field."""
+    reached, names = known_fields(document, data, path)
     depth = len(reached.split(".")) if reached else 0
-    shown = reached.removeprefix("layers.") if path[0] == "layers" else reached
-    where = f"{getattr(document, 'id', override.root)}{f' {shown}' if shown else ''}"
+    group = reached.removeprefix("layers.") if path[0] == "layers" else reached
+    where = getattr(document, "id", override.root)
+    if group:
+        where = f"{where} {group}"
     if depth == len(path):
         return f"{where} is a group; name one of {', '.join(names)}"
     if path[depth] in names:
         return f"{where} has nothing below '{path[depth]}' here; end the path before it"
-    near = did_you_mean(path[depth], names) if names else ""
-    hint = f"{near} " if "did you mean" in near else ""
+    hint = _spelling_hint(path[depth], names)
     return f"{where} has no '{path[depth]}'; {hint}it has {', '.join(names)}"
 
 
-def _said(places: Sequence[Place]) -> str:
-    """Say what stood there; several values in the order met."""
-    values = dict.fromkeys(_written(place.value) for place in places)
+def _values_of(fields: Sequence[FieldRef]) -> str:
+    """Return the different values of some fields, in the order of the document."""
+    values = dict.fromkeys(_value_text(field.value) for field in fields)
     return ", ".join(values)
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "none", True: "true", False: "false"}[value]
     return format_quantity(value) if isinstance(value, str) else f"{value}"
 
 
-def _whole(override: Override) -> int:
+def _whole_number(override: Override) -> int:
     value = override.value
     if type(value) is not int or not 1 <= value <= 2**20:
-        raise override.wrong("expected a whole number of at least 1")
+        raise override.error("expected a whole number of at least 1")
     return value
 
 
-def _group_size(document: Document, data: dict[str, Any], override: Override) -> Change:
+def _set_group_size(
+    document: Document, data: dict[str, Any], override: Override
+) -> AppliedOverride:
     """Give every attention layer with KV heads num_heads / G of them."""
-    size = _whole(override)
+    size = _whole_number(override)
     try:
-        kv = _places(document, data, override, ("attention", "num_kv_heads"))
+        fields = _fields_of_path(document, data, override, ("attention", "num_kv_heads"))
     except InputError:
         name = getattr(document, "id", "it")
-        raise override.wrong(f"{name} has no attention with num_kv_heads") from None
-    was = dict.fromkeys(str(p.holder["num_heads"] // p.holder["num_kv_heads"]) for p in kv)
-    for place in kv:
-        heads = place.holder["num_heads"]
+        raise override.error(f"{name} has no attention with num_kv_heads") from None
+    attentions = [field.parent for field in fields]
+    was = ", ".join(dict.fromkeys(str(a["num_heads"] // a["num_kv_heads"]) for a in attentions))
+    for field in fields:
+        heads = field.parent["num_heads"]
         if heads % size:
-            raise override.wrong(f"expected a divisor of its {heads} query heads")
-        place.put(heads // size)
-    return Change(option=override.option, path=override.path, value=str(size), was=", ".join(was))
+            raise override.error(f"expected a divisor of its {heads} query heads")
+        field.set(heads // size)
+    return AppliedOverride(option=override.option, path=override.path, value=str(size), was=was)
 
 
-def _layers(_document: Document, data: dict[str, Any], override: Override) -> Change:
+def _set_layers(_document: Document, data: dict[str, Any], override: Override) -> AppliedOverride:
     """Change how many layers there are; their kinds keep their proportions."""
-    count, runs = _whole(override), data["layers"]
+    count, runs = _whole_number(override), data["layers"]
     repeats = [run["repeat"] for run in runs]
-    if count < len(runs) or not runs:
-        raise override.wrong(
-            f"expected at least {len(runs)}, one for each kind of layer"
-            if runs
-            else "it has no layers to repeat"
-        )
+    if not runs:
+        raise override.error("it has no layers to repeat")
+    if count < len(runs):
+        raise override.error(f"expected at least {len(runs)}, one for each kind of layer")
     for run, repeat in zip(runs, spread_layers(repeats, count), strict=True):
         run["repeat"] = repeat
-    return Change(
+    return AppliedOverride(
         option=override.option, path=override.path, value=str(count), was=str(sum(repeats))
     )
 
@@ -407,7 +428,9 @@ def _layers(_document: Document, data: dict[str, Any], override: Override) -> Ch
 def spread_layers(repeats: Sequence[int], total: int) -> list[int]:
     """Return ``total`` layers in the proportions of ``repeats``, at least one of each kind.
 
-    Largest remainders: 3 dense and 58 expert layers become, in 30,
+    After one of each kind, n = total - kinds layers are left. They go to the kinds in proportion to
+    max(repeat total / sum(repeats) - 1, 0), rounded by largest remainders (Hamilton's method). In
+    30 layers, 3 dense and 58 expert layers become 1 and 29: the 28 left are shared 0.48 to 27.52.
 
     >>> spread_layers([3, 58], 30)
     [1, 29]
@@ -416,8 +439,8 @@ def spread_layers(repeats: Sequence[int], total: int) -> list[int]:
     shares = [spare * max(count * total / sum(repeats) - 1, 0.0) for count in repeats]
     scale = spare / sum(shares) if sum(shares) else 0.0
     exact = [share * scale for share in shares]
-    found = [1 + int(share) for share in exact]
-    order = sorted(range(len(exact)), key=lambda i: int(exact[i]) - exact[i])
-    for i in order[: total - sum(found)]:
-        found[i] += 1
-    return found
+    counts = [1 + int(share) for share in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: int(exact[i]) - exact[i])
+    for i in by_remainder[: total - sum(counts)]:
+        counts[i] += 1
+    return counts

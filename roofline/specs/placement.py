@@ -1,4 +1,4 @@
-"""What is asked of the model: batch, context and draft lengths, and how it is spread over GPUs."""
+"""How a network lies on accelerators, and the batches, contexts and draft lengths it is run at."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class SplitMode(StrEnum):
 class Split:
     """A network over the cards of one machine, and the experts that stay with its processor.
 
-    ``tensor`` is told here only by name: its work is that of ``Placement.tp``.
+    Of ``tensor`` only the name stands here: its work is that of ``Placement.tp``.
     """
 
     mode: SplitMode = SplitMode.LAYER
     cards: int = 1
     #: Shares of the layers, card by card; empty is even.
     shares: tuple[float, ...] = ()
-    #: The first so many layers have their experts in the processor's memory.
+    #: Number of layers, from the first, whose experts lie in the processor's memory.
     cpu_layers: int = 0
 
 
@@ -58,19 +58,19 @@ class Routing:
 
     #: Exponent s of expert popularity, proportional to rank^-s; 0 is uniform.
     skew: float = 0.0
-    #: Chance that a draft token goes where the token before it in its sequence went.
+    #: Probability that a draft token chooses the experts of the token before it in its sequence.
     correlation: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """How one network is laid over accelerators."""
+    """How one network is divided over accelerators."""
 
     tp: int = 1
     #: Groups of ranks that experts are placed on; a divisor of ``tp``.
     ep: int = 1
-    #: Groups of ranks that share the sequences out between them; a divisor of ``tp``. All but the
-    #: routed experts is copied to each group and divided inside it.
+    #: Groups of ranks that each take a part of the sequences; a divisor of ``tp``. Each group holds
+    #: a copy of everything but the routed experts, divided over its ranks.
     dp: int = 1
     routing: Routing = field(default_factory=Routing)
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
@@ -83,7 +83,7 @@ class Placement:
 
     @property
     def cards(self) -> int:
-        """Accelerators that the network lies on, linked or in one machine.
+        """Number of accelerators that the network lies on, linked or in one machine.
 
         >>> Placement(tp=8).cards, Placement(split=Split(cards=2)).cards
         (8, 2)
@@ -92,13 +92,13 @@ class Placement:
 
     @property
     def attention_tp(self) -> int:
-        """Ranks that attention, and all else but the routed experts, is divided over: tp / dp."""
+        """Ranks that everything but the routed experts is divided over: tp / dp."""
         return self.tp // self.dp
 
-    def local(self, batch: Array) -> Array:
+    def local_batch(self, batch: Array) -> Array:
         """Return the sequences of the fullest group, for which the others wait: ceil(B / dp).
 
-        >>> float(Placement(tp=8, dp=8).local(30.0))
+        >>> float(Placement(tp=8, dp=8).local_batch(30.0))
         4.0
         """
         return batch if self.dp == 1 else np.ceil(np.asarray(batch) / self.dp)
@@ -108,8 +108,8 @@ class Placement:
 class Grid:
     """Batches, contexts and draft lengths, each along an axis of its own.
 
-    Shapes: batch (nB, 1, 1), context (1, nL, 1), draft_length (1, 1, nD); whatever depends on two
-    of them is left at that shape until the end.
+    Shapes: batch (nB, 1, 1), context (1, nL, 1), draft_length (1, 1, nD). A quantity that depends
+    on two of them keeps the shape of these two; broadcasting joins them at the end.
     """
 
     batch: NDArray[np.float64]
@@ -117,10 +117,10 @@ class Grid:
     draft_length: NDArray[np.float64]
     #: Rows per sequence that a tree's verify pass runs; None is a chain, 1 + D.
     verify_width: int | None = None
-    #: Prompt tokens that ride in the same pass as the decoding rows; several numbers lie along the
-    #: axis of the contexts, one context (1, nL or prompts, 1).
+    #: Prompt tokens in the same pass as the decoding rows: one number, or with a single context
+    #: several along its axis, shape (1, n, 1).
     prefill_tokens: Array = 0.0
-    #: Those of the fullest data-parallel group; None spreads them evenly.
+    #: Prompt tokens of the fullest data-parallel group; None spreads them evenly.
     prefill_fullest: Array | None = None
 
     @classmethod
@@ -145,7 +145,7 @@ class Grid:
         )
 
     def local_extra_rows(self, placement: Placement) -> Array:
-        """Return the prompt tokens that ride in the fullest data-parallel group's pass."""
+        """Return the prompt tokens in the pass of the fullest data-parallel group."""
         if self.prefill_fullest is None:
             return self.prefill_tokens / placement.dp
         return self.prefill_fullest

@@ -1,4 +1,4 @@
-"""Stated constants for what nobody has measured, and which measured part stands in for which."""
+"""Stated constants for what nobody has measured, and whose measured laws stand in for others'."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class LawPrior(Schema):
 
 
 class GenerationPrior(Schema):
-    """What one generation of accelerators changes in the generic laws."""
+    """The constants in which one generation of accelerators differs from the generic laws."""
 
     mem_eff: float = Field(ge=0.3, le=1.05)
     compute_eff: dict[str, float]
-    #: Lanes that do integers, as a share of those that do fp32.
+    #: Integer lanes, as a share of the fp32 lanes.
     integer_lanes: float = Field(default=0.5, gt=0, le=1)
     #: The calibrated accelerator whose laws stand in for this generation's.
     relative: str | None = None
@@ -43,9 +43,9 @@ class GenerationPrior(Schema):
 
 
 class Spread(Schema):
-    """One standard deviation of the logarithm of a time, by where its law comes from."""
+    """Standard deviations of the logarithm of a time, by where its law comes from."""
 
-    calibrated: float  # added to a law's own held-out error: from tables to a running model
+    calibrated: float  # from tables to a running model, added to a law's own held-out error
     prior: float  # the simple law with generic constants
     rows: float  # of t(4 M) / t(M), where a law does not state its own
     overhead: float  # of the engine's time around the kernels
@@ -53,7 +53,7 @@ class Spread(Schema):
 
 
 class RoutingPrior(Schema):
-    """How tokens choose experts where nobody has counted."""
+    """How tokens choose experts where nobody has counted the choices."""
 
     skew: float = Field(ge=0, le=4)
     correlation: float = Field(ge=0, le=1)
@@ -85,7 +85,7 @@ class Priors(Document):
 
 
 def unknown_generation(gpu: str, generation: str) -> list[Notice]:
-    """Return what the user of a profile should know where its generation has no stated constants.
+    """Return a notice where the generation of an accelerator has no stated constants.
 
     >>> unknown_generation("h100-sxm", "hopper")
     []

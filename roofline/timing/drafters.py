@@ -81,7 +81,7 @@ def passes(
         return _medusa(network, precision, placement, grid)
     if isinstance(network, DrafterSpec) and kind in BLOCK_KINDS:
         return _block(network, precision, placement, grid, block)
-    batch = placement.local(grid.batch)
+    batch = placement.local_batch(grid.batch)
     verified = 1 + grid.draft_length if first_rows is None else first_rows + 0 * grid.draft_length
     first = decode(
         network,
@@ -121,7 +121,7 @@ def _block(
     """
     rows = block_rows(network, block, grid)
     first = decode(network, precision, placement, batch=grid.batch, context=grid.context, rows=rows)
-    batch = placement.local(grid.batch)
+    batch = placement.local_batch(grid.batch)
     tokens = batch * (1 + grid.draft_length)
     first.insert(0, fusion(network, precision, placement, tokens=tokens))
     if not network.side_parameters:
@@ -149,7 +149,7 @@ def _medusa(
     network: DrafterSpec, precision: Precision, placement: Placement, grid: Grid
 ) -> tuple[list[Op], list[Op]]:
     """Return one of Medusa's heads twice: the first, and each further one beside it."""
-    batch = placement.local(grid.batch)
+    batch = placement.local_batch(grid.batch)
     blocks = [
         matrix(network, precision, placement, linear, tokens=batch)
         for linear in medusa_linears(network)

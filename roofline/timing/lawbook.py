@@ -13,11 +13,11 @@ from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.specs.laws import (
     AttentionBlock,
-    Block,
     CollectiveBlock,
     Evidence,
     GemmBlock,
     LatentBlock,
+    LawBlock,
     MoeBlock,
     SimpleBlock,
     SimpleLaw,
@@ -49,17 +49,17 @@ TRUSTED = 0.25
 #: So are products whose floor is longer [s]. Inside a captured graph a product of the other tables
 #: takes 2 to 14 us at the least; one that takes longer was timed as the host launched it.
 CAPTURED = 15e-6
-Law = TypeVar("Law", bound=Block)
+Law = TypeVar("Law", bound=LawBlock)
 
 
 @cache
-def _overlay(gpu: str, engine: str) -> tuple[Block, ...]:
+def _overlay(gpu: str, engine: str) -> tuple[LawBlock, ...]:
     overlay = load_overlay(gpu, engine)
     blocks = overlay.calibration if overlay else ()
     return tuple(block for block in blocks if _usable(block))
 
 
-def _usable(block: Block) -> bool:
+def _usable(block: LawBlock) -> bool:
     launched = isinstance(block, GemmBlock) and block.law.floor > CAPTURED
     return block.evidence.median_error <= TRUSTED and not launched
 
@@ -136,13 +136,13 @@ class LawBook:
         if self.relative is not None:
             yield self.relative
 
-    def _by_engine(self, part: HardwareProfile) -> Iterator[Sequence[Block]]:
+    def _by_engine(self, part: HardwareProfile) -> Iterator[Sequence[LawBlock]]:
         """Yield a part's blocks: its own measurements, this engine's, then other engines'."""
         yield part.calibration
         for engine in dict.fromkeys((self.engine, *ENGINES)):
             yield _overlay(part.id, engine)
 
-    def _chosen(self, op: Op, block: Block, part: HardwareProfile) -> Chosen:
+    def _chosen(self, op: Op, block: LawBlock, part: HardwareProfile) -> Chosen:
         same_part = part.id == self.gpu.id
         generation = priors().generations.get(self.gpu.generation)
         borrowed = generation.relative_error if generation else priors().spread.prior
@@ -176,7 +176,7 @@ class LawBook:
         return replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
 
 
-def _fast_path_limit(op: Op, block: Block) -> Notice | None:
+def _fast_path_limit(op: Op, block: LawBlock) -> Notice | None:
     """Say when attention has more query heads per KV head than the tables' fast path takes."""
     shape = op.shape
     if not isinstance(block, AttentionBlock) or not isinstance(shape, AttentionShape):
@@ -193,7 +193,7 @@ def _fast_path_limit(op: Op, block: Block) -> Notice | None:
     )
 
 
-def _of_kind(kind: type[Law], blocks: Sequence[Block]) -> list[Law]:
+def _of_kind(kind: type[Law], blocks: Sequence[LawBlock]) -> list[Law]:
     """Return the blocks of one kind of law."""
     return [block for block in blocks if isinstance(block, kind)]
 
@@ -207,11 +207,11 @@ def _of_format(blocks: Sequence[Law], wanted: str) -> Law | None:
     return None
 
 
-def _gemm(op: Op, blocks: Sequence[Block]) -> Block | None:
+def _gemm(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     return _of_format(_of_kind(GemmBlock, blocks), weight_key(op.storage, op.compute))
 
 
-def _moe(op: Op, blocks: Sequence[Block]) -> Block | None:
+def _moe(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     """Return the expert kernel that the engine's tables use most at this format."""
     by_use = sorted(_of_kind(MoeBlock, blocks), key=lambda block: -block.evidence.rows_fitted)
     return _of_format(by_use, weight_key(op.storage, op.compute))
@@ -221,7 +221,7 @@ def _cache_format(op: Op) -> str:
     return "fp8" if bytes_per_element(op.storage) < 1.5 else "bf16"
 
 
-def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
+def _attention(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     if not isinstance(op.shape, AttentionShape):
         return None  # an indexer or an image's cache: the simple law
     every = _of_kind(AttentionBlock, blocks)
@@ -233,18 +233,18 @@ def _attention(op: Op, blocks: Sequence[Block]) -> Block | None:
     return min(same_format or every, key=distance, default=None)
 
 
-def _latent(op: Op, blocks: Sequence[Block]) -> Block | None:
+def _latent(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     every = _of_kind(LatentBlock, blocks)
     same_format = [block for block in every if block.dtype == _cache_format(op)]
     return next(iter(same_format or every), None)
 
 
-def _state(op: Op, blocks: Sequence[Block]) -> Block | None:
+def _state(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     wanted = "conv" if op.name == "conv_state" else "delta"
     return next((b for b in _of_kind(StateBlock, blocks) if wanted in b.kernel), None)
 
 
-def _simple(op: Op, blocks: Sequence[Block]) -> Block | None:
+def _simple(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     """Return the simple law measured for this very kernel, else for its kind."""
     products = op.kind in (Kind.GEMM, Kind.MOE)
     wanted = weight_key(op.storage, op.compute) if products else str(op.storage)
@@ -256,11 +256,11 @@ def _simple(op: Op, blocks: Sequence[Block]) -> Block | None:
     return max(measured, key=lambda block: block.op is not None, default=None)
 
 
-def _collective(_op: Op, blocks: Sequence[Block]) -> Block | None:
+def _collective(_op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     return next(iter(_of_kind(CollectiveBlock, blocks)), None)
 
 
-_FINDERS: dict[Kind, Callable[[Op, Sequence[Block]], Block | None]] = {
+_FINDERS: dict[Kind, Callable[[Op, Sequence[LawBlock]], LawBlock | None]] = {
     Kind.GEMM: _gemm,
     Kind.MOE: _moe,
     Kind.ATTENTION: _attention,

@@ -149,7 +149,7 @@ class Memory:
         ``batch`` is shared out between data-parallel groups, as in ``needed``.
         """
         model, base = self.target.model, bytes_per_element(self.target.precision.base)
-        batch = self.target.placement.local(batch)
+        batch = self.target.placement.local_batch(batch)
         rows = 1 + np.asarray(draft_length)
         tokens = np.maximum(batch * rows, self.rules.prefill_chunk)
         activations = activation_bytes(
@@ -173,7 +173,7 @@ class Memory:
         drafting = np.asarray(draft_length) > 0
         target_cache = self.target_cache(context, draft_length)
         draft_cache = self.draft_cache(context, draft_length)
-        sequences = self.target.placement.local(batch)
+        sequences = self.target.placement.local_batch(batch)
         by_card: list[Array] = []
         for card, draft_card in zip(self.cards, self.draft_cards, strict=True):
             weights = sum(card.weights(self.held).values())

@@ -48,7 +48,9 @@ def local_rows(placement: Placement, grid: Grid) -> NDArray[np.float64]:
 
     Each data-parallel group runs its own graph over its own share.
     """
-    return np.asarray(placement.local(grid.batch) * grid.rows + grid.local_extra_rows(placement))
+    return np.asarray(
+        placement.local_batch(grid.batch) * grid.rows + grid.local_extra_rows(placement)
+    )
 
 
 def covered(graphs: Graphs | None, rows: NDArray[np.float64]) -> Mask:
@@ -108,7 +110,7 @@ def past_graphs(
             largest=graphs.largest,
             lengths=past,
             batches=tuple(batches),
-            flag=graphs.raised(max(max(asked[batch][1]) for batch in batches)),
+            flag=graphs.capture_flag(max(max(asked[batch][1]) for batch in batches)),
         )
         for past, batches in alike.items()
     ]
@@ -218,7 +220,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         layers=target.model.num_layers,
         expert_layers=target.model.num_expert_layers,
         state_layers=target.model.num_state_layers,
-        batch=target.placement.local(grid.batch),
+        batch=target.placement.local_batch(grid.batch),
         tree=drafter.topk > 1,
         recurrent=target.model.has_state,
         pass_kind=drafter.pass_kind,

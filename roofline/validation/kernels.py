@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
-from roofline.specs.laws import Block
+from roofline.specs.laws import LawBlock
 from roofline.validation.kernel_families import FAMILIES
 from roofline.validation.score import Compared
 
@@ -98,13 +98,13 @@ def compare_kernels(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[
         )
 
 
-def _block_of(gpu: str, group: SampleGroup) -> Block | None:
+def _block_of(gpu: str, group: SampleGroup) -> LawBlock | None:
     """Return the law that an accelerator's profile has for a group's kernel."""
     overlay = load_overlay(gpu, group.engine)
     return matching_block(overlay.calibration if overlay else (), group)
 
 
-def matching_block(blocks: Sequence[Block], group: SampleGroup) -> Block | None:
+def matching_block(blocks: Sequence[LawBlock], group: SampleGroup) -> LawBlock | None:
     """Return the law of a group's kernel: the block with its kind and label."""
     for block in blocks:
         same_kind = block.kind == group.kind

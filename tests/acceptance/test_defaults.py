@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.defaults import (
-    Standing,
+    Closeness,
     bare_name,
-    choose,
-    closest,
-    default_for,
-    filled,
-    rules,
+    choose_curve,
+    closest_curves,
+    default_acceptance,
+    default_rules,
+    fill_gaps,
     same_model,
 )
-from roofline.acceptance.files import SHELF, bundled, lengths_of, load_acceptance
+from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of, load_acceptance
 from roofline.base import resources
 from roofline.base.notices import Code
 from tests.acceptance.test_models import GOLDEN
@@ -30,7 +30,7 @@ MODELS = {*resources.bundled_names("model_specs"), *resources.aliases("model_spe
 
 
 @pytest.mark.parametrize(
-    ("kind", "model", "standing", "reference"),
+    ("kind", "model", "closeness", "reference"),
     [
         ("eagle3", "llama-3.1-8b", "own", "llama-3.1-8b-eagle3"),
         ("mtp", "deepseek-r1", "own", "deepseek-r1-mtp"),
@@ -45,29 +45,29 @@ MODELS = {*resources.bundled_names("model_specs"), *resources.aliases("model_spe
         ("eagle3", "llama-3.1-70b", "stand-in", "llama-3.1-8b-eagle3"),
     ],
 )
-def test_the_nearest_curve_is_taken(kind: str, model: str, standing: str, reference: str) -> None:
-    choice = choose(kind, f"{model}-{kind}", [model])
+def test_the_nearest_curve_is_taken(kind: str, model: str, closeness: str, reference: str) -> None:
+    choice = choose_curve(kind, f"{model}-{kind}", [model])
     assert choice is not None
-    assert (choice.standing.value, choice.reference) == (standing, reference)
+    assert (choice.closeness.value, choice.reference) == (closeness, reference)
 
 
 @pytest.mark.parametrize("kind", ["ngram", "suffix", "model", "peagle", "medusa", "mtp"])
 def test_kinds_without_a_curve_have_no_default(kind: str) -> None:
-    assert choose(kind, "x", ["llama-3.1-8b"]) is None
+    assert choose_curve(kind, "x", ["llama-3.1-8b"]) is None
 
 
 def test_another_name_goes_before_the_spec_that_stands_in_for_it() -> None:
     """A coder's curve for the coder; the config is that of its sibling."""
     names = ["qwen3-coder-30b-a3b-instruct", "qwen3-30b-a3b"]
-    choice = choose("eagle3", "qwen3-30b-a3b-eagle3", names)
+    choice = choose_curve("eagle3", "qwen3-30b-a3b-eagle3", names)
     assert choice is not None
     assert choice.id == "qwen3-coder-30b-a3b-eagle3-specforge"
 
 
 def test_published_values_arrive() -> None:
     """SpecForge data.json, mtbench, D = 3 and 5; the TensorRT-LLM blog, D = 2."""
-    head = default_for("eagle3", "qwen3-30b-a3b-eagle3", ["qwen3-30b-a3b"])
-    layer = default_for("mtp", "deepseek-v3-mtp", ["deepseek-v3"])
+    head = default_acceptance("eagle3", "qwen3-30b-a3b-eagle3", ["qwen3-30b-a3b"])
+    layer = default_acceptance("mtp", "deepseek-v3-mtp", ["deepseek-v3"])
     assert head is not None
     assert layer is not None
     assert (head.curve.table[3], head.curve.table[5]) == (2.496, 2.831)
@@ -79,7 +79,9 @@ def test_published_values_arrive() -> None:
 def test_without_a_chat_set_the_mean_of_all_is_taken() -> None:
     """SPEED-Bench, Qwen3-Next's MTP: (3.34 + 3.13 + 3.19 + 2.94 + 2.89 + 2.85 + 2.68 + 2.71 + 2.66
     + 2.09) / 10 = 2.848."""
-    found = default_for("mtp", "qwen3-next-80b-a3b-instruct-mtp", ["qwen3-next-80b-a3b-instruct"])
+    found = default_acceptance(
+        "mtp", "qwen3-next-80b-a3b-instruct-mtp", ["qwen3-next-80b-a3b-instruct"]
+    )
     assert found is not None
     assert found.curve.table[3] == pytest.approx(2.848)
     told = found.notices[0]
@@ -88,7 +90,7 @@ def test_without_a_chat_set_the_mean_of_all_is_taken() -> None:
 
 
 def test_curves_named_by_rules_exist() -> None:
-    rows, stated = bundled(), rules()
+    rows, stated = bundled_curves(), default_rules()
     targets = {bare_name(row["target"]) for row in rows}
     known = {bare_name(name) for name in MODELS} | targets
     named = {*(n for group in stated.same for n in group), *stated.kin, *stated.kin.values()}
@@ -98,15 +100,15 @@ def test_curves_named_by_rules_exist() -> None:
         row["drafter"] for row in rows
     }
     assert {*stated.left_out, *stated.stand_in.values()} <= {row["id"] for row in rows}
-    assert all(choose(kind, "x", ["x"]) for kind in stated.stand_in)
+    assert all(choose_curve(kind, "x", ["x"]) for kind in stated.stand_in)
 
 
 def test_every_relative_has_a_curve() -> None:
     """A relative without one would be a dead entry."""
-    stated = rules()
+    stated = default_rules()
     for name in stated.kin:
-        found = [choose(kind, "x", [name]) for kind in stated.kinds]
-        assert any(c is not None and c.standing in (Standing.KIN, Standing.SAME) for c in found)
+        found = [choose_curve(kind, "x", [name]) for kind in stated.kinds]
+        assert any(c is not None and c.closeness in (Closeness.KIN, Closeness.SAME) for c in found)
 
 
 def test_a_stand_in_names_the_closest_curves(cli: Cli) -> None:
@@ -117,7 +119,7 @@ def test_a_stand_in_names_the_closest_curves(cli: Cli) -> None:
         "no acceptance is known",
         "closest bundled curves are qwen3-4b-dflash-deepspec",
     )
-    assert closest("ngram", ["llama-3.1-8b"]) == []
+    assert closest_curves("ngram", ["llama-3.1-8b"]) == []
 
 
 def test_the_answer_says_which_was_taken(cli: Cli) -> None:
@@ -137,19 +139,19 @@ def test_filling_meets_what_is_known(rates: list[float], data: st.DataObject) ->
     whole = dict(enumerate(float(al) for al in tokens_per_step(rates)))
     kept = data.draw(st.sets(st.integers(1, len(rates)), min_size=1))
     table = {0: 1.0} | {d: whole[d] for d in kept}
-    full = filled(table)
+    full = fill_gaps(table)
     assert all(full[d] == al for d, al in table.items())
     assert all(1 <= al <= 1 + d for d, al in full.items())
 
 
 def test_one_rate_fills_exactly() -> None:
     """Leviathan et al. 2023, Eq. 1 at 0.6: 1.6, 1.96, 2.176, 2.3056."""
-    full = filled({0: 1.0, 2: 1.96, 4: 2.3056})
+    full = fill_gaps({0: 1.0, 2: 1.96, 4: 2.3056})
     assert [round(full[d], 4) for d in (1, 3)] == [1.6, 2.176]
 
 
 def test_a_falling_curve_keeps_its_gap() -> None:
-    assert filled({0: 1.0, 1: 1.8, 3: 1.7}) == {0: 1.0, 1: 1.8, 3: 1.7}
+    assert fill_gaps({0: 1.0, 1: 1.8, 3: 1.7}) == {0: 1.0, 1: 1.8, 3: 1.7}
 
 
 def test_filled_from_one_value_the_golden_curves_come_out_low() -> None:
@@ -157,7 +159,7 @@ def test_filled_from_one_value_the_golden_curves_come_out_low() -> None:
     errors = []
     for name in GOLDEN:
         table = load_acceptance(name).table
-        full = filled({0: 1.0, 7: table[7]})
+        full = fill_gaps({0: 1.0, 7: table[7]})
         errors += [full[d] / table[d] - 1 for d in range(1, 7)]
     assert median(errors) == pytest.approx(-0.038, abs=0.005)
     assert -0.18 < min(errors) < -0.17
@@ -165,9 +167,9 @@ def test_filled_from_one_value_the_golden_curves_come_out_low() -> None:
 
 
 def test_the_index_states_lengths_as_the_files_have_them() -> None:
-    for row in bundled():
+    for row in bundled_curves():
         assert lengths_of(row), row["id"]
-    assert set(resources.bundled_names(SHELF)) == {row["id"] for row in bundled()}
+    assert set(resources.bundled_names(ACCEPTANCE_SHELF)) == {row["id"] for row in bundled_curves()}
 
 
 VLLM = ["recommend", "llama-3.1-8b", "--drafter", "eagle3", "--format", "json"]
@@ -192,7 +194,7 @@ def test_a_models_own_curve_is_not_doubted(cli: Cli, name: str) -> None:
 
 def test_every_bundled_curve_fits_the_model_that_it_is_named_after() -> None:
     """Ids begin with the target, so a target and its own id must be one model."""
-    for row in bundled():
+    for row in bundled_curves():
         family = row["id"].split("-eagle")[0].split("-mtp")[0].split("-d")[0]
         if row["target"].split()[0].lower().startswith(family):
             assert same_model(row["target"], family), row["id"]

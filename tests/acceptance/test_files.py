@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from roofline.acceptance import SHELF, load_acceptance
-from roofline.acceptance.files import COLUMNS, INDEX, AcceptanceFile, bundled, index_text, load_file
+from roofline.acceptance import ACCEPTANCE_SHELF, load_acceptance
+from roofline.acceptance.files import (
+    INDEX_COLUMNS,
+    INDEX_FILE,
+    AcceptanceFile,
+    bundled_curves,
+    index_text,
+    load_file,
+)
 from roofline.base import resources
 from tests.support import Cli, assert_refused
 
-NAMES = resources.bundled_names(SHELF)
-FOLDER = Path(str(resources.shelf(SHELF)))
+NAMES = resources.bundled_names(ACCEPTANCE_SHELF)
+FOLDER = Path(str(resources.shelf(ACCEPTANCE_SHELF)))
 
 
 def test_the_index_says_what_the_files_say() -> None:
-    assert (FOLDER / INDEX).read_text("utf-8") == index_text()
+    assert (FOLDER / INDEX_FILE).read_text("utf-8") == index_text()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,8 +36,8 @@ def test_every_curve_can_be_used_and_has_an_origin(name: str) -> None:
     assert file.drafter
     assert file.source
     assert file.license in ("Apache-2.0", "MIT", "published figures, cited")
-    for part in file.parts():
-        made = load_acceptance(f"{name}#{part}" if part else name)
+    for dataset in file.dataset_ids():
+        made = load_acceptance(f"{name}#{dataset}" if dataset else name)
         assert made.deepest >= 1
         assert made.label.startswith(file.drafter)
         assert len(made.table) > 1
@@ -70,14 +77,14 @@ def test_a_lookup_opens_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AcceptanceFile, "load", staticmethod(counting))
     load_acceptance("glm-5.2-mtp-coding")
     assert opened == ["glm-5.2-mtp-coding.yaml"]
-    bundled()
+    bundled_curves()
     assert len(opened) == 1
 
 
 def test_list(cli: Cli) -> None:
     rows = cli("acceptance", "list", "--format", "json").data()
     assert [row["id"] for row in rows] == NAMES
-    assert set(rows[0]) == set(COLUMNS)
+    assert set(rows[0]) == set(INDEX_COLUMNS)
     some = cli("acceptance", "list", "--match", "specforge", "--format", "json").data()
     assert {row["license"] for row in some} == {"MIT"}
     assert_refused(cli("acceptance", "list", "--match", "nothing-like-it"), "nothing-like-it")
@@ -100,4 +107,4 @@ def test_show(cli: Cli) -> None:
 
 
 if __name__ == "__main__":
-    (FOLDER / INDEX).write_text(index_text(), encoding="utf-8")
+    (FOLDER / INDEX_FILE).write_text(index_text(), encoding="utf-8")

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.acceptance.curve import Convention, convert, spread_of_mean
-from roofline.acceptance.files import bundled
-from roofline.acceptance.models import compare, fit_all, fit_decay
+from roofline.acceptance.curve import Convention, convert, standard_error
+from roofline.acceptance.files import bundled_curves
+from roofline.acceptance.models import compare_models, fit_all, fit_decay
 from tests.support import Cli, assert_refused
 
 #: The golden curves of InferenceX, the ones that reach from D = 1 to D = 8.
-GOLDEN = [row["id"] for row in bundled() if row["source"].startswith("SemiAnalysisAI/InferenceX")
-          and row["draft_lengths"] == "1-8"]  # fmt: skip
+GOLDEN = [
+    row["id"]
+    for row in bundled_curves()
+    if row["source"].startswith("SemiAnalysisAI/InferenceX") and row["draft_lengths"] == "1-8"
+]
 #: Over-prediction of AL(8) by one rate taken from AL(1) [%], worked from the published values:
 #: (1 - a^9) / (1 - a) over AL(8), a = AL(1) - 1.
 OVER = {
@@ -39,7 +42,8 @@ OVER = {
 def errors(curve: str) -> dict[str, tuple[float, float]]:
     """Return (error at D = 8, the same from D <= 4) in % by model."""
     return {
-        row["model"]: (float(row["error %"]), float(row["from half %"])) for row in compare(curve)
+        row["model"]: (float(row["error %"]), float(row["from half %"]))
+        for row in compare_models(curve)
     }
 
 
@@ -186,12 +190,12 @@ def test_the_single_rate_survives_its_inversion(rate: float, depth: int) -> None
 
 def test_the_sampling_error_of_a_mean() -> None:
     """By enumeration: J = 0, 1, 2 with chances 0.2, 0.3, 0.5 has mean 1.3 and variance 0.61."""
-    error = spread_of_mean(survival=[0.8, 0.5], drafts=400)
+    error = standard_error(survival=[0.8, 0.5], drafts=400)
     assert error == pytest.approx(math.sqrt(0.61 / 400))
 
 
 def test_a_model_that_needs_al_of_one_is_left_out_without_it() -> None:
     """The published AL of EAGLE-3 on Llama 3.1 8B begin at D = 2, those of GLM-5.2's MTP at 1."""
-    later = {row["model"] for row in compare("llama-3.1-8b-eagle3")}
-    first = {row["model"] for row in compare("glm-5.2-mtp-coding")}
+    later = {row["model"] for row in compare_models("llama-3.1-8b-eagle3")}
+    first = {row["model"] for row in compare_models("glm-5.2-mtp-coding")}
     assert len(first - later) == 1

@@ -23,9 +23,9 @@ from roofline.acceptance.curve import (
     convert,
     from_rates,
     iid_rate,
-    spread_of_mean,
+    standard_error,
     survival_from_histogram,
-    weighted,
+    weighted_mean,
 )
 from roofline.acceptance.models import decaying, fit_constant, geometric, rounds_covariance
 
@@ -166,7 +166,7 @@ def test_a_sampler_that_is_played(seed: int, depth: int) -> None:
 
     # the sampling error that is printed, and how AL at different D err together
     survival = np.cumprod(conditional)
-    told = spread_of_mean(survival=survival.tolist(), drafts=ROUNDS)
+    told = standard_error(survival=survival.tolist(), drafts=ROUNDS)
     played = float(accepted.std(ddof=1) / math.sqrt(ROUNDS))
     assert told == pytest.approx(played, rel=STANDARD_ERRORS * 2 / math.sqrt(ROUNDS))
     each = np.minimum(accepted[:, None], np.arange(1, depth + 1))
@@ -196,7 +196,7 @@ def test_a_mix_is_what_a_mixed_batch_emits() -> None:
             for seed, (share, (p, q)) in enumerate(zip(shares, kinds, strict=True))
         ]
     )
-    told = weighted(parts, label="", source="").table[depth]
+    told = weighted_mean(parts, label="", source="").table[depth]
     error = emitted.std(ddof=1) / math.sqrt(len(emitted))
     assert error < 0.01
     assert emitted.mean() == pytest.approx(told, abs=STANDARD_ERRORS * error)

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from roofline.acceptance.curve import tokens_per_step
-from roofline.acceptance.defaults import fall_of_one_rate
+from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.files import load_acceptance
 from roofline.render.sentences import likely_line
 from tests.acceptance.test_models import GOLDEN
@@ -92,7 +92,7 @@ ASK = ("recommend", "deepseek-v3", "--gpu", "h200-sxm", "--tp", "8", "--drafter"
 def test_one_rate_is_doubted_in_long_drafts(cli: Cli) -> None:
     """The range must hold what the same rate yields where it falls as on measured curves."""
     rate = cli(*ASK, "--acceptance", "0.85", "--format", "json")
-    fall = fall_of_one_rate()
+    fall = single_rate_ratio()
     falling = "cond:" + ",".join(f"{0.85 * fall**i:.4f}" for i in range(8))
     real = cli(*ASK, "--acceptance", falling, "--format", "json")
     assert "one rate at every position" in rate.err
@@ -122,7 +122,7 @@ def test_the_fall_is_that_of_the_golden_curves() -> None:
             short = tokens_per_step(rates)[8] < table[8]
             low, high = (middle, high) if short else (low, middle)
         ratios.append(low)
-    assert median(ratios) == pytest.approx(fall_of_one_rate(), abs=0.001)
+    assert median(ratios) == pytest.approx(single_rate_ratio(), abs=0.001)
 
 
 def test_a_read_file_is_called_by_its_name(cli: Cli, tmp_path: Path) -> None:

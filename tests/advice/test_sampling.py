@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from roofline.acceptance.models import drawn_tokens_per_step, rounds_covariance, survival
+from roofline.acceptance.models import (
+    drawn_tokens_per_step,
+    rounds_covariance,
+    survival_by_position,
+)
 from roofline.advice.decide import Confidence, Point
 from roofline.render.sentences import likely_line
 from tests.schedule_rules import vllm_config
@@ -36,7 +40,7 @@ def test_one_draft_is_a_coin() -> None:
 def test_a_table_that_falls_is_held_to_a_chain() -> None:
     """DSpark's measured curve falls after D = 6; survival cannot be negative."""
     curve = np.array([1, 1.84, 2.51, 3.01, 3.36, 3.61, 3.77, 3.73])
-    found = survival(tuple(range(8)), curve)
+    found = survival_by_position(tuple(range(8)), curve)
     assert found[-1] == 0
     assert (np.diff(found) <= 0).all()
 

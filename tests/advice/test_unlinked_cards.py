@@ -9,9 +9,8 @@ import pytest
 from roofline.base import resources
 from roofline.kernels.forward import cards_of, layer_counts
 from roofline.specs.formats import Component
-from roofline.specs.gpu import HOSTS, load_host
-from roofline.specs.network import SHELF as MODELS
-from roofline.specs.network import load_model
+from roofline.specs.gpu import HOST_SHELF, load_host
+from roofline.specs.network import MODEL_SHELF, load_model
 from roofline.specs.placement import Split, SplitMode
 from tests.consumer_cards import DENSE, JSON, LLAMA, NGRAM, PAIR, SPARSE, host_file
 from tests.support import Cli, assert_refused
@@ -83,7 +82,7 @@ def test_a_draft_model_may_have_up_to_128_tokens_more_or_fewer(cli: Cli, tmp_pat
     assert taken.code == 0
     assert "151936" in taken.err
     assert_refused(cli(*base, "--drafter", "qwen2.5-0.5b"), "151936", "152064")
-    spec = resources.spec_file("qwen2.5-0.5b", MODELS, "model")
+    spec = resources.spec_file("qwen2.5-0.5b", MODEL_SHELF, "model")
     text = spec.read_text(encoding="utf-8").replace("151936", "151935")
     smaller = tmp_path / "smaller.yaml"
     smaller.write_text(text, encoding="utf-8")
@@ -186,7 +185,7 @@ def test_refusals(cli: Cli, command: tuple[str, ...], words: str) -> None:
     assert_refused(cli(*command), words)
 
 
-@pytest.mark.parametrize("name", resources.bundled_names(HOSTS))
+@pytest.mark.parametrize("name", resources.bundled_names(HOST_SHELF))
 def test_every_host_is_sound(name: str) -> None:
     """Bandwidth is channels x 8 bytes x rate, as the kind says; a slot is what its lanes carry."""
     host = load_host(name)

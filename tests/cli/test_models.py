@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from roofline.base.resources import aliases, bundled_names
-from roofline.importers.specfile import spec_text
-from roofline.specs.network import SHELF, ModelSpec, load_model, load_network
+from roofline.importers.spec_yaml import spec_text
+from roofline.specs.network import MODEL_SHELF, ModelSpec, load_model, load_network
 from tests.physics import refusal, run
 from tests.published import CONFIGS
 from tests.support import ROOT
@@ -108,13 +108,13 @@ def test_other_names() -> None:
     code, _, err = run(f"roofline recommend Qwen/Qwen3.8-27B {FLAGS}")
     assert code == 0
     assert "qwen3.6-27b stands in" in err
-    for name, alias in aliases(SHELF).items():
-        assert alias.id in bundled_names(SHELF), name
-        assert name not in bundled_names(SHELF)
+    for name, alias in aliases(MODEL_SHELF).items():
+        assert alias.id in bundled_names(MODEL_SHELF), name
+        assert name not in bundled_names(MODEL_SHELF)
 
 
 def test_the_catalogue_is_large_and_keeps_its_ids() -> None:
-    networks = [load_network(name) for name in bundled_names(SHELF)]
+    networks = [load_network(name) for name in bundled_names(MODEL_SHELF)]
     models = [network for network in networks if isinstance(network, ModelSpec)]
     assert len(models) >= 90
     assert len(networks) - len(models) >= 25
@@ -137,7 +137,7 @@ def test_the_specs_are_what_the_importer_writes() -> None:
         there = file.read_text("utf-8") if file.exists() else None
         assert there == text, f"{file} is not what make models writes: run it and commit the file"
     listed = Catalogue.load(CONFIGS / "catalogue.yaml")
-    assert set(listed.aliases) == set(aliases(SHELF))
+    assert set(listed.aliases) == set(aliases(MODEL_SHELF))
 
 
 def test_state_handling_is_a_switch() -> None:
@@ -160,7 +160,7 @@ def test_a_bundled_id_imports_none_of_it() -> None:
         capture_output=True, text=True, cwd=ROOT, check=True,
     )  # fmt: skip
     assert "roofline.specs.network" in done.stderr
-    assert "roofline.importers.read" not in done.stderr
+    assert "roofline.importers.importing" not in done.stderr
     assert "roofline.importers.gguf" not in done.stderr
 
 

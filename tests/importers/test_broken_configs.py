@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.importers.read import Imported, import_path
-from roofline.importers.specfile import spec_text
+from roofline.importers.importing import Imported, import_path
+from roofline.importers.spec_yaml import spec_text
 from roofline.kernels.footprint import parameters_decode_read, parameters_total
 from roofline.specs.network import load_model
 from tests.published import CONFIGS, FILES, imported

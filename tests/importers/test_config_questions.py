@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.importers.read import import_path
+from roofline.importers.importing import import_path
 from roofline.kernels.footprint import (
     kv_bytes_per_token,
     kv_bytes_read,

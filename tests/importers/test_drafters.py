@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.importers.drafter import drafter_kind
-from roofline.importers.read import import_path
+from roofline.importers.drafter_config import drafter_kind
+from roofline.importers.importing import import_path
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from roofline.specs.network import DrafterSpec, load_drafter, load_model
 from tests.physics import refusal, run

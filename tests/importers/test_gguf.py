@@ -11,7 +11,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.importers.gguf import TENSOR_TYPES, read_gguf
-from roofline.importers.read import Imported, import_path
+from roofline.importers.importing import Imported, import_path
 from roofline.kernels.footprint import parameters_total, weight_bytes
 from roofline.specs.formats import Component, DType, bytes_per_element
 from roofline.specs.network import ModelSpec, load_model

@@ -13,7 +13,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.importers.gguf import MOST_STRINGS, read_gguf
-from roofline.importers.read import Imported, import_path
+from roofline.importers.importing import Imported, import_path
 from roofline.specs.formats import Component, DType
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from tests import gguf_file

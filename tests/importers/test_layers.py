@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.importers.read import import_path
+from roofline.importers.importing import import_path
 from roofline.specs.formats import DType
 from roofline.specs.mixers import GroupedQueryAttention, Mamba2
 from roofline.specs.network import DenseMlp, ModelSpec

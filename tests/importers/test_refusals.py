@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.importers.build import Identity
-from roofline.importers.drafter import build_drafter, drafter_kind
-from roofline.importers.read import import_path
-from roofline.importers.source import read_source
+from roofline.importers.config_files import read_source
+from roofline.importers.drafter_config import build_drafter, drafter_kind
+from roofline.importers.importing import import_path
+from roofline.importers.model_config import Identity
 from roofline.specs.mixers import Mamba2
 from roofline.specs.network import DrafterSpec, ModelSpec
 from tests.published import ABSENT, CONFIGS, changed, imported

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from roofline.importers.source import read_source
+from roofline.importers.config_files import read_source
 from tests.published import CONFIGS, total
 
 transformers = pytest.importorskip("transformers")

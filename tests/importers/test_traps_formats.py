@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.importers.read import import_path
+from roofline.importers.importing import import_path
 from roofline.specs.mixers import (
     GroupedQueryAttention,
 )

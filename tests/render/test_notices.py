@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roofline.acceptance.defaults import Standing
+from roofline.acceptance.defaults import Closeness
 from roofline.base.notices import Code, notice
 from roofline.render.notices import SENTENCES, sentence
 
@@ -21,7 +21,7 @@ def test_every_code_has_a_sentence() -> None:
         (
             Code.ACCEPTANCE_ASSUMED,
             {
-                "standing": Standing.SAME,
+                "closeness": Closeness.SAME,
                 "reference": "r",
                 "label": "eagle3 of m",
                 "source": "s",

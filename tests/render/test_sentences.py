@@ -11,7 +11,7 @@ import pytest
 from roofline.acceptance.curve import Convention, convert
 from roofline.base.schema import load_yaml
 from roofline.specs.gpu import load_hardware
-from roofline.specs.overrides import options
+from roofline.specs.overrides import known_fields
 from tests.support import ACCEPTANCE, ROOT, Cli, assert_refused, write
 
 
@@ -42,10 +42,10 @@ def test_places_in_a_profile() -> None:
     """What there is to choose from below the longest start that exists."""
     file = ROOT / "hardware_profiles" / "h100-sxm.yaml"
     profile, data = load_hardware("h100-sxm"), load_yaml(file)
-    start, names = options(profile, data, ("memory", "bandwith"))
+    start, names = known_fields(profile, data, ("memory", "bandwith"))
     assert start == "memory"
     assert "bandwidth" in names
-    start, names = options(profile, data, ("compute", "peaks", "fp64x"))
+    start, names = known_fields(profile, data, ("compute", "peaks", "fp64x"))
     assert start == "compute.peaks"
     assert {"bf16", "fp8"} <= set(names)
 

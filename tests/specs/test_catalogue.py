@@ -12,11 +12,11 @@ from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.units import parse_quantity
 from roofline.cli.recommend import recommend as recommend_command
-from roofline.specs.gpu import SHELF, HardwareProfile, load_hardware
+from roofline.specs.gpu import GPU_SHELF, HardwareProfile, load_hardware
 from tests.physics import run
 from tests.support import GPU, write
 
-GPUS = bundled_names(SHELF)
+GPUS = bundled_names(GPU_SHELF)
 
 
 def peaks_of(gpu: HardwareProfile) -> dict[str, float]:

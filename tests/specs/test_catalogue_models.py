@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from roofline.base.resources import bundled_names
-from roofline.importers.specfile import shown, spec_text
+from roofline.importers.spec_yaml import spec_text, wrapped_spec_text
 from roofline.kernels.footprint import kv_bytes_per_token, parameters_decode_read, parameters_total
 from roofline.specs.formats import DType
 from roofline.specs.network import DrafterSpec, load_model, load_network
@@ -153,6 +153,6 @@ def test_which_of_the_first_models_have_an_mtp_layer() -> None:
 def test_every_spec_is_shown_in_80_columns_with_the_same_values() -> None:
     for name in NETWORKS:
         spec = load_network(name)
-        text = shown(spec)
+        text = wrapped_spec_text(spec)
         assert max(map(len, text.splitlines())) <= 80, name
         assert yaml.safe_load(text) == yaml.safe_load(spec_text(spec)), name

@@ -8,7 +8,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
-from roofline.specs.formats import Component, DType, Precision, bytes_per_element, resolve
+from roofline.specs.formats import Component, DType, Precision, bytes_per_element, resolve_precision
 from tests.support import Cli, assert_refused
 
 A100 = ["fp64", "fp32", "tf32", "bf16", "fp16", "int8", "int4"]  # gpus.csv: no fp8
@@ -23,7 +23,7 @@ def decide(
     activations: DType | None = None,
     kv: DType | None = None,
 ) -> tuple[Precision, list[Notice]]:
-    return resolve(
+    return resolve_precision(
         stored=dict.fromkeys(Component, DType.BF16), base=DType.BF16, kv_stored=None,
         available=rates, gpu="card", weights=weights, activations=activations, kv=kv,
     )  # fmt: skip

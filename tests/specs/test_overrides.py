@@ -17,19 +17,26 @@ from roofline.base.schema import Document, as_json
 from roofline.specs.engine import load_engine
 from roofline.specs.gpu import load_hardware
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
-from roofline.specs.network import SHELF, DrafterSpec, ModelSpec, MoeMlp, load_model, load_network
-from roofline.specs.overrides import _scalar, changed, parse_override, spread_layers
+from roofline.specs.network import (
+    MODEL_SHELF,
+    DrafterSpec,
+    ModelSpec,
+    MoeMlp,
+    load_model,
+    load_network,
+)
+from roofline.specs.overrides import _scalar, apply_overrides, parse_override, spread_layers
 from tests.support import DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
 
 LOADERS: dict[str, Callable[[str], Document]] = {
-    SHELF: load_network,
+    MODEL_SHELF: load_network,
     "hardware_profiles": load_hardware,
     "engines": load_engine,
 }
 
 
 def model_with(model: ModelSpec, *texts: str) -> ModelSpec:
-    return changed(model, [parse_override(text) for text in texts])[0]
+    return apply_overrides(model, [parse_override(text) for text in texts])[0]
 
 
 @pytest.mark.parametrize("shelf", LOADERS)
@@ -115,7 +122,9 @@ def test_overrides_are_applied_in_order_and_checked_together() -> None:
 
 
 def test_printed_answers_name_the_overridden_value() -> None:
-    _, changes = changed(load_hardware("h200-sxm"), [parse_override("gpu.memory.bandwidth=4 TB/s")])
+    _, changes = apply_overrides(
+        load_hardware("h200-sxm"), [parse_override("gpu.memory.bandwidth=4 TB/s")]
+    )
     assert list(map(str, changes)) == ["gpu.memory.bandwidth = 4 TB/s (was 4.80 TB/s)"]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.importers.open import open_drafter
+from roofline.importers.references import open_drafter
 from roofline.kernels.footprint import parameters_total
-from roofline.specs.formats import resolve
-from roofline.specs.network import DrafterSpec, derive, load_drafter, load_model
+from roofline.specs.formats import resolve_precision
+from roofline.specs.network import DrafterSpec, derived_head, load_drafter, load_model
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import Drafter, deepest, draft_passes, launches
 from tests.support import Cli, assert_refused
@@ -19,7 +19,7 @@ RATES = {"fp32", "bf16", "fp16", "fp8"}
 
 
 def placed(network: DrafterSpec, **options: object) -> Drafter:
-    precision, _ = resolve(
+    precision, _ = resolve_precision(
         stored=network.stored(), base=network.dtype, kv_stored=None, available=RATES, gpu="any"
     )
     return Drafter(
@@ -38,7 +38,7 @@ def rows_of(ops: list, name: str) -> list[float]:  # type: ignore[type-arg]
 
 def test_eagle1_is_one_layer_behind_a_joint_and_the_targets_head() -> None:
     """SafeAILab/EAGLE README: 0.25 B for an 8B target (fc, one layer, no head of its own)."""
-    head = derive("eagle1", LLAMA)
+    head = derived_head("eagle1", LLAMA)
     assert head.shares_head
     assert head.fusion.taps == 2
     assert parameters_total(head) / 1e9 == pytest.approx(0.25, abs=0.01)
@@ -98,7 +98,7 @@ def test_dspark_runs_a_markov_head_for_each_token() -> None:
 
 def test_medusa_has_a_head_for_each_draft() -> None:
     """medusa-vicuna-7b-v1.3: a residual block H x H and a vocabulary for each head."""
-    head = derive("medusa", QWEN)
+    head = derived_head("medusa", QWEN)
     assert deepest(head) == 5
     first, further = draft_passes(placed(head), Grid.of((3,), (1024,), (0, 4)))
     for kernels in (first, further):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.importers.open import open_drafter
+from roofline.importers.references import open_drafter
 from roofline.kernels.footprint import kv_bytes_reserved
 from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import DType

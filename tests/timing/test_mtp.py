@@ -6,7 +6,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
-from roofline.importers.open import heads_for, open_drafter
+from roofline.importers.references import heads_for, open_drafter
 from roofline.kernels.footprint import (
     kv_bytes_per_token,
     parameters_decode_read,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from roofline.specs.gpu import load_overlay
-from roofline.specs.laws import Block
+from roofline.specs.laws import LawBlock
 
 HOPPER_AND_BLACKWELL = ("h100-sxm", "h200-sxm", "b200-hgx")
 ENGINES = ("vllm", "sglang", "trtllm")
@@ -44,7 +44,7 @@ CASES = [
 ]
 
 
-def _blocks(kind: str, dtype: str, gpu: str, engine: str) -> list[Block]:
+def _blocks(kind: str, dtype: str, gpu: str, engine: str) -> list[LawBlock]:
     overlay = load_overlay(gpu, engine)
     return [
         block
@@ -53,7 +53,7 @@ def _blocks(kind: str, dtype: str, gpu: str, engine: str) -> list[Block]:
     ]
 
 
-def _pooled(blocks: list[Block], name: str) -> float:
+def _pooled(blocks: list[LawBlock], name: str) -> float:
     """Return the mean of a figure over blocks, weighted by their held-out rows."""
     weights = [block.evidence.rows_held_out for block in blocks]
     values = [getattr(block.evidence, name) for block in blocks]

@@ -10,7 +10,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.specs.gpu import load_hardware
-from roofline.specs.laws import CollectiveLaw, Ranks
+from roofline.specs.laws import CollectiveConstants, CollectiveLaw
 from roofline.validation.kernel_families import FAMILIES
 from workshop.tables.collective import fit, read_groups
 from workshop.tables.parquet import Table
@@ -21,11 +21,11 @@ pytest.importorskip("scipy")
 H200 = load_hardware("h200-sxm")  # 450 GB/s per direction
 LAW = CollectiveLaw(
     ranks={
-        2: Ranks(
+        2: CollectiveConstants(
             start={"one_shot": 4e-6, "two_shot": 8e-6, "bulk": 3e-5},
             share={"one_shot": 0.4, "two_shot": 0.6, "bulk": 0.9},
         ),
-        8: Ranks(
+        8: CollectiveConstants(
             start={"one_shot": 5e-6, "two_shot": 1.2e-5, "bulk": 5e-5},
             share={"one_shot": 0.5, "two_shot": 0.6, "bulk": 0.95},
         ),

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from roofline.base.resources import shelf
-from roofline.specs.gpu import SHELF, Overlay, load_hardware
-from roofline.specs.laws import Block
+from roofline.specs.gpu import GPU_SHELF, Overlay, load_hardware
+from roofline.specs.laws import LawBlock
 from roofline.validation.kernel_families import FAMILIES
 from roofline.validation.kernels import matching_block, sample_groups
 
@@ -41,7 +41,7 @@ def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
     written = write_overlays(outcome, tmp_path)
     assert [path.name for path in written] == [FILE]
     fresh, committed = (
-        Overlay.load(path).calibration for path in (written[0], Path(str(shelf(SHELF))) / FILE)
+        Overlay.load(path).calibration for path in (written[0], Path(str(shelf(GPU_SHELF))) / FILE)
     )
     profile = load_hardware(GPU)
     assert [_scores(block) for block in fresh] == [_scores(block) for block in committed]
@@ -60,7 +60,7 @@ def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
     assert priced == len(committed)
 
 
-def _scores(block: Block) -> tuple[str, str, int, float, float]:
+def _scores(block: LawBlock) -> tuple[str, str, int, float, float]:
     """Return what a law prices, how many rows it saw and how far off those left out are."""
     seen = block.evidence
     name = " ".join(str(getattr(block, key, None)) for key in ("dtype", "kernel", "head_dim"))

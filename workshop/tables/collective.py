@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from roofline.base.errors import InputError
 from roofline.calibrate.fit.core import Columns, Label, least_log_error, rounded
 from roofline.specs.gpu import HardwareProfile
-from roofline.specs.laws import CollectiveLaw, Form, Ranks
+from roofline.specs.laws import CollectiveAlgorithm, CollectiveConstants, CollectiveLaw
 from roofline.timing.laws.simple import wire_factor
 from roofline.validation.kernel_families import by_ranks, link_bandwidth
 from workshop.tables.family import TableFamily, TableGroup
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 ELEMENT = 2.0  # bytes of one unit of message_size [B]
 _COLUMNS = ("kernel_source", "num_gpus", "message_size", "latency")
 #: In the order of their starts: a later form starts later and moves large messages faster.
-FORMS: tuple[Form, ...] = ("one_shot", "two_shot", "bulk")
+FORMS: tuple[CollectiveAlgorithm, ...] = ("one_shot", "two_shot", "bulk")
 START = (1e-7, 3e-3)  # bounds [s]
 SHARE = (1e-3, 2.0)
 SCALE = 0.05  # log errors beyond this count linearly
@@ -98,7 +98,7 @@ def fit(
     return CollectiveLaw(ranks=known), {}
 
 
-def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> Ranks:
+def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> CollectiveConstants:
     """Return the constants among ``ranks`` GPUs; ``payload`` ascends.
 
     Three lines take turns as the fastest: small messages one-shot, then two-shot, then bulk. Each
@@ -108,7 +108,7 @@ def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> Ra
     unit = {form: wire_factor(form, ranks) * payload / link for form in FORMS}
 
     @cache
-    def line(form: Form, first: int, stop: int) -> Array:
+    def line(form: CollectiveAlgorithm, first: int, stop: int) -> Array:
         return _line(unit[form][first:stop], seconds[first:stop])
 
     best, cost = np.empty((0, 2)), np.inf
@@ -126,7 +126,7 @@ def _fit_ranks(payload: Array, seconds: Array, *, ranks: int, link: float) -> Ra
         {form: rounded(float(value)) for form, value in zip(FORMS, column, strict=True)}
         for column in best.T
     )
-    return Ranks(start=start, share=share)
+    return CollectiveConstants(start=start, share=share)
 
 
 def _line(unit: Array, seconds: Array) -> Array:

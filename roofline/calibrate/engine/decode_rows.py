@@ -16,7 +16,14 @@ from roofline.base import resources
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
 from roofline.specs.engine import load_engine
-from roofline.specs.formats import LAYER_LINEARS, Component, DType, Precision, rate_name, resolve
+from roofline.specs.formats import (
+    LAYER_LINEARS,
+    Component,
+    DType,
+    Precision,
+    rate_name,
+    resolve_precision,
+)
 from roofline.specs.gpu import HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec, NetworkSpec, load_model
 from roofline.specs.placement import Placement, Routing
@@ -166,7 +173,7 @@ def served_formats(network: NetworkSpec, *, linears: str, experts: str) -> dict[
 
 
 def _precision(row: DecodeRow, model: ModelSpec, gpu: HardwareProfile) -> Precision:
-    precision, _ = resolve(
+    precision, _ = resolve_precision(
         stored=served_formats(model, linears=row.linears, experts=row.experts),
         base=model.dtype,
         kv_stored=DType(row.kv) if row.kv else model.kv_dtype,

@@ -10,10 +10,9 @@ from functools import cache
 
 from roofline.base import resources
 from roofline.calibrate.engine.decode_rows import served_formats
-from roofline.importers.open import open_drafter
-from roofline.specs.formats import Component, DType, Precision, resolve
-from roofline.specs.gpu import SHELF as GPUS
-from roofline.specs.gpu import HardwareProfile, load_hardware
+from roofline.importers.references import open_drafter
+from roofline.specs.formats import Component, DType, Precision, resolve_precision
+from roofline.specs.gpu import GPU_SHELF, HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec, NetworkSpec, load_model
 from roofline.specs.placement import Grid, Placement, Routing
 from roofline.timing.drafters import Drafter
@@ -219,7 +218,7 @@ def curve_of(text: str) -> dict[int, float]:
 @cache
 def gpu_of(name: str) -> HardwareProfile:
     """Load a bundled accelerator, or one that only validation rows use."""
-    if name in resources.bundled_names(GPUS):
+    if name in resources.bundled_names(GPU_SHELF):
         return load_hardware(name)
     file = resources.data_file("validation").joinpath("gpus", f"{name}.yaml")
     return HardwareProfile.load(file)
@@ -245,7 +244,7 @@ def _formats(network: NetworkSpec, row: SpecRow, *, linears: str, experts: str) 
     for item in filter(None, row.activations.split(";")):
         component, _, dtype = item.partition("=")
         stored[Component(component)] = DType(dtype)
-    precision, _ = resolve(
+    precision, _ = resolve_precision(
         stored=stored,
         base=network.dtype,
         kv_stored=DType(row.kv) if row.kv else network.kv_dtype,

@@ -33,7 +33,7 @@ from roofline.calibrate.measure.rows import Row
 from roofline.kernels.ops import CollectiveShape
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile
-from roofline.specs.laws import CollectiveLaw, Ranks
+from roofline.specs.laws import CollectiveConstants, CollectiveLaw
 from roofline.timing.laws.simple import Device, collective_time
 from roofline.timing.machine import device_of
 
@@ -265,7 +265,9 @@ def fit_all_reduce(rows: Sequence[Row], device: Device, source: RowSource) -> Fi
 
     def law_of(scaled: Array) -> CollectiveLaw:
         start, share = float(scaled[0]) * 1e-6, float(scaled[1])
-        return CollectiveLaw(ranks={ranks: Ranks(start={"bulk": start}, share={"bulk": share})})
+        return CollectiveLaw(
+            ranks={ranks: CollectiveConstants(start={"bulk": start}, share={"bulk": share})}
+        )
 
     def residual(scaled: Array) -> Array:
         total = collective_time(shape, device, law_of(scaled)).total

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from roofline.kernels.formulas import attention_bytes, gemm_bytes, gemm_flops
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import GemmShape, Kind, MoeShape, Op
-from roofline.specs.formats import Component, DType, bytes_per_element, resolve
+from roofline.specs.formats import Component, DType, bytes_per_element, resolve_precision
 from roofline.specs.network import GroupedQueryAttention, LayerRun, ModelSpec, MoeMlp
 from roofline.specs.placement import Placement
 
@@ -98,7 +98,7 @@ def pass_kernels(
 ) -> list[Op]:
     """Return the kernels of one pass at plain numbers, in the model's own formats."""
     formats = {model.dtype, *model.dtypes.values()}
-    precision, _ = resolve(
+    precision, _ = resolve_precision(
         stored=model.stored(),
         base=model.dtype,
         kv_stored=None,

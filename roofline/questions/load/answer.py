@@ -216,7 +216,7 @@ def _uncaptured_notices(question: Question, policies: list[Policy], rows: float)
             lengths=tuple(p.draft_length for p in uncaptured),
             least_share=min(p.past_graphs for p in uncaptured),
             largest_share=max(p.past_graphs for p in uncaptured),
-            flag=graphs.raised(rows),
+            flag=graphs.capture_flag(rows),
         )
     ]
 

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roofline.base.errors import InputError, Option
 from roofline.base.files import check_output
-from roofline.importers.source import companions
+from roofline.importers.config_files import companion_paths
 
 __all__ = ["JournalEntry", "Store", "changed_files", "file_hashes"]
 
@@ -265,7 +265,7 @@ def _files(text: str) -> list[Path]:
     for path in candidates:
         config = path / "config.json" if path.is_dir() else path
         if config.is_file():
-            beside = companions(config) if config.suffix == ".json" else []
+            beside = companion_paths(config) if config.suffix == ".json" else []
             files += [config, *(file for file in beside if file.is_file())]
     return files
 

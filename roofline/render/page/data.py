@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import fall_of_one_rate
+from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import fit_constant
 from roofline.advice.decide import TIE, Point
 from roofline.advice.recommend import Recommendation
@@ -62,7 +62,7 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
         "command": command,
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
         "rounds": question.workload.acceptance_rounds,
-        "fall": fall_of_one_rate(),
+        "fall": single_rate_ratio(),
         "gpus": question.deployment.cards,
         "tie": TIE,
         "draft_lengths": list(grid.question.draft_lengths),
@@ -138,7 +138,7 @@ def _past(grid: Recommendation, point: Point) -> dict[str, Any]:
     rows = [float(rows) for rows in point.pass_rows]
     return {
         "past": [
-            {"rows": count, "captured_step": float(step), "flag": graphs.raised(count)}
+            {"rows": count, "captured_step": float(step), "flag": graphs.capture_flag(count)}
             if out
             else None
             for count, step, out in zip(rows, captured_steps(point), left_out, strict=True)

@@ -12,7 +12,13 @@ import numpy as np
 
 from roofline.base.numbers import Array
 from roofline.kernels.ops import CollectiveShape, GemmShape, MoeShape
-from roofline.specs.laws import CollectiveLaw, Form, SimpleLaw, StateLaw, VectorKernels
+from roofline.specs.laws import (
+    CollectiveAlgorithm,
+    CollectiveLaw,
+    SimpleLaw,
+    StateLaw,
+    VectorKernels,
+)
 
 __all__ = [
     "Device",
@@ -250,7 +256,7 @@ def two_tokens() -> MoeShape:
     )
 
 
-def wire_factor(form: Form, ranks: int) -> float:
+def wire_factor(form: CollectiveAlgorithm, ranks: int) -> float:
     """Return the bytes over a rank's link per byte of the tensor.
 
     One-shot: every rank reads all its peers' tensors, n - 1. Two-shot and NCCL's bulk path:
@@ -265,9 +271,9 @@ def wire_factor(form: Form, ranks: int) -> float:
 def collective_time(shape: CollectiveShape, device: Device, law: CollectiveLaw) -> KernelTime:
     """Return the time of an all-reduce of S bytes: min over forms of start + w S / (link share).
 
-    >>> from roofline.specs.laws import Ranks
+    >>> from roofline.specs.laws import CollectiveConstants
     >>> device = Device(bandwidth=3.35e12, peak=1.0, units=132, l2=50e6, link=450e9)
-    >>> one = Ranks(start={"one_shot": 5e-6}, share={"one_shot": 0.5})
+    >>> one = CollectiveConstants(start={"one_shot": 5e-6}, share={"one_shot": 0.5})
     >>> shape = CollectiveShape(payload=8192.0, ranks=4)
     >>> time = collective_time(shape, device, CollectiveLaw(ranks={4: one}))
     >>> round(1e6 * float(time.total), 3)  # 5 + 3 x 8192 / (0.5 x 450e9) s
@@ -298,15 +304,16 @@ def exchange_time(*, sent: Array, ranks: int, device: Device, law: CollectiveLaw
     the share of the link that the two-shot form reaches. Assumed; no table of these was fitted.
     t = start + ``sent`` / (link share), ``sent`` in bytes and of any shape.
 
-    >>> from roofline.specs.laws import Ranks
+    >>> from roofline.specs.laws import CollectiveConstants
     >>> device = Device(bandwidth=3.35e12, peak=1.0, units=132, l2=50e6, link=450e9)
-    >>> law = CollectiveLaw(ranks={8: Ranks(start={"two_shot": 5e-6}, share={"two_shot": 0.5})})
+    >>> constants = CollectiveConstants(start={"two_shot": 5e-6}, share={"two_shot": 0.5})
+    >>> law = CollectiveLaw(ranks={8: constants})
     >>> time = exchange_time(sent=2.25e6, ranks=8, device=device, law=law)
     >>> round(1e6 * float(time.total), 3)  # 5 + 2.25 MB at half of 450 GB/s
     15.0
     """
     known = law.among(ranks)
-    form: Form = "two_shot" if "two_shot" in known.start else next(iter(known.start))
+    form: CollectiveAlgorithm = "two_shot" if "two_shot" in known.start else next(iter(known.start))
     wire = np.asarray(sent, dtype=np.float64) / (device.link * known.share[form])
     start = known.start[form]
     return KernelTime(floor=start, memory=wire, compute=np.zeros_like(wire), total=start + wire)

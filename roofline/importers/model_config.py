@@ -1,4 +1,4 @@
-"""From a config to a spec: unwrap it, find its family, build its layers, name its formats."""
+"""A model's config.json read into a spec: its family, layers, formats and vision tower."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from typing import Any
 from pydantic import ValidationError
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.importers import hybrids, special
+from roofline.importers import hybrids, mixed_attention
 from roofline.importers.attention import grouped_layers, latent_layers
-from roofline.importers.experts import mlp_layers
+from roofline.importers.config_files import ConfigFiles, schema_error
 from roofline.importers.families import FAMILIES, Family
-from roofline.importers.fields import Fields, Log, shown
-from roofline.importers.layers import Layer, runs_of, zip_layers
-from roofline.importers.mtp import read_mtp
+from roofline.importers.fields import Fields, ImportLog, short_repr
+from roofline.importers.layers import Layer, read_mtp, runs_of, zip_layers
+from roofline.importers.mlps import mlp_layers
 from roofline.importers.quantization import shipped_formats
-from roofline.importers.source import Source, misfit
-from roofline.importers.vision import vision_parameters
 from roofline.importers.windows import check_layer_types
 from roofline.specs.network import ModelSpec
 
-__all__ = ["NESTED", "Identity", "build_model", "unwrap"]
+__all__ = [
+    "NESTED_KEYS",
+    "Identity",
+    "build_model",
+    "tower_parameters",
+    "unwrap_config",
+    "vision_parameters",
+]
 
-NESTED = ("text_config", "llm_config", "language_config")
+NESTED_KEYS = ("text_config", "llm_config", "language_config")
 MOST_LAYERS = 2000
 #: Outer keys that belong to the language model wherever they stand; the outer one wins.
-OUTER = ("tie_word_embeddings", "quantization_config", "dtype", "torch_dtype")
+OUTER_KEYS = ("tie_word_embeddings", "quantization_config", "dtype", "torch_dtype")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,10 +46,10 @@ class Identity:
     license: str | None = None
 
 
-def unwrap(source: Source) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def unwrap_config(source: ConfigFiles) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Return the language model's keys, outer ones merged in, and the outer config."""
     outer = source.data
-    inner: Any = next((outer[name] for name in NESTED if outer.get(name) is not None), None)
+    inner: Any = next((outer[name] for name in NESTED_KEYS if outer.get(name) is not None), None)
     thinker = outer.get("thinker_config")
     if inner is None and isinstance(thinker, dict):
         inner = thinker.get("text_config")
@@ -53,14 +58,14 @@ def unwrap(source: Source) -> tuple[dict[str, Any], Mapping[str, Any]]:
     if not isinstance(inner, dict):
         raise InputError(f"{source.name}: text_config: expected an object; correct the config")
     merged = dict(inner)
-    for name in OUTER:
+    for name in OUTER_KEYS:
         if outer.get(name) is not None:
             merged[name] = outer[name]
     return merged, outer
 
 
 def family_of(data: Mapping[str, Any], outer: Mapping[str, Any], file: str) -> tuple[str, Family]:
-    """Return the family of a config; encoder-decoders and unknown classes are refused."""
+    """Return the model type and the family of a config; refuse those that are not known."""
     for config in (outer, data):
         if config.get("is_encoder_decoder") is True or config.get("model_type") in ("t5", "bart"):
             raise InputError(
@@ -74,17 +79,17 @@ def family_of(data: Mapping[str, Any], outer: Mapping[str, Any], file: str) -> t
         if isinstance(model_type, str) and len(model_type) <= 64:
             hint = did_you_mean(model_type, FAMILIES)
         raise InputError(
-            f"{file}: model_type: {shown(model_type)} is not a known architecture, and none is "
-            f"guessed; {hint}"
+            f"{file}: model_type: {short_repr(model_type)} is not a known architecture, and none "
+            f"is guessed; {hint}"
         )
     return model_type, FAMILIES[model_type]
 
 
-def build_model(source: Source, identity: Identity) -> tuple[ModelSpec, Log]:
-    """Return the spec that a config describes, and what reading it left to say."""
-    data, outer = unwrap(source)
+def build_model(source: ConfigFiles, identity: Identity) -> tuple[ModelSpec, ImportLog]:
+    """Return the spec that a config describes, and the log of reading it."""
+    data, outer = unwrap_config(source)
     model_type, family = family_of(data, outer, source.name)
-    log = Log()
+    log = ImportLog()
     log.read.update({"model_type", "architectures"})
     fields = Fields(
         file=source.name,
@@ -95,11 +100,15 @@ def build_model(source: Source, identity: Identity) -> tuple[ModelSpec, Log]:
     try:
         return _build(fields, family, source, identity, outer), log
     except ValidationError as error:
-        raise misfit(source, error) from None
+        raise schema_error(source, error) from None
 
 
 def _build(
-    fields: Fields, family: Family, source: Source, identity: Identity, outer: Mapping[str, Any]
+    fields: Fields,
+    family: Family,
+    source: ConfigFiles,
+    identity: Identity,
+    outer: Mapping[str, Any],
 ) -> ModelSpec:
     hidden = fields.integer("hidden_size", "n_embd", "n_embed", "d_model")
     context = _context(fields)
@@ -109,7 +118,7 @@ def _build(
     tied = fields.flag(
         "tie_word_embeddings", default=family.tied, why="not stated: the class's own default"
     )
-    mtp, modules = read_mtp(fields, family, layers, hidden)
+    mtp, modules = read_mtp(fields, family, layers)
     formats = shipped_formats(fields, source, layers, hidden)
     return ModelSpec(
         schema=1,
@@ -125,7 +134,7 @@ def _build(
         head_bias=family.head_bias or fields.flag("lm_head_bias"),
         positions=_positions(fields, family),
         vision_parameters=vision_parameters(outer, hidden, fields.log),
-        other_parameters=_outside(fields, family, hidden),
+        other_parameters=_other_parameters(fields, family, hidden),
         dtype=formats.base,
         dtypes=formats.components,
         kv_dtype=formats.kv,
@@ -157,8 +166,11 @@ def _positions(fields: Fields, family: Family) -> int:
     return fields.integer(family.positions) + family.extra_positions
 
 
-def _outside(fields: Fields, family: Family, hidden: int) -> int:
-    """Return the numbers outside layers, embedding and head: a norm's bias, V4's stream mixing."""
+def _other_parameters(fields: Fields, family: Family, hidden: int) -> int:
+    """Return the numbers outside layers, embedding and head: a norm's bias, V4's stream mixing.
+
+    V4 mixes m residual streams before the head: m outputs of m hidden states, m biases, a scale.
+    """
     count = hidden if family.norm_bias else 0
     if fields.data.get("model_type") == "bloom":
         count += 2 * hidden  # a norm on the embedding
@@ -187,7 +199,10 @@ def build_layers(fields: Fields, family: Family, hidden: int, context: int) -> l
 
 
 def _norms(fields: Fields, family: Family) -> tuple[int, bool]:
-    """Return a layer's norm vectors: one shared in parallel, two in Falcon's newer decoder."""
+    """Return a layer's number of norm vectors, and whether its halves run in parallel.
+
+    Parallel halves share one norm; each has its own in Falcon's newer decoder.
+    """
     if family.parallel and fields.has("parallel_attn"):
         parallel = fields.flag("parallel_attn")
         if not parallel:
@@ -198,14 +213,52 @@ def _norms(fields: Fields, family: Family) -> tuple[int, bool]:
 
 
 _BUILDERS = {
-    "gemma4": special.gemma4,
-    "mimo-v2": special.mimo_v2,
-    "minimax-m3": special.minimax_m3,
-    "mllama": special.mllama,
-    "deepseek-v4": special.deepseek_v4,
+    "gemma4": mixed_attention.gemma4,
+    "mimo-v2": mixed_attention.mimo_v2,
+    "minimax-m3": mixed_attention.minimax_m3,
+    "mllama": mixed_attention.mllama,
+    "deepseek-v4": mixed_attention.deepseek_v4,
     "qwen-next": hybrids.qwen_next,
     "nemotron-nas": hybrids.nemotron_nas,
     "minimax-m1": hybrids.minimax_m1,
     "kimi-linear": hybrids.kimi_linear,
     "granite-hybrid": hybrids.granite_hybrid,
 }
+
+
+def tower_parameters(
+    *, width: int, depth: int, mlp: int, patch: int, out: int, gated: bool = False
+) -> int:
+    """Return the weights of a vision transformer and a two-matrix projector into ``out``.
+
+    Dosovitskiy et al. 2021 (ViT), counted with w = ``width``, m = ``mlp``, p = ``patch``: per layer
+    4 w^2 + 4 w attention, 2 (3 gated) w m + m + w MLP, 4 w norms; 3 p^2 w patches; a projector of
+    w^2 + w ``out``. Gemma 3's SigLIP-So400m has 0.417 B before the projector, positions included.
+
+    >>> tower_parameters(width=1152, depth=27, mlp=4304, patch=14, out=5376)
+    419664240
+    """
+    layer = 4 * width * width + 4 * width + (3 if gated else 2) * width * mlp + mlp + 5 * width
+    return depth * layer + 3 * patch * patch * width + width * width + width * out
+
+
+def _first_number(config: Mapping[str, Any], *names: str) -> int | None:
+    values = (config.get(name) for name in names)
+    return next((v for v in values if type(v) is int and 0 < v <= 2**24), None)
+
+
+def vision_parameters(outer: Mapping[str, Any], hidden: int, log: ImportLog) -> int:
+    """Return the vision tower's parameters, estimated from ``vision_config``, with a note."""
+    config = outer.get("vision_config")
+    if not isinstance(config, dict):
+        return 0
+    width = _first_number(config, "hidden_size", "vt_hidden_size", "embed_dim", "width")
+    depth = _first_number(config, "depth", "num_hidden_layers", "vt_num_hidden_layers", "layers")
+    if width is None or depth is None or depth > 1000:
+        log.note("the vision tower's size is not stated and is left out")
+        return 0
+    mlp = _first_number(config, "intermediate_size", "vt_intermediate_size", "mlp_dim") or 4 * width
+    patch = _first_number(config, "patch_size") or 14
+    count = tower_parameters(width=width, depth=depth, mlp=mlp, patch=min(patch, 256), out=hidden)
+    log.note(f"vision tower: about {count / 1e9:.2f} B parameters, estimated from vision_config")
+    return count

@@ -1,4 +1,4 @@
-"""One path in, one spec out: a config.json, a folder, a GGUF file, a model or a drafter."""
+"""The spec of a model or drafter in a config.json, a folder with one, or a GGUF file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
-from roofline.importers.build import NESTED, Identity, build_model
-from roofline.importers.drafter import build_drafter, drafter_kind
-from roofline.importers.fields import Default, Log
+from roofline.importers.config_files import ConfigFiles, read_source
+from roofline.importers.drafter_config import build_drafter, drafter_kind
+from roofline.importers.fields import ConfigDefault, ImportLog
 from roofline.importers.gguf_config import build_from_gguf
-from roofline.importers.source import Source, read_source
+from roofline.importers.model_config import NESTED_KEYS, Identity, build_model
 from roofline.specs.network import ModelSpec, NetworkSpec
 
 __all__ = ["Imported", "identity_of", "import_path"]
 
-#: Keys that change what a layer is: one that the class does not read is a contradiction.
-_DECISIVE = (
+#: Keys that change what a layer is. One that the model type does not read contradicts it.
+_LAYER_KEYS = (
     "kv_lora_rank",
     "linear_attn_config",
     "attn_type_list",
@@ -44,10 +44,10 @@ _DECISIVE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """A spec and what reading its source left to say."""
+    """A spec, with the defaults that were taken, the keys that were ignored, and notes."""
 
     spec: NetworkSpec
-    defaults: tuple[Default, ...]
+    defaults: tuple[ConfigDefault, ...]
     ignored: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -64,7 +64,7 @@ class Imported:
 
 
 def identity_of(path: Path, data: Mapping[str, Any]) -> Identity:
-    """Return the name of a published repository as a path or the config itself tells it.
+    """Return the identity of a published model, from its path or the name inside the config.
 
     >>> identity_of(Path("meta-llama--Llama-3.2-1B.json"), {}).repository
     'meta-llama/Llama-3.2-1B'
@@ -92,7 +92,7 @@ def import_path(
     target: ModelSpec | None = None,
     target_id: str = "",
 ) -> Imported:
-    """Read a config or a GGUF header; everything that is not understood is refused in one line."""
+    """Read a config or a GGUF header; refuse what is not understood in one line."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     try:
@@ -107,37 +107,37 @@ def _import(
 ) -> Imported:
     if path.suffix.lower() == ".gguf":
         spec, log = build_from_gguf(path, identity or identity_of(path, {}))
-        return _imported(spec, log, Source(name=path.name, data={}))
+        return _imported(spec, log, ConfigFiles(name=path.name, data={}))
     source = read_source(path)
-    who = identity or identity_of(path, source.data)
+    identity = identity or identity_of(path, source.data)
     if drafter_kind(source.data) is not None:
-        head, log = build_drafter(source, who, target=target, target_id=target_id)
+        head, log = build_drafter(source, identity, target=target, target_id=target_id)
         return _imported(head, log, source)
-    model, log = build_model(source, who)
+    model, log = build_model(source, identity)
     return _imported(model, log, source)
 
 
-def _imported(spec: NetworkSpec, log: Log, source: Source) -> Imported:
-    ignored = _ignored(source.data, log)
+def _imported(spec: NetworkSpec, log: ImportLog, source: ConfigFiles) -> Imported:
     return Imported(
         spec=spec,
         defaults=tuple(log.defaults),
-        ignored=tuple(ignored),
+        ignored=tuple(_ignored_keys(source.data, log)),
         notes=tuple(log.notes),
     )
 
 
-def _ignored(data: Mapping[str, Any], log: Log) -> list[str]:
-    """Return the keys that nothing asked for; one that decides what a layer is, is refused."""
-    nested = [name for name in (*NESTED, "thinker_config", "vision_config") if name in data]
+def _ignored_keys(data: Mapping[str, Any], log: ImportLog) -> list[str]:
+    """Return the keys that were not read; refuse one that decides what a layer is."""
+    nested = [name for name in (*NESTED_KEYS, "thinker_config", "vision_config") if name in data]
     inner: Mapping[str, Any] = next(
-        (data[name] for name in NESTED if isinstance(data.get(name), dict)), {}
+        (data[name] for name in NESTED_KEYS if isinstance(data.get(name), dict)), {}
     )
     keys = {*data, *inner} - {*nested, "transformer_layer_config"} - log.read
     for name in sorted(keys):
         value = inner.get(name, data.get(name))
-        plain = isinstance(value, list) and all(item == 1 for item in value)  # attention in all
-        if name in _DECISIVE and value not in (None, 0, False) and not plain:
+        # attn_type_list: attention in all layers
+        all_ones = isinstance(value, list) and all(item == 1 for item in value)
+        if name in _LAYER_KEYS and value not in (None, 0, False) and not all_ones:
             raise InputError(
                 f"{name}: the config states it, but its model_type does not use it: one of the two "
                 "is wrong; correct the config"

@@ -1,4 +1,4 @@
-"""A model or a drafter by what a user calls it: a bundled id, a YAML spec, a config, a GGUF."""
+"""Models and drafters by reference: a bundled id, a YAML spec, a config or a GGUF file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from roofline.specs.engine import VocabularyRule
 from roofline.specs.network import (
     HEAD_KINDS,
     HOST_DRAFTERS,
-    SHELF,
+    MODEL_SHELF,
     DrafterSpec,
     ModelSpec,
     NetworkSpec,
-    derive,
+    derived_head,
     load_drafter,
     load_model,
     load_network,
@@ -27,15 +27,15 @@ from roofline.specs.network import (
 )
 
 if TYPE_CHECKING:
-    from roofline.importers.read import Imported
+    from roofline.importers.importing import Imported
 
 __all__ = ["heads_for", "importable", "open_drafter", "open_imported", "open_model", "open_network"]
 
 
 def importable(reference: str) -> bool:
-    """Return whether a name is a path to something that is imported rather than loaded.
+    """Return whether a reference is a path to a config or GGUF file, not to a spec.
 
-    A folder counts where no bundled model has its name, or where it holds a config.json.
+    A folder is one where it holds a config.json, or where no bundled model has its name.
 
     >>> importable("config.json"), importable("model.gguf"), importable("llama-3.1-8b")
     (True, True, False)
@@ -45,12 +45,12 @@ def importable(reference: str) -> bool:
     path = Path(reference)
     if "\0" in reference or not path.is_dir():
         return False
-    return (path / "config.json").is_file() or not resources.bundled_id(reference, SHELF)
+    return (path / "config.json").is_file() or not resources.bundled_id(reference, MODEL_SHELF)
 
 
 def open_imported(reference: str, target: ModelSpec | None = None) -> Imported:
     """Import a config, a folder or a GGUF file."""
-    from roofline.importers.read import import_path
+    from roofline.importers.importing import import_path
 
     return import_path(Path(reference), target=target)
 
@@ -63,7 +63,7 @@ def open_network(reference: str, target: ModelSpec | None = None) -> NetworkSpec
 
 
 def open_model(reference: str) -> tuple[ModelSpec, list[Notice]]:
-    """Return a whole model, and what an imported one had to assume."""
+    """Return a whole model, with the notices of an imported one."""
     if not importable(reference):
         return load_model(reference), []
     imported = open_imported(reference)
@@ -74,7 +74,7 @@ def open_model(reference: str) -> tuple[ModelSpec, list[Notice]]:
             f"with {Option('drafter')}"
         )
     spec = imported.spec
-    bundled = resources.bundled_id(spec.id, SHELF)
+    bundled = resources.bundled_id(spec.id, MODEL_SHELF)
     return spec.model_copy(update={"id": bundled or spec.id}), imported.notices
 
 
@@ -84,8 +84,8 @@ def heads_for(target: str) -> list[str]:
     >>> heads_for("llama-3.1-8b")
     ['eagle3']
     """
-    start, names = f"{target}-", resources.bundled_names(SHELF)
-    kinds = (name.removeprefix(start) for name in names if name.startswith(start))
+    prefix, names = f"{target}-", resources.bundled_names(MODEL_SHELF)
+    kinds = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
     return [kind for kind in kinds if kind in HEAD_KINDS]
 
 
@@ -100,7 +100,7 @@ def open_drafter(
     ``reference`` is ``none``, ``ngram``, ``suffix``, ``mtp`` (the target's own layer), a kind of
     head (the bundled one for the target, else one derived by a stated rule), the id of a bundled
     drafter or model, or a path to a YAML file. ``adapt`` changes the network before the check;
-    ``vocabulary`` is what the engine takes, equal sizes if it is not given.
+    ``vocabulary`` is the engine's rule for sizes of vocabularies, else they must be equal.
     """
     kind, network = _open(reference, target)
     if network is None:
@@ -116,37 +116,38 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     if reference == "mtp":
         return reference, mtp_head(target)
     if importable(reference):
-        found = open_network(reference, target)
-        return str(getattr(found, "kind", "model")), found
-    names, heads = resources.bundled_names(SHELF), heads_for(target.id)
-    wanted = f"{target.id}-{reference}" if reference in heads else reference
+        imported = open_imported(reference, target).spec
+        return str(getattr(imported, "kind", "model")), imported
+    heads = heads_for(target.id)
     if reference in HEAD_KINDS and reference not in heads:
-        return reference, derive(reference, target)
-    if resources.bundled_id(wanted, SHELF) is None and not wanted.endswith((".yaml", ".yml")):
-        known = [*HOST_DRAFTERS, "mtp", *names, *HEAD_KINDS]
-        raise InputError(
-            f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
-        )
-    bundled = resources.bundled_id(wanted, SHELF)
-    return _bundled(bundled) if bundled else _load(wanted)
+        return reference, derived_head(reference, target)
+    name = f"{target.id}-{reference}" if reference in heads else reference
+    bundled = resources.bundled_id(name, MODEL_SHELF)
+    if bundled is not None:
+        return _load_bundled(bundled)
+    if name.endswith((".yaml", ".yml")):
+        return _load(name)
+    known = [*HOST_DRAFTERS, "mtp", *resources.bundled_names(MODEL_SHELF), *HEAD_KINDS]
+    raise InputError(
+        f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
+    )
 
 
 @cache
-def _bundled(name: str) -> tuple[str, NetworkSpec]:
+def _load_bundled(name: str) -> tuple[str, NetworkSpec]:
     """Return a bundled drafter, loaded once in a process."""
     return _load(name)
 
 
 def _load(reference: str) -> tuple[str, NetworkSpec]:
-    kind = load_yaml(resources.spec_file(reference, SHELF, "drafter")).get("kind", "model")
+    kind = load_yaml(resources.spec_file(reference, MODEL_SHELF, "drafter")).get("kind", "model")
     whole = kind == "model"
     return str(kind), load_model(reference, "drafter") if whole else load_drafter(reference)
 
 
 def _check_pair(drafter: NetworkSpec, target: ModelSpec, vocabulary: VocabularyRule) -> None:
-    """Refuse a drafter that does not speak the target's vocabulary or read its hidden states."""
-    whole = isinstance(drafter, ModelSpec)
-    rule = vocabulary if whole else VocabularyRule()
+    """Refuse a drafter that does not fit the target's vocabulary, hidden states or layers."""
+    rule = vocabulary if isinstance(drafter, ModelSpec) else VocabularyRule()
     if not rule.allows(drafter.vocab_size, target.vocab_size):
         raise InputError(
             f"drafter {drafter.id}: vocabulary of {drafter.vocab_size} tokens, but {target.id} has "
@@ -160,9 +161,9 @@ def _check_pair(drafter: NetworkSpec, target: ModelSpec, vocabulary: VocabularyR
             f"drafter {drafter.id}: reads hidden states of {expected}, but {target.id} has "
             f"{target.hidden_size}; it was made for {drafter.target}"
         )
-    beyond = [layer for layer in drafter.fusion.layer_ids if layer >= target.num_layers]
-    if beyond:
+    missing = [layer for layer in drafter.fusion.layer_ids if layer >= target.num_layers]
+    if missing:
         raise InputError(
-            f"drafter {drafter.id}: reads layer {beyond[0]}, but {target.id} has "
+            f"drafter {drafter.id}: reads layer {missing[0]}, but {target.id} has "
             f"{target.num_layers} layers; it was made for {drafter.target}"
         )

@@ -1,4 +1,4 @@
-"""One quantisation scheme as any of the tools writes it, as formats and lists of modules."""
+"""A quantisation scheme, in the form of any tool that writes it, read into formats by module."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from roofline.base.errors import InputError, Option
-from roofline.importers.fields import Fields, shown
+from roofline.importers.fields import Fields, short_repr
 from roofline.specs.formats import DType
 
-__all__ = ["Scheme", "kv_format", "read_scheme"]
+__all__ = ["QuantizationScheme", "kv_format", "read_scheme"]
 
-_IGNORE = ("ignore", "modules_to_not_convert", "exclude_modules")
+_IGNORE_KEYS = ("ignore", "modules_to_not_convert", "exclude_modules")
 #: Algorithms as the ModelOpt tool calls them; None is no quantisation.
 ALGORITHMS: Mapping[str, DType | None] = {
     "FP8": DType.FP8,
@@ -33,29 +33,33 @@ ALGORITHMS: Mapping[str, DType | None] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scheme:
-    """A default format for matrices in layers, exceptions by name, and what stays as it is."""
+class QuantizationScheme:
+    """A default format for matrices in layers, formats of named modules, and ignored modules."""
 
     default: DType | None = None
     named: Mapping[str, DType] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     experts_only: bool = False
     kv: DType | None = None
-    #: What integer weights of a format are multiplied with, where the scheme says.
+    #: Activation formats of integer weights, by weight format, where the scheme states them.
     activations: Mapping[DType, DType] = field(default_factory=dict)
 
 
-def _ignored(fields: Fields) -> tuple[str, ...]:
-    found: list[str] = []
-    for name in _IGNORE:
+#: Formats whose weights are integers.
+_INTEGERS = frozenset({DType.INT8, DType.INT4_G128, DType.INT4_G64, DType.INT4_G32})
+
+
+def _ignored_modules(fields: Fields) -> tuple[str, ...]:
+    modules: list[str] = []
+    for name in _IGNORE_KEYS:
         value = fields.data.get(name)
         fields.log.read.add(fields.path + name)
         if value is None:
             continue
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise fields.wrong(name, "a list of module names")
-        found += value
-    return tuple(found)
+        modules += value
+    return tuple(modules)
 
 
 def _bits(fields: Fields) -> int:
@@ -70,7 +74,7 @@ def _bits(fields: Fields) -> int:
 
 
 def _group_size(fields: Fields, *names: str) -> int | None:
-    """Return how many weights share a scale; -1 is a channel, and 0 is nothing."""
+    """Return how many weights share a scale; -1 means a channel, and 0 is refused."""
     size = fields.optional(*names, minimum=-1)
     if size == 0:
         name = next(name for name in names if fields.has(name))
@@ -122,9 +126,9 @@ def kv_format(fields: Fields) -> DType | None:
         fields.log.read.add(fields.path + name)
         if value is None:
             continue
-        own = fields.inner(name) if isinstance(value, dict) else None
-        if own is not None:
-            return _weights_format(own, "")
+        scheme = fields.inner(name) if isinstance(value, dict) else None
+        if scheme is not None:
+            return _weights_format(scheme, "")
         known = {"FP8": DType.FP8, "INT8": DType.INT8, "NVFP4": DType.NVFP4, "NONE": None}
         if not isinstance(value, str) or value.upper() not in known:
             raise fields.wrong(name, f"one of {', '.join(known)}")
@@ -144,8 +148,8 @@ def _algorithm(fields: Fields, name: str) -> DType | None:
     return ALGORITHMS[name.upper()]
 
 
-def _listed(fields: Fields) -> dict[str, DType]:
-    """Return ``quantized_layers``: each module with an algorithm of its own."""
+def _quantized_layers(fields: Fields) -> dict[str, DType]:
+    """Return the format of each module that ``quantized_layers`` lists."""
     value = fields.data.get("quantized_layers")
     fields.log.read.add(f"{fields.path}quantized_layers")
     if value is None:
@@ -164,9 +168,9 @@ def _listed(fields: Fields) -> dict[str, DType]:
 
 
 def _activations(group: Fields, weights: DType) -> DType | None:
-    """Return what a group's integer weights are multiplied with, None for what is usual."""
+    """Return the activation format of a group's integer weights, None for the usual one."""
     inputs = group.inner("input_activations")
-    if inputs is None or not weights.startswith("int"):
+    if inputs is None or weights not in _INTEGERS:
         return None
     bits, kind = inputs.optional("num_bits"), inputs.text("type")
     known = {("int", 8): DType.INT8, ("float", 8): DType.FP8}
@@ -175,74 +179,79 @@ def _activations(group: Fields, weights: DType) -> DType | None:
     return known[kind, bits]
 
 
-def _groups(fields: Fields) -> Scheme:
-    """Return the default format of ``config_groups``, and those of groups with named targets."""
+def _groups(fields: Fields) -> QuantizationScheme:
+    """Return the formats of ``config_groups``: the default, and those of named targets."""
     groups = fields.inner("config_groups")
     if groups is None:
         raise InputError(f"{fields.file}: {fields.path}config_groups: is missing; add it")
     default: DType | None = None
     named: dict[str, DType] = {}
-    inputs: dict[DType, set[DType | None]] = {}
+    activations_of: dict[DType, set[DType | None]] = {}
     for key in groups.data:
         group = groups.inner(key)
         weights = group.inner("weights") if group is not None else None
         if group is None or weights is None:
             continue
-        form = group.text("format") or fields.text("format") or ""
-        dtype = _weights_format(weights, form)
-        inputs.setdefault(dtype, set()).add(_activations(group, dtype))
+        packing = group.text("format") or fields.text("format") or ""
+        dtype = _weights_format(weights, packing)
+        activations_of.setdefault(dtype, set()).add(_activations(group, dtype))
         targets = group.data.get("targets", ["Linear"])
         if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
             raise group.wrong("targets", "a list of names")
-        plain = [target for target in targets if "." not in target and not target.startswith("re:")]
-        if any(target in ("Linear", "FusedMoE") for target in plain) or not targets:
+        if any(target in ("Linear", "FusedMoE") for target in targets) or not targets:
             default = dtype
         named |= {target: dtype for target in targets if target not in ("Linear", "FusedMoE")}
-    if not inputs and kv_format(fields) is None:
+    if not activations_of and kv_format(fields) is None:
         raise InputError(
             f"{fields.file}: {fields.path}config_groups: no group says how weights are stored; "
             "correct it, or remove quantization_config"
         )
-    if not inputs:
+    if not activations_of:
         fields.log.note("no group of quantization_config stores weights: only the cache is narrow")
-    activations = {dtype: found for dtype, (found, *more) in inputs.items() if found and not more}
-    for dtype, found in activations.items():
-        fields.log.note(f"{dtype} weights are multiplied with {found} activations")
-    for dtype in inputs.keys() - activations.keys():
-        if inputs[dtype] != {None}:
+    activations = {
+        dtype: stated
+        for dtype, (stated, *others) in activations_of.items()
+        if stated and not others
+    }
+    for dtype, stated in activations.items():
+        fields.log.note(f"{dtype} weights are multiplied with {stated} activations")
+    for dtype in activations_of.keys() - activations.keys():
+        if activations_of[dtype] != {None}:
             fields.log.note(f"groups of {dtype} differ in activations: counted as weight-only")
-    return Scheme(default=default, named=named, activations=activations)
+    return QuantizationScheme(default=default, named=named, activations=activations)
 
 
-def read_scheme(fields: Fields) -> Scheme:
-    """Return what a ``quantization_config`` or a companion file says; unknown ones are refused."""
+def read_scheme(fields: Fields) -> QuantizationScheme:
+    """Return the scheme of a ``quantization_config`` or a companion file; refuse unknown ones."""
     method = fields.text("quant_method")
     algorithm = fields.text("quant_algo")
-    ignore, kv = _ignored(fields), kv_format(fields)
+    ignore, kv = _ignored_modules(fields), kv_format(fields)
     if algorithm is not None:
         return _modelopt(fields, method, algorithm, ignore, kv)
     match method:
         case "fp8" | "fbgemm_fp8":
-            return Scheme(default=_fp8(fields), ignore=ignore, kv=kv)
+            return QuantizationScheme(default=_fp8(fields), ignore=ignore, kv=kv)
         case "mxfp4":
-            return Scheme(default=DType.MXFP4, ignore=ignore, experts_only=True, kv=kv)
+            return QuantizationScheme(default=DType.MXFP4, ignore=ignore, experts_only=True, kv=kv)
         case "awq" | "gptq" | "auto-round" | "awq_marlin" | "gptq_marlin":
             group = _group_size(fields, "group_size", "q_group_size")
             bits = _bits(fields)
             symmetric = fields.flag("sym") and not fields.flag("zero_point")
             dtype = integer_format(fields, bits, group, symmetric=symmetric)
-            return Scheme(default=dtype, ignore=ignore, kv=kv)
+            return QuantizationScheme(default=dtype, ignore=ignore, kv=kv)
         case "compressed-tensors" | "modelopt":
             return replace(_groups(fields), ignore=ignore, kv=kv)
         case "bitsandbytes":
             wide = fields.flag("load_in_8bit", "_load_in_8bit")
             fields.log.note("bitsandbytes 4-bit weights are counted as 4.16 bits")
-            return Scheme(default=DType.INT8 if wide else DType.INT4_G128, ignore=ignore, kv=kv)
+            return QuantizationScheme(
+                default=DType.INT8 if wide else DType.INT4_G128, ignore=ignore, kv=kv
+            )
         case None if fields.has("config_groups"):
             return replace(_groups(fields), ignore=ignore, kv=kv)
     raise InputError(
-        f"{fields.file}: {fields.path}quant_method: {shown(method)} is not known, and no format is "
-        f"guessed; remove quantization_config and give {Option('weights')}"
+        f"{fields.file}: {fields.path}quant_method: {short_repr(method)} is not known, and no "
+        f"format is guessed; remove quantization_config and give {Option('weights')}"
     )
 
 
@@ -255,19 +264,21 @@ def _fp8(fields: Fields) -> DType:
 
 def _modelopt(
     fields: Fields, method: str | None, algorithm: str, ignore: tuple[str, ...], kv: DType | None
-) -> Scheme:
-    """Return ModelOpt's scheme: one algorithm, or a mixture by module over what lies below it."""
+) -> QuantizationScheme:
+    """Return ModelOpt's scheme: one algorithm, or formats by module over a default format."""
     if algorithm.upper() != "MIXED_PRECISION":
         dtype = _algorithm(fields, algorithm)
-        both = dtype is not None and algorithm.upper().startswith("W8A8_")
-        activations = {dtype: dtype} if dtype is not None and both else {}
-        return Scheme(default=dtype, ignore=ignore, kv=kv, activations=activations)
-    below = None
+        activations: dict[DType, DType] = {}
+        if dtype is not None and algorithm.upper().startswith("W8A8_"):
+            activations[dtype] = dtype
+        return QuantizationScheme(default=dtype, ignore=ignore, kv=kv, activations=activations)
+    default = None
     if method == "fp8":
-        below = _fp8(fields)
+        default = _fp8(fields)
         fields.log.note(
             f"quant_method fp8 and quant_algo {algorithm} both stand: listed modules have their "
-            f"own format, the others are {below}"
+            f"own format, the others are {default}"
         )
         ignore = tuple(name for name in ignore if not name.startswith("*."))
-    return Scheme(default=below, named=_listed(fields), ignore=ignore, kv=kv)
+    named = _quantized_layers(fields)
+    return QuantizationScheme(default=default, named=named, ignore=ignore, kv=kv)

@@ -1,4 +1,4 @@
-"""Getting the bytes: a config.json, a folder with one, and what lies beside it. Strict limits."""
+"""A config.json and its companion file, read from disk under strict limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from roofline.base.errors import InputError
 
-__all__ = ["Source", "companions", "misfit", "read_json", "read_source"]
+__all__ = ["ConfigFiles", "companion_paths", "read_json", "read_source", "schema_error"]
 
 #: The largest config known (22,422 quantised layers by name) has 3 MB.
 MAX_BYTES = 4_000_000
@@ -24,15 +24,15 @@ QUANT_FILE = "hf_quant_config.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """A config, and the quantisation that lies beside it in a file of its own."""
+class ConfigFiles:
+    """A config, and the quantisation that its companion file holds."""
 
-    name: str  # as printed in messages
+    name: str  # of the config, as messages print it
     data: Mapping[str, Any]
     quantization: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> ConfigFiles:
     """Read a config.json, a folder with one, or a quantised config with its companion.
 
     The companion is ``hf_quant_config.json`` in the same folder, or ``NAME.hf_quant_config.json``
@@ -42,24 +42,24 @@ def read_source(path: Path) -> Source:
     if path.is_dir() and not file.is_file():
         raise InputError(f"{path}: no config.json in this folder; name the file itself")
     data = read_json(file)
-    found = next((other for other in companions(file) if other.is_file()), None)
-    quantization = read_json(found) if found is not None and found != file else {}
-    return Source(name=file.name, data=data, quantization=quantization)
+    companion = next((path for path in companion_paths(file) if path.is_file()), None)
+    quantization = read_json(companion) if companion is not None and companion != file else {}
+    return ConfigFiles(name=file.name, data=data, quantization=quantization)
 
 
-def companions(config: Path) -> list[Path]:
-    """Return where the quantisation of a config may lie, the first choice first."""
-    beside = [config.with_name(f"{config.stem}.{QUANT_FILE}")]
+def companion_paths(config: Path) -> list[Path]:
+    """Return the paths where the companion of a config may lie, in the order of preference."""
+    paths = [config.with_name(f"{config.stem}.{QUANT_FILE}")]
     if config.name == "config.json":
-        beside.append(config.with_name(QUANT_FILE))
-    return beside
+        paths.append(config.with_name(QUANT_FILE))
+    return paths
 
 
 def read_json(file: Path) -> dict[str, Any]:
     """Return the object in a JSON file; raise InputError in one line for everything else.
 
-    ``Infinity`` is accepted where the file's own readers accept it; the value is then plain text,
-    so that no number is ever infinite.
+    ``Infinity`` and ``NaN`` are accepted, as published configs hold them, but become plain text: no
+    number is ever infinite.
     """
     if file.exists() and not file.is_file():
         raise InputError(f"{file}: is no regular file; name a config.json or a folder with one")
@@ -97,8 +97,8 @@ def read_json(file: Path) -> dict[str, Any]:
     return data
 
 
-def misfit(source: Source, error: ValidationError) -> InputError:
-    """Return what to say of a config whose numbers make no spec: the first thing wrong."""
+def schema_error(source: ConfigFiles, error: ValidationError) -> InputError:
+    """Return the error of a config whose numbers make no spec: the first that pydantic names."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     return InputError(f"{source.name}: {where}: {first['msg'].lower()}")

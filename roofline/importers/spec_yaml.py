@@ -1,4 +1,4 @@
-"""A spec as the YAML file that people would write: defaults left out, kinds kept."""
+"""A spec written as YAML, without the fields that have their defaults."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from roofline.base.schema import dump_yaml
 from roofline.specs.network import NetworkSpec
 
-__all__ = ["shown", "spec_text"]
+__all__ = ["spec_text", "wrapped_spec_text"]
 
-#: Keys that a file always states.
-_STATED = ("schema", "kind", "tie_embeddings", "dtype")
+#: Keys that are written even where they have their defaults.
+_ALWAYS_WRITTEN = ("schema", "kind", "tie_embeddings", "dtype")
 
 
 def _plain(value: object) -> Any:
@@ -33,13 +33,13 @@ def _plain(value: object) -> Any:
 def _mapping(part: BaseModel) -> dict[str, Any]:
     fields = type(part).model_fields
     names = sorted(fields, key=lambda name: (name == "layers", name != "kind"))
-    found: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for name in names:
         key, value = fields[name].alias or name, getattr(part, name)
         default = fields[name].get_default(call_default_factory=True)
-        if key in _STATED or value != default:
-            found[key] = _plain(value)
-    return found
+        if key in _ALWAYS_WRITTEN or value != default:
+            data[key] = _plain(value)
+    return data
 
 
 def spec_text(spec: NetworkSpec) -> str:
@@ -52,11 +52,11 @@ def spec_text(spec: NetworkSpec) -> str:
     return dump_yaml(_ordered(spec))
 
 
-def shown(spec: NetworkSpec, *, width: int = 80) -> str:
+def wrapped_spec_text(spec: NetworkSpec, *, width: int = 80) -> str:
     """Return the YAML of a spec for a terminal: the same values in lines of up to ``width``.
 
-    An address has no spaces to break at, so it stands in double quotes, where a backslash at the
-    end of a line joins it to the next.
+    An address has no spaces to break at, so it is written in double quotes, where a backslash at
+    the end of a line joins it to the next.
     """
     data, long = _ordered(spec), {}
     for key, value in data.items():
@@ -64,14 +64,14 @@ def shown(spec: NetworkSpec, *, width: int = 80) -> str:
             long[key], data[key] = value, ""
     text = dump_yaml(data, width=width - 20)  # a line goes on to the end of a word or a value
     for key, value in long.items():
-        text = text.replace(f"\n{key}: ''\n", f"\n{_broken(key, value, width)}\n", 1)
+        text = text.replace(f"\n{key}: ''\n", f"\n{_wrapped(key, value, width)}\n", 1)
     return text
 
 
-def _broken(key: str, text: str, width: int) -> str:
+def _wrapped(key: str, text: str, width: int) -> str:
     r"""Return a key and its text, broken after spaces, slashes and colons.
 
-    >>> print(_broken("source", "config.json (pypi:some-package==1.2)", 30))
+    >>> print(_wrapped("source", "config.json (pypi:some-package==1.2)", 30))
     source: "config.json (pypi:\
       some-package==1.2)"
     """
@@ -85,7 +85,8 @@ def _broken(key: str, text: str, width: int) -> str:
 
 
 def _ordered(spec: NetworkSpec) -> dict[str, Any]:
-    found = _mapping(spec)
-    first = ("schema", "kind", "id", "name", "target", "source", "license", "repository")
-    ordered = {key: found[key] for key in first if key in found}
-    return ordered | {key: value for key, value in found.items() if key not in ordered}
+    """Return a spec as plain data, with the keys that identify it first."""
+    data = _mapping(spec)
+    identity = ("schema", "kind", "id", "name", "target", "source", "license", "repository")
+    ordered = {key: data[key] for key in identity if key in data}
+    return ordered | {key: value for key, value in data.items() if key not in ordered}

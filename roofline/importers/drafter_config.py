@@ -1,4 +1,4 @@
-"""Drafters' configs, recognised though they pose as plain models, read into drafter specs."""
+"""A drafter's config.json read into a spec; most of them declare the class of a whole model."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pydantic import ValidationError
 
 from roofline.base.errors import InputError, Option
 from roofline.importers.attention import latent_layers, make_grouped, read_heads
-from roofline.importers.build import Identity
+from roofline.importers.config_files import ConfigFiles, schema_error
 from roofline.importers.families import Family
-from roofline.importers.fields import Fields, Log
+from roofline.importers.fields import Fields, ImportLog
 from roofline.importers.layers import Layer, runs_of, zip_layers
+from roofline.importers.model_config import Identity
 from roofline.importers.quantization import shipped_formats
-from roofline.importers.source import Source, misfit
 from roofline.specs.formats import DType
 from roofline.specs.mixers import Attention, GroupedQueryAttention, LatentAttention
 from roofline.specs.network import DenseMlp, DrafterKind, DrafterSpec, FeatureFusion, ModelSpec
 
 __all__ = ["build_drafter", "drafter_kind"]
 
-#: Words in a class name, longest first, and the kind they stand for.
-_CLASSES: Mapping[str, DrafterKind] = {
+#: Kind of drafter by a word in the class name, the longer words first.
+_KIND_BY_WORD: Mapping[str, DrafterKind] = {
     "PEagle": "peagle",
     "Eagle3": "eagle3",
     "EAGLE3": "eagle3",
@@ -34,17 +34,17 @@ _CLASSES: Mapping[str, DrafterKind] = {
     "Eagle": "eagle1",
     "EAGLE": "eagle1",
 }
-_BLOCKS: tuple[DrafterKind, ...] = ("dflash", "dspark", "domino")
-#: A published head whose config still has the class's default of 2: its weights hold 5.
+_BLOCK_KINDS: tuple[DrafterKind, ...] = ("dflash", "dspark", "domino")
+#: Heads in the weights of the published Vicuna heads, whose config has the class's default of 2.
 MEDUSA_HEADS = 5
 EAGLE3_TAPS = 3  # layers 2, L / 2 and L - 3 where none are named
 
 
 def drafter_kind(data: Mapping[str, Any]) -> DrafterKind | None:
-    """Return the kind of drafter that a config is of, None for a whole model.
+    """Return the kind of drafter that a config describes, None for a whole model.
 
-    A head gives itself away by its class, by keys that only heads have, or (EAGLE-1) by being a
-    causal language model of one layer.
+    A head is recognised by its class, by keys that only heads have, or (EAGLE-1) as a causal
+    language model of one layer.
 
     >>> drafter_kind({"architectures": ["LlamaForCausalLM"], "draft_vocab_size": 32000})
     'eagle3'
@@ -56,7 +56,7 @@ def drafter_kind(data: Mapping[str, Any]) -> DrafterKind | None:
     declared = data.get("speculators_model_type")
     if isinstance(declared, str):
         stated.append({"eagle": "Eagle", "eagle3": "Eagle3", "peagle": "PEagle"}.get(declared, ""))
-    for word, kind in _CLASSES.items():
+    for word, kind in _KIND_BY_WORD.items():
         if any(word in name for name in stated):
             return kind
     config = data.get("dflash_config")
@@ -70,18 +70,19 @@ def drafter_kind(data: Mapping[str, Any]) -> DrafterKind | None:
 
 
 def build_drafter(
-    source: Source, identity: Identity, *, target: ModelSpec | None = None, target_id: str = ""
-) -> tuple[DrafterSpec, Log]:
-    """Return the spec of a drafter's config and what reading it left to say."""
+    source: ConfigFiles, identity: Identity, *, target: ModelSpec | None = None, target_id: str = ""
+) -> tuple[DrafterSpec, ImportLog]:
+    """Return the spec that a drafter's config describes, and the log of reading it."""
     kind = drafter_kind(source.data)
     if kind is None:
         raise InputError(f"{source.name}: is a whole model, not a drafter")
-    log = Log()
+    log = ImportLog()
     log.read.update({"model_type", "architectures", "speculators_model_type"})
-    inner = source.data.get("transformer_layer_config")  # as the speculators library nests it
-    data = {**inner, **source.data} if isinstance(inner, dict) else dict(source.data)
+    layer = source.data.get("transformer_layer_config")  # as the speculators library nests it
+    data = {**layer, **source.data} if isinstance(layer, dict) else dict(source.data)
     fields = Fields(file=source.name, data=data, log=log)
-    named = target_id or (target.id if target is not None else "unknown")
+    if not target_id:
+        target_id = target.id if target is not None else "unknown"
     try:
         values = _values(kind, fields, source, target)
         spec = DrafterSpec(
@@ -92,30 +93,30 @@ def build_drafter(
             source=identity.source,
             repository=identity.repository,
             license=identity.license,
-            target=named,
+            target=target_id,
             notes=tuple(log.notes),
             **values,
         )
     except ValidationError as error:
-        raise misfit(source, error) from None
+        raise schema_error(source, error) from None
     return spec, log
 
 
 def _values(
-    kind: DrafterKind, fields: Fields, source: Source, target: ModelSpec | None
+    kind: DrafterKind, fields: Fields, source: ConfigFiles, target: ModelSpec | None
 ) -> dict[str, Any]:
     if kind == "medusa":
         return _medusa(fields, target)
     hidden = fields.integer("hidden_size")
     values = _common(fields, source, hidden)
-    if kind in _BLOCKS:
+    if kind in _BLOCK_KINDS:
         return values | _block(kind, fields, hidden)
     if kind == "eagle1":
         return values | _eagle1(fields, hidden)
     return values | _eagle3(fields, hidden)
 
 
-def _common(fields: Fields, source: Source, hidden: int) -> dict[str, Any]:
+def _common(fields: Fields, source: ConfigFiles, hidden: int) -> dict[str, Any]:
     vocabulary = fields.integer("vocab_size")
     formats = shipped_formats(fields, source, [], hidden)
     return {
@@ -135,7 +136,7 @@ def _mlp(fields: Fields) -> DenseMlp:
 
 
 def _eagle1(fields: Fields, hidden: int) -> dict[str, Any]:
-    """EAGLE-1: a projection of embedding and hidden state in every pass, layers, no head."""
+    """Return the fields of an EAGLE-1 head, which projects in every pass and has no own head."""
     count = fields.integer("num_hidden_layers")
     attention = make_grouped(fields, Family(), read_heads(fields, hidden))
     fields.log.note("one layer and no draft vocabulary: taken for an EAGLE-1 head")
@@ -148,20 +149,17 @@ def _eagle1(fields: Fields, hidden: int) -> dict[str, Any]:
 
 
 def _taps(fields: Fields) -> tuple[int, ...]:
-    """Return the target's layers that are read, from either place; empty where none are named."""
+    """Return the target's layers that are read, as ``eagle_config`` or the config names them."""
     key = "eagle_aux_hidden_state_layer_ids"
     inner = fields.inner("eagle_config")
-    for place in (inner, fields):
-        listed = place.integers(key) if place is not None else None
-        if listed:
-            return tuple(listed)
-    return ()
+    layers = inner.integers(key) if inner is not None else None
+    return tuple(layers or fields.integers(key) or ())
 
 
 def _eagle3(fields: Fields, hidden: int) -> dict[str, Any]:
-    """EAGLE-3: taps of the target fused once, layers that also read the embedding, an own head.
+    """Return the fields of an EAGLE-3 head: taps of the target fused once, layers, its own head.
 
-    P-EAGLE is the same with more layers, of which the first reads both.
+    P-EAGLE has the same fields and more layers, of which the first also reads the embedding.
     """
     count = fields.integer("num_hidden_layers")
     taps = _taps(fields)
@@ -184,7 +182,7 @@ def _eagle3(fields: Fields, hidden: int) -> dict[str, Any]:
 
 
 def _fused_layers(fields: Fields, hidden: int, count: int) -> list[Layer]:
-    """Return the layers of an EAGLE-3 head; the first reads embedding and hidden state."""
+    """Return the layers of an EAGLE-3 head; the first reads both embedding and hidden state."""
     base: Attention
     if fields.has("kv_lora_rank"):
         base = latent_layers(fields, Family(mixing="mla"), hidden=hidden, layers=1)[0]
@@ -192,28 +190,26 @@ def _fused_layers(fields: Fields, hidden: int, count: int) -> list[Layer]:
         base = make_grouped(fields, Family(), read_heads(fields, hidden))
     mlp = _mlp(fields)
     layers: list[Layer] = []
-    for at in range(min(count, 1000)):
-        wide = 2 * hidden if at == 0 else None
-        attention = base.model_copy(update={"input_size": wide})
+    for index in range(min(count, 1000)):
+        input_size = 2 * hidden if index == 0 else None
+        attention = base.model_copy(update={"input_size": input_size})
         assert isinstance(attention, GroupedQueryAttention | LatentAttention)
-        layers.append(Layer(attention=attention, mlp=mlp, norms=3 if at == 0 else 2))
+        layers.append(Layer(attention=attention, mlp=mlp, norms=3 if index == 0 else 2))
     return layers
 
 
 def _block(kind: DrafterKind, fields: Fields, hidden: int) -> dict[str, Any]:
-    """DFlash and its kin: the target's taps fused once, layers over a block, the target's head."""
+    """Return the fields of DFlash, DSpark or Domino: taps fused once, layers over a block."""
     config = fields.inner("dflash_config") or fields
-    layers = config.integers("target_layer_ids")
-    if not layers:
+    taps = config.integers("target_layer_ids")
+    if not taps:
         raise InputError(f"{fields.file}: {config.path}target_layer_ids: is missing; add it")
     count = fields.integer("num_hidden_layers")
     attention = make_grouped(fields, Family(qk_norm="head"), read_heads(fields, hidden))
     mixing: list[Attention] = [attention] * min(count, 1000)
     return {
         "layers": runs_of(zip_layers(mixing, [_mlp(fields)] * len(mixing), norms=2)),
-        "fusion": FeatureFusion(
-            taps=len(layers), target_hidden_size=hidden, layer_ids=tuple(layers)
-        ),
+        "fusion": FeatureFusion(taps=len(taps), target_hidden_size=hidden, layer_ids=tuple(taps)),
         "shares_head": True,
         "extra_norms": 1,
         "block_size": fields.integer("block_size"),
@@ -224,8 +220,10 @@ def _block(kind: DrafterKind, fields: Fields, hidden: int) -> dict[str, Any]:
 def _side_parameters(kind: DrafterKind, fields: Fields, config: Fields, hidden: int) -> int:
     """Return the weights of DSpark's Markov and confidence heads, or of Domino's recurrent one.
 
-    Markov: 2 V rank. Confidence: one row over the hidden state and, if told so, the Markov state.
-    Domino: a GRU, 3 u (e + u + 2), over embeddings of e, and V e for the correction.
+    Markov, as SpecForge has it: two matrices, 2 V rank; 77.8 M for V = 151,936 and rank 256.
+    Confidence: one row over the hidden state and, if the config says so, the Markov state, with a
+    bias. Domino, assumed: a GRU of u units over embeddings of e, 3 u (e + u + 2) as PyTorch holds
+    it, and 2 V e for the embeddings and the correction.
     """
     vocabulary = fields.integer("vocab_size")
     if kind == "dspark":
@@ -242,7 +240,7 @@ def _side_parameters(kind: DrafterKind, fields: Fields, config: Fields, hidden: 
 
 
 def _medusa(fields: Fields, target: ModelSpec | None) -> dict[str, Any]:
-    """Medusa: heads of residual blocks, each with a vocabulary projection of its own."""
+    """Return the fields of Medusa: heads of residual blocks, each with its own projection."""
     heads = fields.integer("medusa_num_heads")
     base = fields.text("base_model_name_or_path") or ""
     if heads == 2 and "vicuna" in base:
