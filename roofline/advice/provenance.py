@@ -9,6 +9,7 @@ import numpy as np
 from roofline.advice.question import Question
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import Kind
+from roofline.specs.overrides import OVERRIDE_SOURCE
 from roofline.timing.lawbook import Chosen, weight_key
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
