@@ -72,7 +72,7 @@ def diagnose(
         )
     points = read_points(
         measured or [],
-        own=_single(tpot, tokens_per_s, draft_length),
+        extra=_single(tpot, tokens_per_s, draft_length),
         batch=one_size("--batch", batch, _ONE),
         context=one_size("--context", context, _ONE),
         tokens_per_step=_tokens(tokens_per_step, workload),
