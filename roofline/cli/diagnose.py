@@ -72,7 +72,7 @@ def diagnose(
         )
     points = read_points(
         measured or [],
-        own=_single_point(tpot, tokens_per_s, draft_length),
+        extra=_single_point(tpot, tokens_per_s, draft_length),
         batch=one_size("--batch", batch, _ONE),
         context=one_size("--context", context, _ONE),
         tokens_per_step=_tokens_per_step(tokens_per_step, workload),

@@ -206,8 +206,8 @@ def _method(facts: Mapping[str, Fact], models: Sequence[str]) -> Fact:
     if not isinstance(method, Read) or method.value != "eagle1":
         return method
     path = str(weights.value).rstrip("/") if isinstance(weights, Read) else None
-    own = path is None or path.lower().endswith("nextn")
-    if own or path in [name.rstrip("/") for name in models]:
+    own_layers = path is None or path.lower().endswith("nextn")
+    if own_layers or path in [name.rstrip("/") for name in models]:
         return Read(value="mtp", source=f"{method.source}: the target's own layers")
     return method
 

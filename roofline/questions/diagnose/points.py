@@ -44,7 +44,7 @@ class MeasuredPoint:
 def read_points(
     texts: Sequence[str],
     *,
-    own: tuple[Option, str] | None = None,
+    extra: tuple[Option, str] | None = None,
     batch: int,
     context: int,
     tokens_per_step: Mapping[int, float],
@@ -55,7 +55,7 @@ def read_points(
 
     TIME is that of one token of a sequence (``4.1`` or ``4.1ms``), or with ``/s`` the tokens per
     second of all sequences; step = TIME tokens_per_step, and with a rate B tokens_per_step / rate.
-    ``own`` is a further point, and the option that it came from.
+    ``extra`` is a further point, and the option that it came from.
 
     >>> read_points(["3@8:4.0ms:2.5"], batch=1, context=4096, tokens_per_step={})[0].seconds
     0.01
@@ -70,8 +70,8 @@ def read_points(
         for item in map(str.strip, text.split(",")):
             option = Option("measured", item)
             points.append(_point(item, option, batch, context, tokens_per_step))
-    if own is not None:
-        points.append(_point(own[1], own[0], batch, context, tokens_per_step))
+    if extra is not None:
+        points.append(_point(extra[1], extra[0], batch, context, tokens_per_step))
     _check_distinct(points)
     if not points:
         raise InputError(f"nothing is given; {EXPECTED}", field="measured")
