@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from roofline.questions import goals
-from roofline.render.columns import markdown_table
+from roofline.render.formats import markdown_table
 from tests.serving import Engine, replicated
 
-BATCHES = tuple(b for b in goals.BATCHES if b <= 160)
+BATCHES = tuple(b for b in goals.GOAL_BATCHES if b <= 160)
 OUTPUT = 400
 #: Tokens in, mean context, tokens of a chunk, chunks a prompt, at most a step; requests per second.
 LOADS = (

@@ -27,12 +27,12 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import Workload
-from roofline.cli.listing import typed
+from roofline.cli.printing import typed
 from roofline.questions.sweep.encoding import SweepFormat, check_format
 from roofline.questions.sweep.frames import Frame
-from roofline.questions.sweep.plan import Plan
-from roofline.questions.sweep.pricing import Told, price_unit
-from roofline.questions.sweep.run import Words, local, to_file
+from roofline.questions.sweep.plan import SweepPlan
+from roofline.questions.sweep.pricing import Remarks, price_rectangle
+from roofline.questions.sweep.run import Renderers, local_workers, to_file
 from roofline.questions.sweep.store import Store
 from roofline.render.data import source_data
 from roofline.render.notices import warnings
@@ -54,7 +54,7 @@ GRIDS = {"128 x 96": (128, 96), "512 x 16": (512, 16)}
 SIZES = {"1e4": (16, 70), "1e5": (64, 174), "1e6": (128, 868), "1e7": (256, 4341)}
 
 
-WORDS = Words(spell=typed, say=warnings, source=source_data)
+RENDERERS = Renderers(spell=typed, say=warnings, source=source_data)
 
 
 def _asked(**given: Any) -> tuple[Configuration, Workload]:
@@ -63,11 +63,11 @@ def _asked(**given: Any) -> tuple[Configuration, Workload]:
     return Configuration(**({"model": ""} | given)), Workload(acceptance=acceptance)
 
 
-def plan(question: dict[str, Any], batches: int, contexts: int, span: int = 24 * 1024) -> Plan:
+def plan(question: dict[str, Any], batches: int, contexts: int, span: int = 24 * 1024) -> SweepPlan:
     """Return the grid of one question: nine draft lengths for each batch and context."""
     asked = {"gpu": "h200-sxm", "acceptance": "0.7", **question}
     apart = max(span // contexts, 1)  # from 512 tokens on
-    return Plan(
+    return SweepPlan(
         axes={name: (value,) for name, value in asked.items()},
         cases=({},),
         batches=tuple(range(1, batches + 1)),
@@ -77,11 +77,11 @@ def plan(question: dict[str, Any], batches: int, contexts: int, span: int = 24 *
     )
 
 
-def frames(grid: Plan) -> Iterator[Frame]:
+def frames(grid: SweepPlan) -> Iterator[Frame]:
     """Price every part of a grid, and let go of it."""
     for task in grid.tasks():
-        for unit in task.units:
-            yield from price_unit(unit, Told())
+        for rectangle in task.rectangles:
+            yield from price_rectangle(rectangle, Remarks())
 
 
 def cost(run: Callable[[], int], repeats: int) -> float:
@@ -94,12 +94,12 @@ def cost(run: Callable[[], int], repeats: int) -> float:
     return best
 
 
-def pricing(grid: Plan) -> Callable[[], int]:
+def pricing(grid: SweepPlan) -> Callable[[], int]:
     """Return what prices a grid and counts its rows."""
     return lambda: sum(frame.rows for frame in frames(grid))
 
 
-def copying(grid: Plan) -> Callable[[], int]:
+def copying(grid: SweepPlan) -> Callable[[], int]:
     """Return what copies the same columns once, part by part."""
     held = [frame for frame, _ in zip(frames(grid), range(4), strict=False)]
 
@@ -139,11 +139,19 @@ def write(form: str, shape: tuple[int, int]) -> None:
     """Write a grid to a file in this process; print points, seconds, bytes and peak memory."""
     check_format(SweepFormat(form))
     grid = plan(QUESTIONS["dense GQA: Llama-3.1-8B, EAGLE-3"], *shape, span=4096)
-    with tempfile.TemporaryDirectory() as folder, local(1) as workers:
+    with tempfile.TemporaryDirectory() as folder, local_workers(1) as workers:
         store = Store(Path(folder) / f"x.{form}")
         store.open({}, resume=False)
         start = time.process_time()
-        to_file(grid, SweepFormat(form), workers, store, words=WORDS, tell=lambda _: None, about={})
+        to_file(
+            grid,
+            SweepFormat(form),
+            workers,
+            store,
+            renderers=RENDERERS,
+            tell=lambda _: None,
+            about={},
+        )
         spent = time.process_time() - start
         size = store.output.stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -20,7 +20,7 @@ def _answered(**question: Any) -> object:
     """Ask about what a file describes: that it was read says nothing of what comes after."""
     from roofline.advice.question import question_of
     from roofline.advice.recommend import recommend
-    from roofline.render.formats import OutputFormat, render
+    from roofline.render import OutputFormat, render
 
     asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
     answer = recommend(question_of(**(asked | question), contexts=(512,), max_draft_length=3))
@@ -54,9 +54,9 @@ def _curve(path: Path) -> object:
 
 
 def _reading(path: Path) -> object:
-    from roofline.engines.acceptance_source import read
+    from roofline.engines.acceptance_source import read_acceptance
 
-    return read(str(path)).acceptance()
+    return read_acceptance(str(path)).acceptance()
 
 
 def _word(path: Path) -> object:
@@ -100,7 +100,7 @@ def _server(path: Path) -> object:
     from roofline.advice.question import Workload
     from roofline.engines import http
     from roofline.engines.server import read_server
-    from roofline.questions.live import question_from
+    from roofline.questions.live import live_question
 
     found = path.read_bytes().split(BETWEEN)
 
@@ -113,7 +113,7 @@ def _server(path: Path) -> object:
 
     with patch.object(http, "fetch", fetch):
         serving = read_server("http://server", interval=0.0, timeout=5.0)
-    return question_from(
+    return live_question(
         serving, Configuration(model="llama-3.1-8b"), Workload(), given={"model", "gpu"}
     )
 

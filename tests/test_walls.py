@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from roofline.cli.commands import build
-from roofline.cli.listing import flag
+from roofline.cli.printing import flag
 from tests.support import ROOT, Cli
 
 PACKAGE = ROOT / "roofline"

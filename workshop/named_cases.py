@@ -14,7 +14,7 @@ from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.base import resources
 from roofline.calibrate.engine.spec_numbers import PredictedSteps
-from roofline.render.columns import markdown_table
+from roofline.render.formats import markdown_table
 from roofline.specs.formats import DType
 from roofline.specs.placement import VerifyAttention
 from roofline.validation.steps import PublishedRuns, in_sample, published_runs

@@ -25,6 +25,7 @@ from roofline.acceptance.curve import (
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.schema import Document, PositiveInt, Schema
 
 __all__ = [
@@ -45,7 +46,6 @@ __all__ = [
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 SHELF = "acceptance"
-DEEPEST = 64
 _FORMS = ("rate", "conditional", "survival", "tokens_per_step", "decay")
 
 
@@ -101,7 +101,7 @@ class Curve(Schema):
         elif self.conditional is not None:
             made = from_rates(self.conditional, label=label, source=source)
         elif self.decay is not None:
-            made = from_rates(self.decay.rates(DEEPEST), label=label, source=source)
+            made = from_rates(self.decay.rates(LONGEST_DRAFT), label=label, source=source)
         else:
             made = from_rates([self.rate or 0.0], label=label, source=source, unlimited=True)
         return replace(made, drafts=self.drafts)
@@ -235,7 +235,7 @@ def split_part(reference: str) -> tuple[str, str | None]:
 
 def load_file(reference: str) -> tuple[str, AcceptanceFile]:
     """Load a bundled file by id, or a YAML file by path; return its name too."""
-    file = resources.find(reference, SHELF, "acceptance curve")
+    file = resources.spec_file(reference, SHELF, "acceptance curve")
     return file.name, AcceptanceFile.load(file)
 
 

@@ -94,8 +94,8 @@ def decide(
     """Choose the smallest draft length within 1 % of the best expected speed, D = 0 included.
 
     ``step`` [s] and ``feasible`` have the grid's shape, ``tokens_per_step`` one row for each
-    context or one for all. ``reach`` is the low and high of each speedup; few draws may miss the
-    expected speedup, which the range then is stretched to.
+    context or one for all. ``reach`` is the low and high of each speedup. With few draws the range
+    may miss the expected speedup; it is then widened to include it.
     """
     best, tie = smallest_within_tie(np.where(feasible, tokens_per_step / step, np.nan))
     speedup = speedups(tokens_per_step, step)
@@ -113,7 +113,7 @@ def decide(
 def confidence(
     low: Array, high: Array, best: NDArray[np.intp] | int, feasible: NDArray[np.bool_]
 ) -> NDArray[np.int8]:
-    """Return the word for the range of the speedups, as its position in ``CONFIDENCES``.
+    """Return the confidence that the range of the speedups leaves, as a position in CONFIDENCES.
 
     Draft lengths run along the last axis.
 
@@ -122,13 +122,13 @@ def confidence(
     <Confidence.WIN: 'win'>
     """
     at_best = np.take_along_axis(low, np.asarray(best)[..., None], axis=-1)[..., 0]
-    hopeful = ((high > 1) & feasible)[..., 1:].any(axis=-1)
+    may_gain = ((high > 1) & feasible)[..., 1:].any(axis=-1)
     speculates = np.asarray(best) > 0
     win, inside, loss = map(CONFIDENCES.index, Confidence)
-    number = np.where(
-        speculates, np.where(at_best > 1, win, inside), np.where(hopeful, inside, loss)
+    position = np.where(
+        speculates, np.where(at_best > 1, win, inside), np.where(may_gain, inside, loss)
     )
-    return number.astype(np.int8)
+    return position.astype(np.int8)
 
 
 #: Odds of being near the best from which on a draft length is worth a run.
@@ -210,7 +210,7 @@ class Point:
 def dollars_per_million(
     *, gpu_hour: float, gpus: int, tokens_per_s: float | Array
 ) -> float | Array:
-    """Return the price of a million output tokens: price GPUs / 3600 / rate x 10^6 [$].
+    """Return the price of a million output tokens: price x GPUs / 3600 / rate x 10^6 [$].
 
     ``gpu_hour`` is the price of one GPU for an hour [$]; ``tokens_per_s`` the rate of all of them.
 

@@ -10,16 +10,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
-from roofline.base.numbers import Array
+from roofline.base.numbers import LONGEST_DRAFT, Array
 from roofline.base.resources import alias_note
-from roofline.base.schema import Document
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.open import heads_for, open_drafter, open_model
 from roofline.kernels.forward import cpu_expert_layers
@@ -54,7 +52,6 @@ from roofline.timing.step import StepTimes, Target, advisable, step_times
 from roofline.timing.uncertainty import Drawn, grouped
 
 __all__ = [
-    "DEEPEST",
     "Configuration",
     "Deployment",
     "Documents",
@@ -62,14 +59,11 @@ __all__ = [
     "PricedGrid",
     "check_configuration",
     "deploy",
-    "load",
+    "load_documents",
     "model_names",
 ]
 
-#: No engine drafts deeper, and no acceptance has been measured there.
-DEEPEST = 64
 
-Part = TypeVar("Part", bound=Document)
 Notices = tuple[Notice, ...]
 
 
@@ -251,7 +245,7 @@ class Documents:
     left_open: Notices  # what an imported config left open
 
 
-def load(configuration: Configuration) -> Documents:
+def load_documents(configuration: Configuration) -> Documents:
     """Load the accelerator, the model and the engine that a configuration names."""
     model, left_open = open_model(configuration.model)
     return Documents(
@@ -266,22 +260,22 @@ def deploy(
     configuration: Configuration,
     *,
     documents: Documents | None = None,
-    drop_idle: bool = False,
+    drop_unused: bool = False,
 ) -> tuple[Deployment, Notices]:
     """Load everything that is named and check that it belongs together.
 
     ``documents`` are those of a configuration that names the same, already loaded.
 
-    Options that say nothing for the drafter are refused, or with ``drop_idle`` passed over: where a
-    question is put to several drafters in turn, its options are for those that have them.
+    Options that say nothing for the drafter are refused. With ``drop_unused`` they are ignored:
+    where several drafters are asked about in turn, an option is for those that have it.
     """
     check_configuration(configuration)
-    documents = documents or load(configuration)
+    documents = documents or load_documents(configuration)
     gpu, gpu_changes = changed(documents.gpu, configuration.of_root("gpu"))
     model, model_changes = changed(documents.model, configuration.of_root("model"))
-    model, rate_notices = _in_a_rate_of(gpu, model)
+    model, rate_notices = _with_supported_dtype(gpu, model)
     engine, engine_changes = _engine(configuration, documents.engine)
-    gpu, host = _in_its_host(configuration, gpu, engine)
+    gpu, host = _in_host(configuration, gpu, engine)
     placement = _placement(configuration, gpu, model, host)
     _check_layout(configuration, placement, gpu, model)
     precision, format_notices = _precision(
@@ -293,10 +287,11 @@ def deploy(
     )
     target = Target(model=model, precision=precision, placement=placement)
     drafter, drafter_changes, drafter_notices = _drafter(
-        configuration, target, gpu, engine, drop_idle=drop_idle
+        configuration, target, gpu, engine, drop_unused=drop_unused
     )
     engine.check_drafter(drafter.kind)
-    engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)  # refuses
+    # refuses a layout that the engine has no flags for
+    engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
     deployment = Deployment(
         gpu=gpu,
         target=target,
@@ -320,12 +315,12 @@ def deploy(
     return deployment, tuple(dict.fromkeys(notices))
 
 
-def _in_a_rate_of(gpu: HardwareProfile, model: ModelSpec) -> tuple[ModelSpec, Notices]:
+def _with_supported_dtype(gpu: HardwareProfile, model: ModelSpec) -> tuple[ModelSpec, Notices]:
     """Return the model in bf16 where it is an fp16 model and the part has no fp16 rate."""
     if model.dtype != DType.FP16 or "fp16" in gpu.rates or "bf16" not in gpu.rates:
         return model, ()
-    told = notice(Code.NO_FP16_RATE, gpu=gpu.id)
-    return model.model_copy(update={"dtype": DType.BF16}), (told,)
+    in_bf16 = model.model_copy(update={"dtype": DType.BF16})
+    return in_bf16, (notice(Code.NO_FP16_RATE, gpu=gpu.id),)
 
 
 def _engine(
@@ -344,34 +339,37 @@ def _engine(
     return changed(engine, configuration.of_root("engine"))
 
 
-def _with_overhead(engine: EngineProfile, own: tuple[float, ...] | None) -> EngineProfile:
+def _with_overhead(engine: EngineProfile, times_ms: tuple[float, ...] | None) -> EngineProfile:
     """Return the engine with the user's own times around a step, a round and a draft pass [ms]."""
-    if own is None:
+    if times_ms is None:
         return engine
     names = ("per_step", "per_spec_round", "per_draft_pass")
-    if not 1 <= len(own) <= len(names) or not all(0 <= value <= 1e4 for value in own):
+    if not 1 <= len(times_ms) <= len(names) or not all(0 <= time <= 1e4 for time in times_ms):
         raise InputError(
             "expected one to three numbers of ms: plain step, speculative round, draft pass "
             "(0.5,0.7,0.15)",
             field="overhead_ms",
         )
-    given: dict[str, object] = {name: value / 1e3 for name, value in zip(names, own, strict=False)}
-    if "per_draft_pass" in given:
-        given |= {"draft_passes": {}, "model_pass_is_a_step": False}
-    update = {**given, "source": "given", "note": str(Option("overhead_ms"))}
+    update: dict[str, object] = {
+        "source": "given",
+        "note": str(Option("overhead_ms")),
+        **{name: time / 1e3 for name, time in zip(names, times_ms, strict=False)},
+    }
+    if "per_draft_pass" in update:
+        update |= {"draft_passes": {}, "model_pass_is_a_step": False}
     return engine.model_copy(update={"overhead": engine.overhead.model_copy(update=update)})
 
 
-def _in_its_host(
+def _in_host(
     configuration: Configuration, gpu: HardwareProfile, engine: EngineProfile
 ) -> tuple[HardwareProfile, HostProfile | None]:
     """Return the card as it sits in its host, and the host where the question needs one."""
-    asked = configuration
-    if asked.host == "":
+    host_id, gpus, cpu_experts = configuration.host, configuration.gpus, configuration.cpu_experts
+    if host_id == "":
         raise InputError("expected a bundled id or the path of a YAML file", field="host")
-    if asked.gpus == 1 and asked.cpu_experts is None:
+    if gpus == 1 and cpu_experts is None:
         for field in ("split", "tensor_split", "host"):
-            if getattr(asked, field):
+            if getattr(configuration, field):
                 raise InputError(
                     f"says nothing without {Option('gpus', 2)} or more, or {Option('cpu_experts')}",
                     field=field,
@@ -381,15 +379,15 @@ def _in_its_host(
         raise InputError(
             f"{engine.name} is not known to do this; use {Option('engine', 'llamacpp')}, or "
             f"{Option('tp')} for linked GPUs",
-            field="gpus" if asked.gpus > 1 else "cpu_experts",
+            field="gpus" if gpus > 1 else "cpu_experts",
         )
-    if asked.gpus > 1 and asked.tp > 1:
+    if gpus > 1 and configuration.tp > 1:
         raise InputError(
             f"give either {Option('tp')} (linked GPUs) or {Option('gpus')} (through the host)",
             field="gpus",
         )
-    host = load_host(asked.host or DEFAULT)
-    return (linked(gpu, host, asked.gpus) if asked.gpus > 1 else gpu), host
+    host = load_host(host_id or DEFAULT)
+    return (linked(gpu, host, gpus) if gpus > 1 else gpu), host
 
 
 def _placement(
@@ -397,14 +395,14 @@ def _placement(
 ) -> Placement:
     """Return how the target is laid over the accelerators."""
     split = _split(configuration, gpu, model, host)
-    stated = priors().routing
+    prior = priors().routing
     measured = gpu.verify_attention or VerifyMode(mode=VerifyAttention.KV_ONCE, errors={})
     return Placement(
         tp=split.cards if split.mode is SplitMode.TENSOR and split.cards > 1 else configuration.tp,
         split=split,
         ep=configuration.ep,
         dp=configuration.dp_attention,
-        routing=configuration.routing or Routing(skew=stated.skew, correlation=stated.correlation),
+        routing=configuration.routing or Routing(skew=prior.skew, correlation=prior.correlation),
         verify_attention=configuration.verify_attention or measured.mode,
         tile_rows=measured.tile_rows,
         state_handling=configuration.state_handling,
@@ -427,16 +425,16 @@ def _split(
             value="row",
         )
     if shares:
-        given = ",".join(f"{share:g}" for share in shares)
+        written = ",".join(f"{share:g}" for share in shares)
         if mode is not SplitMode.LAYER:
             raise InputError(
                 f"only {Option('split', 'layer')} takes uneven shares here",
                 field="tensor_split",
-                value=given,
+                value=written,
             )
         if len(shares) != cards or min(shares) < 0 or not 0 < sum(shares) < math.inf:
             raise InputError(
-                f"expected a share for each of {cards} cards", field="tensor_split", value=given
+                f"expected a share for each of {cards} cards", field="tensor_split", value=written
             )
     cpu_layers = _cpu_layers(configuration.cpu_experts, gpu, model) if host is not None else 0
     return Split(mode=mode, cards=cards, shares=shares, cpu_layers=cpu_layers)
@@ -458,10 +456,10 @@ def _cpu_layers(text: str | None, gpu: HardwareProfile, model: ModelSpec) -> int
         return model.num_layers
     if not text.isdecimal() or len(text) > 9 or not 0 < int(text) <= model.num_layers:
         raise refused(f"expected all, or 1 to {model.num_layers} layers of {model.id}")
-    found = cpu_expert_layers(
+    on_processor = cpu_expert_layers(
         layers=model.num_layers, expert_layers=model.num_expert_layers, cpu_layers=int(text)
     )
-    if not found:
+    if not on_processor:
         dense = model.num_layers - model.num_expert_layers
         raise refused(f"the first {dense} layers of {model.id} have no experts")
     return int(text)
@@ -473,27 +471,27 @@ def _check_layout(
     """Refuse a layout that the accelerators or the model do not have."""
     tp, domain = configuration.tp, gpu.interconnect.domain_size
     if tp > domain:
-        slots = ""
+        alternative = ""
         if not gpu.unified and "PCIe" in gpu.form_factor:
-            slots = (
+            alternative = (
                 f", or {Option('engine', 'llamacpp')} {Option('gpus', tp)} "
                 f"{Option('split', 'tensor')} (through the host's slots)"
             )
         raise InputError(
             f"{gpu.id} links {domain} GPUs in one domain; use {Option('tp', domain)} or less"
-            f"{slots}",
+            f"{alternative}",
             field="tp",
             value=tp,
         )
     check_parallel(model, placement)
     draft_tp = configuration.draft_tp
     if draft_tp is not None and draft_tp > placement.attention_tp:
-        shared = ""
+        divisor = ""
         if placement.dp > 1:
             groups = Option("dp_attention", placement.dp)
-            shared = f" / {groups} = {placement.attention_tp}"
+            divisor = f" / {groups} = {placement.attention_tp}"
         raise InputError(
-            f"expected at most {Option('tp', tp)}{shared}", field="draft_tp", value=draft_tp
+            f"expected at most {Option('tp', tp)}{divisor}", field="draft_tp", value=draft_tp
         )
 
 
@@ -537,14 +535,14 @@ def _drafter(
     gpu: HardwareProfile,
     engine: EngineProfile,
     *,
-    drop_idle: bool,
+    drop_unused: bool,
 ) -> tuple[Drafter, list[Change], list[Notice]]:
     """Return the drafter on its accelerators, what overrides changed, and what to know."""
-    own, changes, notices = configuration.of_root("drafter"), list[Change](), list[Notice]()
+    overrides, changes, notices = configuration.of_root("drafter"), list[Change](), list[Notice]()
 
     def with_overrides(network: NetworkSpec) -> NetworkSpec:
-        network, done = changed(network, own)
-        changes.extend(done)
+        network, applied = changed(network, overrides)
+        changes.extend(applied)
         return network
 
     reference = configuration.drafter
@@ -554,12 +552,12 @@ def _drafter(
     kind, network = open_drafter(
         reference, target.model, adapt=with_overrides, vocabulary=engine.vocabulary
     )
-    idle = _idle(configuration, kind, network)
-    if idle and not drop_idle:
-        _refuse_idle(idle[0], kind)
+    unused = _unused(configuration, kind, network)
+    if unused and not drop_unused:
+        _refuse_unused(unused[0], kind)
     if network is None:
-        if own:
-            raise InputError(f"{own[0]}: the drafter {kind} has no network to change")
+        if overrides:
+            raise InputError(f"{overrides[0]}: the drafter {kind} has no network to change")
         return Drafter(kind=kind, name=kind), changes, notices
     if network.source == DERIVED_SOURCE:
         notices.append(
@@ -584,7 +582,7 @@ def _drafter(
         precision=precision,
         placement=placement,
         topk=configuration.tree_topk,
-        block=None if "draft_block" in idle else configuration.draft_block,
+        block=None if "draft_block" in unused else configuration.draft_block,
         first_rows=configuration.first_pass_rows,
     )
     return drafter, changes, [*notices, *format_notices]
@@ -601,19 +599,19 @@ def _bundled_head(model: ModelSpec) -> str:
     return kind
 
 
-def _idle(configuration: Configuration, kind: str, network: NetworkSpec | None) -> list[str]:
+def _unused(configuration: Configuration, kind: str, network: NetworkSpec | None) -> list[str]:
     """Return the options that were given and change nothing for a drafter of this kind."""
     of_networks = ("draft_tp", "draft_weights", "first_pass_rows")
     of_drafts = ("verify_width",)
-    idle: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     if network is None:
-        idle = (*of_networks, *(of_drafts if kind == "none" else ()))
+        unused = (*of_networks, *(of_drafts if kind == "none" else ()))
     if not (isinstance(network, DrafterSpec) and network.kind in BLOCK_KINDS):
-        idle = (*idle, "draft_block")
-    return [field for field in idle if getattr(configuration, field) is not None]
+        unused = (*unused, "draft_block")
+    return [field for field in unused if getattr(configuration, field) is not None]
 
 
-def _refuse_idle(field: str, kind: str) -> None:
+def _refuse_unused(field: str, kind: str) -> None:
     if field == "draft_block":
         raise InputError(
             f"says nothing for {kind}, which drafts no block ({', '.join(BLOCK_KINDS)} do); leave "
@@ -634,8 +632,8 @@ def _draft_placement(draft_tp: int | None, target: Target, network: NetworkSpec)
     if isinstance(network, ModelSpec):
         split = replace(split, cpu_layers=0)
     else:
-        everything = split.cpu_layers >= target.model.num_layers
-        split = Split(cpu_layers=network.num_layers if everything else 0)
+        all_beside = split.cpu_layers >= target.model.num_layers
+        split = Split(cpu_layers=network.num_layers if all_beside else 0)
     placement = replace(target.placement, split=split)
     if draft_tp not in (None, placement.attention_tp):
         return replace(placement, tp=(draft_tp or 1) * placement.dp, ep=1)
@@ -659,10 +657,12 @@ def check_configuration(configuration: Configuration) -> None:
             field="tree_topk",
         )
     block, rows = configuration.draft_block, configuration.first_pass_rows
-    if block is not None and not 2 <= block <= DEEPEST:
-        raise InputError(f"expected 2 to {DEEPEST}", field="draft_block", value=block)
-    if rows is not None and not 1 <= rows <= 1 + DEEPEST:
-        raise InputError(f"expected 1 to {1 + DEEPEST}", field="first_pass_rows", value=f"{rows:g}")
+    if block is not None and not 2 <= block <= LONGEST_DRAFT:
+        raise InputError(f"expected 2 to {LONGEST_DRAFT}", field="draft_block", value=block)
+    if rows is not None and not 1 <= rows <= 1 + LONGEST_DRAFT:
+        raise InputError(
+            f"expected 1 to {1 + LONGEST_DRAFT}", field="first_pass_rows", value=f"{rows:g}"
+        )
     paths = [override.path for override in configuration.overrides]
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice is not None:

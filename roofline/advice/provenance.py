@@ -9,22 +9,21 @@ import numpy as np
 from roofline.advice.question import Question
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import Kind
-from roofline.specs.gpu import HardwareProfile
 from roofline.specs.overrides import GIVEN
 from roofline.timing.lawbook import Chosen, weight_key
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
-__all__ = ["LawSource", "Source", "law_sources", "sources"]
+__all__ = ["LawSource", "NumberSource", "law_sources", "number_sources"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class NumberSource:
     """Where one group of numbers comes from; a law also says how far it is off."""
 
     what: str
     kind: str  # datasheet | measured | config | calibrated | assumed | given | fitted
-    detail: str | Notice  # as it stands: a file, a citation
+    detail: str | Notice  # a file or a citation as it stands, or a notice that render words
     median_error: float | None = None
     p90_error: float | None = None
     measured: str | None = None
@@ -39,10 +38,10 @@ class LawSource:
     share: float
 
     @property
-    def source(self) -> Source:
+    def source(self) -> NumberSource:
         """The law as a source among others."""
         evidence = self.chosen.evidence
-        return Source(
+        return NumberSource(
             what=self.what,
             kind=self.chosen.provenance,
             detail=self.chosen.detail,
@@ -57,16 +56,17 @@ def law_sources(times: StepTimes) -> list[LawSource]:
     groups: dict[tuple[str, str], list[OpTime]] = {}
     for time in times.verify_ops:
         groups.setdefault((_kernel(time), time.chosen.detail), []).append(time)
-    spent = {key: sum(float(np.mean(t.total)) for t in group) for key, group in groups.items()}
-    total = sum(spent.values())
-    found = [
-        LawSource(what=key[0], chosen=group[0].chosen, share=spent[key] / total)
+    seconds = {key: sum(float(np.mean(t.total)) for t in group) for key, group in groups.items()}
+    total = sum(seconds.values())
+    laws = [
+        LawSource(what=key[0], chosen=group[0].chosen, share=seconds[key] / total)
         for key, group in groups.items()
     ]
-    return sorted(found, key=lambda source: -source.share)
+    return sorted(laws, key=lambda law: -law.share)
 
 
 def _kernel(time: OpTime) -> str:
+    """Return the name of a group of kernels that one law prices."""
     op = time.op
     if op.kind in (Kind.GEMM, Kind.MOE):
         return f"{op.kind} {weight_key(op.storage, op.compute)}"
@@ -75,39 +75,47 @@ def _kernel(time: OpTime) -> str:
     return op.kind.value
 
 
-def sources(question: Question, times: StepTimes) -> list[Source]:
+def number_sources(question: Question, times: StepTimes) -> list[NumberSource]:
     """Return where each group of numbers comes from."""
     deployment, curve = question.deployment, question.acceptance
     gpu, network = deployment.gpu, deployment.drafter.network
-    measured = gpu.sources[gpu.memory.bandwidth.source].confidence == "measured"
-    figures = "measured" if measured else "datasheet"
-    visible = gpu.memory.visible
-    size_of = Code.MEMORY_SIZE_OF_DRIVER if visible else Code.MEMORY_SIZE_OF_DATASHEET
-    found = [
-        Source(
+    bandwidth = gpu.memory.bandwidth.source
+    confidence = gpu.sources[bandwidth].confidence
+    memory_size = (
+        Code.MEMORY_SIZE_OF_DRIVER if gpu.memory.visible else Code.MEMORY_SIZE_OF_DATASHEET
+    )
+    figures = "measured" if confidence == "measured" else "datasheet"
+    numbers = [
+        NumberSource(
             what="bandwidth and peaks",
             kind=figures,
-            detail=notice(Code.BANDWIDTH_OF_PROFILE, gpu=gpu.id, confidence=_confidence(gpu)),
+            detail=notice(
+                Code.BANDWIDTH_OF_PROFILE,
+                gpu=gpu.id,
+                confidence=None if bandwidth == GIVEN else confidence,
+            ),
         ),
-        Source(what="memory size", kind=figures, detail=notice(size_of)),
-        Source(what="model shape", kind="config", detail=deployment.target.model.source),
+        NumberSource(what="memory size", kind=figures, detail=notice(memory_size)),
+        NumberSource(what="model shape", kind="config", detail=deployment.target.model.source),
     ]
     if network is not None:
-        found.append(Source(what="drafter shape", kind="config", detail=network.source))
-    found += [law.source for law in law_sources(times)]
+        numbers.append(NumberSource(what="drafter shape", kind="config", detail=network.source))
+    numbers += [law.source for law in law_sources(times)]
     engine = deployment.engine
-    given = "given" if curve.source == "given" else "measured elsewhere"
+    acceptance = "given" if curve.source == "given" else "measured elsewhere"
     return [
-        *found,
-        Source(what="engine overhead", kind=engine.overhead.source, detail=f"{engine.id}.yaml"),
-        Source(what="acceptance", kind=given, detail=curve.source),
+        *numbers,
+        NumberSource(
+            what="engine overhead", kind=engine.overhead.source, detail=f"{engine.id}.yaml"
+        ),
+        NumberSource(what="acceptance", kind=acceptance, detail=curve.source),
         *(
-            Source(what="default", kind="assumed", detail=told)
-            for told in question.notices
-            if told.assumption
+            NumberSource(what="default", kind="assumed", detail=assumption)
+            for assumption in question.notices
+            if assumption.assumption
         ),
         *(
-            Source(
+            NumberSource(
                 what=change.path,
                 kind="given",
                 detail=notice(Code.SETTING_CHANGED, value=change.value, was=change.was),
@@ -115,9 +123,3 @@ def sources(question: Question, times: StepTimes) -> list[Source]:
             for change in deployment.changes
         ),
     ]
-
-
-def _confidence(gpu: HardwareProfile) -> str | None:
-    """Return how sure the bandwidth is; None where it is given."""
-    source = gpu.memory.bandwidth.source
-    return None if source == GIVEN else gpu.sources[source].confidence

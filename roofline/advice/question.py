@@ -15,7 +15,6 @@ from roofline.acceptance import Acceptance
 from roofline.acceptance.defaults import choose, closest, default_for, doubts
 from roofline.advice.decide import check_price
 from roofline.advice.deployment import (
-    DEEPEST,
     Configuration,
     Deployment,
     Documents,
@@ -25,6 +24,7 @@ from roofline.advice.deployment import (
 )
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.specs.network import DrafterSpec, ModelSpec
 from roofline.timing.drafters import deepest
 
@@ -37,17 +37,17 @@ __all__ = [
     "acceptance_is_known",
     "allowed_lengths",
     "ask",
-    "check_idle",
     "check_length",
+    "check_unused",
     "context_notices",
     "context_refusal",
     "draft_lengths_to_draw",
     "ending",
     "ending_value",
     "known_lengths",
-    "left_out",
+    "lengths_not_taken",
     "next_lengths",
-    "nothing_known",
+    "no_length_known",
     "question_about",
     "question_of",
 ]
@@ -75,10 +75,10 @@ def _limits(deployment: Deployment, most: int) -> list[_Limit]:
     limits = [_Limit(most, Ending.SEARCH)]
     if width is not None:
         limits.append(_Limit(width - 1, Ending.VERIFY_WIDTH))
-    own = deepest(drafter.network, drafter.block)
-    if own is not None:
-        given = drafter.block is not None
-        limits.append(_Limit(own, Ending.DRAFT_BLOCK if given else Ending.DRAFTER))
+    longest = deepest(drafter.network, drafter.block)
+    if longest is not None:
+        by = Ending.DRAFTER if drafter.block is None else Ending.DRAFT_BLOCK
+        limits.append(_Limit(longest, by))
     return limits
 
 
@@ -104,26 +104,26 @@ def known_lengths(
     return tuple(d for d, al in zip(allowed, known.T, strict=True) if np.isfinite(al).all())
 
 
-def nothing_known(deployment: Deployment, acceptance: Acceptance, most: int) -> InputError:
-    """Return the refusal of an acceptance that is known for no draft length to be looked at."""
-    told = f"up to {most}"
-    if left_out(deployment, most):
+def no_length_known(deployment: Deployment, acceptance: Acceptance, most: int) -> InputError:
+    """Return the refusal of an acceptance that is known for none of the draft lengths."""
+    lengths = f"up to {most}"
+    if lengths_not_taken(deployment, most):
         taken = ", ".join(map(str, allowed_lengths(deployment, most)[1:]))
-        told = f"that {deployment.engine.name} takes ({taken})"
+        lengths = f"that {deployment.engine.name} takes ({taken})"
     return InputError(
-        f"{acceptance.label} says nothing about any draft length {told}; raise "
+        f"{acceptance.label} says nothing about any draft length {lengths}; raise "
         f"{Option('max_draft_length')} or give more of the curve",
         field="acceptance",
     )
 
 
-def left_out(deployment: Deployment, most: int) -> list[Notice]:
+def lengths_not_taken(deployment: Deployment, most: int) -> list[Notice]:
     """Say which draft lengths up to ``most`` the engine does not take of this drafter."""
     if deployment.drafter.kind == "none":
         return []
     longest = min(limit.length for limit in _limits(deployment, most))
-    lost = sorted({*range(longest + 1)} - {*allowed_lengths(deployment, most)})
-    if not lost:
+    missing = sorted({*range(longest + 1)} - {*allowed_lengths(deployment, most)})
+    if not missing:
         return []
     return [
         notice(
@@ -131,7 +131,7 @@ def left_out(deployment: Deployment, most: int) -> list[Notice]:
             drafter=deployment.drafter.name,
             modules=deployment.drafter.modules,
             engine=deployment.engine.name,
-            lengths=tuple(lost),
+            lengths=tuple(missing),
         )
     ]
 
@@ -174,7 +174,7 @@ def next_lengths(
     extrapolate: bool,
 ) -> tuple[int, ...]:
     """Return the next two draft lengths that could be drafted if their acceptance were known."""
-    hard = min((DEEPEST, *(limit.length for limit in _limits(deployment, DEEPEST))))
+    hard = min((LONGEST_DRAFT, *(limit.length for limit in _limits(deployment, LONGEST_DRAFT))))
     further = tuple(islice((d for d in range(longest + 1, hard + 1) if _takes(deployment, d)), 2))
     known = acceptance.over_contexts(contexts, further, extrapolate=extrapolate)
     return () if np.isfinite(known[:, :1]).all() else further
@@ -214,9 +214,11 @@ class Workload:
                     )
             if len(set(values)) != len(values):
                 raise InputError("a value is given twice; list each once", field=field)
-        if not 0 <= self.max_draft_length <= DEEPEST:
+        if not 0 <= self.max_draft_length <= LONGEST_DRAFT:
             raise InputError(
-                f"expected 0 to {DEEPEST}", field="max_draft_length", value=self.max_draft_length
+                f"expected 0 to {LONGEST_DRAFT}",
+                field="max_draft_length",
+                value=self.max_draft_length,
             )
         rounds = self.acceptance_rounds
         if rounds is not None and rounds < 1:
@@ -249,12 +251,12 @@ class Question:
     @property
     def rounds(self) -> int | None:
         """Passes that the acceptance was counted over: as given, else as its own source says."""
-        own = self.acceptance.drafts
-        return self.workload.acceptance_rounds or (max(int(own), 1) if own else None)
+        counted = self.acceptance.drafts
+        return self.workload.acceptance_rounds or (max(int(counted), 1) if counted else None)
 
     @property
     def unmeasured(self) -> tuple[int, ...]:
-        """The next two draft lengths that the drafter could make but no acceptance is known for.
+        """The next two draft lengths that can be drafted but whose acceptance is unknown.
 
         Empty where something else ends the draft lengths.
         """
@@ -269,7 +271,7 @@ class Question:
     def tokens_per_step(
         self, contexts: Sequence[int], draft_lengths: Sequence[int] | None = None
     ) -> Array:
-        """Return AL by context (one row where context is no matter) and draft length."""
+        """Return AL by context (one row where it does not depend on context) and draft length."""
         lengths = self.draft_lengths if draft_lengths is None else draft_lengths
         return self.acceptance.over_contexts(
             contexts, lengths, extrapolate=self.workload.extrapolate
@@ -289,12 +291,12 @@ class Question:
         self, batches: Sequence[int] | None = None, contexts: Sequence[int] | None = None
     ) -> PricedGrid:
         """Price the question's grid, or another one with its draft lengths."""
-        own = self.workload
+        workload = self.workload
         grid = self.deployment.grid(
-            own.batches if batches is None else batches,
-            own.contexts if contexts is None else contexts,
+            workload.batches if batches is None else batches,
+            workload.contexts if contexts is None else contexts,
             self.draft_lengths,
-            prefill_tokens=own.prefill_tokens_per_step,
+            prefill_tokens=workload.prefill_tokens_per_step,
         )
         return self.deployment.price(grid)
 
@@ -304,35 +306,35 @@ def ask(
     workload: Workload,
     *,
     documents: Documents | None = None,
-    drop_idle: bool = False,
+    drop_unused: bool = False,
 ) -> Question:
     """Return the question about a configuration; its notices are those of both."""
-    deployment, notices = deploy(configuration, documents=documents, drop_idle=drop_idle)
-    return question_about(deployment, workload, notices, drop_idle=drop_idle)
+    deployment, notices = deploy(configuration, documents=documents, drop_unused=drop_unused)
+    return question_about(deployment, workload, notices, drop_unused=drop_unused)
 
 
 def question_of(**options: Any) -> Question:
     """Return the question that options by name ask: fields of `Configuration` and `Workload`."""
-    own = {field.name for field in fields(Workload)}
-    workload = {name: value for name, value in options.items() if name in own}
-    named = {name: value for name, value in options.items() if name not in own}
-    return ask(Configuration(**named), Workload(**workload))
+    names = {field.name for field in fields(Workload)}
+    workload = {name: value for name, value in options.items() if name in names}
+    configuration = {name: value for name, value in options.items() if name not in names}
+    return ask(Configuration(**configuration), Workload(**workload))
 
 
 def question_about(
-    deployment: Deployment, workload: Workload, notices: Notices = (), *, drop_idle: bool = False
+    deployment: Deployment, workload: Workload, notices: Notices = (), *, drop_unused: bool = False
 ) -> Question:
     """Return the question about a deployment; ``notices`` are those of the deployment.
 
-    Options that say nothing without drafts are refused, or with ``drop_idle`` passed over.
+    Options that say nothing without drafts are refused; with ``drop_unused`` they are ignored.
     """
-    if not drop_idle:
-        check_idle(deployment, workload)
-    found = [
+    if not drop_unused:
+        check_unused(deployment, workload)
+    length_notices = [
         *context_notices(deployment, workload.contexts),
-        *left_out(deployment, workload.max_draft_length),
+        *lengths_not_taken(deployment, workload.max_draft_length),
     ]
-    acceptance, told = acceptance_for(deployment, workload)
+    acceptance, acceptance_notices = acceptance_for(deployment, workload)
     lengths = known_lengths(
         deployment,
         acceptance,
@@ -341,28 +343,28 @@ def question_about(
         extrapolate=workload.extrapolate,
     )
     if len(lengths) == 1 and deployment.drafter.kind != "none" and workload.max_draft_length > 0:
-        raise nothing_known(deployment, acceptance, workload.max_draft_length)
+        raise no_length_known(deployment, acceptance, workload.max_draft_length)
     return Question(
         deployment=deployment,
         workload=workload,
         acceptance=acceptance,
         draft_lengths=lengths,
         deployment_notices=notices,
-        own_notices=(*found, *told),
+        own_notices=(*length_notices, *acceptance_notices),
     )
 
 
 def draft_lengths_to_draw(
     deployment: Deployment, workload: Workload
 ) -> tuple[tuple[int, ...], list[Notice]]:
-    """Return the draft lengths to show of what does not depend on acceptance, and what to know.
+    """Return the draft lengths to draw in a chart that needs no acceptance, and what to know.
 
-    Those that the acceptance is known for; without one, all that the drafter can make.
+    They are those that the acceptance is known for; without one, all that the drafter can make.
     """
     allowed = allowed_lengths(deployment, workload.max_draft_length)
     if not acceptance_is_known(deployment, workload.acceptance):
         return allowed, []
-    acceptance, told = acceptance_for(deployment, workload)
+    acceptance, notices = acceptance_for(deployment, workload)
     known = known_lengths(
         deployment,
         acceptance,
@@ -370,7 +372,7 @@ def draft_lengths_to_draw(
         most=workload.max_draft_length,
         extrapolate=workload.extrapolate,
     )
-    return (known if len(known) > 1 else allowed), told
+    return (known if len(known) > 1 else allowed), notices
 
 
 def acceptance_is_known(deployment: Deployment, acceptance: str | Acceptance | None) -> bool:
@@ -387,62 +389,56 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     if drafter.kind == "none":
         return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition"), []
     kv = deployment.target.precision.kv.value
-    given, told = workload.acceptance, list[Notice]()
-    if given is None:
-        curve, told = _bundled(deployment, kv)
-    elif isinstance(given, Acceptance):
-        curve = given
+    acceptance, notices = workload.acceptance, list[Notice]()
+    if acceptance is None:
+        curve, notices = _bundled(deployment, kv)
+    elif isinstance(acceptance, Acceptance):
+        curve = acceptance
     else:
         from roofline.engines.acceptance_source import acceptance_from
 
-        curve = acceptance_from(given, kv=kv)
-    if given is not None:
-        told += doubts(curve, model=_names(deployment), longest=workload.max_draft_length)
-    return curve, [*told, *curve.notices, *curve.beyond(workload.contexts)]
+        curve = acceptance_from(acceptance, kv=kv)
+    if acceptance is not None:
+        notices += doubts(curve, model=_names(deployment), longest=workload.max_draft_length)
+    return curve, [*notices, *curve.notices, *curve.beyond(workload.contexts)]
 
 
 def _names(deployment: Deployment) -> tuple[str, ...]:
     """Return every name that the target goes by."""
     model, configuration = deployment.target.model, deployment.configuration
-    asked = configuration.model if configuration is not None else model.id
-    return (model.id, asked, *filter(None, [model.repository]))
+    named = configuration.model if configuration is not None else model.id
+    return (model.id, named, *filter(None, [model.repository]))
 
 
 def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]:
     """Return the bundled acceptance nearest to the drafter."""
     drafter, names = deployment.drafter, deployment.model_names
-    found = default_for(drafter.kind, drafter.name, names, kv=kv)
-    if found is None:
+    default = default_for(drafter.kind, drafter.name, names, kv=kv)
+    if default is None:
         near = closest(drafter.kind, names)
-        named = f"; the closest bundled curves are {', '.join(near)}" if near else ""
+        others = f"; the closest bundled curves are {', '.join(near)}" if near else ""
         raise UnknownAcceptanceError(
             f"no acceptance is known for {drafter.name} on {names[0]}; give a rate (0.7), rates "
             "(0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline acceptance "
-            f"list), a file or an engine's metrics address{named}",
+            f"list), a file or an engine's metrics address{others}",
             field="acceptance",
         )
-    return found.curve, list(found.notices)
-
-
-def _beyond(network_name: str, most: int, longest: int, *, drafter: bool) -> InputError | None:
-    """Return the refusal of a context that a network cannot handle."""
-    if longest <= most:
-        return None
-    whose, other = ("the drafter ", " or another drafter") if drafter else ("", "")
-    return InputError(
-        f"{whose}{network_name} handles at most {most} tokens; give a shorter context{other}",
-        field="context",
-        value=longest,
-    )
+    return default.curve, list(default.notices)
 
 
 def context_refusal(deployment: Deployment, context: int) -> InputError | None:
     """Return why the target or its drafter cannot handle a context; None where both can."""
     model, network = deployment.target.model, deployment.drafter.network
-    refusal = _beyond(model.id, model.max_context, context, drafter=False)
-    if refusal is None and isinstance(network, ModelSpec):
-        refusal = _beyond(network.id, network.max_context, context, drafter=True)
-    return refusal
+    if context > model.max_context:
+        problem = f"{model.id} handles at most {model.max_context} tokens; give a shorter context"
+    elif isinstance(network, ModelSpec) and context > network.max_context:
+        problem = (
+            f"the drafter {network.id} handles at most {network.max_context} tokens; give a "
+            "shorter context or another drafter"
+        )
+    else:
+        return None
+    return InputError(problem, field="context", value=context)
 
 
 def context_notices(deployment: Deployment, contexts: Sequence[int]) -> list[Notice]:
@@ -455,17 +451,18 @@ def context_notices(deployment: Deployment, contexts: Sequence[int]) -> list[Not
     trained = network.trained_context if isinstance(network, DrafterSpec) else None
     if network is None or trained is None or longest <= trained:
         return []
-    told = notice(Code.BEYOND_TRAINED_CONTEXT, network=network.id, trained=trained, context=longest)
-    return [told]
+    return [
+        notice(Code.BEYOND_TRAINED_CONTEXT, network=network.id, trained=trained, context=longest)
+    ]
 
 
-def check_idle(deployment: Deployment, workload: Workload) -> None:
-    """Refuse what says nothing where nothing is drafted."""
+def check_unused(deployment: Deployment, workload: Workload) -> None:
+    """Refuse options that say nothing where nothing is drafted."""
     if deployment.drafter.kind != "none":
         return
-    given = workload.acceptance if isinstance(workload.acceptance, str) else None
+    acceptance = workload.acceptance if isinstance(workload.acceptance, str) else None
     for field, value in (
-        ("acceptance", given),
+        ("acceptance", acceptance),
         ("acceptance_rounds", workload.acceptance_rounds),
     ):
         if value is not None:

@@ -24,28 +24,28 @@ from roofline.timing.uncertainty import speedup_range
 __all__ = [
     "Recommendation",
     "decide_grid",
-    "edges",
-    "fitting",
-    "law_limits",
+    "edge_notices",
+    "law_limit_notices",
     "recommend",
-    "slower_than_wide",
+    "require_fit",
+    "slow_narrow_weights",
 ]
 
-#: A plain step with narrow weights may take this much longer before it is worth a word.
-LONGER = 1.02
+#: A plain step with narrow weights may take this many times as long before a notice says so.
+MUCH_SLOWER = 1.02
 #: Up to this draft length one rate at all positions is off by less than the model itself.
-SHORT = 3
+SHORT_DRAFT = 3
 
 
-def law_limits(times: StepTimes) -> list[Notice]:
-    """Say which kernels run outside what their tables covered."""
+def law_limit_notices(times: StepTimes) -> list[Notice]:
+    """Return the notices of the kernels that run outside what their tables covered."""
     passes = (*times.verify_ops, *times.first_pass_ops)
     limits = (time.chosen.limit for time in passes if time.chosen.limit is not None)
     return list(dict.fromkeys(limits))
 
 
-def slower_than_wide(question: Question, times: StepTimes) -> list[Notice]:
-    """Say where a plain step would be shorter with weights in the model's own format.
+def slow_narrow_weights(question: Question, times: StepTimes) -> list[Notice]:
+    """Return the notice that a plain step would be shorter with weights in the model's own format.
 
     ``times`` are those of the question's first batch and context, D = 0 first. Tables of kernels
     for narrow weights can be slow where an engine has no tuned ones for a part.
@@ -62,18 +62,18 @@ def slower_than_wide(question: Question, times: StepTimes) -> list[Notice]:
     )
     grid = deployment.grid(workload.batches[:1], workload.contexts[:1], (0,))
     plain = replace(deployment, target=target).price(grid).times
-    own, other = (1e3 * float(each.total.flat[0]) for each in (times, plain))
-    if own <= LONGER * other:
+    narrow_ms, wide_ms = (1e3 * float(step.total.flat[0]) for step in (times, plain))
+    if narrow_ms <= MUCH_SLOWER * wide_ms:
         return []
-    kernel = _slowest(times, plain)
+    kernel = _largest_loss(times, plain)
     chosen = next(time.chosen for time in times.verify_ops if time.op.name == kernel)
     return [
         notice(
             Code.SLOWER_THAN_WIDE,
             dtypes=tuple(sorted(narrow)),
             base=precision.base,
-            own_ms=own,
-            wide_ms=other,
+            own_ms=narrow_ms,
+            wide_ms=wide_ms,
             kernel=kernel,
             provenance=chosen.provenance,
             detail=chosen.detail,
@@ -82,7 +82,7 @@ def slower_than_wide(question: Question, times: StepTimes) -> list[Notice]:
     ]
 
 
-def _slowest(times: StepTimes, plain: StepTimes) -> str:
+def _largest_loss(times: StepTimes, plain: StepTimes) -> str:
     """Return the kernel that loses most against ``plain``."""
     before, after = _by_name(plain.verify_ops), _by_name(times.verify_ops)
     lost = {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
@@ -98,41 +98,40 @@ def _by_name(times: Sequence[OpTime]) -> dict[str, float]:
     return seconds
 
 
-def edges(question: Question, points: Sequence[Point]) -> list[Notice]:
-    """Say where the answer lies at the edge of what was looked at, or what memory ruled out."""
+def edge_notices(question: Question, points: Sequence[Point]) -> list[Notice]:
+    """Return the notices of answers at the edge of what was looked at or of what fits in memory."""
     deployment, drafter = question.deployment, question.deployment.drafter
-    told = []
+    notices = []
     longest = question.draft_lengths[-1]
     if longest and any(point.draft_length == longest for point in points):
         most = question.workload.max_draft_length
         end = (
             Ending.ACCEPTANCE if question.unmeasured else ending(deployment, most, longest=longest)
         )
-        given = ending_value(deployment, end)
-        told.append(
+        notices.append(
             notice(
                 Code.LONGEST_IS_BEST,
                 drafter=drafter.name,
                 longest=longest,
                 ending=end,
-                given=given,
+                given=ending_value(deployment, end),
             )
         )
     advised = max((point.draft_length for point in points), default=0)
-    if question.acceptance.unlimited and advised > SHORT:
-        told.append(notice(Code.ONE_RATE_IN_LONG_DRAFTS, drafter=drafter.name, longest=advised))
+    if question.acceptance.unlimited and advised > SHORT_DRAFT:
+        notices.append(notice(Code.ONE_RATE_IN_LONG_DRAFTS, drafter=drafter.name, longest=advised))
     for point in points:
-        lost = [d for d, ok in zip(point.draft_lengths, point.feasible, strict=True) if not ok]
-        if lost:
-            told.append(
+        unfit = [d for d, ok in zip(point.draft_lengths, point.feasible, strict=True) if not ok]
+        if unfit:
+            notices.append(
                 notice(
                     Code.DRAFTS_DO_NOT_FIT,
                     batch=point.batch,
                     context=point.context,
-                    lengths=tuple(lost),
+                    lengths=tuple(unfit),
                 )
             )
-    return told
+    return notices
 
 
 Array = NDArray[np.float64]
@@ -169,7 +168,7 @@ class Recommendation:
         return max(point.batch for point in self.points)
 
 
-def fitting(priced: PricedGrid) -> PricedGrid:
+def require_fit(priced: PricedGrid) -> PricedGrid:
     """Return a priced grid; raise DoesNotFitError when no point of it fits the memory."""
     if not priced.fits[..., 0].any():
         batch, context = int(priced.grid.batch.flat[0]), int(priced.grid.context.flat[0])
@@ -201,19 +200,19 @@ def _drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
 
 def recommend(question: Question) -> Recommendation:
     """Answer a question; raise DoesNotFitError when no requested point fits the memory."""
-    priced = fitting(question.price())
+    priced = require_fit(question.price())
     tokens, decision = _tokens_per_step(question, priced), decide_grid(question, priced)
     speed = _drawn_tokens(question, tokens) / priced.drawn.steps()
     odds = near_best(np.where(priced.candidates, speed, np.nan))
     rows, columns, _ = priced.grid.shape
-    places = [(i, j) for i in range(rows) for j in range(columns)]
+    positions = [(i, j) for i in range(rows) for j in range(columns)]
     points = tuple(
         _point(question, priced, decision, tokens[at[1] % len(tokens)], odds[at], at=at)
-        for at in places
+        for at in positions
         if priced.fits[(*at, 0)]
     )
     batches, contexts = question.workload.batches, question.workload.contexts
-    unfit = [(batches[i], contexts[j]) for i, j in places if not priced.fits[i, j, 0]]
+    unfit = [(batches[i], contexts[j]) for i, j in positions if not priced.fits[i, j, 0]]
     return Recommendation(
         question=question,
         points=points,
@@ -221,13 +220,13 @@ def recommend(question: Question) -> Recommendation:
         refused=refuse(question.deployment, unfit),
         notices=(
             *question.notices,
-            *law_limits(priced.times),
-            *slower_than_wide(question, priced.times),
+            *law_limit_notices(priced.times),
+            *slow_narrow_weights(question, priced.times),
             *past_graphs(
                 question.deployment.engine,
                 {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
             ),
-            *edges(question, points),
+            *edge_notices(question, points),
         ),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofline.advice.deployment import Deployment, deploy, load
+from roofline.advice.deployment import Deployment, deploy, load_documents
 from roofline.base.errors import DoesNotFitError, InputError, Option
 from roofline.base.resources import bundled_names
 from roofline.base.units import format_bytes, format_size
@@ -15,9 +15,17 @@ from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import HOSTS, HostProfile, load_host
 from roofline.timing.memory import Memory
 
-__all__ = ["Refused", "Remedy", "does_not_fit", "explain", "longest_context", "phrase", "refuse"]
+__all__ = [
+    "Refused",
+    "Remedy",
+    "does_not_fit",
+    "explain_refusal",
+    "longest_context",
+    "refuse",
+    "remedies_phrase",
+]
 
-#: The most GPUs that are tried, linked ones and those of one machine.
+#: The most GPUs that are tried: linked by the accelerator's own links, and in the host's slots.
 MOST_LINKED, MOST_CARDS = 64, 16
 
 
@@ -54,15 +62,15 @@ def refuse(
 
     Where plain decoding does not fit either, it is what plain decoding needs.
     """
-    memory, alike = deployment.memory, dict[tuple[int, int], list[int]]()
+    memory, batches_at = deployment.memory, dict[tuple[int, int], list[int]]()
     for batch, context in points:
         drafts = draft_length if memory.has_room(batch, context, 0) else 0
-        alike.setdefault((context, drafts), []).append(batch)
-    if not alike:
+        batches_at.setdefault((context, drafts), []).append(batch)
+    if not batches_at:
         return ()
-    tried, found = _tries(deployment), list[Refused]()
-    for (context, drafts), batches in alike.items():
-        remedies = tuple(_remedies(deployment, tried, max(batches), context, drafts))
+    memory_with, refusals = _memory_with(deployment), list[Refused]()
+    for (context, drafts), batches in batches_at.items():
+        remedies = tuple(_remedies(deployment, memory_with, max(batches), context, drafts))
         largest = memory.largest_batch(context=context, draft_length=drafts)
         for batch in batches:
             needed, available = float(memory.needed(batch, context, drafts)), memory.available
@@ -78,8 +86,8 @@ def refuse(
                 largest_batch=largest,
                 remedies=remedies,
             )
-            found.append(refused)
-    return tuple(found)
+            refusals.append(refused)
+    return tuple(refusals)
 
 
 def does_not_fit(
@@ -89,17 +97,17 @@ def does_not_fit(
     (refused,) = refuse(deployment, [(batch, context)], draft_length=draft_length)
     return DoesNotFitError(
         f"{deployment.target.model.id} on {deployment.gpu.id}: "
-        f"{explain(deployment.memory, refused)}; "
-        f"{phrase(refused)}"
+        f"{explain_refusal(deployment.memory, refused)}; "
+        f"{remedies_phrase(refused)}"
     )
 
 
-def phrase(refused: Refused) -> str:
+def remedies_phrase(refused: Refused) -> str:
     """Return what would make it fit, in one phrase."""
-    found = [f"batch {refused.largest_batch}"] if refused.largest_batch else []
-    found += [f"{Option(r.field, r.value)} (batch {r.largest_batch})" for r in refused.remedies]
-    if found:
-        return "nearest remedies: " + ", ".join(found)
+    changes = [f"batch {refused.largest_batch}"] if refused.largest_batch else []
+    changes += [f"{Option(r.field, r.value)} (batch {r.largest_batch})" for r in refused.remedies]
+    if changes:
+        return "nearest remedies: " + ", ".join(changes)
     return (
         f"use narrower {Option('weights')} or another {Option('host')}"
         if refused.on_host
@@ -107,7 +115,7 @@ def phrase(refused: Refused) -> str:
     )
 
 
-def explain(memory: Memory, refused: Refused) -> str:
+def explain_refusal(memory: Memory, refused: Refused) -> str:
     """Say in one line what a refused batch and context need, what there is, and what would fit."""
     if memory.host is not None and refused.on_host:
         return _explain_host(memory, memory.host)
@@ -115,11 +123,14 @@ def explain(memory: Memory, refused: Refused) -> str:
     fullest = memory.fullest(batch=batch, context=context, draft_length=drafts)
     card, draft_card = memory.cards[fullest], memory.draft_cards[fullest]
     weights = sum(card.weights(memory.held).values())
-    own, drafted = memory.target_cache(context, drafts), memory.draft_cache(context, drafts)
-    each = format_bytes(float(own * card.caches + drafted * draft_card.caches))
+    target_cache, draft_cache = (
+        memory.target_cache(context, drafts),
+        memory.draft_cache(context, drafts),
+    )
+    cache = format_bytes(float(target_cache * card.caches + draft_cache * draft_card.caches))
     working = float(memory.working(batch, drafts, logits=card.last))
     placement = memory.target.placement
-    cards, held = placement.cards, int(placement.local(batch))
+    cards, sequences = placement.cards, int(placement.local(batch))
     more = Option("gpus" if placement.split.cards > 1 else "tp")
     remedy = (
         f"the largest batch that fits is {refused.largest_batch}"
@@ -134,8 +145,9 @@ def explain(memory: Memory, refused: Refused) -> str:
         drafter = f"{format_bytes(memory.draft_weights * draft_card.layers)} of the drafter's, "
     return (
         f"{where} needs {format_bytes(refused.needed)} ({format_bytes(weights)} of weights, "
-        f"{drafter}{held} x {each} of KV, {format_bytes(working)} of activations and logits) but "
-        f"{owner} {format_bytes(memory.available)} usable of {format_bytes(memory.total)}; {remedy}"
+        f"{drafter}{sequences} x {cache} of KV, {format_bytes(working)} of activations and logits) "
+        f"but {owner} {format_bytes(memory.available)} usable of {format_bytes(memory.total)}; "
+        f"{remedy}"
     )
 
 
@@ -170,101 +182,104 @@ def longest_context(memory: Memory, *, batch: int, draft_length: int, limit: int
 
 
 #: From changed fields of a configuration to its memory account; None where it cannot be deployed.
-Try = Callable[[dict[str, Any]], Memory | None]
+MemoryWith = Callable[[dict[str, Any]], Memory | None]
 
 
-def _tries(deployment: Deployment) -> Try:
-    """Return what makes the memory account of a changed configuration, once for each change."""
+def _memory_with(deployment: Deployment) -> MemoryWith:
+    """Return the function from changes to the memory account; it deploys each change once."""
     configuration, known = deployment.configuration, dict[str, Memory | None]()
-    documents = None if configuration is None else load(configuration)
+    documents = None if configuration is None else load_documents(configuration)
 
-    def tried(changes: dict[str, Any]) -> Memory | None:
+    def memory_with(changes: dict[str, Any]) -> Memory | None:
         if configuration is None:
             return None
         key = f"{changes}"
         if key not in known:
             try:
                 changed = replace(configuration, **changes)
-                known[key] = deploy(changed, documents=documents, drop_idle=True)[0].memory
+                known[key] = deploy(changed, documents=documents, drop_unused=True)[0].memory
             except InputError:
                 known[key] = None
         return known[key]
 
-    return tried
+    return memory_with
 
 
 def _remedies(
-    deployment: Deployment, tried: Try, batch: int, context: int, draft_length: int
+    deployment: Deployment, memory_with: MemoryWith, batch: int, context: int, draft_length: int
 ) -> Iterator[Remedy]:
-    """Yield the nearest changes with which more sequences fit, ``batch`` if that can be."""
-    here, asked_for = deployment.memory, deployment.configuration
-    if asked_for is None:
+    """Yield the nearest changes with which more sequences fit, all of ``batch`` where possible."""
+    memory, configuration = deployment.memory, deployment.configuration
+    if configuration is None:
         return
-    asked = here.largest_batch(context=context, draft_length=draft_length)
+    fitting = memory.largest_batch(context=context, draft_length=draft_length)
 
     def remedy(field: str, value: object, **changes: Any) -> Remedy | None:
-        memory = tried(changes)
-        most = memory.largest_batch(context=context, draft_length=draft_length) if memory else 0
-        return Remedy(field=field, value=str(value), largest_batch=most) if most > asked else None
+        changed = memory_with(changes)
+        most = changed.largest_batch(context=context, draft_length=draft_length) if changed else 0
+        return Remedy(field=field, value=str(value), largest_batch=most) if most > fitting else None
 
     def nearest(candidates: Iterable[Remedy | None]) -> Iterator[Remedy]:
         """Yield the first with which the batch fits, else the one with which most do."""
-        most: Remedy | None = None
+        best: Remedy | None = None
         for each in candidates:
-            if each is not None and (most is None or each.largest_batch > most.largest_batch):
-                most = each
-            if most is not None and most.largest_batch >= batch:
+            if each is not None and (best is None or each.largest_batch > best.largest_batch):
+                best = each
+            if best is not None and best.largest_batch >= batch:
                 break
-        if most is not None:
-            yield most
+        if best is not None:
+            yield best
 
-    longest = longest_context(here, batch=batch, draft_length=draft_length, limit=context)
+    longest = longest_context(memory, batch=batch, draft_length=draft_length, limit=context)
     if longest:
         whole = longest // 1024 * 1024 if longest >= 1024 else longest
-        most = here.largest_batch(context=whole, draft_length=draft_length)
+        most = memory.largest_batch(context=whole, draft_length=draft_length)
         yield Remedy(field="context", value=format_size(whole), largest_batch=most)
-    if bytes_per_element(here.target.precision.kv) > 1:
+    if bytes_per_element(memory.target.precision.kv) > 1:
         yield from nearest([remedy("kv", DType.FP8, kv=DType.FP8)])
     if deployment.engine.local is None or deployment.gpu.unified:
-        doubled = (asked_for.tp * 2**n for n in range(1, MOST_LINKED.bit_length()))
+        doubled = (configuration.tp * 2**n for n in range(1, MOST_LINKED.bit_length()))
         more = (tp for tp in doubled if tp <= MOST_LINKED)
         yield from nearest(remedy("tp", tp, tp=tp) for tp in more)
         return
-    if here.host is not None and here.host_is_short:
-        layers = _layers_on_host(here, here.host)
+    if memory.host is not None and memory.host_is_short:
+        layers = _layers_on_host(memory, memory.host)
         yield from nearest([remedy("cpu_experts", layers, cpu_experts=str(layers))])
         hosts = sorted(map(load_host, bundled_names(HOSTS)), key=lambda host: host.usable)
         yield from nearest(remedy("host", host.id, host=host.id) for host in hosts)
     else:
-        yield from nearest([_beside_processor(here, tried, remedy, batch)])
-    if asked_for.tensor_split:
-        even = (1.0,) * asked_for.gpus
-        shown = ",".join("1" for _ in even)
-        yield from nearest([remedy("tensor_split", shown, tensor_split=even)])
-    if asked_for.tp == 1:
-        more_cards = range(asked_for.gpus + 1, MOST_CARDS + 1)
+        yield from nearest([_beside_processor(memory, memory_with, remedy, batch)])
+    if configuration.tensor_split:
+        even = (1.0,) * configuration.gpus
+        written = ",".join("1" for _ in even)
+        yield from nearest([remedy("tensor_split", written, tensor_split=even)])
+    if configuration.tp == 1:
+        more_cards = range(configuration.gpus + 1, MOST_CARDS + 1)
         yield from nearest(remedy("gpus", n, gpus=n, tensor_split=()) for n in more_cards)
 
 
 def _beside_processor(
-    here: Memory, tried: Try, remedy: Callable[..., Remedy | None], batch: int
+    memory: Memory, memory_with: MemoryWith, remedy: Callable[..., Remedy | None], batch: int
 ) -> Remedy | None:
-    """Return the fewest layers whose experts leave the cards so that the batch fits, or the most.
+    """Return the remedy of keeping experts beside the processor, with the fewest layers that do.
 
-    The host bounds them.
+    Where the batch fits with no number of layers, it is the most that the host holds.
     """
-    model, all_of = here.target.model, {"cpu_experts": "all"}
-    everything = tried(all_of) if model.num_expert_layers else None
-    if everything is None or everything.host is None:
+    has_experts = memory.target.model.num_expert_layers > 0
+    all_beside = memory_with({"cpu_experts": "all"}) if has_experts else None
+    if all_beside is None or all_beside.host is None:
         return None
 
     def beside(layers: int) -> Remedy | None:
         return remedy("cpu_experts", layers, cpu_experts=str(layers))
 
-    low, high = here.target.placement.split.cpu_layers, _layers_on_host(everything, everything.host)
+    low, high = (
+        memory.target.placement.split.cpu_layers,
+        _layers_on_host(all_beside, all_beside.host),
+    )
     while high - low > 1:
         middle = (low + high) // 2
-        found = beside(middle)
-        enough = found is not None and found.largest_batch >= batch
+        candidate = beside(middle)
+        enough = candidate is not None and candidate.largest_batch >= batch
         low, high = (low, middle) if enough else (middle, high)
     return beside(high)

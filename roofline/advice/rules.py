@@ -1,4 +1,7 @@
-"""The five rules of the source article, with one model's numbers (docs/five-rules.md)."""
+"""NVIDIA's five rules for choosing a draft length, with one model's numbers.
+
+docs/five-rules.md cites the article that they are from and says where each holds.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from numpy.typing import NDArray
 from roofline.advice.decide import Point
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import Bound, bound_shares, grid_position
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.kernels.formulas import gemm_knee_rows
 from roofline.kernels.matrices import local_heads
 from roofline.kernels.ops import Part
@@ -25,8 +29,8 @@ __all__ = [
     "NothingDrafted",
     "Rule",
     "WholeTiles",
+    "five_rules",
     "latency_speedup",
-    "rules",
     "tile_draft_length",
 ]
 
@@ -37,7 +41,7 @@ Array = NDArray[np.float64]
 class Knee:
     """Rule 1: raise D to the rows at which the linear layers turn compute-bound."""
 
-    each: float  # rows of a matrix product
+    product_rows: float  # of one matrix product
     rows: float  # of the batch; more where its rows spread over experts
     batch: int
     experts: bool
@@ -81,7 +85,7 @@ class FastDrafter:
     layers: int
     depth_ratio: float
     speedup: float  # idealised
-    waits: float  # the share of launches and latencies in a plain pass
+    latency_share: float  # of launches and latencies in a plain pass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +97,7 @@ class Mechanism:
     tokens_per_step: float
     cost: float  # of drafting, as a share of a plain step
     break_even: float  # tokens per step
-    free: float  # the same for a drafter that costs nothing
+    free_break_even: float  # the same for a drafter that costs nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,10 @@ class Rule:
 
 
 def tile_draft_length(*, group_size: int, tile: int = 128) -> int:
-    """Return the D that fills one attention tile: tile / G - 1, at least 0.
+    """Return the D that fills one attention tile: D = tile / G - 1, rounded down, at least 0.
+
+    G query heads share a KV head, so G (1 + D) rows share the tile's ``tile`` rows. Rule 2 of the
+    article writes D = 128 / G - 1.
 
     >>> [tile_draft_length(group_size=g) for g in (4, 8, 16, 32, 64, 128)]
     [31, 15, 7, 3, 1, 0]
@@ -121,9 +128,11 @@ def tile_draft_length(*, group_size: int, tile: int = 128) -> int:
 
 
 def latency_speedup(tokens_per_step: Array, draft_lengths: Array, *, depth_ratio: float) -> Array:
-    """Return AL / (1 + rho D): the speedup where launches of layers are all the time there is.
+    """Return AL / (1 + rho D): the speedup where a pass takes as long as launching its layers.
 
-    rho is the drafter's layers over the target's.
+    ``depth_ratio`` rho is the drafter's layers over the target's: one draft pass over one target
+    pass. It is the speedup AL / (1 + c D) of Leviathan, Kalman and Matias (2023, Fast Inference
+    from Transformers via Speculative Decoding, theorem 3.8) with c = rho.
 
     >>> latency_speedup(np.array([1.0, 2.5]), np.array([0, 3]), depth_ratio=1 / 12)
     array([1., 2.])
@@ -131,7 +140,7 @@ def latency_speedup(tokens_per_step: Array, draft_lengths: Array, *, depth_ratio
     return np.asarray(tokens_per_step / (1 + depth_ratio * draft_lengths))
 
 
-def rules(answer: Recommendation, point: Point) -> list[Rule]:
+def five_rules(answer: Recommendation, point: Point) -> list[Rule]:
     """Return the five rules with the numbers of this point."""
     return [
         _raise_to_the_knee(answer, point),
@@ -142,6 +151,7 @@ def rules(answer: Recommendation, point: Point) -> list[Rule]:
 
 
 def _share(point: Point, part: Part) -> float:
+    """Return the share of a plain step that a part takes."""
     return float(point.parts[part.value][0] / point.step[0])
 
 
@@ -157,13 +167,19 @@ def _raise_to_the_knee(answer: Recommendation, point: Point) -> Rule:
     rows = knee * (mixtures[0].num_experts / mixtures[0].top_k) if mixtures else knee
     placement = answer.deployment.target.placement
     batch = point.batch if mixtures else float(placement.local(point.batch))
-    reaches = max(int(rows // batch) - 1, 0)
+    length = max(int(rows // batch) - 1, 0)
     linear = _share(point, Part.LINEAR) + _share(point, Part.MOE)
     return Rule(
         number=1,
-        draft_length=reaches,
-        binds=linear >= _share(point, Part.ATTENTION) and reaches < point.draft_lengths[-1],
-        numbers=Knee(each=knee, rows=rows, batch=point.batch, experts=bool(mixtures), share=linear),
+        draft_length=length,
+        binds=linear >= _share(point, Part.ATTENTION) and length < point.draft_lengths[-1],
+        numbers=Knee(
+            product_rows=knee,
+            rows=rows,
+            batch=point.batch,
+            experts=bool(mixtures),
+            share=linear,
+        ),
     )
 
 
@@ -181,7 +197,7 @@ def _fill_the_tile(answer: Recommendation, point: Point) -> list[Rule]:
     group = max(groups)
     fills = tile_draft_length(group_size=group, tile=tile)
     rows = group * (1 + point.draft_length)
-    whole = [d for d in range(fills, 65) if group * (1 + d) % tile == 0][:3]
+    whole = [d for d in range(fills, LONGEST_DRAFT + 1) if group * (1 + d) % tile == 0][:3]
     last = point.draft_lengths[-1]
     return [
         Rule(
@@ -202,10 +218,7 @@ def _fill_the_tile(answer: Recommendation, point: Point) -> list[Rule]:
 
 
 def _speedup_at(point: Point, draft_length: int) -> float | None:
-    """Return the speedup of a draft length, None where its acceptance is unknown or it is beyond.
-
-    Beyond what was tried there is no answer either.
-    """
+    """Return the speedup of a draft length; None where it was not tried."""
     if draft_length not in point.draft_lengths:
         return None
     return float(point.speedup[point.draft_lengths.index(draft_length)])
@@ -221,17 +234,17 @@ def _fast_drafter(answer: Recommendation, point: Point) -> Rule:
         -np.inf,
     )
     best = int(usable.argmax())
-    waits = bound_shares(answer.times.verify_ops, grid_position(answer, point, 0))[Bound.LATENCY]
+    shares = bound_shares(answer.times.verify_ops, grid_position(answer, point, 0))
     return Rule(
         number=4,
         draft_length=point.draft_lengths[best],
-        binds=point.batch == 1 and waits > 0.5,
+        binds=point.batch == 1 and shares[Bound.LATENCY] > 0.5,
         numbers=FastDrafter(
             drafter_layers=layers,
             layers=answer.deployment.target.model.num_layers,
             depth_ratio=depth,
             speedup=float(usable[best]),
-            waits=waits,
+            latency_share=shares[Bound.LATENCY],
         ),
     )
 
@@ -253,6 +266,6 @@ def _choose_the_mechanism(answer: Recommendation, point: Point) -> Rule:
             tokens_per_step=float(point.tokens_per_step[i]),
             cost=cost,
             break_even=float(point.cost_ratio[i]),
-            free=float(free),
+            free_break_even=float(free),
         ),
     )

@@ -17,25 +17,25 @@ from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
 
 __all__ = [
-    "Beyond",
+    "ActiveExperts",
+    "BestUncaptured",
     "Bound",
     "HostExperts",
     "Outcome",
     "PlainPass",
     "Sharing",
-    "Woken",
-    "beyond",
+    "best_uncaptured",
     "bound",
     "bound_shares",
     "captured_steps",
     "deciding",
+    "dominant_bound",
     "grid_position",
     "host_share",
     "outcome",
     "plain_pass",
     "trained_context_passed",
     "value_at",
-    "waits_for",
 ]
 
 
@@ -63,12 +63,12 @@ class Sharing(StrEnum):
 
     ALL = "all"  # weights and KV
     WEIGHTS = "weights"  # each row reads the KV again
-    SOME_WEIGHTS = "some-weights"  # further rows wake further experts
+    SOME_WEIGHTS = "some-weights"  # more rows activate more experts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Woken:
-    """Experts that a pass wakes in each layer."""
+class ActiveExperts:
+    """Experts that one layer computes in a plain pass and in a verify pass, on average."""
 
     plain: float
     verify: float
@@ -89,19 +89,19 @@ class PlainPass:
     weight_bytes: float
     cache_bytes: float
     sharing: Sharing
-    woken: Woken | None  # without experts None
+    active_experts: ActiveExperts | None  # None without experts
     cards_in_turn: int  # cards that work one after the other; 1 where none does
     host: HostExperts | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Beyond:
+class BestUncaptured:
     """The best draft length that is not advised for want of a captured graph."""
 
     draft_length: int
     rows: float
     speedup: float  # captured
-    flag: str  # has its rows captured; empty where the engine has none
+    flag: str  # that captures its rows; empty where the engine has none
 
 
 def captured_steps(point: Point) -> NDArray[np.float64]:
@@ -109,17 +109,17 @@ def captured_steps(point: Point) -> NDArray[np.float64]:
     return point.step - point.by_hand
 
 
-def beyond(answer: Recommendation, point: Point) -> Beyond | None:
+def best_uncaptured(answer: Recommendation, point: Point) -> BestUncaptured | None:
     """Return the draft length that a larger capture would make the best one; None without any."""
-    graphs, lost = answer.deployment.engine.graphs, point.feasible & ~point.candidates
-    if graphs is None or not lost.any():
+    graphs, uncaptured = answer.deployment.engine.graphs, point.feasible & ~point.candidates
+    if graphs is None or not uncaptured.any():
         return None
     gain = point.tokens_per_step * point.step[0] / captured_steps(point)
-    at, _ = smallest_within_tie(np.where(lost, gain, np.nan))
+    at, _ = smallest_within_tie(np.where(uncaptured, gain, np.nan))
     if gain[at] * (1 - TIE) <= point.speedup[point.best]:
         return None
     rows = float(point.pass_rows[at])
-    return Beyond(
+    return BestUncaptured(
         draft_length=point.draft_lengths[at],
         rows=rows,
         speedup=float(gain[at]),
@@ -148,29 +148,29 @@ def bound(time: OpTime, at: tuple[int, ...]) -> Bound:
 
 
 def bound_shares(times: list[OpTime], at: tuple[int, ...]) -> dict[Bound, float]:
-    """Return the share of a pass that is traffic, arithmetic, links, and neither (latency).
+    """Return the shares of a pass that are memory traffic, arithmetic, links and latency.
 
-    Of each kernel the longer of traffic and arithmetic counts as such, the rest as latency.
+    The longer of a kernel's traffic and arithmetic counts as such, the rest of its time as latency.
     """
     shares = dict.fromkeys(Bound, 0.0)
     for time in times:
         parts, count = time.time, time.op.count
         memory, compute = value_at(parts.memory, at), value_at(parts.compute, at)
-        over = Bound.LINK if time.op.kind in OVER_LINK else Bound.MEMORY
-        longer, name = max((memory, over), (compute, Bound.COMPUTE))
-        each = value_at(time.each, at)
-        shares[name] += count * min(longer, each)
-        shares[Bound.LATENCY] += count * max(each - longer, 0.0)
+        traffic = Bound.LINK if time.op.kind in OVER_LINK else Bound.MEMORY
+        longer, name = max((memory, traffic), (compute, Bound.COMPUTE))
+        seconds = value_at(time.each, at)
+        shares[name] += count * min(longer, seconds)
+        shares[Bound.LATENCY] += count * max(seconds - longer, 0.0)
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}
 
 
 def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tuple[int, int, int]:
     """Return where a point and a draft length lie in the answer's grid."""
-    request = answer.question.workload
+    workload = answer.question.workload
     return (
-        request.batches.index(point.batch),
-        request.contexts.index(point.context),
+        workload.batches.index(point.batch),
+        workload.contexts.index(point.context),
         point.draft_lengths.index(draft_length),
     )
 
@@ -200,9 +200,9 @@ def deciding(point: Point) -> int | None:
 
 
 def trained_context_passed(answer: Recommendation, point: Point) -> int | None:
-    """Return the positions of the drafter's config where the advice is for a context beyond them.
+    """Return the drafter's trained context where the advice is for a longer one, else None.
 
-    A context that acceptance was measured at does not count as beyond.
+    A context that acceptance was measured at does not count as longer.
     """
     question = answer.question
     network = question.deployment.drafter.network
@@ -213,7 +213,7 @@ def trained_context_passed(answer: Recommendation, point: Point) -> int | None:
     return trained
 
 
-def waits_for(answer: Recommendation, point: Point) -> tuple[Bound, float]:
+def dominant_bound(answer: Recommendation, point: Point) -> tuple[Bound, float]:
     """Return what a plain pass spends most of its time on, and the share of it."""
     shares = bound_shares(answer.times.verify_ops, grid_position(answer, point, 0))
     main = max(shares, key=lambda name: shares[name])
@@ -221,14 +221,14 @@ def waits_for(answer: Recommendation, point: Point) -> tuple[Bound, float]:
 
 
 def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> PlainPass:
-    """Return what a plain pass reads, and which experts the verify pass of a D wakes."""
+    """Return what a plain pass reads, and what the verify pass of a draft length adds."""
     times, at = answer.times.verify_ops, grid_position(answer, point, 0)
     split = answer.deployment.target.placement.split
     return PlainPass(
         weight_bytes=_bytes_moved(times, (Kind.GEMM, Kind.MOE, Kind.CPU_MOE), at),
         cache_bytes=_bytes_moved(times, (Kind.ATTENTION, Kind.MLA), at),
         sharing=_sharing(answer),
-        woken=_woken(answer, point, draft_length),
+        active_experts=_active_experts(answer, point, draft_length),
         cards_in_turn=split.cards if split.mode is SplitMode.LAYER else 1,
         host=_host_experts(answer),
     )
@@ -236,15 +236,15 @@ def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> Plain
 
 def _bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...]) -> float:
     """Return the bytes that the kernels of these kinds move in one pass [B]."""
-    chosen = (time.op for time in times if time.op.kind in kinds)
-    return sum(op.count * value_at(op.bytes, at) for op in chosen)
+    ops = (time.op for time in times if time.op.kind in kinds)
+    return sum(op.count * value_at(op.bytes, at) for op in ops)
 
 
 def _sharing(answer: Recommendation) -> Sharing:
     if _experts(answer):
         return Sharing.SOME_WEIGHTS
-    each = answer.deployment.target.placement.verify_attention is VerifyAttention.KV_PER_QUERY
-    return Sharing.WEIGHTS if each else Sharing.ALL
+    attention = answer.deployment.target.placement.verify_attention
+    return Sharing.WEIGHTS if attention is VerifyAttention.KV_PER_QUERY else Sharing.ALL
 
 
 def _on_host(answer: Recommendation) -> list[OpTime]:
@@ -252,30 +252,32 @@ def _on_host(answer: Recommendation) -> list[OpTime]:
 
 
 def _host_experts(answer: Recommendation) -> HostExperts | None:
-    there, host = _on_host(answer), answer.deployment.host
-    if not there or host is None:
+    on_host, host = _on_host(answer), answer.deployment.host
+    if not on_host or host is None:
         return None
-    return HostExperts(layers=sum(time.op.count for time in there), memory=host.memory.kind)
+    return HostExperts(layers=sum(time.op.count for time in on_host), memory=host.memory.kind)
 
 
 def host_share(answer: Recommendation, point: Point) -> float:
     """Return the share of a plain pass that the processor computes."""
     at = grid_position(answer, point, 0)
-    own, whole = (
+    host_seconds, seconds = (
         sum(float(value_at(time.total, at)) for time in group)
         for group in (_on_host(answer), answer.times.verify_ops)
     )
-    return own / whole
+    return host_seconds / seconds
 
 
 def _experts(answer: Recommendation) -> OpTime | None:
     """Return the largest group of expert kernels, if the model has experts."""
-    found = [time for time in answer.times.verify_ops if time.op.kind in (Kind.MOE, Kind.CPU_MOE)]
-    return max(found, key=lambda time: time.op.count, default=None)
+    kernels = [time for time in answer.times.verify_ops if time.op.kind in (Kind.MOE, Kind.CPU_MOE)]
+    return max(kernels, key=lambda time: time.op.count, default=None)
 
 
-def _woken(answer: Recommendation, point: Point, draft_length: int) -> Woken | None:
-    """Return how many experts plain and verify passes wake."""
+def _active_experts(
+    answer: Recommendation, point: Point, draft_length: int
+) -> ActiveExperts | None:
+    """Return how many experts plain and verify passes compute."""
     experts = _experts(answer)
     if experts is None:
         return None
@@ -283,4 +285,4 @@ def _woken(answer: Recommendation, point: Point, draft_length: int) -> Woken | N
     plain, verify = (
         value_at(shape.awake, grid_position(answer, point, length)) for length in (0, draft_length)
     )
-    return Woken(plain=plain, verify=verify)
+    return ActiveExperts(plain=plain, verify=verify)

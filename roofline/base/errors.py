@@ -1,4 +1,4 @@
-"""Expected failures, and how a text names an option; anything else is a bug with a traceback."""
+"""Expected failures, and how a text names an option. Any other failure is a bug."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def spelled(text: str, spell: Callable[[str, str | None], str] = in_python) -> s
     >>> spelled(f"use {Option('tp', 8)} or less")
     'use tp=8 or less'
     """
-    return _OPTION.sub(lambda found: spell(found[1], found[2]), text)
+    return _OPTION.sub(lambda option: spell(option[1], option[2]), text)
 
 
 class RooflineError(Exception):
     """An expected failure: one line that says what, where, expected and remedy.
 
     ``field`` names the setting at fault, and ``value`` what was given for it; ``where`` is the
-    file, page or server at fault; ``problem`` is the rest of the line. Options inside it are
-    spelled by whoever prints it.
+    file, page or server at fault; ``problem`` is the rest of the line. Whoever prints the line
+    spells its options.
     """
 
     exit_code = 2
@@ -107,7 +107,7 @@ class DoesNotFitError(RooflineError):
 
 
 def close_names(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known names, three at most, that a misspelt one may stand for.
+    """Return up to three known names that a misspelt one may stand for.
 
     >>> close_names("llama3", ["llama-3.1", "qwen3-8b"])
     ['llama-3.1']

@@ -1,4 +1,4 @@
-"""Rows as CSV that a spreadsheet may open: no cell is taken for a formula."""
+"""Files: read up to a bound, written whole or not at all, printed safely, and rows as CSV."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ __all__ = [
     "csv_text",
     "printable",
     "read_at_most",
+    "without_queries",
     "write_atomically",
     "write_bytes_atomically",
 ]
 
-#: What would move a terminal's cursor, or turn around the order in which text is shown.
+#: Characters that move a terminal's cursor or reverse the order in which text is shown.
 CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\U0010ffff]")
 
 
@@ -42,20 +43,19 @@ class Readable(Protocol):
 
 
 def read_at_most(file: Readable, most: int, what: str) -> bytes:
-    """Return the bytes of ``file``; raise InputError where it has more than ``most``."""
+    """Return the bytes of ``file``; raise InputError if it has more than ``most``."""
     try:
-        raw = _head(file, most + 1) if isinstance(file, Path) else file.read_bytes()
+        if isinstance(file, Path):
+            with file.open("rb") as opened:
+                content = opened.read(most + 1)
+        else:
+            content = file.read_bytes()
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"{file.name}: cannot be read ({reason})") from None
-    if len(raw) > most:
+    if len(content) > most:
         raise InputError(f"{file.name}: over {most} bytes; {what} has at most that many")
-    return raw
-
-
-def _head(path: Path, size: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(size)
+    return content
 
 
 def printable(text: str) -> str:
@@ -68,7 +68,7 @@ def printable(text: str) -> str:
 
 
 def check_output(path: Path) -> None:
-    """Refuse a link, which may lead anywhere, and what is there but is no file: it stays."""
+    """Refuse to write to a link, which may lead anywhere, or to a device."""
     if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
         raise InputError(
             "is a link or a device; give the path of the file itself", field="output", value=path
@@ -107,15 +107,15 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
         ) from None
 
 
-#: What spreadsheets take for the start of a formula (OWASP, "CSV injection").
+#: What spreadsheets read as the start of a formula (OWASP, "CSV injection").
 _FORMULA = re.compile(r"[=+\-@\t\r]")
-#: Numbers, and what begins with a flag: without brackets, pipes and exclamation marks a formula
-#: can call nothing and reach nothing outside its sheet.
+#: Numbers and flags: without brackets, pipes and exclamation marks a formula can call no function
+#: and reach nothing outside its sheet.
 _HARMLESS = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|--?[a-z][^(|!\t\r\n]*", re.ASCII)
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return equal rows as CSV under the names of the first one's keys.
+    """Return rows with the same keys as CSV; the keys are the header.
 
     >>> print(csv_text([{"gpu": "b200", "speedup": 2 / 3}, {"gpu": "=1+1", "speedup": None}]))
     gpu,speedup
@@ -150,3 +150,12 @@ def cell(value: Any) -> Any:
         value = f"'{value}"
     # a bare carriage return is not quoted, and readers begin a row after it
     return value.replace("\r", " ") if isinstance(value, str) else value
+
+
+def without_queries(text: str) -> str:
+    """Return what was typed as others may see it: the query of an address may hold a secret.
+
+    >>> without_queries("http://host:8000/metrics?key=abc")
+    'http://host:8000/metrics'
+    """
+    return re.sub(r"(https?://[^\s?,]*)\?[^\s,]*", r"\1", text, flags=re.IGNORECASE)

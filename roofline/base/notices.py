@@ -1,4 +1,4 @@
-"""What to know beside an answer, as a code with values; `render` has the sentences."""
+"""Notices: what to know beside an answer, as a code with values; `render` has the sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ASSUMED", "Code", "Notice", "notice"]
 
 
 class Code(StrEnum):
-    """What a notice says, under its name in JSON."""
+    """What a notice says."""
 
     # what was assumed where the question left it open
     CONFIG_DEFAULT = "config-default"
@@ -141,5 +141,5 @@ class Notice:
 
 
 def notice(code: Code, **values: Any) -> Notice:
-    """Return a notice; values are hashable, so that equal notices can be told once."""
+    """Return a notice. Its values are hashable, so that equal notices can be found."""
     return Notice(code=code, pairs=tuple(values.items()))

@@ -1,4 +1,4 @@
-"""Where the shipped data lies: inside an installed package, else beside a checkout."""
+"""Where the shipped data is: in the installed package, or beside it in a checkout."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, close_names, did_you_mean
 from roofline.base.schema import load_yaml
 
 __all__ = [
     "Alias",
     "alias_note",
     "aliases",
+    "bundled_id",
     "bundled_names",
     "data_file",
-    "find",
     "how_to_install",
-    "known",
     "shelf",
+    "spec_file",
 ]
 
 #: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
 OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
 #: Which command lists a shelf.
 LISTINGS = {"model_specs": "models", "hardware_profiles": "hardware", "acceptance": "acceptance"}
-#: How to go on with something that is not bundled.
-OWN = {"model_specs": ", or write a YAML spec: docs/how-to/model.md"}
+#: What to do where something is not bundled, beyond listing the shelf.
+UNBUNDLED = {"model_specs": ", or write a YAML spec: docs/how-to/model.md"}
 
 
 def shelf(name: str) -> Traversable:
     """Return the folder ``name`` (``hardware_profiles``, ``model_specs`` or one under ``data``)."""
     package = files("roofline")
     checkout = Path(str(package)).parent
-    places = [package / "data" / name, package / "_data" / name]
+    folders = [package / "data" / name, package / "_data" / name]
     if (checkout / "pyproject.toml").is_file():
-        places.insert(0, checkout / name)
-    for place in places:
-        if place.is_dir():
-            return place
+        folders.insert(0, checkout / name)
+    for folder in folders:
+        if folder.is_dir():
+            return folder
     raise InputError(f"the shipped folder '{name}' is missing; reinstall roofline")
 
 
@@ -59,7 +59,6 @@ def bundled_names(name: str) -> list[str]:
 
 @cache
 def _names(shelf_name: str) -> tuple[str, ...]:
-    """Return the ids on a shelf, listed once in a process."""
     entries = (entry.name for entry in shelf(shelf_name).iterdir())
     names = (entry.removesuffix(".yaml") for entry in entries if entry.endswith(".yaml"))
     return tuple(sorted(name for name in names if not OVERLAY.search(name)))
@@ -86,43 +85,45 @@ def aliases(name: str) -> dict[str, Alias]:
     }
 
 
-def known(reference: str, shelf_name: str) -> str | None:
-    """Return the bundled id that a reference names, aliases included; None where there is none."""
-    wanted = reference.lower().rsplit("/", 1)[-1]
-    if wanted in bundled_names(shelf_name):
-        return wanted
-    other = aliases(shelf_name).get(wanted)
-    return other.id if other is not None else None
+def _without_vendor(reference: str) -> str:
+    return reference.lower().rsplit("/", 1)[-1]
+
+
+def bundled_id(reference: str, shelf_name: str) -> str | None:
+    """Return the bundled id that a reference names by itself or by an alias; else None."""
+    name = _without_vendor(reference)
+    if name in bundled_names(shelf_name):
+        return name
+    alias = aliases(shelf_name).get(name)
+    return alias.id if alias is not None else None
 
 
 def alias_note(reference: str, shelf_name: str) -> str | None:
     """Return what the user of an alias should know."""
-    wanted = reference.lower().rsplit("/", 1)[-1]
-    if wanted in bundled_names(shelf_name):
+    name = _without_vendor(reference)
+    if name in bundled_names(shelf_name):
         return None
-    other = aliases(shelf_name).get(wanted)
-    return other.note if other is not None else None
+    alias = aliases(shelf_name).get(name)
+    return alias.note if alias is not None else None
 
 
-def find(reference: str, shelf_name: str, what: str) -> Traversable | Path:
+def spec_file(reference: str, shelf_name: str, what: str) -> Traversable | Path:
     """Return the file that ``reference`` names: a bundled id (a vendor may precede) or a path."""
     if reference.endswith((".yaml", ".yml")):
         path = Path(reference)
         if not path.is_file():
             raise InputError(f"{what} '{reference}': no such file; give a path or a bundled id")
         return path
-    names = bundled_names(shelf_name)
-    wanted = reference.lower().rsplit("/", 1)[-1]
-    if wanted in names:
-        return shelf(shelf_name) / f"{wanted}.yaml"
-    other = aliases(shelf_name).get(wanted)
-    if other is not None:
-        return shelf(shelf_name) / f"{other.id}.yaml"
-    names = sorted({*names, *aliases(shelf_name)})
-    hint = did_you_mean(wanted, names)
+    found = bundled_id(reference, shelf_name)
+    if found is not None:
+        return shelf(shelf_name) / f"{found}.yaml"
+    name = _without_vendor(reference)
+    names = {*bundled_names(shelf_name), *aliases(shelf_name)}
+    hint = did_you_mean(name, names)
     listing = LISTINGS.get(shelf_name)
-    lost = listing and "did you mean" not in hint
-    more = f"; see 'roofline {listing} list'{OWN.get(shelf_name, '')}" if lost else ""
+    more = ""
+    if listing and not close_names(name, names):
+        more = f"; see 'roofline {listing} list'{UNBUNDLED.get(shelf_name, '')}"
     raise InputError(f"unknown {what} '{reference}': {hint}{more}")
 
 
@@ -151,9 +152,5 @@ def _packages(extra: str) -> list[str]:
         stated = requires(PACKAGE) or []
     except PackageNotFoundError:
         return []
-    parts = (line.partition(";") for line in stated)
-    return [what.strip() for what, _, marker in parts if f"extra == '{extra}'" in _quoted(marker)]
-
-
-def _quoted(marker: str) -> str:
-    return marker.replace('"', "'")
+    parts = (line.replace('"', "'").partition(";") for line in stated)
+    return [package.strip() for package, _, marker in parts if f"extra == '{extra}'" in marker]

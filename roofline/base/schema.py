@@ -92,9 +92,9 @@ _Loader.add_implicit_resolver(
 
 def load_yaml(file: Readable) -> dict[str, Any]:
     """Return the mapping in ``file``; raise InputError naming file, line and remedy."""
-    raw = read_at_most(file, MAX_BYTES, "a YAML file here")
+    content = read_at_most(file, MAX_BYTES, "a YAML file here")
     try:
-        loader = _Loader(raw)
+        loader = _Loader(content)
         try:
             node = loader.get_single_node()
             _check(node, file.name)
@@ -105,8 +105,8 @@ def load_yaml(file: Readable) -> dict[str, Any]:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise InputError(f"{file.name}{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{file.name}: not valid YAML: {first}") from None
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{file.name}: not valid YAML: {reason}") from None
     if not isinstance(data, dict):
         raise InputError(f"{file.name}: expected 'key: value' lines, got {type(data).__name__}")
     return data
@@ -131,7 +131,7 @@ _Dumper.add_representer(dict, _short_on_one_line)
 
 
 def dump_yaml(data: dict[str, Any], *, width: int = 100) -> str:
-    """Return ``data`` as YAML in the given key order; what has spaces breaks at ``width``."""
+    """Return ``data`` as YAML in the given key order; text with spaces breaks at ``width``."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
@@ -140,14 +140,14 @@ _TAGS = {
 }
 
 
-def _agrees(node: yaml.ScalarNode) -> bool:
+def _has_implied_type(node: yaml.ScalarNode) -> bool:
     """Return whether a scalar has the type its text has by itself (no explicit tag)."""
     quoted = node.style in ("'", '"', "|", ">")
     if quoted:
         return node.tag == "tag:yaml.org,2002:str"
     candidates = _Loader.yaml_implicit_resolvers.get(node.value[:1], [])
-    found = next((tag for tag, shape in candidates if shape.match(node.value)), None)
-    return node.tag == (found or "tag:yaml.org,2002:str")
+    implied = next((tag for tag, shape in candidates if shape.match(node.value)), None)
+    return node.tag == (implied or "tag:yaml.org,2002:str")
 
 
 def _check(root: yaml.Node | None, name: str) -> None:
@@ -160,7 +160,9 @@ def _check(root: yaml.Node | None, name: str) -> None:
         if id(node) in seen:
             raise InputError(f"{where}: anchors and aliases are not used here; write the value out")
         seen.add(id(node))
-        if node.tag not in _TAGS or (isinstance(node, yaml.ScalarNode) and not _agrees(node)):
+        if node.tag not in _TAGS or (
+            isinstance(node, yaml.ScalarNode) and not _has_implied_type(node)
+        ):
             raise InputError(f"{where}: tag {node.tag!r} is not used here; remove it")
         if isinstance(node, yaml.ScalarNode) and CONTROL.search(node.value):
             raise InputError(f"{where}: a text holds a control character; remove it")
@@ -180,14 +182,14 @@ def _check(root: yaml.Node | None, name: str) -> None:
             stack.extend(node.value)
 
 
-#: What a document is called: fit for a file's name, a flag and a cell of a table.
+#: The id of a document: fit for a file's name, a flag and a cell of a table.
 Id = Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=200)]
 PositiveInt = Annotated[int, Field(gt=0, le=2**50)]
 Value = TypeVar("Value")
 Confidence = Literal["measured", "datasheet-seen", "second-hand-seen", "derived", "from-memory"]
 
 
-#: What a datasheet can hold, wide enough for any machine: outside lies a slip of unit or exponent.
+#: What a datasheet can hold. Any machine is inside; outside, a unit or exponent is wrong.
 _PLAUSIBLE = {
     "B": ("1 B", "1000 PB"),
     "B/s": ("1 MB/s", "1000 PB/s"),
@@ -215,7 +217,7 @@ def _quantity(unit: str) -> BeforeValidator:
 
 
 def placeholders(*names: str) -> AfterValidator:
-    """Return a check that a text asks for nothing but ``$name`` of these."""
+    """Return a check that a text has no placeholders but these, each written ``$name``."""
 
     def check(text: str) -> str:
         try:
@@ -227,17 +229,17 @@ def placeholders(*names: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _text(unit: str) -> PlainSerializer:
+def _with_unit(unit: str) -> PlainSerializer:
     """Write a quantity so that reading it again gives the same number."""
     return PlainSerializer(lambda value: f"{value!r} {unit}", return_type=str, when_used="json")
 
 
-Bytes = Annotated[float, Field(gt=0), _quantity("B"), _text("B")]
-Bandwidth = Annotated[float, Field(gt=0), _quantity("B/s"), _text("B/s")]
-Rate = Annotated[float, Field(gt=0), _quantity("FLOP/s"), _text("FLOP/s")]
-Duration = Annotated[float, Field(ge=0), _quantity("s"), _text("s")]
-Frequency = Annotated[float, Field(gt=0), _quantity("Hz"), _text("Hz")]
-Power = Annotated[float, Field(gt=0), _quantity("W"), _text("W")]
+Bytes = Annotated[float, Field(gt=0), _quantity("B"), _with_unit("B")]
+Bandwidth = Annotated[float, Field(gt=0), _quantity("B/s"), _with_unit("B/s")]
+Rate = Annotated[float, Field(gt=0), _quantity("FLOP/s"), _with_unit("FLOP/s")]
+Duration = Annotated[float, Field(ge=0), _quantity("s"), _with_unit("s")]
+Frequency = Annotated[float, Field(gt=0), _quantity("Hz"), _with_unit("Hz")]
+Power = Annotated[float, Field(gt=0), _quantity("W"), _with_unit("W")]
 
 
 class Schema(BaseModel):

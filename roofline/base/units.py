@@ -1,4 +1,4 @@
-"""Quantities with units at the edges (YAML, flags, print); plain SI floats everywhere inside.
+"""Quantities with units, as they are read and printed; everywhere else they are SI floats.
 
 Inside: seconds, bytes, FLOP, byte/s, FLOP/s. GB = 1e9 bytes, GiB = 2**30 bytes.
 """
@@ -11,15 +11,15 @@ import re
 from roofline.base.errors import InputError
 
 __all__ = [
-    "counted",
+    "SLOW_PACE",
     "format_bytes",
+    "format_count",
     "format_pace",
     "format_quantity",
     "format_seconds",
     "format_size",
     "parse_quantity",
     "parse_size",
-    "without_queries",
 ]
 
 _PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -40,6 +40,8 @@ _EXAMPLE = {
     "Hz": "1830 MHz",
     "W": "700 W",
 }
+#: Paces below this have one decimal; from it on they round to 10 or more.
+SLOW_PACE = 9.95
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ/]+)\s*")
 _SIZE = re.compile(r"\s*([0-9]+)\s*([kKmM]?)\s*")
 
@@ -74,10 +76,10 @@ def parse_size(text: str) -> int:
     return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2}[match[2].lower()]
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return a count with its noun, whose plural ends in s.
 
-    >>> counted(1, "sequence"), counted(2, "sequence")
+    >>> format_count(1, "sequence"), format_count(2, "sequence")
     ('1 sequence', '2 sequences')
     """
     return f"{count} {noun}{'' if count == 1 else 's'}"
@@ -98,16 +100,16 @@ def format_bytes(count: float) -> str:
     >>> format_bytes(15.01e9), format_bytes(131072)
     ('15.0 GB', '131 kB')
     """
-    return _scaled(count, "B", 1e3)
+    return _scaled(count, "B")
 
 
 def format_pace(rate: float) -> str:
-    """Print tokens or requests per second: whole, with one decimal where that says too little.
+    """Print tokens or requests per second: whole, or with one decimal below 10.
 
     >>> format_pace(422.4), format_pace(9.96), format_pace(2.94)
     ('422', '10', '2.9')
     """
-    return f"{rate:.1f}" if rate < 9.95 else f"{rate:.0f}"
+    return f"{rate:.1f}" if rate < SLOW_PACE else f"{rate:.0f}"
 
 
 def format_quantity(text: str) -> str:
@@ -120,7 +122,7 @@ def format_quantity(text: str) -> str:
     if match is None or match[2] not in _SCALES:
         return text
     value = float(match[1])
-    return format_seconds(value) if match[2] == "s" else _scaled(value, match[2], 1e3)
+    return format_seconds(value) if match[2] == "s" else _scaled(value, match[2])
 
 
 def format_seconds(seconds: float) -> str:
@@ -131,29 +133,20 @@ def format_seconds(seconds: float) -> str:
     """
     for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= scale:
-            return f"{_three(seconds / scale)} {name}"
-    return f"{_three(seconds / 1e-9)} ns"
+            return f"{_three_digits(seconds / scale)} {name}"
+    return f"{_three_digits(seconds / 1e-9)} ns"
 
 
-def _scaled(value: float, unit: str, step: float) -> str:
+def _scaled(value: float, unit: str) -> str:
     prefixes = ("", "k", "M", "G", "T", "P")
     power = 0
-    while value >= step and power < len(prefixes) - 1:
-        value, power = value / step, power + 1
-    return f"{_three(value)} {prefixes[power]}{unit}"
+    while value >= 1e3 and power < len(prefixes) - 1:
+        value, power = value / 1e3, power + 1
+    return f"{_three_digits(value)} {prefixes[power]}{unit}"
 
 
-def _three(value: float) -> str:
-    """Three significant digits without an exponent."""
+def _three_digits(value: float) -> str:
+    """Return three significant digits without an exponent."""
     if value >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def without_queries(text: str) -> str:
-    """Return what was typed as others may see it: the query of an address may hold a secret.
-
-    >>> without_queries("http://host:8000/metrics?key=abc")
-    'http://host:8000/metrics'
-    """
-    return re.sub(r"(https?://[^\s?,]*)\?[^\s,]*", r"\1", text, flags=re.IGNORECASE)

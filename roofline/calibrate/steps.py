@@ -85,7 +85,7 @@ def _features(kind: str, step: MeasuredStep) -> tuple[float, ...]:
 
 def _engine_file(engine: str, numbers: dict[str, float], count: int) -> str:
     """Return the engine's file with the numbers in place and its eras dropped."""
-    source = resources.find(engine.partition("@")[0], SHELF, "engine")
+    source = resources.spec_file(engine.partition("@")[0], SHELF, "engine")
     text = without_eras(source.read_text("utf-8"))
     lines = {name: f"{rounded(1e6 * value)} us" for name, value in numbers.items()}
     lines |= {"draft_passes": "{}", "spec_rows": str(count)}

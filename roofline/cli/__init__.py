@@ -11,22 +11,22 @@ from pathlib import Path
 
 __all__ = ["main"]
 
-#: Set before NumPy and pydantic are imported: matrices here are small, so a second thread would be
-#: in the way; and looking through all that is installed for plugins takes longer than an answer.
-_ONCE = ("OPENBLAS_NUM_THREADS", "PYDANTIC_DISABLE_PLUGINS")
+#: Set to 1 before NumPy and pydantic are imported: matrices here are small, so one thread is the
+#: fastest; and pydantic's search for plugins takes longer than an answer.
+_SETTINGS = ("OPENBLAS_NUM_THREADS", "PYDANTIC_DISABLE_PLUGINS")
 
 
 def main() -> None:
     """Run the command line and exit; an expected failure is one line on stderr."""
     gc.set_threshold(100_000)  # an answer leaves no garbage worth a tenth of its time
     atexit.register(gc.freeze)  # nor is there any use in looking for it at the end
-    for name in _ONCE:
+    for name in _SETTINGS:
         os.environ.setdefault(name, "1")
     import typer  # keeps `import roofline.cli` free
 
     from roofline.base.errors import RooflineError
-    from roofline.cli.commands import build, needed
-    from roofline.cli.listing import typed
+    from roofline.cli.commands import build, commands_for
+    from roofline.cli.printing import typed
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller
@@ -34,7 +34,7 @@ def main() -> None:
     # Typer's own copy of click is private; its public BadParameter leads to the base class.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        code = build(needed(sys.argv[1:]))(prog_name="roofline", standalone_mode=False)
+        code = build(commands_for(sys.argv[1:]))(prog_name="roofline", standalone_mode=False)
         sys.stdout.flush()
     except RooflineError as error:
         _stop(typed(error.text), error.exit_code)
@@ -58,12 +58,12 @@ def main() -> None:
 
 
 def _plain(error: Exception, message: str) -> str:
-    """Return a usage error in this program's words where Typer gives those of its validator."""
+    """Return a usage error in this program's words if Typer gives those of its validator."""
     kind = re.search(r"Input should be a valid (integer|number).*", message)
     if kind is None:
         return message
-    tell = getattr(error.__cause__, "errors", None)
-    got = f", got {tell()[0]['input']!r}" if tell else ""
+    details = getattr(error.__cause__, "errors", None)
+    got = f", got {details()[0]['input']!r}" if details else ""
     expected = "a whole number" if kind[1] == "integer" else "a number"
     return f"{message[: kind.start()]}expected {expected}{got}"
 

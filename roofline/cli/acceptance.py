@@ -1,4 +1,4 @@
-"""``roofline acceptance``: curves that are known, conventions, and what an engine reports."""
+"""``roofline acceptance``: bundled curves, conventions, and what an engine reports."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError
 from roofline.base.files import printable
 from roofline.cli import completion
-from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare, typed
-from roofline.cli.values import seconds
+from roofline.cli.printing import FORMAT, cut, emit, emit_rows, emit_text, help_if_bare, typed
+from roofline.cli.values import choice, seconds
 
 if TYPE_CHECKING:
-    from roofline.acceptance.curve import Convention
     from roofline.base.notices import Notice
     from roofline.engines.counts import Reading
 
@@ -79,16 +78,16 @@ def show(
     where, part = split_part(curve[0])
     name, content = load_file(where)
     dumped = content.model_dump(mode="json", by_alias=True, exclude_none=True)
-    kept = {key: dumped[key] for key in (*_FIRST, *dumped) if key in dumped and key != "schema"}
+    shown = {key: dumped[key] for key in (*_FIRST, *dumped) if key in dumped and key != "schema"}
     if part is not None:
-        kept["tokens_per_step"] = _rounded(content.acceptance(name, part=part).table)
-        kept.pop("curves", None)
-    elif "curves" in kept:
-        kept["curves"] = {
-            f"{index} {each.pop('dataset', '')}".strip(): each
-            for index, each in enumerate(kept["curves"], start=1)
+        shown["tokens_per_step"] = _rounded(content.acceptance(name, part=part).table)
+        shown.pop("curves", None)
+    elif "curves" in shown:
+        shown["curves"] = {
+            f"{number} {entry.pop('dataset', '')}".strip(): entry
+            for number, entry in enumerate(shown["curves"], start=1)
         }
-    emit(kept, form)
+    emit(shown, form)
 
 
 @app.command()
@@ -102,12 +101,13 @@ def convert(
     form: Annotated[str, FORMAT] = "table",
 ) -> None:
     """Convert acceptance from one convention to another."""
-    from roofline.acceptance.curve import check_values
+    from roofline.acceptance.curve import Convention, check_values
     from roofline.acceptance.curve import convert as converted
 
     if draft_length is not None and not 1 <= draft_length <= 256:
         raise InputError(f"--draft-length {draft_length}: expected 1 to 256")
-    given, wanted = _convention("--from", source), _convention("--to", target)
+    given = choice("--from", source, Convention)
+    wanted = choice("--to", target, Convention)
     numbers = _numbers(values)
     check_values(numbers, given, draft_length)
     result = converted(numbers, source=given, target=wanted, draft_length=draft_length)
@@ -138,7 +138,7 @@ def read(
     ] = None,
 ) -> None:
     """Read acceptance from what a serving engine prints or serves."""
-    from roofline.engines.acceptance_source import read as read_source
+    from roofline.engines.acceptance_source import read_acceptance as read_source
     from roofline.render.notices import warnings
 
     _check_read(since, interval, draft_length, output)
@@ -149,10 +149,10 @@ def read(
         timeout=seconds("--timeout", timeout, least=SHORTEST_WAIT),
         draft_length=draft_length,
     )
-    for warning in warnings((*reading.notices, *_rises(reading))):
+    for warning in warnings((*reading.notices, *_rise_notices(reading))):
         typer.echo(printable(typed(f"warning: {warning}")), err=True)
     if output is not None:
-        emit_text(_file(reading), output)
+        emit_text(_file_text(reading), output)
         return
     emit(_data(reading), form)
 
@@ -193,27 +193,27 @@ def _data(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _rises(reading: Reading) -> list[Notice]:
-    """Say where survival rises, as noise may make it do."""
+def _rise_notices(reading: Reading) -> list[Notice]:
+    """Say where survival rises, as only noise can make it."""
     from roofline.acceptance.curve import rise
 
     if reading.draft_length is None and reading.curve is None:
         return []
-    found = rise(reading.acceptance().table)
-    return [] if found is None else [found.notice(reading.where)]
+    risen = rise(reading.acceptance().table)
+    return [] if risen is None else [risen.notice(reading.where)]
 
 
-def _file(reading: Reading) -> str:
-    """Return the reading as an acceptance file; what rises is no survival, so AL stands there."""
+def _file_text(reading: Reading) -> str:
+    """Return the reading as an acceptance file; tokens per step replace a survival that rises."""
     from roofline.base.schema import dump_yaml
 
-    made = reading.acceptance()
+    acceptance = reading.acceptance()
     body: dict[str, Any] = {"schema": 1}
     if reading.model:
         body["target"] = reading.model
     body["source"] = f"{reading.engine}, {reading.how}: {reading.where}"
-    if made.drafts:
-        body["drafts"] = round(made.drafts, 1)
+    if acceptance.drafts:
+        body["drafts"] = round(acceptance.drafts, 1)
     if reading.passes is not None and reading.hit_rate is not None:
         body["note"] = f"{100 * reading.hit_rate:.0f} % of the passes drafted"
     survival = reading.survival
@@ -224,7 +224,7 @@ def _file(reading: Reading) -> str:
     ):
         body["survival"] = [round(value, 6) for value in survival]
     else:
-        body["tokens_per_step"] = {d: round(al, 6) for d, al in made.table.items() if d > 0}
+        body["tokens_per_step"] = {d: round(al, 6) for d, al in acceptance.table.items() if d > 0}
     return dump_yaml(body)
 
 
@@ -247,25 +247,12 @@ def _short(row: dict[str, str]) -> dict[str, str | None]:
     return {
         "id": row["id"],
         "draft lengths": row["draft_lengths"],
-        "datasets": f"{len(datasets)} datasets" if len(datasets) > 1 else _cut(row["datasets"]),
+        "datasets": f"{len(datasets)} datasets"
+        if len(datasets) > 1
+        else cut(row["datasets"], WIDTH) or None,
         "contexts": row["contexts"] or None,
         "licence": row["license"].removeprefix("published figures, "),
     }
-
-
-def _cut(name: str) -> str | None:
-    return f"{name[: WIDTH - 1]}…" if len(name) > WIDTH else name or None
-
-
-def _convention(flag: str, text: str) -> Convention:
-    from roofline.acceptance.curve import Convention
-
-    try:
-        return Convention(text)
-    except ValueError:
-        raise InputError(
-            f"{flag}: unknown value '{text}': {did_you_mean(text, Convention)}"
-        ) from None
 
 
 def _numbers(text: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""The whole application, as documentation and tests look at it."""
+"""The application with all commands, for Typer's documentation tool and for tests."""
 
 from __future__ import annotations
 

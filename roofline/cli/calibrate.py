@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError
 from roofline.cli import completion
-from roofline.cli.listing import help_if_bare, typed
+from roofline.cli.printing import help_if_bare, typed
+from roofline.cli.values import check_word
 from roofline.cli.values import seconds as time_in_seconds
 
 app = typer.Typer(
@@ -91,17 +92,17 @@ def measure(
     from roofline.calibrate.session import measure as run
     from roofline.render.calibration import failed_line, measured_lines
 
-    wanted = library or ("numpy" if device == "cpu" else "torch")
-    _one_of("--device", device, ["cpu", "cuda"])
-    _one_of("--library", wanted, ["numpy", "torch"])
-    if device == "cuda" and wanted == "numpy":
+    chosen = library or ("numpy" if device == "cpu" else "torch")
+    check_word("--device", device, ["cpu", "cuda"])
+    check_word("--library", chosen, ["numpy", "torch"])
+    if device == "cuda" and chosen == "numpy":
         raise InputError("--library numpy: runs on --device cpu only; use --library torch")
     if not 1 <= threads <= 1024:
         raise InputError(f"--threads {threads}: expected 1 to 1024")
     seconds = time_in_seconds("--budget", budget, least=1, most=86400)
     measured = run(
         device=device,
-        library=wanted,
+        library=chosen,
         model=model,
         budget=seconds,
         threads=threads,
@@ -145,8 +146,3 @@ def fit(
             raise InputError(f"--plot {plot}: cannot be written ({error})") from None
     for line in fitted_lines(fitted, output):
         typer.echo(typed(line))
-
-
-def _one_of(flag: str, given: str, known: list[str]) -> None:
-    if given not in known:
-        raise InputError(f"{flag}: unknown value '{given}': {did_you_mean(given, known)}")

@@ -1,4 +1,4 @@
-"""The commands by name, each imported when it is asked for; an option is given once."""
+"""The commands by name, each imported when it is called; an option may be given only once."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import typer
 from typer.core import TyperCommand
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import help_if_bare
+from roofline.cli.printing import help_if_bare
 
-__all__ = ["Once", "build", "needed"]
+__all__ = ["OptionsOnce", "build", "commands_for"]
 
 
-class Once(TyperCommand):
-    """Refuse an option of one value that is given twice: the parser would keep the last alone."""
+class OptionsOnce(TyperCommand):
+    """A command that refuses an option given twice, of which the parser would keep the last."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments once to see what stands there, and once as ever."""
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        for option, times in Counter(given).items():
+        """Parse the arguments, first only to count how often each option is given."""
+        _, _, options = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(options).items():
             single = option.param_type_name == "option" and not getattr(option, "is_flag", False)
             if times > 1 and single and not option.multiple:
-                raise InputError(_twice(option.opts, args, times))
+                raise InputError(_given_twice(option.opts, args, times))
         return super().parse_args(ctx, args)
 
 
-def _twice(names: Sequence[str], arguments: Sequence[str], times: int) -> str:
-    """Return the refusal, with the values where all of them can be found and shown.
+def _given_twice(names: Sequence[str], arguments: Sequence[str], times: int) -> str:
+    """Return the refusal, with the values if all are found and none is an address.
 
-    Addresses are not shown: they may hold a secret.
+    An address may hold a secret.
 
-    >>> _twice(["--batch"], ["qwen3-8b", "--batch", "8", "--batch=16"], 2)
+    >>> _given_twice(["--batch"], ["qwen3-8b", "--batch", "8", "--batch=16"], 2)
     '--batch: given twice (8 and 16); give it once, as 8,16 where its help shows a list'
-    >>> _twice(["-o", "--output"], ["-o", "a.csv", "--output", "b.csv"], 2)
+    >>> _given_twice(["-o", "--output"], ["-o", "a.csv", "--output", "b.csv"], 2)
     '--output: given twice (a.csv and b.csv); give it once'
     """
     flag = max(names, key=len)
@@ -45,13 +45,13 @@ def _twice(names: Sequence[str], arguments: Sequence[str], times: int) -> str:
         name, attached, value = argument.partition("=")
         if name in names:
             values.append(value if attached else following)
-    said = f"{flag}: given {'twice' if times == 2 else f'{times} times'}"
+    message = f"{flag}: given {'twice' if times == 2 else f'{times} times'}"
     if len(values) == times and not any("://" in value for value in values):
-        said += f" ({', '.join(values[:-1])} and {values[-1]})"
-    said += "; give it once"
+        message += f" ({', '.join(values[:-1])} and {values[-1]})"
+    message += "; give it once"
     if all(value[:1].isdigit() and "," not in value for value in values):
-        said += f", as {','.join(values)} where its help shows a list"
-    return said
+        message += f", as {','.join(values)} where its help shows a list"
+    return message
 
 
 #: Modules of this package that hold a function, or an ``app``, of the same name.
@@ -69,14 +69,14 @@ COMMANDS = (
 GROUPS = ("plot", "hardware", "models", "acceptance", "calibrate", "validate")
 
 
-def needed(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that a command line needs: the one it begins with, else all.
+def commands_for(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the commands that a command line needs: the one it begins with, else all.
 
-    >>> needed(["recommend", "qwen3-8b"]), len(needed(["--help"]))
+    >>> commands_for(["recommend", "qwen3-8b"]), len(commands_for(["--help"]))
     (('recommend',), 15)
     """
-    every = (*COMMANDS, *GROUPS)
-    return (arguments[0],) if arguments and arguments[0] in every else every
+    names = (*COMMANDS, *GROUPS)
+    return (arguments[0],) if arguments and arguments[0] in names else names
 
 
 def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
@@ -95,9 +95,9 @@ def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
             app.command()(getattr(module, name))
         else:
             app.add_typer(module.app, name=name)
-    for known in (app, *(group.typer_instance for group in app.registered_groups)):
-        for command in known.registered_commands if known else ():
-            command.cls = Once
+    for typer_app in (app, *(group.typer_instance for group in app.registered_groups)):
+        for command in typer_app.registered_commands if typer_app else ():
+            command.cls = OptionsOnce
     app.callback()(_root)
     return app
 

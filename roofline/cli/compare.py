@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import sizes
 
@@ -46,12 +46,12 @@ def compare(
 
     how = format_for(form, output, kinds=OutputFormat)
     target = open_model(str(configuration.model))[0]
-    heads, called = heads_for(target.id), model_names(configuration.model, target)
-    known = [head for head in heads if choose(head, f"{target.id}-{head}", called) is not None]
-    names, said = drafter or known or heads, list[str]()
+    heads, model_ids = heads_for(target.id), model_names(configuration.model, target)
+    known = [head for head in heads if choose(head, f"{target.id}-{head}", model_ids) is not None]
+    names, left_out = drafter or known or heads, list[str]()
     unknown = [head for head in heads if head not in known]
     if not drafter and known and unknown:
-        said.append(
+        left_out.append(
             f"left out, for no acceptance is known for them: {', '.join(unknown)}; name the "
             f"drafters to have them in: --drafter {unknown[0]}=0.7"
         )
@@ -60,7 +60,9 @@ def compare(
             f"--drafter: no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once "
             "for each drafter"
         )
-    asked = replace(workload, batches=sizes("--batch", batch), contexts=sizes("--context", context))
-    found = side_by_side(configuration, asked, [parse_candidate(name) for name in names])
-    told = dict.fromkeys(w for entry in found[0] for w in warnings(entry.answer.notices))
-    emit_text(render_compare(found, how), output, [*said, *told])
+    workload = replace(
+        workload, batches=sizes("--batch", batch), contexts=sizes("--context", context)
+    )
+    points = side_by_side(configuration, workload, [parse_candidate(name) for name in names])
+    of_answers = (line for entry in points[0] for line in warnings(entry.answer.notices))
+    emit_text(render_compare(points, how), output, [*left_out, *dict.fromkeys(of_answers)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError, Option
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 
@@ -59,7 +59,7 @@ def diagnose(
     from roofline.questions.diagnose.diagnose import diagnose as find
     from roofline.questions.diagnose.points import read_points
     from roofline.render.diagnose import render_diagnosis
-    from roofline.render.forms import TableOrJson
+    from roofline.render.formats import TableOrJson
     from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=TableOrJson)
@@ -72,17 +72,19 @@ def diagnose(
         )
     points = read_points(
         measured or [],
-        own=_single(tpot, tokens_per_s, draft_length),
+        own=_single_point(tpot, tokens_per_s, draft_length),
         batch=one_size("--batch", batch, _ONE),
         context=one_size("--context", context, _ONE),
-        tokens_per_step=_tokens(tokens_per_step, workload),
+        tokens_per_step=_tokens_per_step(tokens_per_step, workload),
     )
-    found = find(configuration, workload, points, noise=deviation / 100)
-    emit_text(render_diagnosis(found, how), output, warnings(found.notices))
+    diagnosis = find(configuration, workload, points, noise=deviation / 100)
+    emit_text(render_diagnosis(diagnosis, how), output, warnings(diagnosis.notices))
 
 
-def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[Option, str] | None:
-    """Return the one measurement that options of their own may give: as typed, and as a point."""
+def _single_point(
+    tpot: str | None, rate: str | None, draft_length: int
+) -> tuple[Option, str] | None:
+    """Return the measurement of --tpot or --tokens-per-s: the option as typed, and the point."""
     if tpot is not None and rate is not None:
         raise InputError("--tpot and --tokens-per-s: give one of them")
     if draft_length < 0:
@@ -96,10 +98,10 @@ def _single(tpot: str | None, rate: str | None, draft_length: int) -> tuple[Opti
     return Option("tokens_per_s", rate), f"{draft_length}:{pace!r}/s"
 
 
-def _tokens(given: float | None, workload: Workload) -> dict[int, float]:
-    """Return tokens per step by draft length, from the option or from the acceptance given."""
-    if given is not None:
-        return dict.fromkeys(range(1, 65), given)
+def _tokens_per_step(option: float | None, workload: Workload) -> dict[int, float]:
+    """Return tokens per step by draft length, of the option or else of the acceptance."""
+    if option is not None:
+        return dict.fromkeys(range(1, 65), option)
     if not isinstance(workload.acceptance, str):
         return {}
     from roofline.engines.acceptance_source import acceptance_from

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
 from roofline.cli.values import one_size, sizes_or_range
 
@@ -50,7 +50,7 @@ def explore(
 
     Best D, speedup, the batch at which it falls, and KV bytes, for every combination of --vary.
     """
-    from roofline.questions.explore import BATCHES, parse_axis
+    from roofline.questions.explore import EXPLORED_BATCHES, parse_axis
     from roofline.questions.explore import explore as vary_over
     from roofline.render.explore import render_explore
     from roofline.render.formats import OutputFormat
@@ -61,17 +61,19 @@ def explore(
         raise InputError(
             "--explain: CSV and JSON hold every draft length as they are; leave it out"
         )
-    found = vary_over(
+    exploration = vary_over(
         configuration,
         replace(workload, contexts=(one_size("--context", context, "expected one context here"),)),
         [parse_axis(text) for text in vary],
         batch=batch,
-        batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
+        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("--batches", batches),
     )
     if plot is not None:
         from roofline.cli.plotting import source_line
         from roofline.render.charts.explore import write_exploration
 
-        write_exploration(found, plot, source=source_line())
+        write_exploration(exploration, plot, source=source_line())
         typer.echo(f"wrote {plot}", err=True)
-    emit_text(render_explore(found, how, explain=explain), output, warnings(found.notices))
+    emit_text(
+        render_explore(exploration, how, explain=explain), output, warnings(exploration.notices)
+    )

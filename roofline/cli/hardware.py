@@ -1,4 +1,4 @@
-"""``roofline hardware``: the accelerators that are known."""
+"""``roofline hardware``: the bundled accelerators."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli import completion
-from roofline.cli.listing import FORMAT, emit, emit_rows, help_if_bare, typed
+from roofline.cli.printing import FORMAT, cut, emit, emit_rows, help_if_bare, typed
 
 if TYPE_CHECKING:
     from roofline.specs.gpu import HardwareProfile
 
 WIDTH = 13  # characters of a value in the table of differences
+SIDES = ("first", "second")
 
 app = typer.Typer(
     help="List, show and check accelerator profiles.",
@@ -82,13 +83,12 @@ def diff(
         typer.echo("no difference")
         return
     if form == "table":
-        rows = [row | {name: _cut(row[name]) for name in ("first", "second")} for row in rows]
+        rows = [
+            row
+            | {name: value and cut(value, WIDTH) for name, value in row.items() if name in SIDES}
+            for row in rows
+        ]
     emit_rows(rows, form)
-
-
-def _cut(value: str | None) -> str | None:
-    long = value is not None and len(value) > WIDTH
-    return f"{value[: WIDTH - 1]}…" if long and value else value
 
 
 def _summary(profile: HardwareProfile) -> dict[str, Any]:

@@ -10,19 +10,15 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import INTERVAL, OUTPUT, TIMEOUT, asks, format_for, given_by_flag
 from roofline.cli.values import one_size, seconds
 
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
-    from roofline.questions.live import Live
-
-if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
-    from roofline.advice.question import Workload
     from roofline.advice.remedies import Refused
+    from roofline.questions.live import LiveQuestion
 
 __all__ = ["live", "live_question"]
 
@@ -68,13 +64,14 @@ def live(
 
     The server is vLLM, SGLang or TensorRT-LLM.
     """
+    from roofline.advice.decide import TIE
     from roofline.advice.remedies import does_not_fit, refuse
     from roofline.engines.writing import NoScheduleError
-    from roofline.questions.live import change
-    from roofline.questions.schedule.formats import Wording, write
-    from roofline.questions.schedule.plan import plan, resident
-    from roofline.questions.schedule.written import pays, unwritten
-    from roofline.render.forms import TableOrJson
+    from roofline.questions.live import advised_change
+    from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
+    from roofline.questions.schedule.plan import plan_schedule, resident_length
+    from roofline.questions.schedule.written import pays, refused_schedule
+    from roofline.render.formats import TableOrJson
     from roofline.render.live import render_live
     from roofline.render.notices import warnings
 
@@ -83,7 +80,7 @@ def live(
         raise InputError(f"--largest-batch {largest_batch}: expected 1 to 4096")
     if configuration.drafter == "none":
         raise InputError("--drafter none: there is nothing to schedule")
-    found = live_question(
+    server = live_question(
         url,
         configuration if model is None else replace(configuration, model=model),
         workload,
@@ -93,24 +90,26 @@ def live(
         batches=None if batch is None else (one_size("--batch", batch, _ONE),),
         contexts=None if context is None else (one_size("--context", context, _ONE),),
     )
-    most = max(largest_batch, *found.workload.batches)
-    every = replace(found.workload, batches=tuple(range(1, most + 1)))
-    planned = plan(found.configuration, every, tie=0.01, mix=None)
-    running: tuple[Refused, ...] = ()
-    if found.batch is not None and found.batch > planned.batches:
-        asked, drafts = found.workload.contexts[0], resident(planned.question)
+    most = max(largest_batch, *server.workload.batches)
+    every_batch = replace(server.workload, batches=tuple(range(1, most + 1)))
+    planned = plan_schedule(server.configuration, every_batch, tie=TIE, mix=None)
+    refused: tuple[Refused, ...] = ()  # of the running batch; nobody asked for those beyond it
+    if server.batch is not None and server.batch > planned.batches:
+        context_read, drafts = server.workload.contexts[0], resident_length(planned.question)
         deployment = planned.question.deployment
         if batch is not None:
-            raise does_not_fit(deployment, batch=found.batch, context=asked, draft_length=drafts)
-        running = refuse(deployment, [(found.batch, asked)], draft_length=drafts)
-    planned = replace(planned, refused=running)  # nobody asked for the batches beyond it
+            raise does_not_fit(
+                deployment, batch=server.batch, context=context_read, draft_length=drafts
+            )
+        refused = refuse(deployment, [(server.batch, context_read)], draft_length=drafts)
+    planned = replace(planned, refused=refused)
     try:
-        written = write(planned, Wording(data_parallel=found.serving.copies))
+        written = write_schedule(planned, ScheduleOptions(data_parallel=server.serving.copies))
     except NoScheduleError as error:
-        written = unwritten(planned, error.reason)
-    text = render_live(found, planned, written, change(found, planned, written), how)
+        written = refused_schedule(planned, error.reason)
+    text = render_live(server, planned, written, advised_change(server, planned, written), how)
     notes = written.notes if pays(planned, written) else ()
-    emit_text(text, output, warnings([*found.serving.notices, *planned.notices, *notes]))
+    emit_text(text, output, warnings([*server.serving.notices, *planned.notices, *notes]))
 
 
 def live_question(
@@ -123,13 +122,13 @@ def live_question(
     timeout: str,
     batches: tuple[int, ...] | None,
     contexts: tuple[int, ...] | None,
-) -> Live:
+) -> LiveQuestion:
     """Read the server at ``url``; what it says fills the options that were not given."""
     from roofline.engines.server import read_server
-    from roofline.questions.live import check_known, question_from
+    from roofline.questions.live import check_model_and_gpu, live_question
 
     wait = seconds("--interval", interval, least=0)
-    patience = seconds("--timeout", timeout, least=0.01)
+    time_allowed = seconds("--timeout", timeout, least=0.01)
     given = given_by_flag(context)
     if "engine" in given:
         from roofline.specs.engine import load_engine
@@ -142,9 +141,9 @@ def live_question(
     serving = read_server(
         url,
         interval=wait,
-        timeout=patience,
-        check=lambda first: check_known(first, configuration, given=given),
+        timeout=time_allowed,
+        check=lambda first: check_model_and_gpu(first, configuration, given=given),
     )
-    return question_from(
+    return live_question(
         serving, configuration, workload, given=given, batches=batches, contexts=contexts
     )

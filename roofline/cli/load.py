@@ -1,4 +1,4 @@
-"""The options that describe a load."""
+"""Read the options that describe a load."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roofline.base.errors import InputError
-from roofline.cli.values import PER_SECOND, amount, shares, sizes
+from roofline.cli.values import PER_SECOND, amount, one_size, shares
 
 if TYPE_CHECKING:
     from roofline.questions.load.load import Load
 
 __all__ = ["load_of"]
 
-MOST = 2**20
+LARGEST_HISTOGRAM = 2**20  # [B]
 
 
 def load_of(
@@ -27,15 +27,15 @@ def load_of(
     prefill_chunk: str | None,
     context: str | None,
 ) -> Load | None:
-    """Return the load that the options describe; None where they describe none."""
+    """Return the load that the options describe, if they do."""
     if rps is None and histogram is None:
-        given = {
+        options = {
             "--input-tokens": input_tokens,
             "--output-tokens": output_tokens,
             "--max-batch": max_batch,
             "--prefill-chunk": prefill_chunk,
         }
-        for flag, value in given.items():
+        for flag, value in options.items():
             if value is not None:
                 raise InputError(f"{flag}: describes a load; give --rps or --batches-histogram")
         return None
@@ -55,12 +55,9 @@ def load_of(
 
 
 def _one(flag: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    found = sizes(flag, text)
-    if len(found) > 1:
-        raise InputError(f"{flag} {text}: expected one number, since a load has one")
-    return found[0]
+    return (
+        None if text is None else one_size(flag, text, "expected one number, since a load has one")
+    )
 
 
 def _histogram(text: str) -> dict[int, float]:
@@ -71,7 +68,7 @@ def _histogram(text: str) -> dict[int, float]:
     from roofline.base.files import read_at_most
 
     try:
-        content = read_at_most(Path(text), MOST, "a histogram").decode("utf-8-sig")
+        content = read_at_most(Path(text), LARGEST_HISTOGRAM, "a histogram").decode("utf-8-sig")
         rows = [row for row in csv.reader(io.StringIO(content)) if row]
     except (UnicodeDecodeError, csv.Error):
         raise InputError(f"{flag} {text}: expected CSV text") from None

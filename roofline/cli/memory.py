@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for, given_by_flag
 from roofline.cli.values import sizes
 
@@ -46,7 +46,7 @@ def memory(
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices
     from roofline.advice.remedies import does_not_fit, refuse
-    from roofline.render.forms import TableOrJson
+    from roofline.render.formats import TableOrJson
     from roofline.render.memory import render_memory
     from roofline.render.notices import warnings
 
@@ -66,25 +66,25 @@ def memory(
     workload = replace(
         workload, contexts=contexts, max_draft_length=max(draft_length or 0, longest)
     )
-    deployment, notices = deploy(configuration)
-    told = [*notices, *context_notices(deployment, contexts)]
+    deployment, own_notices = deploy(configuration)
+    notices = [*own_notices, *context_notices(deployment, contexts)]
     if draft_length is not None:
-        _check_depth(deployment, draft_length, workload.max_draft_length)
+        _check_length(deployment, draft_length, workload.max_draft_length)
     unfit = [size for size in contexts if not deployment.memory.has_room(batch or 1, size, 0)]
     if len(unfit) == len(contexts):
         raise does_not_fit(deployment, batch=batch or 1, context=contexts[0])
     refused = refuse(deployment, [(batch or 1, size) for size in unfit])
     question = _with_acceptance(deployment, workload, draft_length)
-    told += question.own_notices if question is not None else ()
+    notices += question.own_notices if question is not None else ()
     answers = [
         _answer(deployment, question, size, batch, draft_length)
         for size in contexts
         if size not in unfit
     ]
-    emit_text(render_memory(answers, how, refused), output, warnings(told))
+    emit_text(render_memory(answers, how, refused), output, warnings(notices))
 
 
-def _check_depth(deployment: Deployment, draft_length: int, most: int) -> None:
+def _check_length(deployment: Deployment, draft_length: int, most: int) -> None:
     """Refuse a draft length that the drafter cannot make."""
     from roofline.advice.question import allowed_lengths, check_length, ending, ending_value
     from roofline.render.notices import why_drafts_end
@@ -93,8 +93,9 @@ def _check_depth(deployment: Deployment, draft_length: int, most: int) -> None:
     longest = allowed_lengths(deployment, most)[-1]
     if draft_length > longest:
         end = ending(deployment, most, longest=longest)
-        given = ending_value(deployment, end)
-        why = why_drafts_end(end, drafter=deployment.drafter.name, given=given)
+        why = why_drafts_end(
+            end, drafter=deployment.drafter.name, given=ending_value(deployment, end)
+        )
         raise InputError(
             f"expected at most {longest}: {why}", field="draft_length", value=draft_length
         )
@@ -103,7 +104,7 @@ def _check_depth(deployment: Deployment, draft_length: int, most: int) -> None:
 def _with_acceptance(
     deployment: Deployment, workload: Workload, draft_length: int | None
 ) -> Question | None:
-    """Return the question whose acceptance adds throughput; None where no acceptance is known."""
+    """Return the question, whose acceptance adds throughput; None if no acceptance is known."""
     from roofline.advice.question import (
         Question,
         acceptance_for,
@@ -112,13 +113,13 @@ def _with_acceptance(
     )
 
     if acceptance_is_known(deployment, workload.acceptance):
-        acceptance, told = acceptance_for(deployment, workload)
+        acceptance, notices = acceptance_for(deployment, workload)
         return Question(
             deployment=deployment,
             workload=workload,
             acceptance=acceptance,
             draft_lengths=allowed_lengths(deployment, workload.max_draft_length),
-            own_notices=tuple(told),
+            own_notices=tuple(notices),
         )
     if draft_length is None:
         raise InputError(
@@ -135,19 +136,22 @@ def _answer(
     batch: int | None,
     draft_length: int | None,
 ) -> MemoryAnswer:
-    """Account for one context; the acceptance adds throughput, and the draft length if need be."""
+    """Account for one context; with an acceptance also throughput, and the best draft length."""
     from roofline.questions.memory import equal_memory, slots
     from roofline.render.memory import MemoryAnswer
 
     equal = None
     if question is not None:
         equal = equal_memory(question, context=context, draft_length=draft_length)
-    drafts = deployment.drafter.kind != "none"
-    chosen = equal.slots.draft_length if equal else (draft_length or 1) if drafts else 0
-    found = slots(deployment.memory, context=context, draft_length=chosen)
+    length = 0
+    if equal is not None:
+        length = equal.slots.draft_length
+    elif deployment.drafter.kind != "none":
+        length = draft_length or 1
+    fitting = slots(deployment.memory, context=context, draft_length=length)
     return MemoryAnswer(
         deployment=deployment,
-        slots=found,
-        batches=(batch or found.plain, min(batch or found.speculative, found.speculative)),
+        slots=fitting,
+        batches=(batch or fitting.plain, min(batch or fitting.speculative, fitting.speculative)),
         equal=equal,
     )

@@ -1,4 +1,4 @@
-"""``roofline models``: the models and drafters that are known, and those that are brought."""
+"""``roofline models``: the bundled models and drafters, and importing others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
-from roofline.cli.listing import FORMAT, emit, emit_rows, emit_text, help_if_bare
+from roofline.cli.printing import FORMAT, emit, emit_rows, emit_text, help_if_bare
 
 if TYPE_CHECKING:
     from roofline.importers.read import Imported

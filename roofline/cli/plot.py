@@ -9,26 +9,26 @@ import typer
 
 from roofline.base.units import format_size
 from roofline.cli import plot_kernels
-from roofline.cli.listing import help_if_bare
 from roofline.cli.plotting import (
     Batch,
     Batches,
+    ChartFiles,
     Context,
     Contexts,
-    Target,
-    at,
-    at_one,
-    charts,
+    answer_warnings,
+    at_one_point,
     doublings,
-    not_fitting,
-    one,
-    said,
-    show,
+    draw_for_deployment,
+    draws_chart,
+    first_warnings,
+    one_value,
+    point_name,
+    refused_warnings,
     span,
-    told,
 )
+from roofline.cli.printing import help_if_bare
 from roofline.cli.question import asks
-from roofline.cli.values import sizes, sizes_or_range
+from roofline.cli.values import batches_in_order, sizes
 
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
@@ -44,17 +44,13 @@ app = typer.Typer(
 DOUBLINGS = ",".join(str(2**i) for i in range(11))
 
 
-def _batches(text: str) -> tuple[int, ...]:
-    return sizes_or_range("--batch", text) if ".." in text else sizes("--batch", text)
-
-
 @app.command()
 @asks()
-@charts(7.0, 5.0)
+@draws_chart(7.0, 5.0)
 def speedup(
     configuration: Configuration,
     workload: Workload,
-    target: Target,
+    files: ChartFiles,
     *,
     batch: Batches = "1,8,32,128",
     context: Contexts = "4k",
@@ -69,28 +65,31 @@ def speedup(
 
     contexts = sizes("--context", context)
     answer = recommend(
-        ask(configuration, replace(workload, batches=_batches(batch), contexts=contexts))
+        ask(
+            configuration,
+            replace(workload, batches=batches_in_order("--batch", batch), contexts=contexts),
+        )
     )
     rows = speedup_rows(answer)
-    show(
-        target,
+    draw_for_deployment(
+        files,
         answer.deployment,
         rows,
         lambda axes: draw_speedup(axes[0], rows),
         title=f"speedup by draft length, run D = {_advised(answer)}",
         where=f"context {', '.join(map(format_size, contexts))}{_left_out(answer)}",
-        warnings=[*said(answer), *not_fitting(answer)],
+        warnings=[*answer_warnings(answer), *refused_warnings(answer)],
         acceptance=answer.question.acceptance,
     )
 
 
 @app.command()
 @asks()
-@charts(8.0, 5.4)
+@draws_chart(8.0, 5.4)
 def heatmap(
     configuration: Configuration,
     workload: Workload,
-    target: Target,
+    files: ChartFiles,
     *,
     batch: Batches = DOUBLINGS,
     context: Annotated[
@@ -108,28 +107,31 @@ def heatmap(
 
     contexts = doublings(configuration) if context is None else sizes("--context", context)
     answer = recommend(
-        ask(configuration, replace(workload, batches=_batches(batch), contexts=contexts))
+        ask(
+            configuration,
+            replace(workload, batches=batches_in_order("--batch", batch), contexts=contexts),
+        )
     )
     rows = heatmap_rows(answer)
-    show(
-        target,
+    draw_for_deployment(
+        files,
         answer.deployment,
         rows,
         lambda axes: draw_heatmap(axes[0], rows),
         title=f"run D = {_advised(answer)}, by batch and context",
         where="cells: advised D and its speedup",
-        warnings=told(_of_what_fits(answer)),
+        warnings=first_warnings(_contexts_that_fit(answer)),
         acceptance=answer.question.acceptance,
     )
 
 
 @app.command()
 @asks()
-@charts(7.0, 5.4)
+@draws_chart(7.0, 5.4)
 def breakdown(
     configuration: Configuration,
     workload: Workload,
-    target: Target,
+    files: ChartFiles,
     *,
     batch: Batch = "32",
     context: Context = "4k",
@@ -142,29 +144,29 @@ def breakdown(
     from roofline.advice.recommend import recommend
     from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
 
-    asked = at_one(workload, batch, context)
-    answer = recommend(ask(configuration, asked))
+    workload = at_one_point(workload, batch, context)
+    answer = recommend(ask(configuration, workload))
     (point,) = answer.points
     rows = breakdown_rows(answer, point)
-    show(
-        target,
+    draw_for_deployment(
+        files,
         answer.deployment,
         rows,
         lambda axes: draw_breakdown(axes[0], rows),
         title=f"one step by draft length, D = {point.draft_length} advised",
-        where=at(asked),
-        warnings=said(answer),
+        where=point_name(workload),
+        warnings=answer_warnings(answer),
         acceptance=answer.question.acceptance,
     )
 
 
 @app.command()
 @asks()
-@charts(7.0, 5.2)
+@draws_chart(7.0, 5.2)
 def frontier(
     configuration: Configuration,
     workload: Workload,
-    target: Target,
+    files: ChartFiles,
     *,
     batch: Annotated[
         str | None,
@@ -175,46 +177,45 @@ def frontier(
     """Draw throughput against interactivity, plain and advised."""
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
-    from roofline.questions.goals import BATCHES
+    from roofline.questions.goals import GOAL_BATCHES
     from roofline.render.charts.frontier import draw_frontier, frontier_rows
 
-    contexts = one("--context", context)
-    batches = BATCHES if batch is None else _batches(batch)
+    contexts = one_value("--context", context)
+    batches = GOAL_BATCHES if batch is None else batches_in_order("--batch", batch)
     answer = recommend(ask(configuration, replace(workload, batches=batches, contexts=contexts)))
     rows = frontier_rows(answer)
-    show(
-        target,
+    draw_for_deployment(
+        files,
         answer.deployment,
         rows,
         lambda axes: draw_frontier(axes[0], rows),
         title=f"what each batch gives, plain and at D = {_advised(answer)}",
         where=f"context {format_size(contexts[0])}{_left_out(answer) if batch else ''}",
-        warnings=[*told(answer), *(not_fitting(answer) if batch else ())],
+        warnings=[*first_warnings(answer), *(refused_warnings(answer) if batch else ())],
         acceptance=answer.question.acceptance,
     )
 
 
 def _left_out(answer: Recommendation) -> str:
-    """Say which of the points asked for have no line, since they do not fit in memory."""
-    from roofline.render.columns import listed
+    """Say which points have no line, since they do not fit in memory."""
+    from roofline.render.formats import listed
 
-    asked, drawn = answer.question.workload, {(p.batch, p.context) for p in answer.points}
+    workload, drawn = answer.question.workload, {(p.batch, p.context) for p in answer.points}
     missing = {
-        batch: [context for context in asked.contexts if (batch, context) not in drawn]
-        for batch in asked.batches
+        batch: [context for context in workload.contexts if (batch, context) not in drawn]
+        for batch in workload.batches
     }
-    said = [
-        f"{batch}" + (f" at {', '.join(map(format_size, lost))}" if len(asked.contexts) > 1 else "")
-        for batch, lost in missing.items()
-        if lost
-    ]
-    if not said:
-        return ""
-    return f"; batch {listed(said, 'or')} does not fit in memory"
+    names = []
+    for batch, contexts in missing.items():
+        if contexts and len(workload.contexts) > 1:
+            names.append(f"{batch} at {', '.join(map(format_size, contexts))}")
+        elif contexts:
+            names.append(f"{batch}")
+    return f"; batch {listed(names, 'or')} does not fit in memory" if names else ""
 
 
-def _of_what_fits(answer: Recommendation) -> Recommendation:
-    """Return the answer for the contexts that fit at all: others have nothing to warn about."""
+def _contexts_that_fit(answer: Recommendation) -> Recommendation:
+    """Return the answer for the contexts that fit at some batch, so that no other is warned of."""
     from roofline.advice.question import question_about
     from roofline.advice.recommend import recommend
 
@@ -222,14 +223,14 @@ def _of_what_fits(answer: Recommendation) -> Recommendation:
     question = answer.question
     if set(question.workload.contexts) == set(fit):
         return answer
-    asked = replace(question.workload, contexts=fit)
-    return recommend(question_about(answer.deployment, asked, question.deployment_notices))
+    workload = replace(question.workload, contexts=fit)
+    return recommend(question_about(answer.deployment, workload, question.deployment_notices))
 
 
 def _advised(answer: Recommendation) -> str:
-    """Return the advised lengths of the batches beside which drafts fit at all."""
-    fits = [point for point in answer.points if point.feasible[1:].any()]
-    return span([point.draft_length for point in fits or answer.points])
+    """Return the range of advised lengths, of the batches beside which drafts fit."""
+    points = [point for point in answer.points if point.feasible[1:].any()]
+    return span([point.draft_length for point in points or answer.points])
 
 
 app.command("roofline")(plot_kernels.roofline_chart)

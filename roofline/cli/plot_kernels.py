@@ -10,13 +10,13 @@ import typer
 from roofline.base.errors import InputError
 from roofline.cli.plotting import (
     Batch,
+    ChartFiles,
     Context,
-    Target,
-    at,
-    at_one,
-    charts,
-    draw,
-    show,
+    at_one_point,
+    draw_chart,
+    draw_for_deployment,
+    draws_chart,
+    point_name,
     source_line,
     span,
 )
@@ -35,11 +35,11 @@ __all__ = ["attention", "parity", "roofline_chart"]
 
 
 @asks()
-@charts(8.0, 5.0)
+@draws_chart(8.0, 5.0)
 def roofline_chart(
     configuration: Configuration,
     workload: Workload,
-    target: Target,
+    files: ChartFiles,
     *,
     batch: Batch = "32",
     context: Context = "4k",
@@ -50,24 +50,26 @@ def roofline_chart(
     """
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices, draft_lengths_to_draw
-    from roofline.advice.recommend import fitting, law_limits
+    from roofline.advice.recommend import law_limit_notices, require_fit
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
     from roofline.render.notices import warnings
 
-    asked = at_one(workload, batch, context)
-    deployment, notices = deploy(configuration)
-    lengths, own = draft_lengths_to_draw(deployment, asked)
-    told = [*notices, *context_notices(deployment, asked.contexts), *own]
-    priced = fitting(deployment.price(deployment.grid(asked.batches, asked.contexts, lengths)))
+    workload = at_one_point(workload, batch, context)
+    deployment, own_notices = deploy(configuration)
+    lengths, length_notices = draft_lengths_to_draw(deployment, workload)
+    notices = [*own_notices, *context_notices(deployment, workload.contexts), *length_notices]
+    priced = require_fit(
+        deployment.price(deployment.grid(workload.batches, workload.contexts, lengths))
+    )
     rows = roofline_rows(priced)
-    show(
-        target,
+    draw_for_deployment(
+        files,
         deployment,
         rows,
         lambda axes: draw_roofline(axes[0], rows),
         title=f"kernels of a step, D = {span(lengths)}",
-        where=f"{at(asked)}; drafter {deployment.drafter.name}",
-        warnings=warnings([*told, *law_limits(priced.times)]),
+        where=f"{point_name(workload)}; drafter {deployment.drafter.name}",
+        warnings=warnings([*notices, *law_limit_notices(priced.times)]),
     )
 
 
@@ -87,11 +89,11 @@ def roofline_chart(
     "overhead_ms",
     "memory_fraction",
 )
-@charts(7.0, 6.4)
+@draws_chart(7.0, 6.4)
 def attention(
     configuration: Configuration,
     workload: Workload,
-    target: Target,
+    files: ChartFiles,
     *,
     batch: Batch = "32",
     context: Context = "4k",
@@ -102,7 +104,7 @@ def attention(
     """
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices
-    from roofline.advice.recommend import fitting
+    from roofline.advice.recommend import require_fit
     from roofline.render.charts.attention import (
         attention_rows,
         draw_attention_time,
@@ -110,34 +112,34 @@ def attention(
     )
     from roofline.render.notices import warnings
 
-    asked = at_one(workload, batch, context)
-    deployment, notices = deploy(replace(configuration, drafter="none"))
-    told = [*notices, *context_notices(deployment, asked.contexts)]
-    fitting(deployment.price(deployment.grid(asked.batches, asked.contexts, (0,))))
-    rows = attention_rows(deployment, batch=asked.batches[0], context=asked.contexts[0])
+    workload = at_one_point(workload, batch, context)
+    deployment, own_notices = deploy(replace(configuration, drafter="none"))
+    notices = [*own_notices, *context_notices(deployment, workload.contexts)]
+    require_fit(deployment.price(deployment.grid(workload.batches, workload.contexts, (0,))))
+    rows = attention_rows(deployment, batch=workload.batches[0], context=workload.contexts[0])
     groups = sorted({row.query_heads_per_kv_head for row in rows})
 
     def paint(axes: Sequence[Axes]) -> None:
         draw_attention_time(axes[0], rows)
         draw_attention_use(axes[1], rows)
 
-    show(
-        target,
+    draw_for_deployment(
+        files,
         deployment,
         rows,
         paint,
         title=f"attention of a verify pass, G = {', '.join(map(str, groups))}, "
         f"D = 0 to {max(row.draft_length for row in rows)}",
-        where=at(asked),
-        warnings=warnings(told),
+        where=point_name(workload),
+        warnings=warnings(notices),
         panels=(1.3, 1.0),
-        unsaid=("drafter",),
+        left_out=("drafter",),
     )
 
 
-@charts(6.5, 6.4)
+@draws_chart(6.5, 6.4)
 def parity(
-    target: Target,
+    files: ChartFiles,
     *,
     what: Annotated[str, typer.Argument(help="kernels, or decode for served runs.")] = "kernels",
     gpu: Annotated[
@@ -150,7 +152,7 @@ def parity(
     The measurements ship with the package.
     """
     from roofline.cli.validate import compared
-    from roofline.render.charts.parity import draw_parity, parity_rows, parity_words
+    from roofline.render.charts.validation import draw_parity, parity_caption, parity_rows
     from roofline.validation.kernels import compare_kernels
     from roofline.validation.steps import compare_decode
 
@@ -158,5 +160,5 @@ def parity(
     if what not in suites:
         raise InputError(f"unknown comparison '{what}': expected kernels or decode")
     rows = parity_rows(compared(suites[what], gpu, engine))
-    words = parity_words(rows, what=what, source=source_line())
-    draw(target, rows, words, lambda axes: draw_parity(axes[0], rows))
+    caption = parity_caption(rows, what=what, source=source_line())
+    draw_chart(files, rows, caption, lambda axes: draw_parity(axes[0], rows))

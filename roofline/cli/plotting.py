@@ -1,4 +1,4 @@
-"""What the plot commands share: where a chart goes, what it says drew it, and writing it."""
+"""What the plot commands share: the options of a chart's files, its source line, writing it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import typer
 from roofline.base.errors import InputError
 from roofline.base.files import printable
 from roofline.base.units import format_size
-from roofline.cli.listing import typed
-from roofline.cli.question import hints, signed
+from roofline.cli.printing import typed
+from roofline.cli.question import hints, show_parameters
 from roofline.cli.values import one_size
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Batches",
+    "ChartFiles",
     "Context",
     "Contexts",
-    "Target",
-    "asked",
-    "at",
-    "at_one",
-    "charts",
+    "answer_warnings",
+    "at_one_point",
     "doublings",
-    "draw",
-    "not_fitting",
-    "one",
-    "said",
-    "show",
+    "draw_chart",
+    "draw_for_deployment",
+    "draws_chart",
+    "first_warnings",
+    "one_value",
+    "point_name",
+    "refused_warnings",
     "source_line",
     "span",
-    "told",
+    "without_options",
 ]
 
 
@@ -60,26 +60,26 @@ MOST_WARNINGS = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
-    """The files of one chart."""
+class ChartFiles:
+    """The files of one chart, and its size."""
 
     image: Path | None
     data: Path | None
-    dots: int
-    size: tuple[float, float]
+    dots: int  # per inch
+    size: tuple[float, float]  # [inches]
 
 
-def _target(
-    usual: tuple[float, float],
+def _chart_files(
+    default_size: tuple[float, float],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Chart to write: .png, .svg or .pdf.")
     ] = None,
     data: Annotated[Path | None, typer.Option("--data", help="The chart's numbers as CSV.")] = None,
     dpi: Annotated[int, typer.Option("--dpi", help="Dots per inch of a PNG.")] = 150,
     size: Annotated[str | None, typer.Option(help="Inches: 7x5.  [by chart]")] = None,
-) -> Target:
-    """Return where these options send a chart; wrong ones are refused before it is computed."""
-    from roofline.render.charts.figure import check_target
+) -> ChartFiles:
+    """Return where these options write a chart; refuse wrong ones before it is computed."""
+    from roofline.render.charts.figure import check_chart_path
 
     if output is None and data is None:
         raise InputError("-o: give FILE.png, .svg or .pdf for the chart, or --data FILE.csv")
@@ -87,36 +87,33 @@ def _target(
         raise InputError(f"--data {data}: expected a name ending in .csv")
     if not 30 <= dpi <= 1200:
         raise InputError(f"--dpi {dpi}: expected 30 to 1200 dots per inch")
-    inches = usual if size is None else _size(size)
+    inches = default_size if size is None else _size(size)
     if output is not None:
-        check_target(output, inches=max(inches), dots=dpi)
-    return Target(image=output, data=data, dots=dpi, size=inches)
+        check_chart_path(output, inches=max(inches), dots=dpi)
+    return ChartFiles(image=output, data=data, dots=dpi, size=inches)
 
 
-def charts(width: float, height: float) -> Callable[[Callable[..., None]], Any]:
-    """Give a plot the options that say where it goes, after its own; it receives a ``Target``.
+def draws_chart(width: float, height: float) -> Callable[[Callable[..., None]], Any]:
+    """Give a command the options of ``_chart_files`` after its own; it receives ``files``.
 
-    ``width`` and ``height`` are those of the chart where none are asked for [inches].
+    ``width`` and ``height`` are the default size of the chart [inches].
     """
     options = [
         parameter.replace(kind=parameter.KEYWORD_ONLY)
-        for parameter in list(inspect.signature(_target).parameters.values())[1:]
+        for parameter in list(inspect.signature(_chart_files).parameters.values())[1:]
     ]
 
     def wrap(plot: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(plot).parameters
-        known = hints(plot) | hints(_target)
-        taken = [
-            parameter.replace(annotation=known[parameter.name])
-            for parameter in (*(p for name, p in own.items() if name != "target"), *options)
-        ]
+        own = [p for p in inspect.signature(plot).parameters.values() if p.name != "files"]
+        annotations = hints(plot) | hints(_chart_files)
+        parameters = [p.replace(annotation=annotations[p.name]) for p in (*own, *options)]
 
         @functools.wraps(plot)
-        def run(*asked: Any, **given: Any) -> None:
-            where = {option.name: given.pop(option.name) for option in options}
-            plot(*asked, target=_target((width, height), **where), **given)
+        def run(*question: Any, **values: Any) -> None:
+            where = {option.name: values.pop(option.name) for option in options}
+            plot(*question, files=_chart_files((width, height), **where), **values)
 
-        return signed(run, taken)
+        return show_parameters(run, parameters)
 
     return wrap
 
@@ -132,21 +129,21 @@ def _size(text: str) -> tuple[float, float]:
 
 
 def source_line() -> str:
-    """Return what drew a chart: tool, version and the command, without where it was written to."""
+    """Return what drew a chart: tool, version and the command, without the options of its files."""
     import shlex
 
     from roofline import __version__
 
-    return f"roofline {__version__}: {shlex.join(['roofline', *asked(sys.argv[1:])])}"
+    return f"roofline {__version__}: {shlex.join(['roofline', *without_options(sys.argv[1:])])}"
 
 
-def asked(arguments: Sequence[str], left_out: Sequence[str] = _WHERE) -> list[str]:
-    """Return the arguments without some options, by default those that name files and sizes.
+def without_options(arguments: Sequence[str], names: Sequence[str] = _WHERE) -> list[str]:
+    """Return the arguments without these options, by default those that name files and sizes.
 
-    >>> asked(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--batch", "8"])
-    ['plot', 'speedup', 'qwen3-8b', '--batch', '8']
+    >>> without_options(["plot", "speedup", "qwen3-8b", "-o", "a.png", "--data=a.csv", "--tp", "8"])
+    ['plot', 'speedup', 'qwen3-8b', '--tp', '8']
     """
-    from roofline.base.units import without_queries
+    from roofline.base.files import without_queries
 
     kept: list[str] = []
     skip = False
@@ -154,47 +151,47 @@ def asked(arguments: Sequence[str], left_out: Sequence[str] = _WHERE) -> list[st
         name = argument.split("=", 1)[0]
         if skip:
             skip = False
-        elif name in left_out:
+        elif name in names:
             skip = "=" not in argument
         elif not (argument.startswith("-o") and not argument.startswith("--")):
             kept.append(without_queries(argument))
     return kept
 
 
-def draw(
-    target: Target,
+def draw_chart(
+    files: ChartFiles,
     rows: Sequence[Any],
-    words: Caption,
+    caption: Caption,
     paint: Callable[[Sequence[Axes]], object],
     *,
     panels: Sequence[float] = (1.0,),
     warnings: Sequence[str] = (),
-    same: Mapping[str, str | int] | None = None,
+    shared: Mapping[str, str | int] | None = None,
 ) -> None:
-    """Write the rows as CSV and what ``paint`` makes of them as a chart, where each is wanted.
+    """Write the rows as CSV, and the chart that ``paint`` draws, each if it has a file.
 
-    ``panels`` are the heights of the axes, one above another; ``same`` are columns in front.
+    ``panels`` are the heights of the axes, one above another; ``shared`` are columns in front.
     """
     written = []
-    if target.image is not None:
+    if files.image is not None:
         from roofline.render.charts.figure import write_chart
 
-        write_chart(target.image, words, paint, size=target.size, panels=panels, dots=target.dots)
-        written.append(target.image)
-    if target.data is not None:
+        write_chart(files.image, caption, paint, size=files.size, panels=panels, dots=files.dots)
+        written.append(files.image)
+    if files.data is not None:
         from roofline.base.files import csv_text, write_atomically
 
-        cells = [{**(same or {}), **row._asdict()} for row in rows]
-        write_atomically(target.data, typed(csv_text(cells)))
-        written.append(target.data)
+        cells = [{**(shared or {}), **row._asdict()} for row in rows]
+        write_atomically(files.data, typed(csv_text(cells)))
+        written.append(files.data)
     for warning in warnings:
         typer.echo(printable(typed(f"warning: {warning}")), err=True)
     for path in written:
         typer.echo(printable(f"wrote {path}"), err=True)
 
 
-def show(
-    target: Target,
+def draw_for_deployment(
+    files: ChartFiles,
     deployment: Deployment,
     rows: Sequence[Any],
     paint: Callable[[Sequence[Axes]], object],
@@ -204,50 +201,56 @@ def show(
     warnings: Sequence[str],
     acceptance: Acceptance | None = None,
     panels: Sequence[float] = (1.0,),
-    unsaid: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> None:
     """Draw a chart about a deployment, whose names stand in front of every row.
 
-    ``unsaid`` are the names left out; without ``acceptance`` the caption names no drafter.
+    ``left_out`` are names that the rows do not have. Without ``acceptance`` the caption does not
+    name the drafter.
     """
     from roofline.render.charts.figure import caption_for
 
-    words = caption_for(deployment, title, where=where, acceptance=acceptance, source=source_line())
-    same = {name: value for name, value in _named(deployment).items() if name not in unsaid}
-    draw(target, rows, words, paint, panels=panels, warnings=warnings, same=same)
+    caption = caption_for(
+        deployment, title, where=where, acceptance=acceptance, source=source_line()
+    )
+    names = _names(deployment)
+    shared = {name: value for name, value in names.items() if name not in left_out}
+    draw_chart(files, rows, caption, paint, panels=panels, warnings=warnings, shared=shared)
 
 
-def said(answer: Recommendation) -> list[str]:
+def answer_warnings(answer: Recommendation) -> list[str]:
     """Return the warnings of an answer."""
     from roofline.render.notices import warnings
 
     return warnings(answer.notices)
 
 
-def not_fitting(answer: Recommendation) -> list[str]:
+def refused_warnings(answer: Recommendation) -> list[str]:
     """Return what is missing at the points that do not fit."""
     from roofline.render.refusals import refused_lines
 
     return refused_lines(answer.deployment, answer.refused)
 
 
-def told(answer: Recommendation) -> list[str]:
+def first_warnings(answer: Recommendation) -> list[str]:
     """Return the warnings of an answer over many points: the first few, and how many there are."""
-    warnings = said(answer)
+    warnings = answer_warnings(answer)
     more = len(warnings) - MOST_WARNINGS
     if more <= 1:
         return warnings
     return [*warnings[:MOST_WARNINGS], f"and {more} more, which roofline recommend prints"]
 
 
-def one(flag: str, text: str) -> tuple[int]:
+def one_value(flag: str, text: str) -> tuple[int]:
     """Read the one batch or context that a chart is drawn for."""
     return (one_size(flag, text, "this chart is drawn for one value; give one"),)
 
 
-def at_one(workload: Workload, batch: str, context: str) -> Workload:
+def at_one_point(workload: Workload, batch: str, context: str) -> Workload:
     """Return the workload at the one batch and context that a chart is drawn for."""
-    return replace(workload, batches=one("--batch", batch), contexts=one("--context", context))
+    return replace(
+        workload, batches=one_value("--batch", batch), contexts=one_value("--context", context)
+    )
 
 
 def doublings(configuration: Configuration) -> tuple[int, ...]:
@@ -255,13 +258,14 @@ def doublings(configuration: Configuration) -> tuple[int, ...]:
     from roofline.advice.deployment import deploy
 
     deployment, _ = deploy(configuration)
-    limits = [deployment.target.model.max_context]
-    own = getattr(deployment.drafter.network, "max_context", None)
-    longest = min([*limits, *([own] if own else [])])
+    longest = deployment.target.model.max_context
+    longest_of_drafter = getattr(deployment.drafter.network, "max_context", None)
+    if longest_of_drafter:
+        longest = min(longest, longest_of_drafter)
     return tuple(2**i for i in range(9, 18) if 2**i <= longest) or (longest,)
 
 
-def _named(deployment: Deployment) -> dict[str, str | int]:
+def _names(deployment: Deployment) -> dict[str, str | int]:
     """Return the columns that every row of a chart shares."""
     return {
         "model": deployment.target.model.id,
@@ -273,7 +277,7 @@ def _named(deployment: Deployment) -> dict[str, str | int]:
     }
 
 
-def at(workload: Workload) -> str:
+def point_name(workload: Workload) -> str:
     """Name the one batch and context of a chart."""
     return f"batch {workload.batches[0]}, context {format_size(workload.contexts[0])}"
 

@@ -6,17 +6,15 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError
 from roofline.cli import completion
-from roofline.cli.values import MILLISECONDS, dtype, numbers, routing
+from roofline.cli.values import MILLISECONDS, Choice, choice, dtype, numbers, routing
 
 if TYPE_CHECKING:
-    from enum import StrEnum
-
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
 
@@ -27,12 +25,14 @@ __all__ = [
     "OUTPUT",
     "TIMEOUT",
     "asks",
-    "choice",
+    "asks_grid",
     "format_for",
     "given_by_flag",
     "hints",
+    "option_flags",
+    "option_types",
     "question",
-    "signed",
+    "show_parameters",
 ]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
@@ -41,8 +41,8 @@ FORMATS = typer.Option("--format", help="table, json, csv, markdown.  [by FILE; 
 _ENDINGS = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
-def _dtype_option(told: str) -> Any:
-    return typer.Option(help=told, autocompletion=completion.formats)
+def _dtype_option(help_text: str) -> Any:
+    return typer.Option(help=help_text, autocompletion=completion.formats)
 
 
 def question(
@@ -172,7 +172,7 @@ def question(
         ),
     ] = None,
 ) -> tuple[Configuration, Workload]:
-    """Return what these options name, and what they ask at batch 1 and the default context."""
+    """Return configuration and workload of these options, at the default batch and context."""
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
     from roofline.specs.overrides import parse_override
@@ -222,9 +222,10 @@ def question(
 
 
 def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]], Any]:
-    """Give a command the options of ``question``; it receives what they name and ask first.
+    """Give a command the options of ``question``; it receives configuration and workload first.
 
-    ``leave_out`` names options that the command replaces by its own; ``defaults`` overrides.
+    ``leave_out`` names options that the command does not take or has its own for; ``defaults`` are
+    other defaults.
     """
     shared = {
         name: parameter.replace(default=defaults.get(name, parameter.default))
@@ -236,50 +237,98 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
         own = list(inspect.signature(command, eval_str=False).parameters.values())[2:]
 
         @functools.wraps(command)
-        def run(**given: Any) -> None:
-            unnamed: dict[str, Any] = {"model": ""} if "model" in leave_out else {}
+        def run(**values: Any) -> None:
+            no_model: dict[str, Any] = {"model": ""} if "model" in leave_out else {}
             configuration, workload = question(
-                **unnamed, **{name: given.pop(name) for name in shared}
+                **no_model, **{name: values.pop(name) for name in shared}
             )
-            command(configuration, workload, **given)
+            command(configuration, workload, **values)
 
         parameters = [
             parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared.values(), *own)
         ]
-        known = hints(question) | hints(command)
-        return signed(run, [p.replace(annotation=known[p.name]) for p in parameters])
+        annotations = hints(question) | hints(command)
+        return show_parameters(run, [p.replace(annotation=annotations[p.name]) for p in parameters])
 
     return wrap
 
 
-def signed(run: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
-    """Let a command that takes any keywords show these parameters, as Typer reads them."""
+def show_parameters(
+    run: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """Let Typer see these parameters on a command that takes any keywords."""
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__  # type: ignore[attr-defined]
     return run
 
 
-@functools.cache  # the shared question's are wanted by every command
+@functools.cache  # every command asks for those of the question
 def hints(command: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a command's options; what is asked, Typer need not know."""
-    unknown = {"Configuration": object, "Workload": object}
-    return get_type_hints(command, localns=unknown, include_extras=True)
+    """Return the annotations of a command's options; Typer needs no types of the question."""
+    placeholders = {"Configuration": object, "Workload": object}
+    return get_type_hints(command, localns=placeholders, include_extras=True)
 
 
-Choice = TypeVar("Choice", bound="StrEnum")
+def option_types() -> dict[str, Any]:
+    """Return the type of every option of a question."""
+    return get_type_hints(question, localns={"Configuration": object, "Workload": object})
 
 
-def choice(flag: str, text: str, kinds: type[Choice]) -> Choice:
-    """Return the member of ``kinds`` called ``text``."""
-    try:
-        return kinds(text)
-    except ValueError:
-        raise InputError(f"{flag}: unknown value '{text}': {did_you_mean(text, kinds)}") from None
+def option_flags() -> dict[str, str]:
+    """Return the long flag of every option of a question, by its name here."""
+    flags = {}
+    for name, hint in hints(question).items():
+        option = getattr(hint, "__metadata__", (None,))[0]
+        if option is not None:
+            # in an annotation the first name stands where a default would
+            first, others = getattr(option, "default", None), getattr(option, "param_decls", None)
+            declared = (first, *(others or ()))
+            long = (text for text in declared if isinstance(text, str) and text.startswith("--"))
+            flags[name] = next(long, "--" + name.replace("_", "-"))
+    return flags
+
+
+def asks_grid(command: Callable[..., None]) -> Any:
+    """Give a command the options of ``question``, each with several values: the axes of a grid.
+
+    The command receives their texts by name first. Every option may be given several times; the
+    model may be left to a file.
+    """
+    types, annotations = option_types(), hints(question)
+    own = list(inspect.signature(command, eval_str=False).parameters.values())[1:]
+    own_annotations = hints(command)
+    shared = {}
+    for name, parameter in inspect.signature(question, eval_str=False).parameters.items():
+        option = annotations[name].__metadata__[0]
+        kind: Any = list[str] | None
+        if name == "model":
+            kind = str | None
+            option = typer.Argument(
+                help=f"One or more, with commas. {option.help}",
+                autocompletion=option.autocompletion,
+            )
+        elif types[name] is bool:
+            kind = bool
+        default = False if kind is bool else None
+        shared[name] = parameter.replace(annotation=Annotated[kind, option], default=default)
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        flags = {name: values.pop(name) for name in shared}
+        if flags["model"] is not None:
+            flags["model"] = [flags["model"]]
+        command(flags, **values)
+
+    parameters = [
+        *(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in shared.values()),
+        *(parameter.replace(annotation=own_annotations[parameter.name]) for parameter in own),
+    ]
+    return show_parameters(run, parameters)
 
 
 def format_for(form: str | None, output: Path | None, *, kinds: type[Choice]) -> Choice:
-    """Return the output format: as asked, else by the file's ending, else a table."""
+    """Return the output format: the one given, else that of the file's ending, else a table."""
     by_suffix = None
     if output is not None:
         known = set(kinds)  # equal to their words

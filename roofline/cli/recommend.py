@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import emit_text
 from roofline.cli.load import load_of
+from roofline.cli.printing import emit_text
 from roofline.cli.question import (
     FORMATS,
     INTERVAL,
@@ -20,15 +20,22 @@ from roofline.cli.question import (
     format_for,
     given_by_flag,
 )
-from roofline.cli.question import choice as choice_of
-from roofline.cli.values import DOLLARS, MILLISECONDS, PER_SECOND, amount, sizes, sizes_or_range
+from roofline.cli.values import (
+    DOLLARS,
+    MILLISECONDS,
+    PER_SECOND,
+    amount,
+    batches_in_order,
+    choice,
+    sizes,
+)
 
 if TYPE_CHECKING:
     from roofline.advice.deployment import Configuration
     from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
-    from roofline.questions.goals import Choice, Goal
-    from roofline.questions.live import Live
+    from roofline.questions.goals import Goal, OperatingPoint
+    from roofline.questions.live import LiveQuestion
 
 __all__ = ["recommend"]
 
@@ -106,8 +113,8 @@ def recommend(
         "--objective": objective,
         "--explain": explain or None,
     }
-    for name, own in for_one_batch.items():
-        if load is not None and own is not None:
+    for name, value in for_one_batch.items():
+        if load is not None and value is not None:
             beside = "--batches-histogram" if rps is None else "--rps"
             raise InputError(f"{name}: belongs to one batch; leave it out beside {beside}")
     contexts = None if context is None else sizes("--context", context)
@@ -115,7 +122,7 @@ def recommend(
     price = (
         None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
     )
-    workload, said = replace(workload, gpu_hour=price), list[str]()
+    workload, notes = replace(workload, gpu_hour=price), list[str]()
     if live is not None:
         if not live.strip():
             raise InputError("--live: expected the address of a server: http://HOST:8000")
@@ -123,7 +130,7 @@ def recommend(
             contexts = (load.length,)
         from roofline.cli.live import live_question
 
-        reading = live_question(
+        server = live_question(
             live,
             configuration,
             workload,
@@ -133,7 +140,8 @@ def recommend(
             batches=batches,
             contexts=contexts,
         )
-        configuration, workload, said = reading.configuration, reading.workload, _said(reading)
+        configuration, workload = server.configuration, server.workload
+        notes = _server_warnings(server)
         if load is not None and load.input_tokens is None:
             load = replace(load, context=workload.contexts[0])
     elif not configuration.model:
@@ -146,48 +154,49 @@ def recommend(
         from roofline.questions.load.answer import answer_load
         from roofline.render.load import render_load
 
-        found = answer_load(configuration, workload, load)
-        schedule_notes = found.schedule.notes if found.schedule and found.schedule_pays else ()
-        said += warnings([*found.notices, *schedule_notes])
-        emit_text(render_load(found, how), output, said)
+        load_answer = answer_load(configuration, workload, load)
+        schedule = load_answer.schedule if load_answer.schedule_pays else None
+        schedule_notes = schedule.notes if schedule else ()
+        notes += warnings([*load_answer.notices, *schedule_notes])
+        emit_text(render_load(load_answer, how), output, notes)
         return
     answer = answer_for(ask(configuration, workload))
     if goal is None:
         text = render(answer, how, explain=explain)
-        emit_text(text, output, [*said, *warnings(answer.notices)])
+        emit_text(text, output, [*notes, *warnings(answer.notices)])
         return
-    chosen, choices = _meeting(answer, goal, named=batch is not None)
+    chosen, choices = _meet_goal(answer, goal, named=batch is not None)
     text = render(chosen, how, explain=explain, met=(goal, choices))
-    emit_text(text, output, [*said, *warnings(chosen.notices)])
+    emit_text(text, output, [*notes, *warnings(chosen.notices)])
 
 
-def _meeting(
+def _meet_goal(
     answer: Recommendation, goal: Goal, *, named: bool
-) -> tuple[Recommendation, list[Choice]]:
+) -> tuple[Recommendation, list[OperatingPoint]]:
     """Return the answer at the batches that meet the goal, and those choices.
 
-    What does not fit is refused where its batch was ``named``, else where no batch tried fits.
+    A batch that was ``named`` and does not fit is refused; else a context at which no batch fits.
     """
     from roofline.advice.remedies import refuse
-    from roofline.questions.goals import BATCHES, missed, require
+    from roofline.questions.goals import GOAL_BATCHES, missed_goals, operating_points
 
-    choices, refused = require(answer.points, goal), answer.refused
+    choices, refused = operating_points(answer.points, goal), answer.refused
     if not named:
         answered = {point.context for point in answer.points}
         contexts = answer.question.workload.contexts
-        unfit = [(BATCHES[0], context) for context in contexts if context not in answered]
+        unfit = [(GOAL_BATCHES[0], context) for context in contexts if context not in answered]
         refused = refuse(answer.deployment, unfit)
     chosen = replace(
         answer,
         points=tuple(choice.point for choice in choices),
-        notices=(*answer.notices, *missed(answer.points, goal, choices)),
+        notices=(*answer.notices, *missed_goals(answer.points, goal, choices)),
         refused=refused,
     )
     return chosen, choices
 
 
 def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:
-    """Refuse what a CSV has no place for."""
+    """Refuse what CSV has no place for."""
     if how != "csv":
         return
     if explain:
@@ -197,18 +206,18 @@ def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:
 
 
 def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
-    """Return the batches given, or those that a goal looks at."""
+    """Return the batches given, or those tried for a goal."""
     if batch is not None:
-        return sizes_or_range("--batch", batch) if ".." in batch else sizes("--batch", batch)
+        return batches_in_order("--batch", batch)
     if goal is None:
         return None
-    from roofline.questions.goals import BATCHES
+    from roofline.questions.goals import GOAL_BATCHES
 
-    return BATCHES
+    return GOAL_BATCHES
 
 
-def _said(live: Live) -> list[str]:
-    """Return what could not be read of a server, and what is doubtful about the rest."""
+def _server_warnings(live: LiveQuestion) -> list[str]:
+    """Return what a server did not say, and what is doubtful of what it said."""
     from roofline.render.live import gap_lines
     from roofline.render.notices import warnings
 
@@ -226,5 +235,5 @@ def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | N
         rate=None
         if rate is None
         else amount("--target-tokens-per-s", rate, PER_SECOND, "tokens/s, such as 4000"),
-        objective=None if objective is None else choice_of("--objective", objective, Objective),
+        objective=None if objective is None else choice("--objective", objective, Objective),
     )

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import typed
-from roofline.cli.plotting import Batch, Context, asked, at_one, doublings, source_line, told
+from roofline.cli.plotting import (
+    Batch,
+    Context,
+    at_one_point,
+    doublings,
+    first_warnings,
+    source_line,
+    without_options,
+)
+from roofline.cli.printing import typed
 from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 
@@ -21,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 _SUFFIXES = (".html", ".htm")
-#: Options that the page's own controls stand for, or that recommend does not have.
-_MOVED = (
+#: Options that the page has controls for, or that recommend does not have.
+_CONTROLS = (
     "-o",
     "--output",
     "--batch",
@@ -58,26 +66,29 @@ def report(
     Its grid of batch, context and D, the schedule, and all sources are in it too.
     """
     from roofline.base.files import write_atomically
-    from roofline.questions.explore import BATCHES
-    from roofline.render.columns import wrap
-    from roofline.render.page.findings import find
+    from roofline.questions.explore import EXPLORED_BATCHES
+    from roofline.render.formats import wrap
     from roofline.render.page.page import render_page
+    from roofline.render.page.report import report_for
     from roofline.render.why import caveat, headline
 
-    if output is None or output.suffix.lower() not in _SUFFIXES:
-        given = "give FILE.html for the report" if output is None else "expected a name in .html"
-        raise InputError(f"-o{'' if output is None else f' {output}'}: {given}")
-    found = find(
+    if output is None:
+        raise InputError("-o: give FILE.html for the report")
+    if output.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"-o {output}: expected a name in .html")
+    content = report_for(
         configuration,
-        at_one(workload, batch, context),
-        batches=BATCHES if batches is None else sizes_or_range("--batches", batches),
+        at_one_point(workload, batch, context),
+        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("--batches", batches),
         contexts=doublings(configuration) if contexts is None else sizes("--contexts", contexts),
         named=batches is not None or contexts is not None,
     )
-    command = ["roofline", "recommend", *asked(sys.argv[1:], _MOVED)[1:]]
-    write_atomically(output, render_page(found, source=source_line(), command=command, spell=typed))
-    for warning in told(found.answer):
+    command = ["roofline", "recommend", *without_options(sys.argv[1:], _CONTROLS)[1:]]
+    write_atomically(
+        output, render_page(content, source=source_line(), command=command, spell=typed)
+    )
+    for warning in first_warnings(content.answer):
         typer.echo(typed(f"warning: {warning}"), err=True)
     typer.echo(f"wrote {output}", err=True)
-    answer, point = found.answer, found.answer.points[0]
+    answer, point = content.answer, content.answer.points[0]
     typer.echo(typed(wrap(headline(answer, point) + caveat(answer, point))))

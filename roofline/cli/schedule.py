@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.listing import emit_text
+from roofline.cli.printing import emit_text
 from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
 
@@ -62,19 +62,19 @@ def schedule(
 ) -> None:
     """Write the best draft length by batch, in an engine's words."""
     from roofline.questions.schedule.formats import (
-        ENGINES,
+        SCHEDULE_ENGINES,
         ScheduleFormat,
-        Wording,
+        ScheduleOptions,
         engine_for,
-        write,
+        write_schedule,
     )
-    from roofline.questions.schedule.plan import plan
+    from roofline.questions.schedule.plan import plan_schedule
     from roofline.render.notices import warnings
     from roofline.render.schedule import render_schedule
 
     how = format_for(form, output, kinds=ScheduleFormat)
     engine = engine_for(how, configuration.engine)
-    wording = Wording(
+    options = ScheduleOptions(
         engine_version=engine_version,
         proposed=proposed,
         gate=gate,
@@ -84,23 +84,23 @@ def schedule(
         if configuration.dp_attention > 1
         else data_parallel,
     )
-    wording.check(engine)
+    options.check(engine)
     if configuration.drafter == "none":
         raise InputError("--drafter none: there is nothing to schedule")
-    asked = replace(
+    workload = replace(
         workload,
         batches=sizes_or_range("--batches", batches),
         contexts=tuple(sorted(sizes("--contexts", contexts))),
     )
-    share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
-    found = plan(
+    tie_share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
+    planned = plan_schedule(
         replace(configuration, engine=engine),
-        asked,
-        tie=share,
+        workload,
+        tie=tie_share,
         mix=None if mix is None else shares("--mix", mix),
     )
-    written = write(found, wording)
-    notes = warnings([*found.notices, *written.notes])
-    if how.value in ENGINES:  # an engine's own text has no place for it
-        notes += map(str, found.question.deployment.changes)
-    emit_text(render_schedule(found, written, how), output, notes)
+    written = write_schedule(planned, options)
+    notes = warnings([*planned.notices, *written.notes])
+    if how.value in SCHEDULE_ENGINES:  # an engine's own text has no place for it
+        notes += map(str, planned.question.deployment.changes)
+    emit_text(render_schedule(planned, written, how), output, notes)

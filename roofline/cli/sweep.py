@@ -12,23 +12,23 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.base.units import format_bytes
-from roofline.cli.axes import axes
-from roofline.cli.listing import typed
-from roofline.cli.question import OUTPUT, choice
+from roofline.cli.printing import typed
+from roofline.cli.question import OUTPUT, asks_grid
+from roofline.cli.values import choice
 
 if TYPE_CHECKING:
     from roofline.questions.sweep.encoding import SweepFormat
-    from roofline.questions.sweep.plan import Plan
+    from roofline.questions.sweep.plan import SweepPlan
     from roofline.questions.sweep.run import Workers
 
 __all__ = ["sweep"]
 
-#: Points beyond which the command wants to hear that they are meant.
-MANY = 10**8
-SHOWN = 5  # warnings
+#: A grid of more points runs only with --yes.
+MANY_POINTS = 10**8
+WARNINGS_SHOWN = 5
 
 
-@axes
+@asks_grid
 def sweep(
     flags: dict[str, Any],
     *,
@@ -63,6 +63,7 @@ def sweep(
     """
     from roofline.cli.sweep_grid import plan_for
     from roofline.questions.sweep.encoding import check_format
+    from roofline.questions.sweep.run import cluster_workers, local_workers
 
     how = _format(form, output)
     if not 1 <= jobs <= 1024:
@@ -72,20 +73,21 @@ def sweep(
     check_format(how)
     plan = plan_for(flags | {"batch": batch, "context": context}, grid)
     if not yes:
-        _ask_before_many(plan, how, jobs)
-    with _workers(jobs, dask) as workers, _progress(plan.points) as tell:
+        _check_size(plan, how, jobs)
+    pool = local_workers(jobs) if dask is None else cluster_workers(dask)
+    with pool as workers, _progress(plan.points) as tell:
         warnings = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
-    for warning in warnings[:SHOWN]:
+    for warning in warnings[:WARNINGS_SHOWN]:
         typer.echo(typed(f"warning: {warning}"), err=True)
-    if len(warnings) > SHOWN:
-        more = f"and {len(warnings) - SHOWN} more warnings"
+    if len(warnings) > WARNINGS_SHOWN:
+        more = f"and {len(warnings) - WARNINGS_SHOWN} more warnings"
         typer.echo(more + (f" in {output}.provenance.json" if output else ""), err=True)
     if output is not None:
         typer.echo(f"wrote {output}", err=True)
 
 
 def _run(
-    plan: Plan,
+    plan: SweepPlan,
     how: SweepFormat,
     workers: Workers,
     output: Path | None,
@@ -96,29 +98,28 @@ def _run(
 ) -> list[str]:
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
-    from roofline.questions.sweep.files import hashes
-    from roofline.questions.sweep.run import Words, to_file, to_stream
-    from roofline.questions.sweep.store import Store
+    from roofline.questions.sweep.run import Renderers, to_file, to_stream
+    from roofline.questions.sweep.store import Store, file_hashes
     from roofline.render.data import source_data
     from roofline.render.notices import warnings
 
-    words = Words(spell=typed, say=warnings, source=source_data)
+    renderers = Renderers(spell=typed, say=warnings, source=source_data)
     if output is None:
         sys.stdout.flush()
         write = sys.stdout.buffer.write
-        return to_stream(plan, how, workers, write, words=words, tell=tell)
-    asked = plan.as_data()
-    files = hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
+        return to_stream(plan, how, workers, write, renderers=renderers, tell=tell)
+    grid_data = plan.as_data()
+    files = file_hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
     about = {
         "schema": "roofline.sweep/1",
         "version": __version__,
         "command": ["roofline", *sys.argv[1:]],
-        "grid": asked,
+        "grid": grid_data,
     }
     with closing(Store(output)) as store:
-        started = {"version": __version__, "format": how.value, "files": files, **asked}
+        started = {"version": __version__, "format": how.value, "files": files, **grid_data}
         store.open(started, resume=resume)
-        return to_file(plan, how, workers, store, words=words, tell=tell, about=about)
+        return to_file(plan, how, workers, store, renderers=renderers, tell=tell, about=about)
 
 
 def _format(form: str | None, output: Path | None) -> SweepFormat:
@@ -138,11 +139,12 @@ def _format(form: str | None, output: Path | None) -> SweepFormat:
     return how
 
 
-def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:
+def _check_size(plan: SweepPlan, how: SweepFormat, jobs: int) -> None:
+    """Refuse a grid of many points, with the size and time that it takes."""
     from roofline.questions.sweep.encoding import BYTES_PER_ROW, SECONDS_PER_ROW
 
     points = plan.points
-    if points <= MANY:
+    if points <= MANY_POINTS:
         return
     seconds = points * SECONDS_PER_ROW[how] / jobs
     time = f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.0f} minutes"
@@ -154,16 +156,8 @@ def _ask_before_many(plan: Plan, how: SweepFormat, jobs: int) -> None:
 
 
 @contextmanager
-def _workers(jobs: int, dask: str | None) -> Iterator[Workers]:
-    from roofline.questions.sweep.run import local, workers_of_cluster
-
-    with local(jobs) if dask is None else workers_of_cluster(dask) as workers:
-        yield workers
-
-
-@contextmanager
 def _progress(points: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with rate and time left where somebody looks."""
+    """Show a bar with rate and time left on a terminal; yield what advances it."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -176,13 +170,13 @@ def _progress(points: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn,
     )
 
-    shown = (
+    columns = (
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[rate]} points/s"),
         TimeRemainingColumn(),
     )
-    with Progress(*shown, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=points, rate="-")
 
         def tell(done: int) -> None:

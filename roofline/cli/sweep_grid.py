@@ -1,4 +1,4 @@
-"""From flags and a grid file to a plan: which values every option of the question takes."""
+"""Make the plan of a sweep from flags and a grid file: the values of every option."""
 
 from __future__ import annotations
 
@@ -12,36 +12,35 @@ from typing import Any, get_args
 from roofline.advice.deployment import Configuration, check_configuration
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError
-from roofline.cli.axes import option_flags, option_types
-from roofline.cli.question import question
-from roofline.questions.sweep.axes import numbers, once
-from roofline.questions.sweep.columns import ASKED, Column, Kind
-from roofline.questions.sweep.plan import Plan, Scalar
+from roofline.cli.question import option_flags, option_types, question
+from roofline.questions.sweep.axes import axis_numbers, check_distinct
+from roofline.questions.sweep.columns import ASKED, Column, ColumnKind
+from roofline.questions.sweep.plan import OptionValue, SweepPlan
 
 __all__ = ["plan_for"]
 
 #: The options of a question, in its order.
 OPTIONS = tuple(inspect.signature(question).parameters)
-#: Options whose values hold commas: each has to be given by itself.
-WHOLE = ("acceptance", "overhead_ms", "tensor_split")
+#: Options whose values hold commas, so that several are given by repeating the option.
+WITH_COMMAS = ("acceptance", "overhead_ms", "tensor_split")
 #: Options by their names in a grid file: the flag's, with underscores.
 _KEYS = {
     "model" if name == "model" else flag.removeprefix("--").replace("-", "_"): name
     for name, flag in option_flags().items()
 }
 _FIELDS = {name: key for key, name in _KEYS.items()}
-Given = Mapping[str, Any]
-Axes = dict[str, tuple[Scalar, ...]]
+Values = Mapping[str, Any]
+Axes = dict[str, tuple[OptionValue, ...]]
 
 
-def plan_for(flags: Given, grid: Path | None) -> Plan:
+def plan_for(flags: Values, grid: Path | None) -> SweepPlan:
     """Return the plan of the flags given, on top of those of the file.
 
     A flag holds the texts of its occurrences, or None.
     """
     from_file: dict[str, Any] = {}
     if grid is not None:
-        from roofline.questions.sweep.grid_file import read_grid
+        from roofline.questions.sweep.axes import read_grid
 
         from_file = read_grid(grid, tuple(_KEYS))
         if from_file.get("cases") == ():
@@ -56,12 +55,12 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
     for pick in (min, max):
         Workload(batches=(pick(sizes[0]),), contexts=(pick(sizes[1]),))  # refuses odd sizes
     names = [name for name in OPTIONS if name not in {column.name for column in ASKED}]
-    return Plan(
+    return SweepPlan(
         axes=axes,
         cases=tuple(cases) or ({},),
         batches=sizes[0],
         contexts=sizes[1],
-        ask=_ask,
+        ask=_question,
         order=OPTIONS,
         extra=tuple(
             Column(name=name, kind=_kind(name), meaning=f"{_flag(name)}, as asked")
@@ -71,62 +70,62 @@ def plan_for(flags: Given, grid: Path | None) -> Plan:
     )
 
 
-_RECTANGLE: dict[str, tuple[Scalar, ...]] = {"batch": (1,), "context": (4096,)}
+_RECTANGLE: dict[str, tuple[OptionValue, ...]] = {"batch": (1,), "context": (4096,)}
 
 
-def _ask(**given: Any) -> tuple[Configuration, Workload]:
-    """Return the question with these options; the model does not matter where it is missing."""
-    return question(**({"model": ""} | given))
+def _question(**options: Any) -> tuple[Configuration, Workload]:
+    """Return the question with these options; without a model, an empty one."""
+    return question(**({"model": ""} | options))
 
 
-def _from_flags(flags: Given) -> Axes:
-    found: Axes = {}
+def _from_flags(flags: Values) -> Axes:
+    axes: Axes = {}
     for name, texts in flags.items():
         if not texts:
             continue
         if isinstance(texts, bool):
-            found[name] = (texts,)
+            axes[name] = (texts,)
         elif _is_list(name):
-            found[name] = (tuple(texts),)
-        elif name in WHOLE:
-            found[name] = tuple(texts)
+            axes[name] = (tuple(texts),)
+        elif name in WITH_COMMAS:
+            axes[name] = tuple(texts)
         else:
-            found[name] = tuple(value for text in texts for value in _listed(name, text))
-    return found
+            axes[name] = tuple(value for text in texts for value in _listed(name, text))
+    return axes
 
 
-def _listed(name: str, text: str) -> tuple[Scalar, ...]:
+def _listed(name: str, text: str) -> tuple[OptionValue, ...]:
     """Return the values in a flag's text."""
     kind = _kind(name)
-    if kind is Kind.INTEGER:
-        return numbers(_FIELDS.get(name, name), text)
+    if kind is ColumnKind.INTEGER:
+        return axis_numbers(_FIELDS.get(name, name), text)
     return tuple(_typed(name, item.strip()) for item in text.split(","))
 
 
-def _from_file(given: Given) -> Axes:
-    found: Axes = {}
-    for key, value in given.items():
+def _from_file(entries: Values) -> Axes:
+    axes: Axes = {}
+    for key, value in entries.items():
         if value is None:
             continue
         name = _KEYS.get(key, key)
         values = value if isinstance(value, list | tuple) else (value,)
         if _is_list(name):
-            found[name] = (tuple(map(str, values)),)
-        elif _kind(name) is Kind.INTEGER:
-            found[name] = numbers(_FIELDS.get(name, name), ",".join(map(str, values)))
+            axes[name] = (tuple(map(str, values)),)
+        elif _kind(name) is ColumnKind.INTEGER:
+            axes[name] = axis_numbers(_FIELDS.get(name, name), ",".join(map(str, values)))
         else:
-            found[name] = tuple(_typed(name, item) for item in values)
-    return found
+            axes[name] = tuple(_typed(name, item) for item in values)
+    return axes
 
 
-def _typed(name: str, value: Scalar) -> Scalar:
+def _typed(name: str, value: OptionValue) -> OptionValue:
     match _kind(name):
-        case Kind.NUMBER:
+        case ColumnKind.NUMBER:
             try:
                 return float(value)  # type: ignore[arg-type]
             except (TypeError, ValueError):
                 raise InputError(f"{_flag(name)} {value}: expected a number") from None
-        case Kind.BOOLEAN:
+        case ColumnKind.BOOLEAN:
             if str(value).lower() not in ("true", "false"):
                 raise InputError(f"{_flag(name)} {value}: expected true or false")
             return str(value).lower() == "true"
@@ -134,12 +133,12 @@ def _typed(name: str, value: Scalar) -> Scalar:
             return str(value)
 
 
-def _sizes(name: str, values: Sequence[Scalar]) -> tuple[int, ...]:
-    once(_FIELDS.get(name, name), tuple(values))
+def _sizes(name: str, values: Sequence[OptionValue]) -> tuple[int, ...]:
+    check_distinct(_FIELDS.get(name, name), tuple(values))
     return tuple(value for value in values if isinstance(value, int))
 
 
-def _values(name: str, axes: Axes, cases: Sequence[Axes]) -> set[Scalar]:
+def _values(name: str, axes: Axes, cases: Sequence[Axes]) -> set[OptionValue]:
     """Return every value that an option takes anywhere; None where a case leaves it out."""
     if not cases:
         return set(axes.get(name, ()))
@@ -147,42 +146,42 @@ def _values(name: str, axes: Axes, cases: Sequence[Axes]) -> set[Scalar]:
 
 
 def _check(axes: Axes, cases: Sequence[Axes]) -> None:
-    """Refuse a value given twice, a misspelt value or name: in a grid of millions it is no wish."""
+    """Refuse what is given twice, and values and names that are not known."""
     seen: set[object] = set()
     for number, case in enumerate(cases or ({},), start=1):
-        both = axes | case
-        for name, values in both.items():
-            _not_empty(name, values)
-        same = frozenset((n, frozenset(_sense(n, v) for v in vs)) for n, vs in both.items())
-        if same in seen:
+        merged = axes | case
+        for name, values in merged.items():
+            _check_not_empty(name, values)
+        content = frozenset((n, frozenset(_meaning(n, v) for v in vs)) for n, vs in merged.items())
+        if content in seen:
             raise InputError(f"--grid: cases: entry {number} is given twice; list each case once")
-        seen.add(same)
-        first = {name: values[0] for name, values in both.items() if values}
-        for name, values in both.items():
-            once(_FIELDS.get(name, name), values, functools.partial(_sense, name))
+        seen.add(content)
+        first = {name: values[0] for name, values in merged.items() if values}
+        for name, values in merged.items():
+            check_distinct(_FIELDS.get(name, name), values, functools.partial(_meaning, name))
             for value in values:
-                configuration, _ = _ask(**(first | {name: value}))
+                configuration, _ = _question(**(first | {name: value}))
                 check_configuration(configuration)
-                _known(name, str(value))
+                _check_name(name, str(value))
 
 
-def _not_empty(name: str, values: Sequence[Scalar]) -> None:
+def _check_not_empty(name: str, values: Sequence[OptionValue]) -> None:
     if any(isinstance(value, str) and not value.strip() for value in values):
         raise InputError(
             f"{_flag(name)}: a value is empty; give names or values with one comma between them"
         )
 
 
-def _sense(name: str, value: Scalar) -> object:
-    """Return what a value stands for: numbers with commas may be spelt in several ways."""
-    if name in WHOLE:
+def _meaning(name: str, value: OptionValue) -> object:
+    """Return a value with its numbers read, since they may be written in several ways."""
+    if name in WITH_COMMAS:
         with suppress(ValueError):
             return tuple(float(item) for item in str(value).split(","))
     return value
 
 
-def _known(name: str, value: str) -> None:
-    """Refuse a name that stands for nothing."""
+def _check_name(name: str, value: str) -> None:
+    """Refuse the name of a model, GPU or engine that is not known."""
     from roofline.importers.open import open_model
     from roofline.specs.engine import load_engine
     from roofline.specs.gpu import load_hardware
@@ -205,7 +204,7 @@ def _flag(name: str) -> str:
     return "MODEL" if name == "model" else option_flags().get(name, f"--{name}")
 
 
-def _bare(name: str) -> set[Any]:
+def _value_types(name: str) -> set[Any]:
     """Return the types that an option's value may have."""
     if name in _RECTANGLE:
         return {int}
@@ -214,12 +213,18 @@ def _bare(name: str) -> set[Any]:
 
 
 def _is_list(name: str) -> bool:
-    return any(kind is list or getattr(kind, "__origin__", None) is list for kind in _bare(name))
+    return any(
+        kind is list or getattr(kind, "__origin__", None) is list for kind in _value_types(name)
+    )
 
 
-def _kind(name: str) -> Kind:
-    kinds = _bare(name)
-    for python, kind in ((bool, Kind.BOOLEAN), (int, Kind.INTEGER), (float, Kind.NUMBER)):
+def _kind(name: str) -> ColumnKind:
+    kinds = _value_types(name)
+    for python, kind in (
+        (bool, ColumnKind.BOOLEAN),
+        (int, ColumnKind.INTEGER),
+        (float, ColumnKind.NUMBER),
+    ):
         if python in kinds:
             return kind
-    return Kind.TEXT
+    return ColumnKind.TEXT

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.base.errors import InputError, did_you_mean
-from roofline.cli.listing import emit_text, help_if_bare
+from roofline.base.errors import InputError
 from roofline.cli.plotting import source_line
+from roofline.cli.printing import check_format, emit_text, help_if_bare
+from roofline.cli.values import check_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from roofline.validation.score import Compared, ScoreRow
+    from roofline.render.formats import OutputFormat
+    from roofline.validation.score import Compared
 
 app = typer.Typer(
     help="Compare predictions with public measurements.",
     callback=help_if_bare,
     invoke_without_command=True,
 )
-SCHEMA = "roofline.validate/1"
-WORST = 12
+WORST = 12  # rows that are shown
 
 _GPU = typer.Option(help="Only this accelerator; repeatable.")
 _ENGINE = typer.Option(help="Only this engine; repeatable.")
@@ -85,16 +85,16 @@ def _run(
     plot: Path | None,
     output: Path | None,
 ) -> None:
+    from roofline.render.validation import render_scores
     from roofline.validation.score import pool, worst
 
-    _check_format(form)
+    how = _format(form)
     parts = compared(compare, gpu, engine)
-    rows, bad = pool(parts), worst(parts, WORST)
     if plot is not None:
-        from roofline.render.charts.parity import write_parity
+        from roofline.render.charts.validation import write_parity
 
         write_parity(parts, plot, what=what, source=source_line())
-    emit_text(_render(rows, bad, form), output)
+    emit_text(render_scores(pool(parts), worst(parts, WORST), how), output)
 
 
 def compared(
@@ -103,7 +103,11 @@ def compared(
     engine: list[str] | None,
 ) -> list[Compared]:
     """Compare on the accelerators and engines asked for; refuse where nothing was measured."""
-    gpus, engines = _names("--gpu", gpu, _gpus()), _names("--engine", engine, _ENGINES)
+    from roofline.base.resources import bundled_names
+    from roofline.specs.gpu import SHELF
+
+    gpus = _names("--gpu", gpu, bundled_names(SHELF))
+    engines = _names("--engine", engine, _ENGINES)
     parts = list(compare(gpus=gpus, engines=engines))
     if not parts:
         raise InputError("no measurements of these accelerators and engines are shipped")
@@ -113,138 +117,37 @@ def compared(
 _ENGINES = ["vllm", "sglang", "trtllm"]
 
 
-def _gpus() -> list[str]:
-    from roofline.base.resources import bundled_names
-    from roofline.specs.gpu import SHELF
-
-    return bundled_names(SHELF)
-
-
-def _names(flag: str, given: list[str] | None, known: list[str]) -> list[str]:
-    for name in given or []:
-        if name not in known:
-            raise InputError(f"{flag}: unknown name '{name}': {did_you_mean(name, known)}")
-    return given or known
-
-
-def _render(rows: list[ScoreRow], bad: list[dict[str, Any]], form: str) -> str:
-    if form == "json":
-        data = {"schema": SCHEMA, "rows": [row.as_data() for row in rows], "worst": bad}
-        return json.dumps(data, indent=2) + "\n"
-    from roofline.render.columns import captioned_table, markdown_table
-
-    above = any(row.kind == "attention" for row in rows)
-    headers = [*_HEADERS, *_ABOVE] if above else [*_HEADERS]
-    names = [[row["kind"], row["gpu"], row["engine"], row["name"]] for row in bad]
-    numbers = [
-        [f"{row['measured_us']:.1f}", f"{row['predicted_us']:.1f}", f"{row['ratio']:.2f}"]
-        for row in bad
-    ]
-    if form == "markdown":
-        cells = [_cells(row)[: len(headers)] for row in rows]
-        worst = [[*name, *line] for name, line in zip(names, numbers, strict=True)]
-        pools = markdown_table(headers, cells)
-        table = markdown_table([*_WORST_NAMES, *_WORST_NUMBERS], worst)
-    else:
-        pools = _by_gpu(rows, headers)
-        captions = [f"{', '.join(name[:3])}: {name[3]}" for name in names]
-        table = captioned_table(_WORST_NUMBERS, captions, numbers)
-    return f"{pools}\n\nFurthest off (at most three rows of one law):\n\n{table}\n"
-
-
-def _by_gpu(rows: list[ScoreRow], headers: list[str]) -> str:
-    """Return one table for each accelerator, under its name."""
-    from roofline.render.columns import text_table
-
-    at, tables = headers.index("gpu"), []
-    for gpu in dict.fromkeys(row.gpu for row in rows):
-        own = [_cells(row)[: len(headers)] for row in rows if row.gpu == gpu]
-        for line in own:
-            del line[at]
-        table = text_table([*headers[:at], *headers[at + 1 :]], own, names_first=True)
-        tables.append(f"{gpu}\n\n{table}")
-    return "\n\n".join(tables)
-
-
-_HEADERS = (
-    "kind",
-    "gpu",
-    "engine",
-    "dtype",
-    "rows",
-    "median\n%",
-    "p90\n%",
-    "bias\n%",
-    "text-\nbook %",
-)
-_ABOVE = ("above\nfloor %", "p90\n%")
-_WORST_NAMES = ("kind", "gpu", "engine", "law")
-_WORST_NUMBERS = ("measured us", "predicted us", "ratio")
-
-
-def _cells(row: ScoreRow) -> list[str]:
-    numbers = (
-        row.median_abs_error,
-        row.p90_abs_error,
-        row.bias,
-        row.textbook_median_abs_error,
-        row.above_floor_median_abs_error,
-        row.above_floor_p90_abs_error,
-    )
-    shown = ["-" if value is None else f"{100 * value:.1f}" for value in numbers]
-    return [row.kind, row.gpu, row.engine, row.dtype, str(row.n), *shown]
-
-
-_STEP_HEADERS = (
-    "kind",
-    "group",
-    "what",
-    "rows",
-    "median\n%",
-    "p90\n%",
-    "bias\n%",
-    "text-\nbook %",
-    "p90\n%",
-)
+def _names(flag: str, names: list[str] | None, known: list[str]) -> list[str]:
+    """Return the names given, by default all that are known; refuse others."""
+    for name in names or []:
+        check_word(flag, name, known, what="name")
+    return names or known
 
 
 @app.command()
 def steps(
     group: Annotated[list[str] | None, _GROUP] = None,
     form: Annotated[str, _FORMAT] = "table",
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a parity plot: .png, .svg or .pdf.")
-    ] = None,
+    plot: Annotated[Path | None, _PLOT] = None,
     output: Annotated[Path | None, _OUTPUT] = None,
 ) -> None:
     """Compare step times and cost ratios of published runs.
 
     Engine numbers are fitted without each row's group.
     """
+    from roofline.render.validation import render_steps
     from roofline.validation.score import pool
     from roofline.validation.steps import compare_steps, unscored_rows
 
-    _check_format(form)
+    how = _format(form)
     parts = _of_group(list(compare_steps()), group)
     if plot is not None:
-        from roofline.render.charts.parity import write_parity
+        from roofline.render.charts.validation import write_parity
 
         alone = [p for p in parts if p.kind == "step" and not p.group.startswith("all")]
         write_parity(alone, plot, what="steps of published runs", source=source_line())
-    rows, aside = (
-        pool(parts),
-        [row for row in unscored_rows() if not group or row["group"] in group],
-    )
-    if form == "json":
-        data = {
-            "schema": SCHEMA,
-            "rows": [row.as_data() for row in rows],
-            "left_out": aside,
-        }
-        emit_text(json.dumps(data, indent=2) + "\n", output)
-        return
-    text = _table(_STEP_HEADERS, [_step_cells(row) for row in rows], form)
-    emit_text(f"{text}\n\n{_reasons(aside)}\n", output)
+    left_out = [row for row in unscored_rows() if not group or row["group"] in group]
+    emit_text(render_steps(pool(parts), left_out, how), output)
 
 
 @app.command()
@@ -260,89 +163,28 @@ def advice(
 
     The sign of each speedup is compared as well.
     """
-    from roofline.validation.advice import RULES, regret_rows, sign_rows, signs, sweeps
+    from roofline.render.validation import render_advice
+    from roofline.validation.advice import signs, sweeps
 
-    _check_format(form)
-    found = _of_group(sweeps(), group)
+    how = _format(form)
+    chosen_sweeps = _of_group(sweeps(), group)
     chosen_signs = [sign for sign in signs() if not group or sign.group in group]
     if plot is not None:
-        from roofline.render.charts.regret import write_regrets
+        from roofline.render.charts.validation import write_regrets
 
-        write_regrets(found, plot, source=source_line())
-    regrets, right = regret_rows(found), sign_rows(chosen_signs)
-    if form == "json":
-        data = {
-            "schema": SCHEMA,
-            "rows": [*regrets, *right],
-            "sweeps": [choice.as_data() for choice in found],
-            "wrong_signs": [sign.as_data() for sign in chosen_signs if not sign.right],
-        }
-        emit_text(json.dumps(data, indent=2) + "\n", output)
-        return
-    headers = ("group", "sweeps", "rule", "mean\n%", "p90\n%", "worst\n%")
-    cells = [_regret_cells(row) for row in regrets]
-    text = _table(headers, cells, form)
-    sign_headers = ("group", "rows", "right", "wrong")
-    counts = [[row["group"], str(row["n"]), str(row["right"]), str(row["wrong"])] for row in right]
-    each = _sweeps(("own AL", "D", "best", *RULES), [choice.cells() for choice in found], form)
-    emit_text(f"{text}\n\n{_table(sign_headers, counts, form)}\n\n{each}\n", output)
-
-
-def _check_format(form: str) -> None:
-    if form not in ("table", "json", "markdown"):
-        raise InputError(f"--format: expected table, json or markdown, got '{form}'")
+        write_regrets(chosen_sweeps, plot, source=source_line())
+    emit_text(render_advice(chosen_sweeps, chosen_signs, how), output)
 
 
 def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
-    """Return what belongs to the wanted groups; an unknown group is an error."""
+    """Return the parts of the wanted groups, by default of all; refuse an unknown group."""
     known = sorted({part.group for part in parts})
-    for name in wanted or []:
-        if name not in known:
-            raise InputError(f"--group: unknown name '{name}': {did_you_mean(name, known)}")
-    return [part for part in parts if not wanted or part.group in wanted]
+    wanted = _names("--group", wanted, known)
+    return [part for part in parts if part.group in wanted]
 
 
-def _table(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
-    from roofline.render.columns import markdown_table, text_table
+def _format(form: str) -> OutputFormat:
+    from roofline.render.formats import OutputFormat
 
-    if form == "markdown":
-        return markdown_table(headers, cells)
-    return text_table(headers, cells, names_first=True)
-
-
-def _sweeps(headers: Sequence[str], cells: list[list[str]], form: str) -> str:
-    """Return the sweeps, in text each under its whole name."""
-    from roofline.render.columns import captioned_table, markdown_table
-
-    if form == "markdown":
-        return markdown_table(("sweep", *headers), cells)
-    return captioned_table(headers, [line[0] for line in cells], [line[1:] for line in cells])
-
-
-def _step_cells(row: ScoreRow) -> list[str]:
-    numbers = (
-        row.median_abs_error,
-        row.p90_abs_error,
-        row.bias,
-        row.textbook_median_abs_error,
-        row.textbook_p90_abs_error or 0.0,
-    )
-    what = "R(D)" if row.kind == "cost-ratio" else row.kind
-    return [what, row.group, row.dtype, str(row.n), *(f"{100 * x:.1f}" for x in numbers)]
-
-
-def _regret_cells(row: dict[str, Any]) -> list[str]:
-    numbers = (row["mean_regret"], row["p90_regret"], row["worst_regret"])
-    return [row["group"], str(row["n"]), row["rule"], *(f"{100 * x:.1f}" for x in numbers)]
-
-
-def _reasons(aside: list[dict[str, Any]]) -> str:
-    counts: dict[str, int] = {}
-    for row in aside:
-        counts[row["left_out"]] = counts.get(row["left_out"], 0) + 1
-    reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-    from roofline.render.columns import wrap
-
-    return wrap(
-        f"Shown in --format json, never scored: {reasons}." if reasons else "Nothing left out."
-    )
+    check_format(form, "table", "json", "markdown")
+    return OutputFormat(form)

@@ -1,12 +1,13 @@
-"""What options hold, read: numbers, formats, how tokens choose experts."""
+"""Read the values of options: words, numbers, formats, routing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, did_you_mean
 from roofline.base.units import parse_size
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ __all__ = [
     "PERCENT",
     "PER_SECOND",
     "SECONDS",
+    "Choice",
     "amount",
+    "batches_in_order",
+    "check_word",
+    "choice",
     "dtype",
     "numbers",
     "one_size",
@@ -31,7 +36,8 @@ __all__ = [
 ]
 
 LONGEST_RANGE = 4096
-#: What may follow a number, and what it multiplies it by; nothing is the unit that is documented.
+LONGEST_WAIT = 3600.0  # [s]
+#: Units that may follow a number, and their factors; without one the documented unit is meant.
 SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
 MILLISECONDS = {"": 1.0, "ms": 1.0, "s": 1e3, "us": 1e-3, "µs": 1e-3}
 PER_SECOND = dict.fromkeys(("", "/s", "tokens/s", "tok/s", "t/s", "requests/s", "req/s"), 1.0)
@@ -41,6 +47,22 @@ _AMOUNT = re.compile(
     r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf|nan)\s*(?P<unit>\D*)",
     re.IGNORECASE,
 )
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def check_word(flag: str, text: str, known: Iterable[str], *, what: str = "value") -> None:
+    """Refuse a word that is not known, with the closest ones that are."""
+    words = list(known)
+    if text not in words:
+        raise InputError(f"{flag}: unknown {what} '{text}': {did_you_mean(text, words)}")
+
+
+def choice(flag: str, text: str, kinds: type[Choice]) -> Choice:
+    """Return the member of ``kinds`` called ``text``."""
+    check_word(flag, text, kinds)
+    return kinds(text)
 
 
 def amount(flag: str, text: str, units: Mapping[str, float], example: str) -> float:
@@ -74,7 +96,7 @@ def numbers(
 
 
 def routing(skew: float | None, correlation: float | None) -> Routing | None:
-    """Return the routing asked for; what was not given keeps its stated default."""
+    """Return the routing with these values, and the stated default of the other; else None."""
     if skew is None and correlation is None:
         return None
     from roofline.specs.placement import Routing
@@ -103,15 +125,15 @@ def sizes(flag: str, text: str) -> tuple[int, ...]:
 
 
 def one_size(flag: str, text: str, expected: str) -> int:
-    """Read one number; where several are given, say what was expected instead.
+    """Read one number; refuse several with what was expected.
 
     >>> one_size("--context", "4k", "expected one number")
     4096
     """
-    found = sizes(flag, text)
-    if len(found) != 1:
+    values = sizes(flag, text)
+    if len(values) != 1:
         raise InputError(f"{flag} {text}: {expected}")
-    return found[0]
+    return values[0]
 
 
 def shares(flag: str, text: str) -> dict[int, float]:
@@ -120,19 +142,19 @@ def shares(flag: str, text: str) -> dict[int, float]:
     >>> shares("--mix", "1:0.2,32:0.8")
     {1: 0.2, 32: 0.8}
     """
-    found: dict[int, float] = {}
+    share_of: dict[int, float] = {}
     for item in text.split(","):
         batch, _, share = item.partition(":")
         try:
             (size,), weight = sizes(flag, batch), float(share)
         except ValueError:
             raise InputError(f"{flag}: expected 1:0.2,32:0.8, got '{item}'") from None
-        if size in found or size < 1 or not 0 < weight < float("inf"):
+        if size in share_of or size < 1 or not 0 < weight < float("inf"):
             raise InputError(f"{flag}: each batch once with a share above 0, got '{item}'")
-        found[size] = weight
-    if sum(found.values()) == float("inf"):
+        share_of[size] = weight
+    if sum(share_of.values()) == float("inf"):
         raise InputError(f"{flag}: expected shares with a finite sum, such as 1:0.2,32:0.8")
-    return found
+    return share_of
 
 
 def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:
@@ -152,7 +174,13 @@ def sizes_or_range(flag: str, text: str) -> tuple[int, ...]:
     return tuple(range(low, high + 1))
 
 
-LONGEST_WAIT = 3600.0
+def batches_in_order(flag: str, text: str) -> tuple[int, ...]:
+    """Read ``1..64`` as all of these batches, or ``8,1`` as batches in the order given.
+
+    >>> batches_in_order("--batch", "1..3"), batches_in_order("--batch", "8,1")
+    ((1, 2, 3), (8, 1))
+    """
+    return sizes_or_range(flag, text) if ".." in text else sizes(flag, text)
 
 
 def seconds(flag: str, text: str, *, least: float, most: float = LONGEST_WAIT) -> float:

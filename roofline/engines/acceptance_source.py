@@ -1,4 +1,4 @@
-"""Acceptance from any source, told by its looks: numbers, ids, files, addresses, mixes."""
+"""Acceptance from whatever it is given as: numbers, ids, files, addresses or mixes of these."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from roofline.engines.counts import Reading
     from roofline.engines.prometheus import Page
 
-__all__ = ["acceptance_from", "of_json", "of_page", "read"]
+__all__ = ["acceptance_from", "acceptance_in_json", "acceptance_on_page", "read_acceptance"]
 
 MAX_BYTES = 10_000_000
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
@@ -29,7 +29,7 @@ _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedContent:
-    """Content that was read already, under the name that messages use."""
+    """Content that was read, under the name that messages use."""
 
     name: str
     content: bytes
@@ -40,10 +40,10 @@ class NamedContent:
 
 
 def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
-    """Read whatever the acceptance may be given as.
+    """Read an acceptance from the text that an option gives.
 
-    A rate, rates, ``al:``, ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or anything that
-    ``roofline acceptance read`` takes; ``#PART`` chooses a dataset or a model inside.
+    The text is a rate, rates, ``al:``, ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or
+    anything that ``roofline acceptance read`` takes; ``#PART`` chooses a dataset or a model inside.
     """
     if text.lower().startswith("mix:"):
         return _mixed(text[4:], kv)
@@ -53,7 +53,7 @@ def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
     if _is_acceptance_file(where):
         return load_acceptance(text, kv=kv)
     if _is_address(where) or where == "-" or (not _RATES.fullmatch(text) and _exists(where)):
-        return read(text).acceptance()
+        return read_acceptance(text).acceptance()
     return parse_acceptance(text)
 
 
@@ -87,12 +87,12 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
         raise InputError(
             "the parts have no draft length in common", field="acceptance", value="mix"
         )
-    found = tuple(dict.fromkeys(told for _, part in parts for told in part.notices))
+    notices = tuple(dict.fromkeys(item for _, part in parts for item in part.notices))
     targets = tuple(dict.fromkeys(t for _, part in parts for t in part.targets))
-    return replace(mixed, notices=found, targets=targets)
+    return replace(mixed, notices=notices, targets=targets)
 
 
-def read(
+def read_acceptance(
     reference: str,
     *,
     earlier: str | None = None,
@@ -114,18 +114,18 @@ def read(
         first = _content(earlier, timeout)
         how = "counters between two reads"
     else:
-        return _sniff(_content(where, timeout), part).with_draft_length(draft_length)
+        return _recognized(_content(where, timeout), part).with_draft_length(draft_length)
     return _difference(first, _content(where, timeout), part, how).with_draft_length(draft_length)
 
 
 def _difference(first: NamedContent, second: NamedContent, part: str | None, how: str) -> Reading:
-    from roofline.engines.prometheus import is_page, since
+    from roofline.engines.prometheus import counted_between, is_page
 
     texts = [_text(named) for named in (first, second)]
     if not all(is_page(text) for text in texts):
         raise InputError("only Prometheus pages can be read twice", where=second.name)
-    pages = [_page(t, h.name) for t, h in zip(texts, (first, second), strict=True)]
-    return of_page(since(pages[1], pages[0], how=how), part)
+    pages = [_page(t, named.name) for t, named in zip(texts, (first, second), strict=True)]
+    return acceptance_on_page(counted_between(pages[1], pages[0], how=how), part)
 
 
 def _content(where: str, timeout: float | None) -> NamedContent:
@@ -156,9 +156,9 @@ def _bounded(file: Any, name: str) -> bytes:
     if len(head) <= MAX_BYTES:
         return head
     marks = _marks()
-    cut = head.rfind(b"\n") + 1
-    kept = [line for line in head[:cut].splitlines() if any(mark in line for mark in marks)]
-    rest = head[cut:]
+    last_line = head.rfind(b"\n") + 1
+    kept = [line for line in head[:last_line].splitlines() if any(mark in line for mark in marks)]
+    rest = head[last_line:]
     size = sum(map(len, kept))
     while line := rest + file.readline(1_000_000):
         rest = b""
@@ -180,8 +180,8 @@ def _text(named: NamedContent) -> str:
     return text
 
 
-def _sniff(named: NamedContent, part: str | None) -> Reading:
-    """Hand the content to the reader of what it looks like."""
+def _recognized(named: NamedContent, part: str | None) -> Reading:
+    """Return what the reader of this kind of content reads."""
     from roofline.engines.prometheus import is_page
 
     text = _text(named)
@@ -191,13 +191,15 @@ def _sniff(named: NamedContent, part: str | None) -> Reading:
 
         return read_golden(load_yaml(named), named.name, part)
     documents = _json(text)
-    if documents is not None and (found := of_json(documents, named.name)) is not None:
-        return found
+    if documents is not None:
+        reading = acceptance_in_json(documents, named.name)
+        if reading is not None:
+            return reading
     for marks, reader in _logs():
         if any(mark in text for mark in marks):
             return reader(text.splitlines(), named.name)
     if is_page(text):
-        return of_page(_page(text, named.name), part)
+        return acceptance_on_page(_page(text, named.name), part)
     what = "JSON without speculative-decoding numbers" if documents else "not a Prometheus page"
     bare = re.fullmatch(r"https?://[^/]+/?", named.name)
     hint = f"; try {named.name.rstrip('/')}/metrics" if bare else ""
@@ -209,7 +211,7 @@ def _sniff(named: NamedContent, part: str | None) -> Reading:
 
 
 def _marks() -> list[bytes]:
-    """Return the parts of all lines, of logs and of pages, that any engine's reader reads."""
+    """Return what marks the lines of logs and pages that any engine's reader reads."""
     from roofline.engines import llamacpp, sglang, trtllm, vllm
 
     lines = (*vllm.LOG_LINES, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
@@ -220,7 +222,7 @@ def _marks() -> list[bytes]:
 def _page(text: str, where: str) -> Page:
     """Return the lines of a page that any engine's reader reads; refuse one that counts no drafts.
 
-    A page of SGLang with any of its series has its metrics enabled.
+    A page with SGLang's generated tokens has its metrics enabled, so it is not refused here.
     """
     from roofline.engines import llamacpp, sglang, trtllm, vllm
     from roofline.engines.prometheus import parse_lines
@@ -245,7 +247,7 @@ def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]
     ]
 
 
-def of_page(page: Page, part: str | None) -> Reading:
+def acceptance_on_page(page: Page, part: str | None) -> Reading:
     """Read the acceptance on a page, by the engine whose series it holds."""
     from roofline.engines import llamacpp, sglang, trtllm, vllm
 
@@ -260,17 +262,17 @@ def of_page(page: Page, part: str | None) -> Reading:
     raise InputError("no speculative-decoding series; is speculation on?", where=page.where)
 
 
-def of_json(documents: list[Any], where: str) -> Reading | None:
+def acceptance_in_json(documents: list[Any], where: str) -> Reading | None:
     """Read the acceptance in JSON, None where there is none."""
     from roofline.engines import sglang, trtllm, vllm
     from roofline.engines.counts import mappings_with
 
-    if found := list(mappings_with(documents, trtllm.STATISTICS_KEY)):
-        return trtllm.read_stats(found, where)
-    if found := list(mappings_with(documents, vllm.RESPONSE_KEY)):
-        return vllm.read_responses(found, where)
-    if found := list(mappings_with(documents, sglang.RESPONSE_KEY)):
-        return sglang.read_meta(found, where)
+    if iterations := list(mappings_with(documents, trtllm.STATISTICS_KEY)):
+        return trtllm.read_stats(iterations, where)
+    if responses := list(mappings_with(documents, vllm.RESPONSE_KEY)):
+        return vllm.read_responses(responses, where)
+    if responses := list(mappings_with(documents, sglang.RESPONSE_KEY)):
+        return sglang.read_meta(responses, where)
     if list(mappings_with(documents, sglang.INFO_KEY)):
         return sglang.read_server_info(documents, where)
     return None
@@ -283,15 +285,15 @@ def _json(text: str) -> list[Any] | None:
             return [json.loads(text)]
         except (ValueError, RecursionError):
             pass
-    found = []
+    documents = []
     for line in text.splitlines():
         body = line.strip().removeprefix("data:").strip()
         if body[:1] in ("[", "{"):
             try:
-                found.append(json.loads(body))
+                documents.append(json.loads(body))
             except (ValueError, RecursionError):
                 continue
-    return found or None
+    return documents or None
 
 
 def _is_address(where: str) -> bool:
@@ -306,14 +308,17 @@ def _exists(where: str) -> bool:
 
 
 def _is_acceptance_file(where: str) -> bool:
-    """Return whether a YAML path is ours or is missing; InferenceX's have no schema."""
+    """Return whether a YAML path is an acceptance file of this project's format, or is missing.
+
+    InferenceX's files are YAML too, without ``schema``.
+    """
     if not where.endswith((".yaml", ".yml")) or _is_address(where):
         return False
     path = Path(where)
     if not path.is_file():
         return True
     from roofline.base.schema import load_yaml
-    from roofline.engines.inferencex import curves
+    from roofline.engines.inferencex import curves_in
 
     data = load_yaml(path)
-    return "schema" in data or not any(curves(data))
+    return "schema" in data or not any(curves_in(data))

@@ -20,9 +20,9 @@ from roofline.base.notices import Code, Notice, notice
 __all__ = [
     "DECIMAL",
     "WHOLE",
-    "Decoded",
+    "DecodeTotals",
     "Reading",
-    "count",
+    "checked_number",
     "from_counts",
     "from_histogram",
     "mappings_with",
@@ -30,42 +30,43 @@ __all__ = [
     "whole_length",
 ]
 
-#: Numbers in a log line, as patterns: what float() and int() read. A mangled line has none.
+#: Patterns of the numbers in a log line that float() and int() read; a mangled line has none.
 WHOLE = r"\d{1,15}"
 DECIMAL = rf"{WHOLE}(?:\.\d{{0,15}})?(?![\d.])"
 
 #: A mean drafted length this far below the configured one means that drafts were cut short.
-SHORT = 0.98
-#: Share by which two counts of one thing may differ: a page is not read in one instant.
-TORN = 0.02
+FULL_DRAFTS = 0.98
+#: Share by which two counts of one thing may differ: a server updates them while a page is read.
+READ_SKEW = 0.02
 #: Drafters that propose nothing where they find nothing.
 ABSTAINING = ("ngram", "suffix")
 #: Engines that count only passes with drafts; SGLang counts every pass as a verify call.
 DRAFTING_ONLY = ("vllm", "trtllm")
 #: Above this a counter no longer counts one by one.
-MOST = 2.0**53
+LARGEST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decoded:
-    """Tokens that decode passes emitted, and the passes: those without a draft as well.
+class DecodeTotals:
+    """Tokens that decode passes emitted, and the passes, those without a draft as well.
 
-    ``slack`` is the share of passes beyond the drafting ones that needs no drafter which abstains:
-    counts that were not taken in one instant, or passes that only begin or end a request.
+    ``slack`` is the share by which passes may exceed the drafting ones although every pass drafts:
+    counts are not taken in one instant, and passes that begin or end a request draft nothing.
     """
 
     tokens: float
     passes: float
-    slack: float = TORN
+    slack: float = READ_SKEW
 
     def has_all(self, drafts: float) -> bool:
-        """Return whether no fewer passes are counted than the ``drafts`` that drafted."""
+        """Return whether at least the ``drafts`` passes that drafted are counted."""
         return self.passes >= (1 - self.slack) * drafts
 
     def beyond(self, drafts: float) -> bool:
         """Return whether there were passes without a draft.
 
-        >>> Decoded(tokens=792, passes=346).beyond(232), Decoded(tokens=792, passes=346).beyond(340)
+        >>> decoded = DecodeTotals(tokens=792, passes=346)
+        >>> decoded.beyond(232), decoded.beyond(340)
         (True, False)
         """
         return self.passes > (1 + self.slack) * drafts
@@ -73,10 +74,10 @@ class Decoded:
     def fits(self, accepted: float) -> bool:
         """Return whether each pass emitted one token, and some of the ``accepted`` drafts.
 
-        Fewer than all of them: what follows a stop is accepted and then trimmed.
+        They may be fewer than all accepted ones: drafts after a stop are accepted, then trimmed.
 
-        >>> Decoded(tokens=792, passes=346).fits(459), Decoded(tokens=900, passes=346).fits(459)
-        (True, False)
+        >>> [DecodeTotals(tokens=tokens, passes=346).fits(459) for tokens in (792, 900)]
+        [True, False]
         """
         noise = self.slack * self.passes
         return self.passes - noise <= self.tokens <= self.passes + accepted + noise
@@ -127,9 +128,9 @@ class Reading:
                 field="draft_length",
                 value=draft_length,
             )
-        told = self.notices
+        notices = self.notices
         if self.draft_length not in (None, draft_length):
-            told += (
+            notices += (
                 notice(
                     Code.ANOTHER_DRAFT_LENGTH_GIVEN,
                     where=self.where,
@@ -137,7 +138,7 @@ class Reading:
                     given=draft_length,
                 ),
             )
-        return replace(self, draft_length=draft_length, notices=told)
+        return replace(self, draft_length=draft_length, notices=notices)
 
     def of_drafter(self, method: str) -> Reading:
         """Return the reading, with a notice where passes without drafts are missing from it."""
@@ -148,20 +149,20 @@ class Reading:
             notice(Code.DRAFTS_IN_SOME_PASSES, where=self.where, drafter=method)
         )
 
-    def with_notice(self, told: Notice) -> Reading:
-        """Return the reading with one more thing to know."""
-        return replace(self, notices=(*self.notices, told))
+    def with_notice(self, further: Notice) -> Reading:
+        """Return the reading with a further notice."""
+        return replace(self, notices=(*self.notices, further))
 
     def acceptance(self) -> Acceptance:
         """Return what the advice can use."""
         label = f"{self.engine}: {self.how}" + (f" of {self.model}" if self.model else "")
         if self.curve is not None:
-            made = from_curve(dict(self.curve), label=label, source=self.where)
+            acceptance = from_curve(dict(self.curve), label=label, source=self.where)
         elif self.survival is not None:
-            made = from_survival(self._emitted(), label=label, source=self.where)
+            acceptance = from_survival(self._emitted(), label=label, source=self.where)
         elif self.draft_length is not None:
             curve = {self.draft_length: self.tokens_per_step}
-            made = from_curve(curve, label=label, source=self.where)
+            acceptance = from_curve(curve, label=label, source=self.where)
         else:
             raise InputError(
                 f"says {self.tokens_per_step:.4g} tokens per step but not at which "
@@ -171,13 +172,13 @@ class Reading:
                 where=self.where,
             )
         self._check()
-        return replace(made, drafts=self.counted, notices=self.notices)
+        return replace(acceptance, drafts=self.counted, notices=self.notices)
 
     def _emitted(self) -> tuple[float, ...]:
         """Return survival that sums to AL - 1.
 
-        Over all passes AL counts tokens that were emitted. Survival counts accepted ones, and those
-        past a stop were trimmed; each position loses the same share.
+        Over all passes AL counts emitted tokens, while survival counts accepted ones, of which
+        those past a stop were trimmed. Each position loses the same share.
         """
         survival = self.survival or ()
         total = sum(survival)
@@ -207,7 +208,7 @@ def from_counts(
     per_position: Sequence[float] = (),
     model: str | None = None,
     doubts: Sequence[Notice] = (),
-    decoded: Decoded | None = None,
+    decoded: DecodeTotals | None = None,
 ) -> Reading:
     """Make a reading from counts: AL = 1 + accepted / drafts, S_i = per_position[i] / drafts.
 
@@ -224,7 +225,7 @@ def from_counts(
     Half of 200 passes drafted nothing: AL = 300 / 200, not 1 + 100 / 100.
 
     >>> made = from_counts(engine="vllm", how="counters", where="page", drafts=100, drafted=200,
-    ...     accepted=100, per_position=[60, 40], decoded=Decoded(tokens=300, passes=200))
+    ...     accepted=100, per_position=[60, 40], decoded=DecodeTotals(tokens=300, passes=200))
     >>> made.tokens_per_step, made.survival, made.hit_rate
     (1.5, (0.3, 0.2), 0.5)
     """
@@ -232,14 +233,14 @@ def from_counts(
         raise InputError("no pass has verified a draft yet; send some requests first", where=where)
     if accepted > drafted or any(value > drafts for value in per_position):
         raise InputError("more drafts accepted than proposed; the counts do not match", where=where)
-    if max(drafts, drafted) > MOST or 2 * drafted < drafts:
+    if max(drafts, drafted) > LARGEST_COUNT or 2 * drafted < drafts:
         raise InputError(
             f"{drafted:g} tokens drafted in {drafts:g} passes; the counts do not match", where=where
         )
-    told = list(doubts)
+    notices = list(doubts)
     by_position = sum(per_position)
-    if not told and per_position and abs(accepted - by_position) > TORN * drafts:
-        told.append(
+    if not notices and per_position and abs(accepted - by_position) > READ_SKEW * drafts:
+        notices.append(
             notice(Code.POSITIONS_DISAGREE, where=where, accepted=accepted, by_position=by_position)
         )
     length = len(per_position) or whole_length(drafted / drafts)
@@ -247,7 +248,7 @@ def from_counts(
         decoded = None
     abstains = decoded is not None and decoded.beyond(drafts)
     if decoded is not None and abstains and not decoded.fits(accepted):
-        told.append(
+        notices.append(
             notice(
                 Code.TOKENS_DO_NOT_FIT_PASSES,
                 where=where,
@@ -261,7 +262,7 @@ def from_counts(
     passes, mean = drafts, 1 + accepted / drafts
     if decoded is not None and abstains:
         passes, mean = decoded.passes, max(decoded.tokens / decoded.passes, 1.0)
-        told.append(
+        notices.append(
             notice(
                 Code.SOME_PASSES_DRAFTED,
                 where=where,
@@ -270,14 +271,14 @@ def from_counts(
                 drafted_per_pass=drafted / drafts,
             )
         )
-    elif length and drafted / drafts < SHORT * length:
-        told.append(
+    elif length and drafted / drafts < FULL_DRAFTS * length:
+        notices.append(
             notice(
                 Code.DRAFTS_CUT_SHORT,
                 where=where,
                 drafted_per_pass=drafted / drafts,
                 draft_length=length,
-                every_pass=decoded is not None,  # is known to have drafted
+                every_pass=decoded is not None,  # every pass is known to have drafted
             )
         )
     return Reading(
@@ -293,7 +294,7 @@ def from_counts(
         accepted=accepted,
         passes=passes if abstains else None,
         hit_rate=min(drafts / decoded.passes, 1.0) if decoded is not None else None,
-        notices=tuple(told),
+        notices=tuple(notices),
     )
 
 
@@ -341,7 +342,7 @@ def whole_length(mean: float, *, slack: float = 0.05) -> int | None:
     return nearest if nearest >= 1 and abs(mean - nearest) <= slack else None
 
 
-def count(value: Any, what: str, where: str) -> float:
+def checked_number(value: Any, what: str, where: str) -> float:
     """Return a JSON or page value as a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{what}: expected a number, got {value!r:.40}", where=where)

@@ -1,4 +1,7 @@
-"""GETs of a server's pages: bounded in time and size, to one host, every failure one line."""
+"""Fetches a server's pages with GET: bounded in time and size, from one host only.
+
+Every failure is one line.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,20 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from roofline.base.errors import InputError, Option
 
-__all__ = ["Client", "StatusError", "fetch", "shown"]
+__all__ = ["Client", "StatusError", "fetch", "without_query"]
 
 TIMEOUT = 5.0  # [s], for the whole exchange
 GRACE = 0.1  # for an exchange that ends itself at its deadline [s]
 MAX_BYTES = 10_000_000
 MAX_REDIRECTS = 3
-TOKEN = "ROOFLINE_TOKEN"
-#: A shorter token may well be part of an honest page.
+TOKEN = "ROOFLINE_TOKEN"  # the environment variable that holds it
+#: A shorter token is not blotted out of pages: it may be part of their text.
 SHORTEST_TOKEN = 6
 _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 class StatusError(InputError):
-    """The server answered, but not with a page."""
+    """The server answered with a status other than 200."""
 
     def __init__(self, problem: str, status: int, *, where: str | None = None) -> None:
         super().__init__(problem, where=where)
@@ -59,20 +62,20 @@ def _at_most(timeout: float, work: Callable[[], bytes], slow: InputError) -> byt
 
     Name look-ups and TLS handshakes have no time limit of their own.
     """
-    done: list[bytes | BaseException] = []
+    outcome: list[bytes | BaseException] = []
 
     def run() -> None:
         try:
-            done.append(work())
+            outcome.append(work())
         except BaseException as error:
-            done.append(error)
+            outcome.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(timeout + GRACE)
-    if not done:
+    if not outcome:
         raise slow
-    (result,) = done
+    (result,) = outcome
     if isinstance(result, BaseException):
         raise result
     return result
@@ -80,7 +83,7 @@ def _at_most(timeout: float, work: Callable[[], bytes], slow: InputError) -> byt
 
 def _slow(parts: SplitResult, timeout: float) -> InputError:
     return InputError(
-        f"no full answer within {timeout:.3g} s ({Option('timeout')})", where=shown(parts)
+        f"no full answer within {timeout:.3g} s ({Option('timeout')})", where=without_query(parts)
     )
 
 
@@ -94,18 +97,18 @@ def _follow(parts: SplitResult, timeout: float) -> bytes:
         if answer.status != 200:
             hint = f"; set {TOKEN}" if answer.status in (401, 403) else ""
             if answer.status == 404 and parts.path in ("", "/"):
-                hint = f"; try {shown(parts).rstrip('/')}/metrics"
-            said = f"answered HTTP {answer.status}, expected 200{hint}"
-            raise StatusError(said, answer.status, where=shown(parts))
+                hint = f"; try {without_query(parts).rstrip('/')}/metrics"
+            problem = f"answered HTTP {answer.status}, expected 200{hint}"
+            raise StatusError(problem, answer.status, where=without_query(parts))
         if answer.encoding not in ("", "identity"):
             raise InputError(
-                f"answered in {answer.encoding}, expected plain text", where=shown(parts)
+                f"answered in {answer.encoding}, expected plain text", where=without_query(parts)
             )
         return answer.body
-    raise InputError(f"more than {MAX_REDIRECTS} redirects", where=shown(parts))
+    raise InputError(f"more than {MAX_REDIRECTS} redirects", where=without_query(parts))
 
 
-def shown(parts: SplitResult) -> str:
+def without_query(parts: SplitResult) -> str:
     """Return an address as messages show it: without query, which may hold a secret."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -119,11 +122,11 @@ def _parsed(url: str) -> SplitResult:
             "the address cannot be read; expected one such as http://host:8000"
         ) from None
     if parts.scheme not in _DEFAULT_PORT or not parts.hostname or port == 0:
-        raise InputError("expected an address such as http://host:8000", where=shown(parts))
+        raise InputError("expected an address such as http://host:8000", where=without_query(parts))
     if "@" in parts.netloc:
-        raise InputError(f"leave user and password out and set {TOKEN}", where=shown(parts))
+        raise InputError(f"leave user and password out and set {TOKEN}", where=without_query(parts))
     if not parts.netloc.isascii() or any(c <= " " or c == "\x7f" for c in url):
-        raise InputError("has a character that an address cannot have", where=shown(parts))
+        raise InputError("has a character that an address cannot have", where=without_query(parts))
     return parts
 
 
@@ -135,20 +138,21 @@ def _redirected(parts: SplitResult, location: str) -> SplitResult:
     target = _parsed(urljoin(parts.geturl(), location))
     if _origin(target) != _origin(parts):
         raise InputError(
-            f"redirects to another host, {shown(target)}; give that address if you trust it",
-            where=shown(parts),
+            f"redirects to another host, {without_query(target)}; give that address if you trust "
+            "it",
+            where=without_query(parts),
         )
     return target
 
 
 def _exchange(parts: SplitResult, deadline: float, timeout: float) -> _Answer:
     slow = _slow(parts, timeout)
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise slow
     _, host, port = _origin(parts)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(str(host), port, timeout=left)
+    connection = kind(str(host), port, timeout=remaining)
     try:
         connection.connect()
         with _until(connection.sock, deadline) as expired:
@@ -164,7 +168,7 @@ def _exchange(parts: SplitResult, deadline: float, timeout: float) -> _Answer:
     except TimeoutError:
         raise slow from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise InputError(f"{_reason(error)}", where=shown(parts)) from None
+        raise InputError(f"{_reason(error)}", where=without_query(parts)) from None
     finally:
         connection.close()
 
@@ -178,7 +182,7 @@ def _ask(connection: http.client.HTTPConnection, parts: SplitResult) -> _Answer:
     }
     connection.request("GET", path, headers=headers | _authorization())
     with connection.getresponse() as response:
-        body = _body(response, shown(parts)) if response.status == 200 else b""
+        body = _body(response, without_query(parts)) if response.status == 200 else b""
         return _Answer(
             status=response.status,
             location=_without_token(response.headers.get("Location") or "") or None,
@@ -214,14 +218,14 @@ def _authorization() -> dict[str, str]:
 
 
 def _without_token(text: str) -> str:
-    """Return a server's text with our token blotted out: a careless server may repeat it."""
+    """Return a server's text with the token blotted out: a careless server may repeat it."""
     token = os.environ.get(TOKEN, "").strip()
     return text.replace(token, "***") if len(token) >= SHORTEST_TOKEN else text
 
 
 @contextlib.contextmanager
 def _until(sock: socket.socket, deadline: float) -> Iterator[threading.Event]:
-    """Shut a socket at the deadline, so that a server that trickles cannot hold us."""
+    """Shut a socket at the deadline, so that a server that sends byte by byte cannot delay us."""
     expired = threading.Event()
 
     def stop() -> None:
@@ -252,36 +256,37 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
 
-ENDINGS = ("/prometheus/metrics", "/metrics", "/v1/models", "/v1")
+#: Ends of addresses that name a page of a server, not the server.
+PAGE_PATHS = ("/prometheus/metrics", "/metrics", "/v1/models", "/v1")
 
 
 class Client:
-    """Asks one server until the time for waiting is used up. Sends nothing but GETs."""
+    """Fetches pages of one server until the time for waiting is used up."""
 
     def __init__(self, url: str, *, timeout: float) -> None:
-        self._left = timeout
+        self._remaining = timeout
         self._timeout = timeout
-        self.base = base_of(url)
+        self.base = server_address(url)
         try:
-            self.where = shown(urlsplit(self.base))
+            self.where = without_query(urlsplit(self.base))
         except ValueError:
             self.where = "the address"
 
     def get(self, path: str) -> bytes:
         """Return the page at ``path``; the time waited is taken off the allowance [s]."""
-        if self._left <= 0:
+        if self._remaining <= 0:
             raise InputError(
                 f"the {self._timeout:g} s for all answers are used up ({Option('timeout')})",
                 where=f"{self.where}{path}",
             )
         start = time.monotonic()
         try:
-            return fetch(self.base + path, timeout=self._left)
+            return fetch(self.base + path, timeout=self._remaining)
         finally:
-            self._left -= time.monotonic() - start
+            self._remaining -= time.monotonic() - start
 
     def get_text(self, path: str) -> str:
-        """Return the page at ``path`` as text, whatever it claims to be."""
+        """Return the page at ``path`` as text, whatever its content type."""
         return self.get(path).decode("utf-8", errors="replace")
 
     def get_json(self, path: str) -> Any:
@@ -293,15 +298,15 @@ class Client:
             raise InputError("is no JSON", where=f"{self.where}{path.partition('?')[0]}") from None
 
 
-def base_of(url: str) -> str:
+def server_address(url: str) -> str:
     """Return the address of a server from that of any of its pages; without a scheme it is http.
 
-    >>> base_of("host:8000/metrics"), base_of("https://host/llm/v1/")
+    >>> server_address("host:8000/metrics"), server_address("https://host/llm/v1/")
     ('http://host:8000', 'https://host/llm')
     """
     base = url.partition("?")[0].rstrip("/")
     base = base if "://" in base else f"http://{base}"
-    for ending in ENDINGS:
+    for ending in PAGE_PATHS:
         if base.endswith(ending):
             return base.removesuffix(ending).rstrip("/")
     return base

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
-from roofline.engines.counts import Reading, count
+from roofline.engines.counts import Reading, checked_number
 
-__all__ = ["curves", "read_golden"]
+__all__ = ["curves_in", "read_golden"]
 
 
-def curves(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[int, float]]]:
+def curves_in(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[int, float]]]:
     """Yield every mapping from whole numbers to numbers, with the keys that lead to it.
 
-    >>> dict(curves({"m": {"thinking_on": {1: 1.78, 2: 2.38}}}))
+    >>> dict(curves_in({"m": {"thinking_on": {1: 1.78, 2: 2.38}}}))
     {'m/thinking_on': {1: 1.78, 2: 2.38}}
     """
     if not isinstance(data, dict) or not data or len(path) > 4:
@@ -27,21 +27,21 @@ def curves(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[in
         return
     for key, value in data.items():
         if not str(key).startswith("_"):
-            yield from curves(value, (*path, str(key)))
+            yield from curves_in(value, (*path, str(key)))
 
 
 def read_golden(data: dict[str, Any], where: str, part: str | None) -> Reading:
     """Read one curve of a file; ask which where there are several."""
-    found = dict(curves(data))
-    if not found:
+    curves = dict(curves_in(data))
+    if not curves:
         raise InputError(
             "neither an acceptance file (schema: 1) nor one of InferenceX "
             "(model: {thinking_on: {1: 1.8}})",
             where=where,
         )
-    matching = [name for name in found if part in (None, name, name.rsplit("/", 1)[-1])]
+    matching = [name for name in curves if part in (None, name, name.rsplit("/", 1)[-1])]
     if not matching:
-        short = [name.rsplit("/", 1)[-1] for name in found]
+        short = [name.rsplit("/", 1)[-1] for name in curves]
         raise InputError(f"has no curve '{part}': {did_you_mean(str(part), short)}", where=where)
     if len(matching) > 1:
         raise InputError(
@@ -49,7 +49,7 @@ def read_golden(data: dict[str, Any], where: str, part: str | None) -> Reading:
             where=where,
         )
     name = matching[0]
-    curve = {d: count(al, f"{name}: {d}", where) for d, al in found[name].items()}
+    curve = {d: checked_number(al, f"{name}: {d}", where) for d, al in curves[name].items()}
     for length, value in curve.items():
         if length < 1 or not 1 <= value <= 1 + length:
             raise InputError(

@@ -1,4 +1,4 @@
-"""llama.cpp: acceptance on its page and in its log, old and new; the costs that it may take.
+"""llama.cpp: acceptance on its page and in its old and new logs; the batch costs that it may take.
 
 Acceptance (tools/server/server-context.cpp, server-task.cpp and common/speculative.cpp, b11434):
 drafts may stop early or be empty, so the draft length is only known where all were full. ``mean
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, notice
-from roofline.engines.counts import DECIMAL, WHOLE, Decoded, Reading, from_counts
+from roofline.engines.counts import DECIMAL, WHOLE, DecodeTotals, Reading, from_counts
 from roofline.engines.prometheus import Page
 from roofline.engines.writing import EngineText, Launch
 
 __all__ = [
-    "COSTS",
+    "COSTS_GIVEN",
     "DRAFT_SERIES",
     "LOG_LINES",
     "LOG_MARKS",
@@ -43,13 +43,14 @@ DECODES = "llamacpp:n_decode_total"
 BUSY_SLOTS = "llamacpp:n_busy_slots_per_decode"
 #: Beginnings of all series that are read.
 SERIES = (DRAFT_SERIES, PREDICTED, DECODES, BUSY_SLOTS)
-#: What tells a log of llama.cpp, and parts of all its lines that are read.
+#: What marks a log of llama.cpp, and parts of all its lines that are read.
 LOG_MARKS = ("#gen drafts", "draft acceptance")
 LOG_LINES = (*LOG_MARKS, "eval time =")
-#: Share of passes that begin or end a request and draft nothing: one or two of a short one's 20.
-ENDS = 0.1
-#: Decodes this far above tokens - accepted are also those of long prompts or of running requests.
-PROMPTS = 0.05
+#: Share of passes that begin or end a request and draft nothing: one or two in 20 of a short one.
+END_PASSES = 0.1
+#: Decodes may exceed tokens - accepted by this share; more of them come from long prompts or from
+#: requests that still run.
+PROMPT_DECODES = 0.05
 _STATISTICS = re.compile(
     rf"statistics\s+(?P<name>\S+?):?\s+#calls(?:\(b,g,a\)\s*=\s*{WHOLE}\s|\s*=)\s*"
     rf"(?P<calls>{WHOLE})\b.*?#gen drafts\s*=\s*(?P<drafts>{WHOLE}).*?"
@@ -67,7 +68,7 @@ _GENERATED = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Totals:
-    """What a drafter counted: its calls, one in each pass, and the drafts that came of them."""
+    """What a drafter counted: its calls, one in each pass, and the drafts that it made."""
 
     calls: int = 0
     drafts: int = 0
@@ -106,7 +107,7 @@ def read_page(page: Page, model: str | None) -> Reading:
     )
 
 
-def _decoded(page: Page, accepted: float) -> Decoded | None:
+def _decoded(page: Page, accepted: float) -> DecodeTotals | None:
     """Return tokens and passes: those that the page counts, else tokens - accepted.
 
     200 tokens, 55 accepted drafts and 146 decodes are 146 passes: 145 that emitted a token of their
@@ -119,9 +120,9 @@ def _decoded(page: Page, accepted: float) -> Decoded | None:
     passes = tokens - accepted
     decodes = page.total(DECODES) or 0.0
     sequences = decodes * (page.mean(BUSY_SLOTS) or 1.0)
-    if passes <= sequences <= (1 + PROMPTS) * passes:
+    if passes <= sequences <= (1 + PROMPT_DECODES) * passes:
         passes = sequences
-    return Decoded(tokens=tokens, passes=passes, slack=ENDS)
+    return DecodeTotals(tokens=tokens, passes=passes, slack=END_PASSES)
 
 
 def read_log(lines: Sequence[str], where: str) -> Reading:
@@ -132,11 +133,13 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
     return _from_requests(lines, where)
 
 
-def _from_statistics(found: Sequence[re.Match[str]], lines: Sequence[str], where: str) -> Reading:
+def _from_statistics(
+    statistics: Sequence[re.Match[str]], lines: Sequence[str], where: str
+) -> Reading:
     """Add up the last totals of each drafter and of each run of the server."""
     last: dict[str, _Totals] = {}
     ended: dict[str, _Totals] = {}
-    for match in found:
+    for match in statistics:
         name, new = match["name"], _totals(match)
         old = last.get(name, _Totals())
         if any(n < o for n, o in zip(astuple(new), astuple(old), strict=True)):
@@ -144,28 +147,28 @@ def _from_statistics(found: Sequence[re.Match[str]], lines: Sequence[str], where
         last[name] = new
     by_name = {name: ended.get(name, _Totals()) + totals for name, totals in last.items()}
     drafting = [name for name, totals in by_name.items() if totals.drafts > 0]
-    done = sum(by_name.values(), _Totals())
+    total = sum(by_name.values(), _Totals())
     # the first drafter is called in every pass, another one where those before it found nothing
     calls = max(totals.calls for totals in by_name.values())
     decoded = _of_requests(lines)
-    if decoded is None or decoded.tokens - decoded.passes != done.accepted:
-        decoded = Decoded(tokens=calls + done.accepted, passes=calls, slack=ENDS)
-    made = from_counts(
+    if decoded is None or decoded.tokens - decoded.passes != total.accepted:
+        decoded = DecodeTotals(tokens=calls + total.accepted, passes=calls, slack=END_PASSES)
+    reading = from_counts(
         engine="llamacpp",
         how="statistics of " + ", ".join(drafting),
         where=where,
-        drafts=done.drafts,
-        drafted=done.drafted,
-        accepted=done.accepted,
+        drafts=total.drafts,
+        drafted=total.drafted,
+        accepted=total.accepted,
         decoded=decoded,
     )
-    rates = found[-1]["rates"]
-    one_run = done == replace(_totals(found[-1]), calls=done.calls)
-    if rates is None or not one_run:
-        return made
-    share = done.drafts / (made.counted or done.drafts)
-    survival = tuple(share * float(item) for item in rates.split(","))
-    return replace(made, survival=survival, draft_length=len(survival))
+    last_line = statistics[-1]
+    one_run = total == replace(_totals(last_line), calls=total.calls)
+    if last_line["rates"] is None or not one_run:
+        return reading
+    share = total.drafts / (reading.counted or total.drafts)
+    survival = tuple(share * float(rate) for rate in last_line["rates"].split(","))
+    return replace(reading, survival=survival, draft_length=len(survival))
 
 
 def _totals(match: re.Match[str]) -> _Totals:
@@ -177,7 +180,7 @@ def _totals(match: re.Match[str]) -> _Totals:
     )
 
 
-def _of_requests(lines: Sequence[str]) -> Decoded | None:
+def _of_requests(lines: Sequence[str]) -> DecodeTotals | None:
     """Return tokens and passes of the requests whose ``eval time`` the log holds.
 
     A request's first token comes with its prompt, so its decode passes emit one token less: 200
@@ -188,7 +191,7 @@ def _of_requests(lines: Sequence[str]) -> Decoded | None:
     emitted = sum(tokens) - len(tokens)
     if len(tokens) < len(drafts) or emitted <= sum(drafts):
         return None
-    return Decoded(tokens=emitted, passes=emitted - sum(drafts), slack=ENDS)
+    return DecodeTotals(tokens=emitted, passes=emitted - sum(drafts), slack=END_PASSES)
 
 
 def _from_requests(lines: Sequence[str], where: str) -> Reading:
@@ -215,7 +218,7 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
     if not used:
         raise InputError("no line in which a draft was accepted", where=where)
     decoded = _of_requests(lines)
-    made = from_counts(
+    reading = from_counts(
         engine="llamacpp",
         how=f"{used} requests" if used > 1 else "1 request",
         where=where,
@@ -225,18 +228,18 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
         decoded=decoded,
     )
     if decoded is not None:
-        return made
-    return made.with_notice(notice(Code.DRAFTING_PASSES_ONLY, where=where))
+        return reading
+    return reading.with_notice(notice(Code.DRAFTING_PASSES_ONLY, where=where))
 
 
 #: How many costs are given: those of passes over 1, 2, ... tokens.
-COSTS = 64
+COSTS_GIVEN = 64
 
 
 def costs_per_token(pass_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return t(n) / (n t(1)) for passes over n = 1, 2, … tokens.
+    """Return the cost of a token by batch, t(n) / (n t(1)) for passes over n = 1, 2, … tokens.
 
-    1 comes first; the cost falls while rows share the weights.
+    The first is 1; the cost falls while rows share the weights.
 
     >>> costs_per_token(np.array([10.0, 12.0, 15.0]))
     array([1. , 0.6, 0.5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +12,13 @@ from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines import http, trtllm
 from roofline.engines.http import Client
-from roofline.engines.prometheus import Page, Sample, checked, clean, is_page, parse_lines
+from roofline.engines.prometheus import Page, Sample, checked, is_page, parse_lines, printable
 from roofline.engines.server_facts import (
+    EngineNames,
     FetchedJson,
+    JsonPage,
     Names,
     Read,
-    ServerNames,
     Unread,
     serving_names,
 )
@@ -25,7 +27,7 @@ __all__ = [
     "MetricsRead",
     "batch_of",
     "context_of",
-    "of_model",
+    "page_of_model",
     "rate_of",
     "read_documents",
     "read_metrics",
@@ -33,11 +35,11 @@ __all__ = [
 ]
 
 LARGEST_BATCH, LONGEST_CONTEXT, FASTEST = 1e6, 2.0**27, 1e9
-#: Two ways to the context that differ by more than this are worth a word.
+#: Two estimates of the context that differ by more than this factor are worth a notice.
 FAR_APART = 2.0
 
 
-def of_model(page: Page, model: str | None) -> tuple[Page, str | None]:
+def page_of_model(page: Page, model: str | None) -> tuple[Page, str | None]:
     """Return the lines of one model, and its name; ask which model where there are several.
 
     Lines that name no model are its lines too.
@@ -56,42 +58,42 @@ def of_model(page: Page, model: str | None) -> tuple[Page, str | None]:
     return replace(page, samples=tuple(kept)), wanted
 
 
-def by_copy(page: Page, series: Names, names: ServerNames) -> dict[tuple[str, ...], float]:
+def by_copy(page: Page, series: Names, names: EngineNames) -> dict[tuple[str, ...], float]:
     """Return a gauge for each data-parallel copy; ranks that repeat a copy count once."""
-    found: dict[tuple[str, ...], Sample] = {}
+    samples: dict[tuple[str, ...], Sample] = {}
     for name in series:
         for sample in page.of(name):
             copy = tuple(sample.labels.get(label, "") for label in names.rank)
-            kept = found.get(copy)
-            if kept is None or _order(sample, names) < _order(kept, names):
-                found[copy] = sample
-        if found:
+            known = samples.get(copy)
+            if known is None or _order(sample, names) < _order(known, names):
+                samples[copy] = sample
+        if samples:
             break
-    return {copy: checked(sample, page.where) for copy, sample in found.items()}
+    return {copy: checked(sample, page.where) for copy, sample in samples.items()}
 
 
-def _order(sample: Sample, names: ServerNames) -> tuple[str, ...]:
+def _order(sample: Sample, names: EngineNames) -> tuple[str, ...]:
     return tuple(sample.labels.get(label, "") for label in names.copies)
 
 
-def batch_of(pages: Sequence[Page], names: ServerNames) -> tuple[Read | Unread, int]:
+def batch_of(pages: Sequence[Page], names: EngineNames) -> tuple[Read | Unread, int]:
     """Return the running sequences of one copy while it ran any, and how many copies there are."""
-    seen = [by_copy(page, names.running, names) for page in pages]
-    copies = max(len(values) for values in seen)
+    running = [by_copy(page, names.running, names) for page in pages]
+    copies = max(len(values) for values in running)
     if copies == 0:
         return Unread(reason=f"no {names.running[0]} on the page"), 1
-    busy = [value for values in seen for value in values.values() if value > 0]
+    busy = [value for values in running for value in values.values() if value > 0]
     if not busy:
         return Unread(reason="nothing was running"), copies
     mean = sum(busy) / len(busy)
     if mean > LARGEST_BATCH:
         return Unread(reason=f"{names.running[0]} says {mean:.3g}, which cannot be"), copies
-    each = f" in each of {copies} copies" if copies > 1 else ""
+    per_copy = f" in each of {copies} copies" if copies > 1 else ""
     reads = f", mean of {len(pages)} reads" if len(pages) > 1 else ""
-    return Read(value=mean, source=f"running requests{each}{reads}"), copies
+    return Read(value=mean, source=f"running requests{per_copy}{reads}"), copies
 
 
-def waiting_of(page: Page, names: ServerNames) -> Read | Unread:
+def waiting_of(page: Page, names: EngineNames) -> Read | Unread:
     """Return the requests that wait, of all copies."""
     values = by_copy(page, names.waiting, names)
     if not values:
@@ -100,74 +102,76 @@ def waiting_of(page: Page, names: ServerNames) -> Read | Unread:
 
 
 def context_of(
-    pages: Sequence[Page], counted: Page, names: ServerNames
+    pages: Sequence[Page], counted: Page, names: EngineNames
 ) -> tuple[Read | Unread, list[Notice]]:
     """Return the tokens in the cache of a running sequence, and what is doubtful about them.
 
-    In this order: the summed lengths of running sequences over their number; of finished requests
-    the mean prompt and half the mean output (where a request is on average while it decodes); the
-    cache in use over the running sequences.
+    The first known of these is used: the summed lengths of running sequences over their number; the
+    mean prompt and half the mean output of finished requests, which is the mean length while a
+    request decodes; the cache in use over the running sequences.
     """
-    summed = _ratio(pages, names.context_sum, names, 1.0)
-    finished = _of_finished(counted, names)
-    held = _ratio(pages, names.kv_usage, names, _capacity(pages[-1], names))
-    ways = [
-        (summed, "lengths of running sequences"),
-        (finished, f"prompt + output/2 of finished requests ({counted.how})"),
-        (held, "KV cache in use / running requests"),
+    by_lengths = _ratio(pages, names.context_sum, names, 1.0)
+    by_requests = _of_finished(counted, names)
+    by_cache = _ratio(pages, names.kv_usage, names, _capacity(pages[-1], names))
+    estimates = [
+        (by_lengths, "lengths of running sequences"),
+        (by_requests, f"prompt + output/2 of finished requests ({counted.how})"),
+        (by_cache, "KV cache in use / running requests"),
         (_of_finished(pages[-1], names), "prompt + output/2 of finished requests since its start"),
     ]
-    known = [(value, source) for value, source in ways if value is not None]
+    known = [(value, source) for value, source in estimates if value is not None]
     if not known:
         return Unread(reason="neither finished requests nor the cache in use say it"), []
     value, source = known[0]
     if not 1 <= value <= LONGEST_CONTEXT:
         return Unread(reason=f"{source} gives {value:.3g} tokens, which cannot be"), []
     doubts = []
-    if finished and held and max(finished / held, held / finished) > FAR_APART:
+    if by_requests and by_cache and max(by_requests / by_cache, by_cache / by_requests) > FAR_APART:
         doubts.append(
             notice(
-                Code.CONTEXTS_DISAGREE, where=pages[-1].where, by_requests=finished, by_cache=held
+                Code.CONTEXTS_DISAGREE,
+                where=pages[-1].where,
+                by_requests=by_requests,
+                by_cache=by_cache,
             )
         )
     return Read(value=round(value), source=source), doubts
 
 
-def _of_finished(page: Page, names: ServerNames) -> float | None:
-    own = names.finished
-    sums = [page.total(*own.prompt_sum), page.total(*own.output_sum)]
-    counts = [page.total(*own.prompt_count), page.total(*own.output_count)]
+def _of_finished(page: Page, names: EngineNames) -> float | None:
+    """Return mean prompt + mean output / 2 of finished requests; None if uncounted."""
+    series = names.finished
+    sums = [page.total(*series.prompt_sum), page.total(*series.output_sum)]
+    counts = [page.total(*series.prompt_count), page.total(*series.output_count)]
     if None in sums or not all(counts):
         return None
     prompt, output = (s / c for s, c in zip(sums, counts, strict=True) if s is not None and c)
     return prompt + output / 2
 
 
-def _ratio(pages: Sequence[Page], series: Names, names: ServerNames, scale: float) -> float | None:
+def _ratio(pages: Sequence[Page], series: Names, names: EngineNames, scale: float) -> float | None:
     """Return the sum of a gauge, times ``scale``, over the sum of running sequences."""
-    top = below = 0.0
+    total = sequences = 0.0
     for page in pages:
         running = by_copy(page, names.running, names)
         for copy, value in by_copy(page, series, names).items():
             if running.get(copy, 0.0) > 0:
-                top, below = top + scale * value, below + running[copy]
-    return top / below if top > 0 and below > 0 else None
+                total, sequences = total + scale * value, sequences + running[copy]
+    return total / sequences if total > 0 and sequences > 0 else None
 
 
-def _capacity(page: Page, names: ServerNames) -> float:
+def _capacity(page: Page, names: EngineNames) -> float:
     """Return the tokens that the cache of one copy holds, 0 where the page does not say."""
-    own = names.capacity
-    if own.series is None:
-        values = [page.mean(name) for name in own.gauges]
+    capacity = names.capacity
+    if capacity.series is None:
+        values = [page.mean(name) for name in capacity.gauges]
     else:
-        found = page.of(own.series)
+        samples = page.of(capacity.series)
         values = [
-            _number(found[0].labels.get(label, "")) if found else None for label in own.labels
+            _number(samples[0].labels.get(label, "")) if samples else None
+            for label in capacity.labels
         ]
-    product = 1.0
-    for value in values:
-        product *= value or 0.0
-    return product
+    return math.prod((value or 0.0 for value in values), start=1.0)
 
 
 def _number(text: str) -> float | None:
@@ -175,11 +179,11 @@ def _number(text: str) -> float | None:
 
 
 def rate_of(
-    pages: Sequence[Page], counted: Page, names: ServerNames, seconds: float | None
+    pages: Sequence[Page], counted: Page, names: EngineNames, seconds: float | None
 ) -> Read | Unread:
     """Return the output tokens per second of all copies."""
-    shown = [by_copy(page, names.throughput, names) for page in pages]
-    busy = [sum(values.values()) for values in shown if sum(values.values()) > 0]
+    gauges = [sum(by_copy(page, names.throughput, names).values()) for page in pages]
+    busy = [rate for rate in gauges if rate > 0]
     if busy:
         return _plausible(sum(busy) / len(busy), "gauge of its last log intervals")
     if seconds is None:
@@ -200,7 +204,8 @@ def _plausible(rate: float, source: str) -> Read | Unread:
     return Read(value=rate, source=source)
 
 
-METRICS = ("/metrics", "/prometheus/metrics")
+#: Where servers have their metrics.
+METRICS_PATHS = ("/metrics", "/prometheus/metrics")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,7 +222,7 @@ def read_metrics(client: Client) -> MetricsRead:
     """Read the metrics, from the first place that has some."""
     refusal: InputError | None = None
     iterations: list[dict[str, Any]] | None = None
-    for path in METRICS:
+    for path in METRICS_PATHS:
         try:
             text = client.get_text(path)
         except http.StatusError as error:
@@ -233,7 +238,7 @@ def read_metrics(client: Client) -> MetricsRead:
         if iterations is None:
             iterations = trtllm.iterations_of(text)
         if iterations is None:
-            refusal = refusal or InputError(_what(text), where=f"{client.where}{path}")
+            refusal = refusal or InputError(_without_series(text), where=f"{client.where}{path}")
     if iterations is not None:
         return MetricsRead(at=time.monotonic(), engine="trtllm", iterations=tuple(iterations))
     return _without_metrics(client, refusal)
@@ -250,18 +255,18 @@ def _engine_of(text: str) -> str | None:
     return None
 
 
-def _what(text: str) -> str:
+def _without_series(text: str) -> str:
     """Return what came instead of metrics."""
     if is_page(text):
         return "a Prometheus page without series of an engine known here"
-    start = clean(text.strip()[:40])
+    start = printable(text.strip()[:40])
     return (
         f"neither a Prometheus page nor a list of iterations ('{start}')" if start else "is empty"
     )
 
 
 def _without_metrics(client: Client, refusal: InputError | None) -> MetricsRead:
-    """Return what a server without metrics is: SGLang without --enable-metrics, else refused."""
+    """Return that the server is SGLang without --enable-metrics; refuse any other."""
     for path in serving_names().engines["sglang"].documents[0].paths:
         try:
             data = client.get_json(path)
@@ -270,31 +275,32 @@ def _without_metrics(client: Client, refusal: InputError | None) -> MetricsRead:
         if isinstance(data, dict) and "internal_states" in data:
             return MetricsRead(at=time.monotonic(), engine="sglang")
     known = ", ".join(names.name for names in serving_names().engines.values())
-    said = "" if refusal is None else f"{refusal.text}; "
+    reason = "" if refusal is None else f"{refusal.text}; "
     raise InputError(
-        f"{said}expected the address of a server of {known} (SGLang with --enable-metrics)"
+        f"{reason}expected the address of a server of {known} (SGLang with --enable-metrics)"
     )
 
 
-def read_documents(client: Client, names: ServerNames) -> Sequence[FetchedJson]:
+def read_documents(client: Client, names: EngineNames) -> Sequence[FetchedJson]:
     """Return the pages that describe the server, or why they could not be read."""
     return [_document(client, page) for page in names.documents]
 
 
-def _at(client: Client, error: InputError) -> str:
-    """Return what is wrong with a page of a server, the server itself left out."""
+def _without_address(error: InputError, client: Client) -> str:
+    """Return the text of an error about a page, without the server's address."""
     if error.where is None:
         return error.text
     return f"{error.where.removeprefix(client.where)}: {error.problem}"
 
 
-def _document(client: Client, page: Any) -> FetchedJson:
+def _document(client: Client, page: JsonPage) -> FetchedJson:
+    """Return a JSON page from the first path that has it, else why the first has not."""
     refusal = ""
     for path in page.paths:
         bare = path.partition("?")[0]
         try:
             return FetchedJson(names=page, path=bare, data=client.get_json(path))
         except InputError as error:
-            refusal = refusal or _at(client, error)
+            refusal = refusal or _without_address(error, client)
     hint = f" (needs {page.optional})" if page.optional else ""
     return FetchedJson(names=page, path=page.paths[0], refusal=refusal + hint)

@@ -1,4 +1,4 @@
-"""Prometheus pages: the lines of some series, since start or as the difference of two reads."""
+"""Prometheus pages: the lines of some series, since the start or between two reads."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = [
     "Page",
     "Sample",
     "checked",
-    "clean",
+    "counted_between",
     "is_page",
     "parse_lines",
-    "since",
+    "printable",
 ]
 
 #: Longest label that is kept; a model's name has fewer characters.
-LONGEST = 200
-#: More lines, or longer ones, than a page's own series ever have.
+LONGEST_LABEL = 200
+#: Limits on the lines of an engine's series that no page of one engine reaches.
 MOST_LINES, LONGEST_LINE = 20_000, 16_384
+#: How the names of series end that only grow.
 COUNTED = ("_total", "_sum", "_count")
 Series = tuple[str, tuple[tuple[str, str], ...]]
 _LINE = re.compile(
@@ -48,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """Some lines of one page."""
+    """The lines of one page that are read."""
 
     where: str
     samples: tuple[Sample, ...]
@@ -68,8 +69,8 @@ class Page:
 
         Data-parallel ranks are separate lines of one model and are added up.
         """
-        found = self.of(*names)
-        return sum(checked(sample, self.where) for sample in found) if found else None
+        samples = self.of(*names)
+        return sum(checked(sample, self.where) for sample in samples) if samples else None
 
     def first_total(self, *names: str) -> float | None:
         """Return the sum of a series under the first of its names that is there.
@@ -128,7 +129,7 @@ class Page:
 
 
 def checked(sample: Sample, where: str) -> float:
-    """Return the value of a line that can be counted with."""
+    """Return the value of a line; refuse one that is no count or gauge of at least 0."""
     if not math.isfinite(sample.value) or sample.value < 0:
         raise InputError(f"{sample.name} is {sample.value:g}, which is no count", where=where)
     return sample.value
@@ -144,7 +145,7 @@ def is_page(text: str) -> bool:
 
 
 def parse_lines(text: str, where: str, prefixes: tuple[str, ...]) -> Page:
-    """Return the lines of a page whose series begin with one of ``prefixes``, maybe none."""
+    """Return the lines of a page whose series begin with one of ``prefixes``; there may be none."""
     from prometheus_client.parser import text_string_to_metric_families
 
     kept = [line for line in text.splitlines() if line.startswith(prefixes)]
@@ -155,41 +156,42 @@ def parse_lines(text: str, where: str, prefixes: tuple[str, ...]) -> Page:
             where=where,
         )
     try:
-        found = [
-            Sample(name=sample.name, labels=_cleaned(sample.labels), value=sample.value)
+        samples = [
+            Sample(
+                name=sample.name,
+                labels={name: printable(value) for name, value in sample.labels.items()},
+                value=sample.value,
+            )
             for family in text_string_to_metric_families("\n".join(kept) + "\n")
             for sample in family.samples
         ]
     except ValueError as error:
         reason = str(error).splitlines()[0][:80] if str(error) else "a line cannot be read"
-        raise InputError(f"not a Prometheus page: {clean(reason)}", where=where) from None
-    unique = {sample.series: sample for sample in found}
+        raise InputError(f"not a Prometheus page: {printable(reason)}", where=where) from None
+    unique = {sample.series: sample for sample in samples}
     return Page(where=where, samples=tuple(unique.values()))
 
 
-def _cleaned(labels: Mapping[str, str]) -> dict[str, str]:
-    return {name: clean(value) for name, value in labels.items()}
+def printable(text: str) -> str:
+    r"""Return a server's text fit for a terminal: no control characters, at most 200 long.
 
-
-def clean(text: str) -> str:
-    r"""Return a server's text fit for a terminal: no control characters, and not endless.
-
-    >>> clean("qwen\x1b[2J")
+    >>> printable("qwen\x1b[2J")
     'qwen?[2J'
     """
-    short = text if len(text) <= LONGEST else text[:LONGEST] + "..."
+    short = text if len(text) <= LONGEST_LABEL else text[:LONGEST_LABEL] + "..."
     return "".join(c if c.isprintable() else "?" for c in short)
 
 
-def since(later: Page, earlier: Page, *, how: str) -> Page:
+def counted_between(later: Page, earlier: Page, *, how: str) -> Page:
     """Return what was counted between two reads of one page; gauges keep their later value."""
     before = {sample.series: sample.value for sample in earlier.samples}
     return replace(
-        later, how=how, samples=tuple(_minus(s, before, later.where) for s in later.samples)
+        later, how=how, samples=tuple(_growth(s, before, later.where) for s in later.samples)
     )
 
 
-def _minus(sample: Sample, before: Mapping[Series, float], where: str) -> Sample:
+def _growth(sample: Sample, before: Mapping[Series, float], where: str) -> Sample:
+    """Return a line with what its counter gained since ``before``; a gauge as it is."""
     if sample.name.endswith("_created") and sample.series in before:
         if sample.value != before[sample.series]:
             raise InputError(

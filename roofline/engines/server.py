@@ -1,4 +1,4 @@
-"""What a running server says of itself and of its load; each fact says where it was read."""
+"""A running server as its pages describe it; each fact about it says where it was read."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any, TypeVar
 from roofline.acceptance.files import split_part
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.engines import trtllm
-from roofline.engines.acceptance_source import of_json, of_page
+from roofline.engines.acceptance_source import acceptance_in_json, acceptance_on_page
 from roofline.engines.counts import Reading
 from roofline.engines.http import Client
 from roofline.engines.metrics import (
     MetricsRead,
     batch_of,
     context_of,
-    of_model,
+    page_of_model,
     rate_of,
     read_documents,
     read_metrics,
     waiting_of,
 )
-from roofline.engines.prometheus import Page, Sample, since
+from roofline.engines.prometheus import Page, Sample, counted_between
 from roofline.engines.server_facts import (
-    DEEPEST,
+    EngineNames,
     Fact,
     FetchedJson,
     Read,
-    ServerNames,
     Unread,
     configured,
     serving_names,
@@ -62,8 +62,8 @@ class Serving:
 
     def value(self, fact: str) -> Any:
         """Return a fact, None where it could not be read."""
-        found = self.facts[fact]
-        return found.value if isinstance(found, Read) else None
+        read = self.facts[fact]
+        return read.value if isinstance(read, Read) else None
 
     def expert_groups(self, tp: int) -> int:
         """Return the groups of ranks that experts are placed on, 1 where nothing is known."""
@@ -76,7 +76,7 @@ class Serving:
 class _Fetched:
     """Everything that was fetched. ``pages`` is empty where there are none."""
 
-    names: ServerNames
+    names: EngineNames
     reads: Sequence[MetricsRead]
     pages: Sequence[Page]
     counted: Page | None  # counters between the reads, or since the start
@@ -88,7 +88,7 @@ class _Fetched:
     def iterations(self) -> list[dict[str, Any]]:
         """TensorRT-LLM's iterations; each read empties the server's list, so all are added up."""
         later = self.reads[1:] or self.reads
-        return [item for each in later for item in each.iterations]
+        return [iteration for read in later for iteration in read.iterations]
 
 
 def read_server(
@@ -101,46 +101,52 @@ def read_server(
     """Read a server's metrics for ``interval`` seconds (0: once), and what it says of itself.
 
     ``timeout`` bounds the wait for all answers together [s]; ``url#MODEL`` picks one of several.
-    ``check`` gets what one read tells, and may refuse it before anything is waited for.
+    ``check`` gets the result of the first read, and may refuse it before the further ones.
     """
     address, model = split_part(url)
     client = Client(address, timeout=timeout)
     reads = [read_metrics(client)]
     names = serving_names().engines[reads[0].engine]
-    told = read_documents(client, names)
+    documents = read_documents(client, names)
     if check is not None:
-        check(_read(reads, model, names=names, told=told, where=client.where, interval=None))
+        check(
+            _serving(
+                reads, model, names=names, documents=documents, where=client.where, interval=None
+            )
+        )
     counts = reads[0].page is not None or bool(reads[0].iterations)
     more = min(MOST_READS - 1, max(int(interval / SPACING), 1)) if interval and counts else 0
     for _ in range(more):
         time.sleep(interval / more)
         reads.append(read_metrics(client))
     engine = reads[0].engine
-    if any(each.engine != engine for each in reads):
+    if any(read.engine != engine for read in reads):
         raise InputError("another engine answered in between; read again", where=client.where)
     waited = interval if more else None
-    return _read(reads, model, names=names, told=told, where=client.where, interval=waited)
+    return _serving(
+        reads, model, names=names, documents=documents, where=client.where, interval=waited
+    )
 
 
-def _read(
+def _serving(
     reads: Sequence[MetricsRead],
     model: str | None,
     *,
-    names: ServerNames,
-    told: Sequence[FetchedJson],
+    names: EngineNames,
+    documents: Sequence[FetchedJson],
     where: str,
     interval: float | None,
 ) -> Serving:
-    """Return what some reads tell; ``interval`` is None where there was one."""
+    """Return the server as its reads describe it; ``interval`` is None where there was one read."""
     how = "one read" if interval is None else f"{len(reads)} reads over {interval:g} s"
-    chosen = [of_model(each.page, model) for each in reads if each.page is not None]
+    chosen = [page_of_model(read.page, model) for read in reads if read.page is not None]
     pages = [page for page, _ in chosen] if len(chosen) == len(reads) else []
     fetched = _Fetched(
         names=names,
         reads=reads,
         pages=pages,
         counted=_counted(pages, f"counters between {how}"),
-        documents=told,
+        documents=documents,
         served=chosen[-1][1] if pages else None,
         seconds=None if interval is None else reads[-1].at - reads[0].at,
     )
@@ -152,8 +158,8 @@ def _counted(pages: Sequence[Page], how: str) -> Page | None:
     if len(pages) < 2:
         return pages[-1] if pages else None
     for earlier, later in pairwise(pages):
-        since(later, earlier, how=how)
-    return since(pages[-1], pages[0], how=how)
+        counted_between(later, earlier, how=how)
+    return counted_between(pages[-1], pages[0], how=how)
 
 
 def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Serving:
@@ -164,19 +170,19 @@ def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Servin
         models.append(fetched.served)
         if isinstance(facts["model"], Unread):
             facts["model"] = Read(value=fetched.served, source="label model_name")
-    facts["method"] = _own_layer(facts, models)
-    copies, load, told = _load(fetched)
+    facts["method"] = _method(facts, models)
+    copies, load, load_doubts = _load(fetched)
     facts |= load
     facts["acceptance"], acceptance = _acceptance(fetched, where)
     if acceptance is not None and isinstance(method := facts["method"], Read):
         acceptance = acceptance.of_drafter(str(method.value))
-    facts["draft_length"], doubts = _draft_length(fetched, facts, acceptance)
+    facts["draft_length"], length_doubts = _draft_length(fetched, facts, acceptance)
     declared = facts["data_parallel"]
     if isinstance(declared, Read):
         copies = max(copies, int(declared.value))
     elif copies > 1:
         facts["data_parallel"] = Read(value=copies, source="ranks on the metrics page")
-    read = acceptance.notices if acceptance is not None else ()
+    acceptance_notices = acceptance.notices if acceptance is not None else ()
     return Serving(
         engine=engine,
         name=fetched.names.name,
@@ -186,14 +192,15 @@ def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Servin
         facts=facts,
         acceptance=acceptance,
         copies=copies,
-        notices=tuple(dict.fromkeys((*told, *doubts, *read))),
+        notices=tuple(dict.fromkeys((*load_doubts, *length_doubts, *acceptance_notices))),
     )
 
 
-def _own_layer(facts: Mapping[str, Fact], models: Sequence[str]) -> Fact:
-    """Return how the server drafts; SGLang calls a target's own layers EAGLE (NEXTN is an alias).
+def _method(facts: Mapping[str, Fact], models: Sequence[str]) -> Fact:
+    """Return how the server drafts: mtp where SGLang says EAGLE of the target's own layers.
 
-    It then names no other weights, the target's own path, or those layers alone (``...-NextN``).
+    SGLang then names no draft weights, the target's own path, or those layers alone
+    (``...-NextN``).
     """
     method, weights = facts["method"], facts["draft_model"]
     if not isinstance(method, Read) or method.value != "eagle1":
@@ -213,15 +220,15 @@ def _load(fetched: _Fetched) -> tuple[int, dict[str, Fact], list[Notice]]:
         reason = Unread(reason="the server has no metrics page (SGLang needs --enable-metrics)")
         return 1, dict.fromkeys(("batch", "waiting", "context", "tokens_per_s"), reason), []
     pages, counted, names = fetched.pages, fetched.counted, fetched.names
-    counting = _tried(lambda: batch_of(pages, names))
-    batch, copies = counting if isinstance(counting, tuple) else (counting, 1)
-    placed = _tried(lambda: context_of(pages, counted, names))
-    context, doubts = placed if isinstance(placed, tuple) else (placed, [])
+    batches = _or_reason(lambda: batch_of(pages, names))
+    batch, copies = batches if isinstance(batches, tuple) else (batches, 1)
+    contexts = _or_reason(lambda: context_of(pages, counted, names))
+    context, doubts = contexts if isinstance(contexts, tuple) else (contexts, [])
     load: dict[str, Fact] = {
         "batch": batch,
-        "waiting": _tried(lambda: waiting_of(pages[-1], names)),
+        "waiting": _or_reason(lambda: waiting_of(pages[-1], names)),
         "context": context,
-        "tokens_per_s": _tried(lambda: rate_of(pages, counted, names, fetched.seconds)),
+        "tokens_per_s": _or_reason(lambda: rate_of(pages, counted, names, fetched.seconds)),
     }
     if fetched.iterations and isinstance(batch, Unread):
         load |= {k: v for k, v in trtllm.load_of(fetched.iterations).items() if isinstance(v, Read)}
@@ -231,8 +238,8 @@ def _load(fetched: _Fetched) -> tuple[int, dict[str, Fact], list[Notice]]:
 Result = TypeVar("Result")
 
 
-def _tried(read: Callable[[], Result]) -> Result | Unread:
-    """Return what ``read`` finds, or why a page's numbers cannot be used."""
+def _or_reason(read: Callable[[], Result]) -> Result | Unread:
+    """Return what ``read`` returns, or why a page's numbers cannot be used."""
     try:
         return read()
     except InputError as error:
@@ -245,40 +252,41 @@ def _acceptance(fetched: _Fetched, where: str) -> tuple[Fact, Reading | None]:
         reading = _reading(fetched, where)
         if reading is None:
             return Unread(reason="no speculative-decoding numbers: speculation is off"), None
-        if reading.draft_length is not None and reading.draft_length > DEEPEST:
-            deep = f"a draft length of {reading.draft_length} is beyond {DEEPEST}"
-            return Unread(reason=deep), None
+        if reading.draft_length is not None and reading.draft_length > LONGEST_DRAFT:
+            problem = f"a draft length of {reading.draft_length} is beyond {LONGEST_DRAFT}"
+            return Unread(reason=problem), None
         if reading.draft_length is not None:
             reading.acceptance()  # refuses more tokens per step than drafts allow
     except InputError as error:
         return Unread(reason=error.problem if error.where == where else error.text), None
-    return Read(value=reading.tokens_per_step, source=f"{reading.how}"), reading
+    return Read(value=reading.tokens_per_step, source=reading.how), reading
 
 
 def _reading(fetched: _Fetched, where: str) -> Reading | None:
+    """Return the acceptance from the metrics, the iterations or a JSON page; None without one."""
     drafts = _speculative(fetched)
     if drafts and fetched.counted is not None:
-        beside = (*fetched.names.generated, *fetched.names.decoded)
-        tokens = [s for s in fetched.counted.samples if s.name in beside]
-        return of_page(replace(fetched.counted, samples=(*drafts, *tokens)), None)
+        token_series = (*fetched.names.generated, *fetched.names.decoded)
+        tokens = [s for s in fetched.counted.samples if s.name in token_series]
+        return acceptance_on_page(replace(fetched.counted, samples=(*drafts, *tokens)), None)
     if any(item.get(trtllm.STATISTICS_KEY) for item in fetched.iterations):
-        return of_json(fetched.iterations, where)
+        return acceptance_in_json(fetched.iterations, where)
     for document in fetched.documents:
         if isinstance(document.data, dict) and "internal_states" in document.data:
-            return of_json([document.data], where)
+            return acceptance_in_json([document.data], where)
     return None
 
 
 def _speculative(fetched: _Fetched) -> list[Sample]:
-    page = fetched.counted
-    begins = fetched.names.speculative
-    return [] if page is None else [s for s in page.samples if s.name.startswith(begins)]
+    """Return the lines of the series that count drafts."""
+    page, prefix = fetched.counted, fetched.names.speculative
+    return [] if page is None else [s for s in page.samples if s.name.startswith(prefix)]
 
 
 def _draft_length(
     fetched: _Fetched, facts: Mapping[str, Fact], acceptance: Reading | None
 ) -> tuple[Fact, list[Notice]]:
-    """Return D as it was counted, else as configured, else 0 where nothing is drafted."""
+    """Return D as counted, else as configured, else 0 where nothing is drafted; and doubts."""
     stated, tokens, method = (facts[key] for key in ("draft_length", "draft_tokens", "method"))
     if isinstance(method, Read) and method.value in BLOCKS and isinstance(tokens, Read):
         stated = Read(value=int(tokens.value) - 1, source=tokens.source)
@@ -300,9 +308,9 @@ def _draft_length(
         return stated, []
     drafts = _speculative(fetched)
     positions = {s.labels["position"] for s in drafts if "position" in s.labels}
-    if positions and len(positions) <= DEEPEST:
+    if positions and len(positions) <= LONGEST_DRAFT:
         return Read(value=len(positions), source="positions on the metrics page"), []
-    idle = not any(s.value > 0 for s in drafts)
-    if idle and not positions and isinstance(method, Unread):
+    drafted = any(s.value > 0 for s in drafts)
+    if not drafted and not positions and isinstance(method, Unread):
         return Read(value=0, source="nothing is drafted"), []
     return stated, []

@@ -1,6 +1,6 @@
 """What a running server says of its configuration, and under which names each engine says it.
 
-A fact is read somewhere, or it is not and the reason is known; an impossible value is none.
+A fact is read from some place, or it is unread for a stated reason; an impossible value is unread.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 from pydantic import Field
 
 from roofline.base import resources
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.schema import Document, Schema
-from roofline.engines.prometheus import Page, clean
+from roofline.engines.prometheus import Page, printable
 
 __all__ = [
-    "DEEPEST",
     "Capacity",
+    "EngineNames",
     "Fact",
     "FetchedJson",
     "Finished",
     "JsonPage",
     "Names",
     "Read",
-    "ServerNames",
     "Unread",
     "configured",
     "serving_names",
@@ -79,7 +79,7 @@ class JsonPage(Schema):
     optional: str | None = None
 
 
-class ServerNames(Schema):
+class EngineNames(Schema):
     """One engine's names of series, labels and JSON fields."""
 
     name: str
@@ -104,7 +104,7 @@ class ServerNames(Schema):
 
     @property
     def series(self) -> Names:
-        """The beginnings of every line that is used."""
+        """How the lines begin that are used."""
         placed = [place.series for places in self.labels.values() for place in places]
         return (
             *self.running,
@@ -124,7 +124,7 @@ class ServerNames(Schema):
 class ServingNames(Document):
     """The names of all engines: serving.yaml."""
 
-    engines: dict[str, ServerNames]
+    engines: dict[str, EngineNames]
     #: Kinds of drafter by an engine's word for a method.
     methods: dict[str, str]
     #: Formats of weights by the end of a repository's name.
@@ -139,15 +139,13 @@ def serving_names() -> ServingNames:
     return ServingNames.load(resources.data_file("serving.yaml"))
 
 
-#: No engine drafts deeper.
-DEEPEST = 64
 LONGEST_TEXT = 160
 #: What a server's configuration holds: whole numbers with their range, and texts.
 RANGES = {
     "tp": (1, 1024),
     "data_parallel": (1, 4096),
     "expert_parallel": (0, 4096),
-    "draft_length": (0, DEEPEST),
+    "draft_length": (0, LONGEST_DRAFT),
     "draft_tokens": (0, 4096),
     "attention_copies": (0, 1),
 }
@@ -186,31 +184,32 @@ class FetchedJson:
 
 
 def configured(
-    names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
+    names: EngineNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> Mapping[str, Fact]:
     """Return what the server says of its configuration, each from the first place that has it."""
     return {fact: _first(fact, names, page, documents) for fact in CONFIGURED}
 
 
 def stated_texts(
-    fact: str, names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
+    fact: str, names: EngineNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> list[str]:
     """Return every text that any place gives for a fact."""
-    found = (_checked(fact, raw, source) for raw, source in _places(fact, names, page, documents))
-    return [str(item.value) for item in found if isinstance(item, Read)]
+    facts = (_checked(fact, raw, source) for raw, source in _places(fact, names, page, documents))
+    return [str(item.value) for item in facts if isinstance(item, Read)]
 
 
 def _first(
-    fact: str, names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
+    fact: str, names: EngineNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> Fact:
-    refused: Fact | None = None
+    """Return a fact from the first place with a possible value, else why there is none."""
+    unread: Unread | None = None
     for raw, source in _places(fact, names, page, documents):
-        found = _checked(fact, raw, source)
-        if isinstance(found, Read):
-            return found
-        refused = refused or found
-    if refused is not None:
-        return refused
+        checked = _checked(fact, raw, source)
+        if isinstance(checked, Read):
+            return checked
+        unread = unread or checked
+    if unread is not None:
+        return unread
     for document in documents:
         if fact in document.names.facts and document.refusal is not None:
             return Unread(reason=document.refusal)
@@ -218,17 +217,17 @@ def _first(
 
 
 def _places(
-    fact: str, names: ServerNames, page: Page | None, documents: Sequence[FetchedJson]
+    fact: str, names: EngineNames, page: Page | None, documents: Sequence[FetchedJson]
 ) -> list[tuple[Any, str]]:
     """Return what is written in each place that may have the fact, with the place."""
-    found: list[tuple[Any, str]] = []
+    values: list[tuple[Any, str]] = []
     if page is not None:
         for place in names.labels.get(fact, ()):
-            found += [(s.labels.get(place.label), place.series) for s in page.of(place.series)[:1]]
+            values += [(s.labels.get(place.label), place.series) for s in page.of(place.series)[:1]]
     for document in documents:
         for path in document.names.facts.get(fact, ()):
-            found.append((_at_path(document.data, path), document.path))
-    return [(raw, source) for raw, source in found if raw not in (None, "", "null", "None")]
+            values.append((_at_path(document.data, path), document.path))
+    return [(raw, source) for raw, source in values if raw not in (None, "", "null", "None")]
 
 
 def _at_path(data: Any, dotted: str) -> Any:
@@ -255,8 +254,8 @@ def _checked(fact: str, raw: Any, source: str) -> Fact:
     if isinstance(raw, bool) and fact in SWITCHES:
         return Read(value=int(raw), source=source)
     if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
-        said = clean(repr(raw)[:40])
-        return Unread(reason=f"{source} says {said}, expected {low} to {high}")
+        written = printable(repr(raw)[:40])
+        return Unread(reason=f"{source} says {written}, expected {low} to {high}")
     return Read(value=raw, source=source)
 
 
@@ -278,12 +277,8 @@ def _text(fact: str, raw: Any, source: str) -> Fact:
             return Unread(reason=f"{source} says {text}, which is no method known here")
         return Read(value=kind, source=f"{text}, {source}")
     if fact == "kv":
-        return _cache_format(text, source)
+        if text.lower().startswith(("fp8", "float8", "torch.float8")):
+            return Read(value="fp8", source=f"{text}, {source}")
+        # such as auto: the model's own format
+        return Unread(reason=f"{source} says {text}: as the model has it")
     return Read(value=text, source=source)
-
-
-def _cache_format(text: str, source: str) -> Fact:
-    """Return an 8-bit cache as fp8; ``auto`` is whatever the model has."""
-    if text.lower().startswith(("fp8", "float8", "torch.float8")):
-        return Read(value="fp8", source=f"{text}, {source}")
-    return Unread(reason=f"{source} says {text}: as the model has it")

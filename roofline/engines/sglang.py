@@ -28,7 +28,7 @@ from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
     Reading,
-    count,
+    checked_number,
     from_counts,
     from_histogram,
     mappings_with,
@@ -47,14 +47,14 @@ __all__ = [
     "RESPONSE_KEY",
     "RETRACTIONS",
     "SERIES",
-    "cells",
+    "cell_starts",
     "check_scheduled",
     "read_log",
     "read_meta",
     "read_page",
     "read_server_info",
     "schedule",
-    "slots",
+    "schedule_slots",
 ]
 
 #: How the series begin that count drafts.
@@ -62,13 +62,13 @@ DRAFT_SERIES = "sglang:spec_"
 GENERATED = "sglang:generation_tokens"
 #: Beginnings of all series that are read.
 SERIES = (DRAFT_SERIES, GENERATED)
-#: Counts requests that gave up their cache.
+#: The series that counts requests that lost their cache.
 RETRACTIONS = "sglang:num_retracted_requests_total"
 #: Parts of the log lines that are read.
 LOG_LINES = ("accept len:",)
-#: What a response's meta_info and server_info hold where they speak of acceptance.
+#: Keys that a response's meta_info and server_info hold where they tell the acceptance.
 RESPONSE_KEY, INFO_KEY = "spec_verify_ct", "avg_spec_accept_length"
-#: Deeper drafts than any published for this engine: a length and a rate that disagree.
+#: No published drafts of this engine are longer; beyond it, length and rate in a log disagree.
 UNUSUAL = 16
 _LOG = re.compile(
     rf"Decode batch.*?#running-req: (?P<running>{WHOLE}).*?accept len: (?P<length>{DECIMAL})\b"
@@ -139,11 +139,9 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
         if match is None or float(match["length"]) < 1:
             continue
         weight = max(float(match["running"]), 1.0)
-        weights, lengths, used = (
-            weights + weight,
-            lengths + weight * float(match["length"]),
-            used + 1,
-        )
+        weights += weight
+        lengths += weight * float(match["length"])
+        used += 1
         rated = rated and match["rate"] is not None
         rates += weight * float(match["rate"] or 0)
     if not used:
@@ -169,12 +167,12 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
 
 def read_server_info(data: Any, where: str) -> Reading:
     """Read ``/server_info`` (older ``/get_server_info``): the mean since start over its ranks."""
-    found = [
-        count(item[INFO_KEY], INFO_KEY, where)
+    means = [
+        checked_number(item[INFO_KEY], INFO_KEY, where)
         for item in mappings_with(data, INFO_KEY)
         if item[INFO_KEY] is not None
     ]
-    active = [value for value in found if value >= 1]
+    active = [value for value in means if value >= 1]
     if not active:
         raise InputError(f"{INFO_KEY} is not set: nothing was drafted yet", where=where)
     mean = sum(active) / len(active)
@@ -190,20 +188,20 @@ def read_server_info(data: Any, where: str) -> Reading:
     )
 
 
-def read_meta(found: Sequence[dict[str, Any]], where: str) -> Reading:
+def read_meta(responses: Sequence[dict[str, Any]], where: str) -> Reading:
     """Pool ``meta_info`` of one or more responses: the histogram where there is one."""
-    how = "1 response" if len(found) == 1 else f"{len(found)} responses"
+    how = "1 response" if len(responses) == 1 else f"{len(responses)} responses"
 
     def total(key: str) -> float:
-        return sum(count(item.get(key, 0), key, where) for item in found)
+        return sum(checked_number(item.get(key, 0), key, where) for item in responses)
 
     calls, drafted = total(RESPONSE_KEY), total("spec_num_proposed_drafts")
     histograms = [
-        [count(value, "spec_correct_drafts_histogram", where) for value in raw]
-        for item in found
+        [checked_number(value, "spec_correct_drafts_histogram", where) for value in raw]
+        for item in responses
         if isinstance(raw := item.get("spec_correct_drafts_histogram"), list) and raw
     ]
-    if len(histograms) == len(found):
+    if len(histograms) == len(responses):
         counts = pooled_histogram(histograms)
         # the list grows with what was seen: positions never reached still belong to the draft
         depth = whole_length(drafted / sum(counts)) if drafted and sum(counts) else None
@@ -239,12 +237,12 @@ def check_scheduled(drafter_kind: str) -> None:
         )
 
 
-def cells(count: int, captured: Sequence[int] = CAPTURED) -> NDArray[np.intp]:
+def cell_starts(count: int, captured: Sequence[int] = CAPTURED) -> NDArray[np.intp]:
     """Return where the cell of each batch from 1 to ``count`` starts.
 
     A cell is the batches that are padded to one captured size; positions count from 0.
 
-    >>> cells(7, [1, 2, 4, 8]).tolist()
+    >>> cell_starts(7, [1, 2, 4, 8]).tolist()
     [0, 1, 2, 2, 4, 4, 4]
     """
     sizes = np.unique([0, *captured])
@@ -253,17 +251,18 @@ def cells(count: int, captured: Sequence[int] = CAPTURED) -> NDArray[np.intp]:
     return np.where(above < len(sizes), sizes[above - 1], batches - 1)
 
 
-def slots(
+def schedule_slots(
     bands: Sequence[Band], candidates: Sequence[list[int]] | None = None
 ) -> dict[str, object]:
     """Return the file's content: one slot for each band, keyed by its first batch.
 
-    >>> slots([Band(first=1, last=8, draft_lengths=(3,))])
+    >>> schedule_slots([Band(first=1, last=8, draft_lengths=(3,))])
     {'1': {'candidate_steps': [3]}}
     """
     steps = candidates or [[band.draft_length] for band in bands]
     return {
-        str(band.first): {"candidate_steps": own} for band, own in zip(bands, steps, strict=True)
+        str(band.first): {"candidate_steps": lengths}
+        for band, lengths in zip(bands, steps, strict=True)
     }
 
 
@@ -275,9 +274,10 @@ def schedule(
     default_sizes: bool = True,
     data_parallel: int = 1,
 ) -> EngineText:
-    """Return the JSON file; its flags, whose start must be one of the candidates, are a note.
+    """Return the JSON file, with the flags that start the engine with it in a note.
 
-    Bands begin where cells do: of its default captured sizes, or of sizes that were given.
+    The flags start with the longest draft length, which must be one of the candidates. Bands begin
+    where the cells of captured sizes do; ``default_sizes`` says that those are SGLang's own.
     """
     name, last = launch.engine.name, bands[-1].last
     deepest = max(band.draft_length for band in bands)
@@ -300,4 +300,6 @@ def schedule(
         ]
     if data_parallel > 1:
         notes.append(notice(Code.SCHEDULE_OFF_IN_GROUPS, engine=name))
-    return EngineText(text=json.dumps(slots(bands, candidates), indent=1), notes=tuple(notes))
+    return EngineText(
+        text=json.dumps(schedule_slots(bands, candidates), indent=1), notes=tuple(notes)
+    )

@@ -24,10 +24,10 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
-from roofline.engines.counts import Decoded, Reading, count, from_counts, whole_length
+from roofline.engines.counts import DecodeTotals, Reading, checked_number, from_counts, whole_length
 from roofline.engines.prometheus import Page
 from roofline.engines.server_facts import Fact, Read, Unread
-from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, inside
+from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, insert_before_brace
 
 __all__ = [
     "DRAFT_SERIES",
@@ -37,12 +37,12 @@ __all__ = [
     "check_scheduled",
     "drafts_most_first",
     "iterations_of",
-    "keys",
     "load_of",
     "read_page",
     "read_stats",
     "releases_of",
     "schedule",
+    "schedule_keys",
     "scheduled_length",
 ]
 
@@ -50,7 +50,7 @@ __all__ = [
 DRAFT_SERIES = "trtllm_spec_decode_"
 #: Beginnings of all series that are read.
 SERIES = (DRAFT_SERIES,)
-#: What an iteration with acceptance holds.
+#: The key of an iteration that holds its acceptance.
 STATISTICS_KEY = "specDecodingStats"
 
 
@@ -105,32 +105,32 @@ def iterations_of(text: str) -> list[dict[str, Any]] | None:
     if not text.lstrip().startswith("["):
         return None
     try:
-        found = json.loads(text)
+        items = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else None
 
 
-def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
+def read_stats(iterations: Sequence[dict[str, Any]], where: str) -> Reading:
     """Pool ``specDecodingStats`` of many iterations: AL = (accepted + requests) / requests.
 
     Requests and iterations without drafts count where ``inflightBatchingStats`` holds them.
     """
     drafted = accepted = requests = passes = 0.0
-    used, whole = 0, True
-    for item in found:
+    used, passes_known = 0, True
+    for item in iterations:
         passes += _inner(item, "inflightBatchingStats", "numGenRequests") or 0.0
-        whole = whole and isinstance(item.get("inflightBatchingStats"), dict)
+        passes_known = passes_known and isinstance(item.get("inflightBatchingStats"), dict)
         stats = item[STATISTICS_KEY]
         if not isinstance(stats, dict):
             continue
-        tokens = count(stats.get("numDraftTokens"), "numDraftTokens", where)
+        tokens = checked_number(stats.get("numDraftTokens"), "numDraftTokens", where)
         if tokens == 0:
             continue
         used += 1
         drafted += tokens
-        accepted += count(stats.get("numAcceptedTokens"), "numAcceptedTokens", where)
-        requests += count(
+        accepted += checked_number(stats.get("numAcceptedTokens"), "numAcceptedTokens", where)
+        requests += checked_number(
             stats.get("numRequestsWithDraftTokens"), "numRequestsWithDraftTokens", where
         )
     return from_counts(
@@ -140,14 +140,16 @@ def read_stats(found: Sequence[dict[str, Any]], where: str) -> Reading:
         drafts=requests,
         drafted=drafted,
         accepted=accepted,
-        decoded=Decoded(tokens=passes + accepted, passes=passes) if whole and passes else None,
+        decoded=DecodeTotals(tokens=passes + accepted, passes=passes)
+        if passes_known and passes
+        else None,
     )
 
 
-def load_of(found: Sequence[dict[str, Any]]) -> dict[str, Fact]:
-    """Return batch and context over iterations that generated; each says what was in flight."""
+def load_of(iterations: Sequence[dict[str, Any]]) -> dict[str, Fact]:
+    """Return batch and context as means over the iterations that generated tokens."""
     batches, tokens = [], []
-    for item in found:
+    for item in iterations:
         running = _inner(item, "inflightBatchingStats", "numGenRequests")
         used = _inner(item, "kvCacheStats", "usedNumBlocks")
         block = _inner(item, "kvCacheStats", "tokensPerBlock")
@@ -172,9 +174,9 @@ def load_of(found: Sequence[dict[str, Any]]) -> dict[str, Fact]:
 
 
 def _inner(item: dict[str, Any], group: str, name: str) -> float | None:
-    """Return a plausible number of a nested mapping."""
-    inside = item.get(group)
-    value = inside.get(name) if isinstance(inside, dict) else None
+    """Return a number of a nested mapping; None where it is missing or implausible."""
+    nested = item.get(group)
+    value = nested.get(name) if isinstance(nested, dict) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
         return None
     return float(value)
@@ -187,8 +189,8 @@ class Releases(StrEnum):
     OLDER = "older"  # as lower bounds
 
 
-#: What users call them.
-NAMES = {Releases.NEWER: "1.3 and later", Releases.OLDER: "before 1.3"}
+#: The words for them in messages.
+RELEASE_NAMES = {Releases.NEWER: "1.3 and later", Releases.OLDER: "before 1.3"}
 SCHEDULED = {
     Releases.NEWER: ("eagle3", "mtp", "model"),
     Releases.OLDER: ("eagle3", "mtp", "model", "ngram"),
@@ -220,7 +222,8 @@ def check_scheduled(drafter_kind: str, releases: Releases) -> None:
 def scheduled_length(table: dict[int, int], batch: int, releases: Releases) -> int | None:
     """Return the D that releases run at ``batch``; None where they refuse the table.
 
-    >>> [scheduled_length({1: 4, 8: 2}, 5, own) for own in (Releases.NEWER, Releases.OLDER)]
+    >>> table = {1: 4, 8: 2}
+    >>> [scheduled_length(table, 5, each) for each in (Releases.NEWER, Releases.OLDER)]
     [2, 4]
     """
     if releases is Releases.NEWER:
@@ -235,11 +238,11 @@ def drafts_most_first(bands: Sequence[Band]) -> bool:
     return bands[0].draft_length == max(band.draft_length for band in bands)
 
 
-def keys(bands: Sequence[Band], releases: Releases) -> dict[int, int]:
+def schedule_keys(bands: Sequence[Band], releases: Releases) -> dict[int, int]:
     """Return a schedule's table; the newer releases imply 0 above the last key.
 
     >>> two = [Band(first=1, last=4, draft_lengths=(4,)), Band(first=5, last=9, draft_lengths=(0,))]
-    >>> keys(two, Releases.NEWER), keys(two, Releases.OLDER)
+    >>> schedule_keys(two, Releases.NEWER), schedule_keys(two, Releases.OLDER)
     ({4: 4}, {1: 4, 5: 0})
     """
     if releases is Releases.OLDER:
@@ -265,7 +268,7 @@ def schedule(
     flags = launch.flags(most, running=last)
     if most == 0:
         return EngineText(text=flags)
-    table = keys(bands, releases)
+    table = schedule_keys(bands, releases)
     notes = [notice(Code.NEAREST_SCHEDULE, engine=name)] if nearest else []
     addition = ""
     if len(bands) > 1 and releases is Releases.NEWER and len(table) == 1:
@@ -274,14 +277,14 @@ def schedule(
         text = ", ".join(f"{key}: {value}" for key, value in table.items())
         addition = f", draft_len_schedule: {{{text}}}"
         notes += [
-            _beyond(table, last, releases, name=f"{name} ({releases})"),
+            _above_table(table, last, releases, name=f"{name} ({releases})"),
             _in_other_releases(table, last, releases, name=name),
         ]
     if break_even is not None:
         addition += _gate(*break_even, releases=releases)
     if bands[-1].draft_length == 0:
         notes.append(notice(Code.DRAFTER_CACHE_BEHIND, engine=name, issue="PR 16888, open"))
-    return EngineText(text=inside(flags, addition), notes=tuple(notes))
+    return EngineText(text=insert_before_brace(flags, addition), notes=tuple(notes))
 
 
 def _gate(accepted: float, share: float, *, releases: Releases) -> str:
@@ -297,8 +300,8 @@ def _gate(accepted: float, share: float, *, releases: Releases) -> str:
     )
 
 
-def _beyond(table: dict[int, int], last: int, releases: Releases, *, name: str) -> Notice:
-    """Return what happens at batches above the table."""
+def _above_table(table: dict[int, int], last: int, releases: Releases, *, name: str) -> Notice:
+    """Return the notice of what happens at batches above the table."""
     if releases is Releases.NEWER:
         return notice(Code.NOTHING_DRAFTED_ABOVE, engine=name, above=max(table))
     return notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="value")
@@ -307,9 +310,9 @@ def _beyond(table: dict[int, int], last: int, releases: Releases, *, name: str) 
 def _in_other_releases(
     table: dict[int, int], last: int, releases: Releases, *, name: str
 ) -> Notice:
-    """Return what releases that read keys otherwise make of the same text."""
+    """Return the notice of what the other releases make of the same text."""
     other = Releases.OLDER if releases is Releases.NEWER else Releases.NEWER
-    others = f"{name} {NAMES[other]}"
+    others = f"{name} {RELEASE_NAMES[other]}"
     for batch in range(1, last + 1):
         length = scheduled_length(table, batch, releases)
         other_length = scheduled_length(table, batch, other)

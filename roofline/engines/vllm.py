@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from roofline.base.errors import InputError
@@ -23,15 +24,15 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
-    Decoded,
+    DecodeTotals,
     Reading,
-    count,
+    checked_number,
     from_counts,
     from_histogram,
     pooled_histogram,
 )
 from roofline.engines.prometheus import Page
-from roofline.engines.writing import Band, EngineText, Launch, inside
+from roofline.engines.writing import Band, EngineText, Launch, insert_before_brace
 
 __all__ = [
     "DRAFT_SERIES",
@@ -42,9 +43,9 @@ __all__ = [
     "read_log",
     "read_page",
     "read_responses",
-    "rows",
-    "rows_with_contexts",
     "schedule",
+    "schedule_rows",
+    "schedule_rows_with_contexts",
 ]
 
 #: How the series begin that count drafts.
@@ -58,11 +59,11 @@ FIRST_TOKENS = "vllm:time_to_first_token_seconds_count"
 GENERATED = ("vllm:generation_tokens_total", "vllm:generation_tokens")
 #: Beginnings of all series that are read.
 SERIES = (DRAFT_SERIES, *GENERATED, *LATENCIES, FIRST_TOKENS)
-#: Counts requests that gave up their cache.
+#: The series that counts requests that lost their cache.
 PREEMPTIONS = "vllm:num_preemptions_total"
 #: Parts of the log lines that are read.
 LOG_LINES = ("SpecDecoding metrics:",)
-#: What a response with acceptance holds.
+#: The key of a response that holds its acceptance.
 RESPONSE_KEY = "acceptance_histogram"
 _LOG = re.compile(
     rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
@@ -93,7 +94,7 @@ def read_page(page: Page, model: str | None) -> Reading:
     )
 
 
-def _decoded(page: Page) -> Decoded | None:
+def _decoded(page: Page) -> DecodeTotals | None:
     """Return the tokens after the first of each request, and the passes that emitted them.
 
     vllm/v1/metrics/stats.py: a request's first output observes its time to first token, each later
@@ -103,38 +104,48 @@ def _decoded(page: Page) -> Decoded | None:
     first, passes = page.total(FIRST_TOKENS), page.first_total(*LATENCIES)
     if generated is None or first is None or not passes:
         return None
-    return Decoded(tokens=generated - first, passes=passes)
+    return DecodeTotals(tokens=generated - first, passes=passes)
 
 
 def _names(key: str) -> tuple[str, str]:
-    """Return the name on a page, and the one that vLLM's own client gives."""
+    """Return the name of a series on a page, and in vLLM's own client."""
     return f"{DRAFT_SERIES}{key}_total", f"{DRAFT_SERIES}{key}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Interval:
+    """What one line of the log counts; ``rates`` are survival by position."""
+
+    passes: float
+    drafted: float
+    accepted: float
+    rates: list[float]
 
 
 def read_log(lines: Sequence[str], where: str) -> Reading:
     """Pool the log's intervals, each weighted by its passes: accepted / (length - 1)."""
     matches = [match for line in lines if (match := _LOG.search(line)) is not None]
-    intervals = [found for match in matches if (found := _interval(match)) is not None]
+    intervals = [i for match in matches if (i := _interval(match)) is not None]
     if not intervals:
         raise InputError(
             "no 'SpecDecoding metrics' line in which anything was drafted", where=where
         )
-    depth = len(intervals[-1][3])
-    used = [interval for interval in intervals if len(interval[3]) == depth]
-    drafts = sum(interval[0] for interval in used)
-    made = from_counts(
+    depth = len(intervals[-1].rates)
+    used = [interval for interval in intervals if len(interval.rates) == depth]
+    accepted = sum(interval.accepted for interval in used)
+    reading = from_counts(
         engine="vllm",
         how=f"{len(used)} log lines" if len(used) > 1 else "1 log line",
         where=where,
-        drafts=drafts,
-        drafted=max(sum(i[1] for i in used), sum(i[2] for i in used)),
-        accepted=sum(i[2] for i in used),
-        per_position=[sum(i[0] * i[3][p] for i in used) for p in range(depth)],
+        drafts=sum(interval.passes for interval in used),
+        drafted=max(sum(interval.drafted for interval in used), accepted),
+        accepted=accepted,
+        per_position=[sum(i.passes * i.rates[position] for i in used) for position in range(depth)],
         doubts=_contradictions(matches, where),
     )
     if len(used) == len(intervals):
-        return made
-    return made.with_notice(
+        return reading
+    return reading.with_notice(
         notice(
             Code.LINES_LEFT_OUT,
             where=where,
@@ -145,21 +156,24 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
 
 
 def _contradictions(matches: Sequence[re.Match[str]], where: str) -> list[Notice]:
-    """Say of how many lines the numbers disagree by more than their rounding, and of the first."""
-    found = [told for match in matches if (told := _contradiction(match)) is not None]
-    if not found:
+    """Return the notice of lines whose numbers disagree by more than rounding, with the first."""
+    notices = [n for match in matches if (n := _contradiction(match)) is not None]
+    if not notices:
         return []
-    return [notice(found[0].code, where=where, lines=len(found), **found[0].values)]
+    return [notice(notices[0].code, where=where, lines=len(notices), **notices[0].values)]
 
 
 def _contradiction(match: re.Match[str]) -> Notice | None:
-    """Return what disagrees in one line: AL - 1 = sum of S_i, and accepted / drafted."""
-    found = _interval(match)
-    if found is None:
+    """Return the notice of what disagrees in one line: AL - 1 = sum of S_i, or accepted / drafted.
+
+    The log rounds lengths to 0.01, rates of positions to 0.001 and percentages to 0.1.
+    """
+    interval = _interval(match)
+    if interval is None:
         return None
-    _, drafted, accepted, rates = found
-    by_position = 1 + sum(rates)
-    if abs(float(match["length"]) - by_position) > 0.0051 + 0.0005 * len(rates):
+    accepted, drafted = interval.accepted, interval.drafted
+    by_position = 1 + sum(interval.rates)
+    if abs(float(match["length"]) - by_position) > 0.0051 + 0.0005 * len(interval.rates):
         return notice(
             Code.LENGTH_CONTRADICTS_POSITIONS, length=match["length"], by_position=by_position
         )
@@ -171,8 +185,8 @@ def _contradiction(match: re.Match[str]) -> Notice | None:
     return None
 
 
-def _interval(match: re.Match[str]) -> tuple[float, float, float, list[float]] | None:
-    """Return (passes, drafted, accepted, survival) of one line, None where nothing was drafted."""
+def _interval(match: re.Match[str]) -> _Interval | None:
+    """Return the counts of one line; None where nothing was drafted."""
     if "nan" in match["length"] or "nan" in match["rates"]:
         return None
     rates = [float(item) for item in match["rates"].split(",") if item.strip()]
@@ -181,31 +195,27 @@ def _interval(match: re.Match[str]) -> tuple[float, float, float, list[float]] |
     if drafted == 0 or not rates:
         return None
     passes = accepted / (length - 1) if accepted and length > 1 else drafted / len(rates)
-    return passes, drafted, accepted, rates
+    return _Interval(passes=passes, drafted=drafted, accepted=accepted, rates=rates)
 
 
-def read_responses(found: Sequence[dict[str, Any]], where: str) -> Reading:
+def read_responses(responses: Sequence[dict[str, Any]], where: str) -> Reading:
     """Pool ``metrics.speculative_decoding`` of one or more responses; survival is exact."""
     histograms, drafted = [], 0.0
-    for item in found:
+    for item in responses:
         raw = item[RESPONSE_KEY]
         if not isinstance(raw, list):
             raise InputError(f"acceptance_histogram: expected a list, got {raw!r:.40}", where=where)
-        counts = [count(value, "acceptance_histogram", where) for value in raw]
+        counts = [checked_number(value, "acceptance_histogram", where) for value in raw]
         histograms.append(counts)
         full = sum(counts) * (len(counts) - 1)
-        drafted += count(item.get("num_draft_tokens", full), "num_draft_tokens", where)
+        drafted += checked_number(item.get("num_draft_tokens", full), "num_draft_tokens", where)
     return from_histogram(
         pooled_histogram(histograms),
         engine="vllm",
-        how=_responses(len(found)),
+        how="1 response" if len(responses) == 1 else f"{len(responses)} responses",
         where=where,
         drafted=drafted,
     )
-
-
-def _responses(number: int) -> str:
-    return "1 response" if number == 1 else f"{number} responses"
 
 
 SCHEDULE_KEY = "num_speculative_tokens_per_batch_size"
@@ -233,21 +243,22 @@ GRAPH_MODE = {
 }
 
 
-def rows(bands: Sequence[Band]) -> list[list[int]]:
+def schedule_rows(bands: Sequence[Band]) -> list[list[int]]:
     """Return the 3-item rows.
 
-    >>> rows([Band(first=1, last=4, draft_lengths=(3,)), Band(first=5, last=9, draft_lengths=(0,))])
+    >>> two = [Band(first=1, last=4, draft_lengths=(3,)), Band(first=5, last=9, draft_lengths=(0,))]
+    >>> schedule_rows(two)
     [[1, 4, 3], [5, 9, 0]]
     """
     return [[band.first, band.last, band.draft_length] for band in bands]
 
 
-def rows_with_contexts(
+def schedule_rows_with_contexts(
     bands: Sequence[Band], contexts: Sequence[tuple[int, int]]
 ) -> list[list[int]]:
     """Return the 5-item rows of the proposal; neighbouring contexts that never differ are one.
 
-    >>> rows_with_contexts([Band(first=1, last=8, draft_lengths=(3, 3, 5))],
+    >>> schedule_rows_with_contexts([Band(first=1, last=8, draft_lengths=(3, 3, 5))],
     ...                    [(1, 10), (11, 20), (21, 99)])
     [[1, 8, 1, 20, 3], [1, 8, 21, 99, 5]]
     """
@@ -255,9 +266,9 @@ def rows_with_contexts(
     starts = [i for i, column in enumerate(columns) if i == 0 or column != columns[i - 1]]
     ends = [*(start - 1 for start in starts[1:]), len(columns) - 1]
     return [
-        [band.first, band.last, contexts[a][0], contexts[b][1], band.draft_lengths[a]]
+        [band.first, band.last, contexts[start][0], contexts[end][1], band.draft_lengths[start]]
         for band in bands
-        for a, b in zip(starts, ends, strict=True)
+        for start, end in zip(starts, ends, strict=True)
     ]
 
 
@@ -272,7 +283,7 @@ def schedule(
     """Return the ``--speculative-config``; without rows where one draft length is for all.
 
     ``static`` is the draft length to compare the schedule with. ``contexts`` are the ranges that
-    the draft lengths of a band are for, where rows of five are wanted.
+    a band's draft lengths are for; without them rows have three items.
     """
     deepest = max(max(band.draft_lengths) for band in bands)
     last = bands[-1].last
@@ -284,9 +295,18 @@ def schedule(
         notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="row's K", prefills_count=True),
         notice(Code.SCHEDULE_GRAPH_MODE, engine=name, length_name="K", static=static, **GRAPH_MODE),
     ]
-    table = rows(bands) if contexts is None else rows_with_contexts(bands, contexts)
+    table = (
+        schedule_rows(bands) if contexts is None else schedule_rows_with_contexts(bands, contexts)
+    )
     if contexts is not None:
-        notes.append(_rejected(name))
+        notes.append(
+            notice(
+                Code.FORM_REJECTED,
+                engine=f"{name} {RELEASE}",
+                form="rows of five items",
+                proposal="PR 48944",
+            )
+        )
     if data_parallel > 1:
         notes.append(
             notice(
@@ -296,14 +316,5 @@ def schedule(
                 draft_length=deepest,
             )
         )
-    text = inside(flags, f', "{SCHEDULE_KEY}": {json.dumps(table)}')
+    text = insert_before_brace(flags, f', "{SCHEDULE_KEY}": {json.dumps(table)}')
     return EngineText(text=text, notes=tuple(notes))
-
-
-def _rejected(name: str) -> Notice:
-    return notice(
-        Code.FORM_REJECTED,
-        engine=f"{name} {RELEASE}",
-        form="rows of five items",
-        proposal="PR 48944",
-    )

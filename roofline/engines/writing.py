@@ -9,7 +9,7 @@ from roofline.base.notices import Notice
 from roofline.specs.engine import EngineProfile
 from roofline.specs.placement import Placement
 
-__all__ = ["Band", "DraftWeights", "EngineText", "Launch", "NoScheduleError", "inside"]
+__all__ = ["Band", "DraftWeights", "EngineText", "Launch", "NoScheduleError", "insert_before_brace"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,7 @@ class NoScheduleError(InputError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DraftWeights:
-    """Where the weights of a drafter lie; a placeholder stands in for what is not known."""
+    """Where the weights of a drafter lie; unknown places get a placeholder."""
 
     name: str
     repository: str | None = None
@@ -76,8 +76,8 @@ class Launch:
     def flags(self, draft_length: int, *, running: int) -> str:
         """Return the flags for this draft length and ``running`` sequences.
 
-        Without drafts they only lay the target out; where nothing is laid out, the text says which
-        flag to leave out.
+        Without drafts they only divide the target over GPUs; where they are empty, the text says
+        which flag to leave out.
         """
         if draft_length == 0:
             return f"{self._layout()}{self.sharing()}".strip() or self._left_out()
@@ -125,14 +125,14 @@ class Launch:
 
     def _layout(self) -> str:
         """Return the flags of data-parallel attention, empty without it."""
-        own = self.placement
-        return self.engine.parallel_flags(tp=own.tp, dp=own.dp, ep=own.ep)
+        placement = self.placement
+        return self.engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
 
 
-def inside(text: str, addition: str) -> str:
+def insert_before_brace(text: str, addition: str) -> str:
     """Put ``addition`` before the last closing brace.
 
-    >>> inside("--x '{1: 2}'", ", 3: 4")
+    >>> insert_before_brace("--x '{1: 2}'", ", 3: 4")
     "--x '{1: 2, 3: 4}'"
     """
     head, brace, tail = text.rpartition("}")

@@ -45,7 +45,7 @@ def importable(reference: str) -> bool:
     path = Path(reference)
     if "\0" in reference or not path.is_dir():
         return False
-    return (path / "config.json").is_file() or not resources.known(reference, SHELF)
+    return (path / "config.json").is_file() or not resources.bundled_id(reference, SHELF)
 
 
 def open_imported(reference: str, target: ModelSpec | None = None) -> Imported:
@@ -74,7 +74,7 @@ def open_model(reference: str) -> tuple[ModelSpec, list[Notice]]:
             f"with {Option('drafter')}"
         )
     spec = imported.spec
-    bundled = resources.known(spec.id, SHELF)
+    bundled = resources.bundled_id(spec.id, SHELF)
     return spec.model_copy(update={"id": bundled or spec.id}), imported.notices
 
 
@@ -122,12 +122,12 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     wanted = f"{target.id}-{reference}" if reference in heads else reference
     if reference in HEAD_KINDS and reference not in heads:
         return reference, derive(reference, target)
-    if resources.known(wanted, SHELF) is None and not wanted.endswith((".yaml", ".yml")):
+    if resources.bundled_id(wanted, SHELF) is None and not wanted.endswith((".yaml", ".yml")):
         known = [*HOST_DRAFTERS, "mtp", *names, *HEAD_KINDS]
         raise InputError(
             f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
         )
-    bundled = resources.known(wanted, SHELF)
+    bundled = resources.bundled_id(wanted, SHELF)
     return _bundled(bundled) if bundled else _load(wanted)
 
 
@@ -138,7 +138,7 @@ def _bundled(name: str) -> tuple[str, NetworkSpec]:
 
 
 def _load(reference: str) -> tuple[str, NetworkSpec]:
-    kind = load_yaml(resources.find(reference, SHELF, "drafter")).get("kind", "model")
+    kind = load_yaml(resources.spec_file(reference, SHELF, "drafter")).get("kind", "model")
     whole = kind == "model"
     return str(kind), load_model(reference, "drafter") if whole else load_drafter(reference)
 

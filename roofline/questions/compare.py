@@ -12,7 +12,7 @@ from roofline.advice.recommend import Recommendation, recommend
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.questions.memory import Slots, slots
 
-__all__ = ["Candidate", "Entry", "compare", "parse_candidate"]
+__all__ = ["Candidate", "ComparedDrafter", "compare", "parse_candidate"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class ComparedDrafter:
     """What one drafter does at one batch and context."""
 
     answer: Recommendation
@@ -38,7 +38,7 @@ class Entry:
         return max(usable, key=lambda i: float(self.point.speedup[i]), default=0)
 
     @property
-    def looked_at(self) -> int:
+    def judged(self) -> int:
         """The position of the advised D, or of the best that lost."""
         return self.point.best or self.best_drafting
 
@@ -57,36 +57,38 @@ def parse_candidate(text: str) -> Candidate:
 
 def compare(
     configuration: Configuration, workload: Workload, candidates: Sequence[Candidate]
-) -> list[list[Entry]]:
+) -> list[list[ComparedDrafter]]:
     """Return the drafters, fastest first, for each batch and context of ``workload`` that fits.
 
-    Whether one does is up to plain decoding, so it is the same for all drafters.
+    A batch and context fits where plain decoding does, so it fits for all drafters or for none.
     """
     if len(candidates) != len(set(candidates)):
         raise InputError("one is given twice", field="drafter")
     several = len(candidates) > 1
     answers = [
-        _answer(configuration, workload, candidate, drop_idle=several) for candidate in candidates
+        _answer(configuration, workload, candidate, drop_unused=several) for candidate in candidates
     ]
-    found: dict[tuple[int, int], list[Entry]] = {}
+    compared: dict[tuple[int, int], list[ComparedDrafter]] = {}
     for answer in answers:
         for point in answer.points:
-            found.setdefault((point.batch, point.context), []).append(_entry(answer, point))
-    return [sorted(entries, key=_fastest_first) for entries in found.values()]
+            compared.setdefault((point.batch, point.context), []).append(_entry(answer, point))
+    return [
+        sorted(entries, key=lambda entry: -float(entry.point.speedup[entry.judged]))
+        for entries in compared.values()
+    ]
 
 
 def _answer(
-    configuration: Configuration, workload: Workload, candidate: Candidate, *, drop_idle: bool
+    configuration: Configuration, workload: Workload, candidate: Candidate, *, drop_unused: bool
 ) -> Recommendation:
-    asked = replace(configuration, drafter=candidate.drafter)
-    accepted = replace(workload, acceptance=candidate.acceptance)
+    with_drafter = replace(configuration, drafter=candidate.drafter)
+    with_acceptance = replace(workload, acceptance=candidate.acceptance)
     try:
-        return recommend(ask(asked, accepted, drop_idle=drop_idle))
+        return recommend(ask(with_drafter, with_acceptance, drop_unused=drop_unused))
     except UnknownAcceptanceError as error:
-        given = Option("drafter", f"{candidate.drafter}=0.7")
         raise InputError(
             f"no acceptance is known for it on {configuration.model}; give one with its name: "
-            f"{given}",
+            f"{Option('drafter', f'{candidate.drafter}=0.7')}",
             field="drafter",
             value=candidate.drafter,
         ) from error
@@ -94,15 +96,13 @@ def _answer(
         raise InputError(error.text, field="drafter", value=candidate.drafter) from None
 
 
-def _entry(answer: Recommendation, point: Point) -> Entry:
-    bare = Entry(
+def _entry(answer: Recommendation, point: Point) -> ComparedDrafter:
+    without_slots = ComparedDrafter(
         answer=answer,
         point=point,
         slots=Slots(context=point.context, draft_length=0, plain=0, speculative=0),
     )
-    length = point.draft_lengths[bare.looked_at]
-    return replace(bare, slots=slots(answer.memory, context=point.context, draft_length=length))
-
-
-def _fastest_first(entry: Entry) -> float:
-    return -float(entry.point.speedup[entry.looked_at])
+    length = point.draft_lengths[without_slots.judged]
+    return replace(
+        without_slots, slots=slots(answer.memory, context=point.context, draft_length=length)
+    )

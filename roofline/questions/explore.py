@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import smallest_within_tie
-from roofline.advice.deployment import Configuration, load
+from roofline.advice.deployment import Configuration, load_documents
 from roofline.advice.question import Question, Workload, ask
-from roofline.advice.recommend import fitting, law_limits
+from roofline.advice.recommend import law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.notices import Code, Notice, notice
@@ -21,11 +21,23 @@ from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
 from roofline.timing.step import past_graphs
 
-__all__ = ["BATCHES", "Axis", "Exploration", "Variant", "explore", "parse_axis", "since"]
+__all__ = [
+    "EXPLORED_BATCHES",
+    "Axis",
+    "Exploration",
+    "Variant",
+    "explore",
+    "holds_from",
+    "parse_axis",
+]
 
 MOST_VARIANTS = 2000
-#: What is tried where no batches are given: those of these that fit; two to a doubling.
-BATCHES = (1, 2, *(size for power in range(2, 11) for size in (3 * 2 ** (power - 2), 2**power)))
+#: Batches tried where none are given: those that fit; two to a doubling.
+EXPLORED_BATCHES = (
+    1,
+    2,
+    *(size for power in range(2, 11) for size in (3 * 2 ** (power - 2), 2**power)),
+)
 Array = NDArray[np.float64]
 
 
@@ -71,12 +83,12 @@ class Variant:
     def falls_from(self) -> int | None:
         """The first batch from which on the best D is below that of the smallest batch."""
         first = self.by_batch[0] if self.by_batch else 0
-        return since(self.batches, [d < first for d in self.by_batch])
+        return holds_from(self.batches, [d < first for d in self.by_batch])
 
     @property
     def stops_from(self) -> int | None:
         """The first batch from which on not drafting is best."""
-        return since(self.batches, [d == 0 for d in self.by_batch])
+        return holds_from(self.batches, [d == 0 for d in self.by_batch])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,18 +120,18 @@ def parse_axis(text: str) -> Axis:
     return Axis(path=first.path, values=values)
 
 
-def since(batches: Sequence[int], holds: Sequence[bool]) -> int | None:
+def holds_from(batches: Sequence[int], holds: Sequence[bool]) -> int | None:
     """Return the first batch from which on something holds to the end; None if it never does.
 
-    >>> since([1, 2, 4, 8], [False, True, False, True]), since([1, 2], [True, False])
+    >>> holds_from([1, 2, 4, 8], [False, True, False, True]), holds_from([1, 2], [True, False])
     (8, None)
     """
-    found = None
+    first = None
     for batch, true in zip(reversed(batches), reversed(holds), strict=True):
         if not true:
             break
-        found = batch
-    return found
+        first = batch
+    return first
 
 
 def explore(
@@ -128,31 +140,34 @@ def explore(
     axes: Sequence[Axis],
     *,
     batch: int,
-    batches: Sequence[int] = BATCHES,
+    batches: Sequence[int] = EXPLORED_BATCHES,
 ) -> Exploration:
-    """Answer for every combination of the axes' values, at its one context.
+    """Answer for every combination of the axes' values, at the workload's one context.
 
-    Combinations that cannot be (more chosen experts than there are) are left out with a warning; a
-    value that leads to no variant at all is refused.
+    Combinations that cannot exist, such as more chosen experts than there are, are left out with a
+    warning; a value that leads to no variant at all is refused.
     """
     _check(axes)
     (context,) = workload.contexts
     workload = replace(workload, batches=tuple(sorted({batch, *batches})))
-    documents = load(configuration)
-    variants, told, failed = [], list[Notice](), {}
+    documents = load_documents(configuration)
+    variants, notices, failed = [], list[Notice](), {}
     for values in itertools.product(*(axis.values for axis in axes)):
-        own = _overrides(axes, values)
-        asked = replace(configuration, overrides=(*configuration.overrides, *own))
+        overrides = (
+            Override(option="vary", path=axis.path, text=value)
+            for axis, value in zip(axes, values, strict=True)
+        )
+        varied = replace(configuration, overrides=(*configuration.overrides, *overrides))
         try:
-            variant, limited = _variant(
-                ask(asked, workload, documents=documents), values, batch=batch
+            variant, limits = _variant(
+                ask(varied, workload, documents=documents), values, batch=batch
             )
         except InputError as error:
             failed[values] = error
-            told.append(notice(Code.VARIANT_LEFT_OUT, problem=error.text))
+            notices.append(notice(Code.VARIANT_LEFT_OUT, problem=error.text))
             continue
         variants.append(variant)
-        told += [*variant.question.notices, *limited]
+        notices += [*variant.question.notices, *limits]
     _refuse_useless(axes, variants, failed)
     if all(variant.draft_length is None for variant in variants):
         first = does_not_fit(variants[0].question.deployment, batch=batch, context=context)
@@ -163,7 +178,7 @@ def explore(
         batch=batch,
         context=context,
         variants=tuple(variants),
-        notices=tuple(dict.fromkeys(told)),
+        notices=tuple(dict.fromkeys(notices)),
     )
 
 
@@ -180,11 +195,6 @@ def _check(axes: Sequence[Axis]) -> None:
         raise InputError("a path is given twice; give each once with all its values", field="vary")
 
 
-def _overrides(axes: Sequence[Axis], values: Sequence[str]) -> Iterator[Override]:
-    for axis, value in zip(axes, values, strict=True):
-        yield Override(option="vary", path=axis.path, text=value)
-
-
 def _refuse_useless(
     axes: Sequence[Axis], variants: Sequence[Variant], failed: dict[tuple[str, ...], InputError]
 ) -> None:
@@ -197,10 +207,10 @@ def _refuse_useless(
 
 
 def _unpriced(question: Question, values: tuple[str, ...], largest_batch: int) -> Variant:
-    """Return a variant with its sizes, at no batch and without an answer."""
+    """Return a variant with its sizes, priced at no batch and without an answer."""
     model, tp = question.deployment.target.model, question.deployment.target.placement.attention_tp
     kv = question.deployment.target.precision.kv
-    shared = [run.attention for run in model.layers]
+    mixers = [run.attention for run in model.layers]
     nothing = np.full(len(question.draft_lengths), np.nan)
     return Variant(
         values=values,
@@ -208,7 +218,7 @@ def _unpriced(question: Question, values: tuple[str, ...], largest_batch: int) -
         parameters=parameters_total(model),
         kv_per_token=kv_bytes_per_token(model, kv),
         kv_per_token_gpu=kv_bytes_per_token(model, kv, tp=tp),
-        kv_copied=any(isinstance(a, GroupedQueryAttention) and a.num_kv_heads < tp for a in shared),
+        kv_copied=any(isinstance(m, GroupedQueryAttention) and m.num_kv_heads < tp for m in mixers),
         largest_batch=largest_batch,
         batches=(),
         by_batch=(),
@@ -233,12 +243,14 @@ def _variant(
         unpriced = replace(unpriced, refused=refused)
     if not batches:
         return unpriced, []
-    grid = fitting(question.price(batches))
+    grid = require_fit(question.price(batches))
     tokens = question.tokens_per_step((context,))[0]
-    step, fits, may = grid.times.total[:, 0], grid.fits[:, 0], grid.candidates[:, 0]
+    step, fits = grid.times.total[:, 0], grid.fits[:, 0]
     speed = np.where(fits, tokens / step, np.nan)
-    best = np.asarray(question.draft_lengths)[smallest_within_tie(np.where(may, speed, np.nan))[0]]
-    room = [bool(row.all()) for row in fits]  # where memory alone decides there is no knee to see
+    chosen, _ = smallest_within_tie(np.where(grid.candidates[:, 0], speed, np.nan))
+    best = np.asarray(question.draft_lengths)[chosen]
+    # where memory ends the draft lengths, the best one says nothing about speed
+    room = [bool(row.all()) for row in fits]
     priced = replace(
         unpriced,
         batches=tuple(size for size, ok in zip(batches, room, strict=True) if ok),
@@ -254,8 +266,9 @@ def _variant(
             tokens_per_step=tokens,
             draft_length=int(best[at]),
         )
-    past = {}
+    pass_rows = {}
     if batch in batches:
         rows = grid.times.launches.rows[batches.index(batch), 0]
-        past = {batch: (question.draft_lengths, rows.tolist())}
-    return priced, [*law_limits(grid.times), *past_graphs(question.deployment.engine, past)]
+        pass_rows = {batch: (question.draft_lengths, rows.tolist())}
+    graph_notices = past_graphs(question.deployment.engine, pass_rows)
+    return priced, [*law_limit_notices(grid.times), *graph_notices]

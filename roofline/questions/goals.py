@@ -14,20 +14,20 @@ from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
-    "BATCHES",
-    "Choice",
+    "GOAL_BATCHES",
     "Goal",
-    "Needed",
+    "NeededTokens",
     "Objective",
-    "choose",
-    "missed",
+    "OperatingPoint",
+    "missed_goals",
     "needed_tokens",
-    "require",
+    "operating_point",
+    "operating_points",
 ]
 
 Array = NDArray[np.float64]
-#: What is tried where a goal is given and no batch: those of these that fit; eight to a doubling.
-BATCHES: tuple[int, ...] = (
+#: Batches tried where a goal is given and no batch: those that fit; eight to a doubling.
+GOAL_BATCHES: tuple[int, ...] = (
     *range(1, 16),
     *(size * eighth // 8 for size in (16, 32, 64, 128, 256, 512) for eighth in range(8, 16)),
     1024,
@@ -64,7 +64,7 @@ class Goal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Needed:
+class NeededTokens:
     """Tokens per step that a draft length needs to meet the goal, and those that it has."""
 
     draft_length: int
@@ -83,12 +83,12 @@ class Needed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class OperatingPoint:
     """A batch and draft length that meet the goal, at one context."""
 
     point: Point
     position: int  # of the draft length
-    needed: tuple[Needed, ...]  # at this batch
+    needed: tuple[NeededTokens, ...]  # at this batch
 
     @property
     def draft_length(self) -> int:
@@ -114,19 +114,19 @@ def needed_tokens(step: Array, *, batch: float, tpot: float | None, rate: float 
     >>> needed_tokens(np.array([0.02, 0.03]), batch=4, tpot=0.01, rate=None)
     array([2., 3.])
     """
-    found = np.ones_like(step)
+    needed = np.ones_like(step)
     if tpot is not None:
-        found = np.maximum(found, step / tpot)
+        needed = np.maximum(needed, step / tpot)
     if rate is not None:
-        found = np.maximum(found, rate * step / batch)
-    return np.asarray(found)
+        needed = np.maximum(needed, rate * step / batch)
+    return np.asarray(needed)
 
 
-def choose(points: Sequence[Point], goal: Goal) -> Choice | None:
-    """Return the choice that meets ``goal`` and is best by its objective; None if none does.
+def operating_point(points: Sequence[Point], goal: Goal) -> OperatingPoint | None:
+    """Return the batch and draft length that meet ``goal`` and are best by its objective.
 
-    Of choices within 1 % of the best the smallest batch and draft length is taken. All points
-    belong to one context.
+    None if none meets it. Within 1 % of the best the smallest batch and draft length is taken. All
+    points belong to one context.
     """
     tpot = np.where(
         np.array([p.candidates for p in points]), [p.time_per_token for p in points], np.inf
@@ -142,36 +142,38 @@ def choose(points: Sequence[Point], goal: Goal) -> Choice | None:
     if not score.any():
         return None
     row, position = np.unravel_index(int((score >= (1 - TIE) * score.max()).argmax()), score.shape)
-    return Choice(
+    return OperatingPoint(
         point=points[int(row)],
         position=int(position),
         needed=_needed(points[int(row)], goal),
     )
 
 
-def _needed(point: Point, goal: Goal) -> tuple[Needed, ...]:
-    wanted = needed_tokens(point.step, batch=point.batch, tpot=goal.tpot, rate=goal.rate)
+def _needed(point: Point, goal: Goal) -> tuple[NeededTokens, ...]:
+    needed = needed_tokens(point.step, batch=point.batch, tpot=goal.tpot, rate=goal.rate)
     return tuple(
-        Needed(draft_length=d, tokens_per_step=float(al), reached=float(has))
-        for d, al, has, ok in zip(
-            point.draft_lengths, wanted, point.tokens_per_step, point.candidates, strict=True
+        NeededTokens(draft_length=d, tokens_per_step=float(least), reached=float(reached))
+        for d, least, reached, ok in zip(
+            point.draft_lengths, needed, point.tokens_per_step, point.candidates, strict=True
         )
         if ok
     )
 
 
-def require(points: Sequence[Point], goal: Goal) -> list[Choice]:
-    """Return the choice of every context that has one; refuse a goal that none meets."""
+def operating_points(points: Sequence[Point], goal: Goal) -> list[OperatingPoint]:
+    """Return the operating point of every context that has one; refuse a goal that none meets."""
     contexts = dict.fromkeys(point.context for point in points)
     groups = [[p for p in points if p.context == context] for context in contexts]
-    found = [choice for group in groups if (choice := choose(group, goal)) is not None]
-    if not found:
+    choices = [choice for group in groups if (choice := operating_point(group, goal)) is not None]
+    if not choices:
         raise _out_of_reach(groups[0], goal)
-    return found
+    return choices
 
 
-def missed(points: Sequence[Point], goal: Goal, choices: Sequence[Choice]) -> list[Notice]:
-    """Say of every context without a choice how close one gets there."""
+def missed_goals(
+    points: Sequence[Point], goal: Goal, choices: Sequence[OperatingPoint]
+) -> list[Notice]:
+    """Return for every context without an operating point the notice how close one gets."""
     met = {choice.point.context for choice in choices}
     groups = {
         point.context: [p for p in points if p.context == point.context]
@@ -186,28 +188,27 @@ def missed(points: Sequence[Point], goal: Goal, choices: Sequence[Choice]) -> li
 
 def _out_of_reach(points: Sequence[Point], goal: Goal) -> InputError:
     """Return the refusal: how close one gets, and the smallest acceptance that would do."""
-    asked = []
+    limits = []
     if goal.tpot is not None:
-        asked.append(str(Option("slo_tpot", f"{1e3 * goal.tpot:g}")))
+        limits.append(str(Option("slo_tpot", f"{1e3 * goal.tpot:g}")))
     if goal.rate is not None:
-        asked.append(str(Option("target_tokens_per_s", f"{goal.rate:g}")))
-    pace = [np.where(p.candidates, p.time_per_token, np.inf) for p in points]
-    fastest = min(pace, key=lambda times: float(times.min()))
-    busiest = max(p.batch / float(times.min()) for p, times in zip(points, pace, strict=True))
+        limits.append(str(Option("target_tokens_per_s", f"{goal.rate:g}")))
+    tpot = [float(np.where(p.candidates, p.time_per_token, np.inf).min()) for p in points]
+    most = max(p.batch / fastest for p, fastest in zip(points, tpot, strict=True))
     options = [
         (need.tokens_per_step / (1 + need.draft_length), need, point.batch)
         for point in points
         for need in _needed(point, goal)
         if need.possible
     ]
-    hope = "no acceptance would do"
+    enough = "no acceptance would do"
     if options:
         _, need, batch = min(options, key=lambda option: option[0])
-        hope = (
+        enough = (
             f"it would take {need.tokens_per_step:.2f} tokens per step at draft length "
             f"{need.draft_length} and batch {batch}, where this acceptance gives {need.reached:.2f}"
         )
     return InputError(
-        f"{' '.join(asked)}: no batch and draft length tried meets it; the fastest is "
-        f"{1e3 * float(fastest.min()):.2f} ms per token, the most {busiest:.0f} tokens/s; {hope}"
+        f"{' '.join(limits)}: no batch and draft length tried meets it; the fastest is "
+        f"{1e3 * min(tpot):.2f} ms per token, the most {most:.0f} tokens/s; {enough}"
     )

@@ -18,23 +18,23 @@ from roofline.base import resources
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.server import Serving
-from roofline.engines.server_facts import Unread, serving_names
-from roofline.questions.schedule.plan import Plan
-from roofline.questions.schedule.written import Written
+from roofline.engines.server_facts import Read, Unread, serving_names
+from roofline.questions.schedule.plan import SchedulePlan
+from roofline.questions.schedule.written import WrittenSchedule
 from roofline.specs.engine import SHELF as ENGINES
 from roofline.specs.engine import Era, load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import HOST_DRAFTERS, SHELF, DrafterSpec, load_network
 
 __all__ = [
-    "Change",
+    "AdvisedChange",
     "Gap",
-    "Live",
-    "Used",
-    "change",
-    "check_known",
+    "LiveQuestion",
+    "Substitute",
+    "advised_change",
+    "check_model_and_gpu",
     "contradictions",
-    "question_from",
+    "live_question",
 ]
 
 
@@ -48,47 +48,50 @@ def contradictions(
 ) -> list[Notice]:
     """Return a notice for each option that names another model, drafter or engine than it runs.
 
+    ``asked`` is the user's configuration and ``given`` the options in it that the user set.
     ``model`` and ``drafter`` are the server's own, None where they are not known here. A path is
     taken for what runs there, since that is what it is given for.
     """
-    told = []
-    model = None if model is None else resources.known(model, SHELF)
-    other = resources.known(asked.model, SHELF) if "model" in given else None
-    if other is not None and model is not None and not same_model(other, model):
-        told.append(_another("model", model, other))
+    notices = []
+    model = None if model is None else resources.bundled_id(model, SHELF)
+    asked_model = resources.bundled_id(asked.model, SHELF) if "model" in given else None
+    if asked_model is not None and model is not None and not same_model(asked_model, model):
+        notices.append(_another("model", model, asked_model))
     if "drafter" in given and asked.drafter is not None and drafter is not None:
-        own, wanted = _kinds(drafter, model), _kinds(asked.drafter, other or model)
-        if wanted and "none" not in wanted and not own & wanted:
-            told.append(_another("drafter", drafter, asked.drafter))
+        names = _drafter_names(drafter, model)
+        asked_names = _drafter_names(asked.drafter, asked_model or model)
+        if asked_names and "none" not in asked_names and not names & asked_names:
+            notices.append(_another("drafter", drafter, asked.drafter))
     engine = asked.engine.partition("@")[0]
-    if "engine" in given and resources.known(engine, ENGINES) and engine != serving.engine:
-        told.append(_another("engine", serving.engine, asked.engine))
-    return told
+    if "engine" in given and resources.bundled_id(engine, ENGINES) and engine != serving.engine:
+        notices.append(_another("engine", serving.engine, asked.engine))
+    return notices
 
 
 def _another(field: str, runs: str, asked: str) -> Notice:
     return notice(Code.ANOTHER_SERVER_SETTING, field=field, runs=runs, asked=asked)
 
 
-def _kinds(name: str, model: str | None) -> set[str]:
-    """Return the words that a drafter goes by: its kind and its id; nothing for a path.
+def _drafter_names(name: str, model: str | None) -> set[str]:
+    """Return the names that a drafter goes by: its kind and its id; nothing for a path.
 
-    >>> sorted(_kinds("eagle3", "llama-3.1-8b")), _kinds("here/config.json", None)
+    >>> sorted(_drafter_names("eagle3", "llama-3.1-8b")), _drafter_names("here/config.json", None)
     (['eagle3', 'llama-3.1-8b-eagle3'], set())
     """
-    known = resources.known(name, SHELF)
+    known = resources.bundled_id(name, SHELF)
     if known is None:
         return set() if "/" in name or "." in name else {name, f"{model}-{name}"}
     network = load_network(known)
     kind = network.kind if isinstance(network, DrafterSpec) else "model"
-    own = isinstance(network, DrafterSpec) and known == f"{model}-{kind}"
-    return {known, kind} if own else {known}
+    of_model = isinstance(network, DrafterSpec) and known == f"{model}-{kind}"
+    return {known, kind} if of_model else {known}
 
 
+#: Tokens in the cache of a sequence where neither server nor user says.
 CONTEXT = 4096
 
 
-class Used(StrEnum):
+class Substitute(StrEnum):
     """What stands in for something that a server does not say."""
 
     FORMAT = "format"  # of weights, as the name says it
@@ -102,18 +105,18 @@ class Used(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gap:
-    """Something that the server did not say: why, what is used instead, and who can give it."""
+    """Something that the server did not say: why, and what is used instead."""
 
     what: str
     reason: str | Notice  # as the reader of the server says it
-    used: Used
-    field: str
-    value: str | float | None = None  # of what is used, where it varies
+    substitute: Substitute
+    field: str  # of the option that would give it
+    value: str | float | None = None  # of the substitute, where it varies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Live:
-    """A question about a running server. ``batch`` is None where nobody knows it.
+class LiveQuestion:
+    """A question about a running server. ``batch`` is None where it is unknown.
 
     ``era`` are the builds that its version belongs to, where they are priced by themselves;
     ``copies`` of the whole model run beside each other, each with that batch.
@@ -129,8 +132,8 @@ class Live:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """What the advice changes at the running batch. Speeds are of all copies [tokens/s].
+class AdvisedChange:
+    """What the advice changes at the running batch. Speeds are those of all copies [tokens/s].
 
     ``before`` is None where the server's own draft length is unknown, or its acceptance is.
     """
@@ -149,13 +152,13 @@ class Change:
         return None if self.before is None else self.after / self.before - 1
 
 
-def check_known(serving: Serving, asked: Configuration, *, given: AbstractSet[str]) -> None:
-    """Refuse a question that lacks its model or its accelerator, which no waiting brings."""
+def check_model_and_gpu(serving: Serving, asked: Configuration, *, given: AbstractSet[str]) -> None:
+    """Refuse a question whose model or accelerator is unknown: further reads would not tell."""
     _model(serving, asked, given)
     _gpu(serving, asked, given)
 
 
-def question_from(
+def live_question(
     serving: Serving,
     asked: Configuration,
     workload: Workload,
@@ -163,58 +166,64 @@ def question_from(
     given: AbstractSet[str],
     batches: tuple[int, ...] | None = None,
     contexts: tuple[int, ...] | None = None,
-) -> Live:
-    """Fill the question with what the server says, but for what was ``given``."""
+) -> LiveQuestion:
+    """Return the question with what the server says, except for the options that were ``given``."""
     gaps: list[Gap] = []
     model, dtype = _model(serving, asked, given)
-    found: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
+    setup: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
     load: dict[str, Any] = {}
     if dtype is not None and "weights" not in given:
-        reason = notice(Code.WEIGHTS_BY_NAME)
         gaps.append(
-            Gap(what="weights", reason=reason, used=Used.FORMAT, value=dtype, field="weights")
+            Gap(
+                what="weights",
+                reason=notice(Code.WEIGHTS_BY_NAME),
+                substitute=Substitute.FORMAT,
+                value=dtype,
+                field="weights",
+            )
         )
-        found["weights"] = DType(dtype)
-    found["engine"], era = _engine(serving, asked, given)
+        setup["weights"] = DType(dtype)
+    setup["engine"], era = _engine(serving, asked, given)
     if "tp" not in given:
-        found["tp"] = _or(serving, "tp", 1, gaps, used=Used.ONE_GPU)
+        setup["tp"] = _fact_or(serving, "tp", 1, gaps, substitute=Substitute.ONE_GPU)
     # ranks that share one model's weights are groups of its attention, no copies of it
     groups = serving.copies if serving.value("attention_copies") else 1
     if "dp_attention" not in given:
-        found["dp_attention"] = groups
+        setup["dp_attention"] = groups
     if "ep" not in given:
-        found["ep"] = serving.expert_groups(found.get("tp", asked.tp))
+        setup["ep"] = serving.expert_groups(setup.get("tp", asked.tp))
     if "kv" not in given and serving.value("kv") is not None:
-        found["kv"] = DType.FP8
+        setup["kv"] = DType.FP8
     if "drafter" not in given:
-        found["drafter"] = _drafter(serving, gaps)
-    drafts = found.get("drafter", asked.drafter) != "none"
+        setup["drafter"] = _drafter(serving, gaps)
+    drafts = setup.get("drafter", asked.drafter) != "none"
     if "acceptance" not in given and drafts:
         load["acceptance"] = _acceptance(serving, gaps)
         if "acceptance_rounds" not in given and serving.acceptance is not None:
-            load["acceptance_rounds"] = _rounds(serving)
+            counted = serving.acceptance.counted
+            load["acceptance_rounds"] = None if counted is None else max(int(counted), 1)
     if "max_draft_length" not in given:
         load["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)
     if contexts is None:
-        context = _or(serving, "context", CONTEXT, gaps, used=Used.CONTEXT)
+        context = _fact_or(serving, "context", CONTEXT, gaps, substitute=Substitute.CONTEXT)
         contexts = (int(context),)
     batch = None
     if batches is None:
-        running = _or(serving, "batch", None, gaps, used=Used.EVERY_BATCH)
+        running = _fact_or(serving, "batch", None, gaps, substitute=Substitute.EVERY_BATCH)
         batch = None if running is None else max(round(running * groups), 1)
         batches = (batch or 1,)
     elif len(batches) == 1:
         batch = batches[0]
-    told = contradictions(
+    contradicting = contradictions(
         serving,
         asked,
         given=given,
         model=_bundled(serving)[0],
         drafter=_drafter(serving, []),
     )
-    return Live(
-        serving=replace(serving, notices=(*serving.notices, *told)),
-        configuration=replace(asked, **found),
+    return LiveQuestion(
+        serving=replace(serving, notices=(*serving.notices, *contradicting)),
+        configuration=replace(asked, **setup),
         workload=replace(workload, **load, batches=batches, contexts=contexts),
         copies=serving.copies // groups,
         batch=batch,
@@ -233,12 +242,17 @@ def _engine(
     return (serving.engine if era is None else f"{serving.engine}@{era.id}"), era
 
 
-def _or(serving: Serving, fact: str, default: Any, gaps: list[Gap], *, used: Used) -> Any:
-    found = serving.facts[fact]
-    if isinstance(found, Unread):
-        gaps.append(Gap(what=fact, reason=found.reason, used=used, value=default, field=fact))
-        return default
-    return found.value
+def _fact_or(
+    serving: Serving, name: str, default: Any, gaps: list[Gap], *, substitute: Substitute
+) -> Any:
+    """Return a fact of the server, else the default; ``gaps`` gets the gap that it fills."""
+    fact = serving.facts[name]
+    if isinstance(fact, Read):
+        return fact.value
+    gaps.append(
+        Gap(what=name, reason=fact.reason, substitute=substitute, value=default, field=name)
+    )
+    return default
 
 
 def _model(
@@ -250,9 +264,9 @@ def _model(
     model, dtype = _bundled(serving)
     if model is not None:
         return model, dtype
-    said = f"it serves {' or '.join(serving.models)}" if serving.models else "it does not say"
+    serves = f"it serves {' or '.join(serving.models)}" if serving.models else "it does not say"
     raise InputError(
-        f"{serving.where}: which model runs there is not known ({said}): give "
+        f"{serving.where}: which model runs there is not known ({serves}): give "
         f"{Option('model')}, a bundled id or the path of its config.json"
     )
 
@@ -261,87 +275,88 @@ def _bundled(serving: Serving) -> tuple[str | None, str | None]:
     """Return the bundled model that the server's names mean, and the format of its weights."""
     names = [name.rstrip("/").rsplit("/", 1)[-1] for name in serving.models]
     for name in names:
-        if resources.known(name, SHELF) is not None:
+        if resources.bundled_id(name, SHELF) is not None:
             return name, None
     for name in names:
         for ending, dtype in serving_names().formats.items():
             bare = name.lower().removesuffix(ending)
-            if bare != name.lower() and resources.known(bare, SHELF) is not None:
+            if bare != name.lower() and resources.bundled_id(bare, SHELF) is not None:
                 return bare, dtype
     return None, None
 
 
 def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str:
-    found = serving.facts["gpu"]
+    fact = serving.facts["gpu"]
     if "gpu" in given:
         return asked.gpu
-    if isinstance(found, Unread):
+    if isinstance(fact, Unread):
         raise InputError(
-            f"{serving.where}: which accelerator it runs on could not be read ({found.reason}): "
+            f"{serving.where}: which accelerator it runs on could not be read ({fact.reason}): "
             f"give {Option('gpu')}"
         )
-    return str(found.value)
+    return str(fact.value)
 
 
 def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
     """Return the drafter as the server names it, None for the bundled head."""
     method, weights = serving.value("method"), serving.value("draft_model")
-    known = resources.known(weights, SHELF) if weights and method != "mtp" else None
+    known = resources.bundled_id(weights, SHELF) if weights and method != "mtp" else None
     if known is not None and method not in HOST_DRAFTERS:
         return known
     if method not in (None, "model"):
         return str(method)
-    why = serving.facts["method"]
+    fact = serving.facts["method"]
     reason: str | Notice = notice(Code.DRAFTER_NOT_BUNDLED, weights=weights)
-    if isinstance(why, Unread):
-        reason = why.reason
-    gaps.append(Gap(what="drafter", reason=reason, used=Used.BUNDLED_HEAD, field="drafter"))
+    if isinstance(fact, Unread):
+        reason = fact.reason
+    gaps.append(
+        Gap(what="drafter", reason=reason, substitute=Substitute.BUNDLED_HEAD, field="drafter")
+    )
     return None
 
 
 def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
     """Return the acceptance that was read; from a mean alone, one rate for every position."""
     reading, length = serving.acceptance, serving.value("draft_length")
-    found = serving.facts["acceptance"]
-    if reading is None:
-        unknown = notice(Code.ACCEPTANCE_UNKNOWN)
-        reason = found.reason if isinstance(found, Unread) else unknown
-        gaps.append(
-            Gap(what="acceptance", reason=reason, used=Used.BUNDLED_CURVE, field="acceptance")
-        )
-        return None
-    if reading.draft_length is None and not length:
-        reason = notice(Code.LENGTH_NOT_READ)
-        gaps.append(
-            Gap(what="acceptance", reason=reason, used=Used.BUNDLED_CURVE, field="acceptance")
-        )
-        return None
-    if reading.draft_length is None:
+    if reading is not None and reading.draft_length is None and length:
         reading = reading.with_draft_length(length)
-    made = reading.acceptance()
+    if reading is None or reading.draft_length is None:
+        fact = serving.facts["acceptance"]
+        reason: str | Notice = notice(Code.ACCEPTANCE_UNKNOWN)
+        if reading is not None:
+            reason = notice(Code.LENGTH_NOT_READ)
+        elif isinstance(fact, Unread):
+            reason = fact.reason
+        gaps.append(
+            Gap(
+                what="acceptance",
+                reason=reason,
+                substitute=Substitute.BUNDLED_CURVE,
+                field="acceptance",
+            )
+        )
+        return None
+    acceptance = reading.acceptance()
     if reading.survival is not None or reading.curve is not None:
-        return made
+        return acceptance
     depth = reading.draft_length or 1
     rate = iid_rate(tokens_per_step=reading.tokens_per_step, draft_length=depth)
-    spread = from_rates([rate] * depth, label=f"{made.label}, one rate at every position")
+    one_rate = from_rates([rate] * depth, label=f"{acceptance.label}, one rate at every position")
     gaps.append(
         Gap(
             what="acceptance by position",
             reason=notice(Code.MEAN_ONLY, draft_length=depth),
-            used=Used.ONE_RATE,
+            substitute=Substitute.ONE_RATE,
             value=rate,
             field="acceptance",
         )
     )
-    return replace(spread, source=made.source, drafts=made.drafts, assumed=True)
+    return replace(one_rate, source=acceptance.source, drafts=acceptance.drafts, assumed=True)
 
 
-def _rounds(serving: Serving) -> int | None:
-    passes = serving.acceptance.counted if serving.acceptance is not None else None
-    return None if passes is None else max(int(passes), 1)
-
-
-def change(live: Live, plan: Plan, written: Written) -> Change | None:
+def advised_change(
+    live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule
+) -> AdvisedChange | None:
     """Return what the schedule changes at the running batch, None where that is unknown.
 
     Both speeds are predictions at the running batch and context, so that errors they share cancel.
@@ -351,9 +366,9 @@ def change(live: Live, plan: Plan, written: Written) -> Change | None:
         return None
     at = batch - 1
     advised = next(b for b in written.bands if b.first <= batch <= b.last).draft_lengths[0]
-    idle = all(d == 0 for band in written.bands for d in band.draft_lengths)
+    never = all(d == 0 for band in written.bands for d in band.draft_lengths)
     users = batch * live.copies
-    own = plan.plain[at, 0] if idle else plan.speed[at, 0, plan.draft_lengths.index(advised)]
+    after = plan.plain[at, 0] if never else plan.speed[at, 0, plan.draft_lengths.index(advised)]
     length = serving.value("draft_length")
     speed, tokens = None, None
     if length in plan.draft_lengths:
@@ -366,12 +381,12 @@ def change(live: Live, plan: Plan, written: Written) -> Change | None:
             )[0, 0]
         )
     known = speed is not None and bool(np.isfinite(speed))
-    return Change(
+    return AdvisedChange(
         draft_length=length,
         advised=advised,
         step=tokens / speed if known and speed and tokens else None,
         tokens_per_step=tokens if known else None,
         before=users * speed if known and speed else None,
-        after=users * float(own),
+        after=users * float(after),
         measured=serving.value("tokens_per_s"),
     )

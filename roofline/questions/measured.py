@@ -1,4 +1,4 @@
-"""Measured steps as a user writes them down."""
+"""Measured steps in a CSV file; a diagnosis compares them and a calibration fits to them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from pathlib import Path
 
 from roofline.base.errors import InputError
 from roofline.base.files import read_at_most
+from roofline.base.numbers import LONGEST_DRAFT
 
 __all__ = ["MeasuredStep", "read_steps"]
 
-
 MAX_BYTES = 10_000_000
-
-
-LARGEST = 2**40  # batch or context, as in a question
-
-
+LARGEST_SIZE = 2**40  # batch or context, as in a question
 COLUMNS = ("batch", "context", "draft_length", "step_ms")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredStep:
-    """One decode or verify step, draft passes included [s]."""
+    """The time of one decode step, or of one round of drafting and verifying [s]."""
 
     batch: int
     context: int
@@ -32,7 +28,7 @@ class MeasuredStep:
 
 
 def read_steps(path: Path) -> list[MeasuredStep]:
-    """Read the file; say which line is wrong and why."""
+    """Return the steps in a file; refuse it with the line that is wrong and why."""
     try:
         text = read_at_most(path, MAX_BYTES, "a CSV of steps").decode("utf-8")
         lines = list(csv.DictReader(text.splitlines()))
@@ -54,10 +50,10 @@ def _step(line: dict[str, str], number: int, name: str) -> MeasuredStep:
         raise InputError(
             f"{name}: line {number}: expected three whole numbers and a time"
         ) from None
-    known = 1 <= batch <= LARGEST and 1 <= context <= LARGEST and 0 <= length <= 64
-    if not known or not 1e-6 <= seconds < 100:
+    sizes = 1 <= batch <= LARGEST_SIZE and 1 <= context <= LARGEST_SIZE
+    if not sizes or not 0 <= length <= LONGEST_DRAFT or not 1e-6 <= seconds < 100:
         raise InputError(
             f"{name}: line {number}: expected batch and context of at least 1, a draft length of 0 "
-            "to 64 and a step of 0.001 to 100,000 ms"
+            f"to {LONGEST_DRAFT} and a step of 0.001 to 100,000 ms"
         )
     return MeasuredStep(batch=batch, context=context, draft_length=length, seconds=seconds)

@@ -70,36 +70,39 @@ class Slots:
 def per_sequence(
     memory: Memory, *, context: int, draft_length: int, share: float = 1.0, draft_share: float = 1.0
 ) -> PerSequence:
-    """Take one sequence's reservation apart; the parts add up to ``kv_per_sequence``.
+    """Return the parts of what one sequence reserves; they add up to ``kv_per_sequence``.
 
-    ``share`` and ``draft_share`` are those of one card in the target's and the drafter's caches.
+    ``share`` is the share of the target's cache that lies on one card, ``draft_share`` that of the
+    drafter's.
     """
     placement, target = memory.target.placement, memory.target
     exact = replace(memory, rules=memory.rules.model_copy(update={"kv_block": 1}))
     state = state_bytes_per_sequence(target.model, tp=placement.attention_tp)
-    snapshots = _snapshots(memory, state, draft_length)
-    own = float(exact.target_cache(context - 1, 0)) - state
+    # one copy of a recurrent state for each draft, to undo the rejected ones
+    kept = placement.state_handling is StateHandling.SNAPSHOTS
+    snapshots = state * draft_length if kept else 0.0
+    target_kv = float(exact.target_cache(context - 1, 0)) - state
     # D + 1 slots are taken off the drafter's context
     with_slots = float(exact.target_cache(context, draft_length))
-    drafted = float(exact.draft_cache(context, draft_length))
+    draft_with_slots = float(exact.draft_cache(context, draft_length))
     draft_kv = float(exact.draft_cache(max(context - draft_length - 1, 0), draft_length))
     network, precision = memory.drafter.network, memory.drafter.precision
     per_token = share * kv_bytes_per_token(
         target.model, target.precision.kv, tp=placement.attention_tp
     )
     if draft_length and network is not None and precision is not None:
-        own_tp = memory.drafter.placement.attention_tp
-        per_token += draft_share * kv_bytes_per_token(network, precision.kv, tp=own_tp)
+        draft_tp = memory.drafter.placement.attention_tp
+        per_token += draft_share * kv_bytes_per_token(network, precision.kv, tp=draft_tp)
     rounded = float(memory.target_cache(context, draft_length)) - with_slots
-    draft_rounded = float(memory.draft_cache(context, draft_length)) - drafted
+    draft_rounded = float(memory.draft_cache(context, draft_length)) - draft_with_slots
     read = kv_bytes_read(
         target.model, target.precision.kv, context=context, tp=placement.attention_tp
     )
     return PerSequence(
-        target_kv=share * own,
+        target_kv=share * target_kv,
         draft_kv=draft_share * draft_kv,
-        draft_slots=share * (with_slots - own - state - snapshots)
-        + draft_share * (drafted - draft_kv),
+        draft_slots=share * (with_slots - target_kv - state - snapshots)
+        + draft_share * (draft_with_slots - draft_kv),
         rounding=share * rounded + draft_share * draft_rounded,
         state=share * state,
         snapshots=share * snapshots,
@@ -108,21 +111,15 @@ def per_sequence(
     )
 
 
-def _snapshots(memory: Memory, state: float, draft_length: int) -> float:
-    """Return the copies of a recurrent state that undo rejected drafts, one for each draft [B]."""
-    kept = memory.target.placement.state_handling is StateHandling.SNAPSHOTS
-    return state * draft_length if kept else 0.0
-
-
 def account(memory: Memory, *, batch: int, context: int, draft_length: int) -> dict[str, float]:
     """Return the bytes of every part at this batch; with ``free`` they add up to the total [B].
 
-    Of a split, those of the fullest card.
+    Where the model is split over cards, they are those of the fullest card.
     """
     target, base = memory.target, bytes_per_element(memory.target.precision.base)
     fullest = memory.fullest(batch=batch, context=context, draft_length=draft_length)
     card, draft_card = memory.cards[fullest], memory.draft_cards[fullest]
-    each = per_sequence(
+    sequence = per_sequence(
         memory,
         context=context,
         draft_length=draft_length,
@@ -137,12 +134,12 @@ def account(memory: Memory, *, batch: int, context: int, draft_length: int) -> d
     parts = {f"{name.value} weights": size for name, size in held.items() if size}
     parts |= {
         "draft weights": memory.draft_weights * draft_card.layers if draft_length else 0.0,
-        "target KV": batch * each.target_kv,
-        "draft KV": batch * each.draft_kv,
-        "D + 1 slots": batch * each.draft_slots,
-        "block rounding": batch * each.rounding,
-        "state": batch * each.state,
-        "state snapshots": batch * each.snapshots,
+        "target KV": batch * sequence.target_kv,
+        "draft KV": batch * sequence.draft_kv,
+        "D + 1 slots": batch * sequence.draft_slots,
+        "block rounding": batch * sequence.rounding,
+        "state": batch * sequence.state,
+        "state snapshots": batch * sequence.snapshots,
         "logits": float(logits) if card.last else 0.0,
         "activations": float(
             activation_bytes(
@@ -165,8 +162,8 @@ def slots(memory: Memory, *, context: int, draft_length: int) -> Slots:
     )
 
 
-#: Neither engines nor the laws go further; a small model would fit more.
-BUSIEST = 4096
+#: The largest batch that is priced: neither engines nor the laws go further.
+LARGEST_BATCH = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,7 +174,7 @@ class EqualMemory:
     plain: float  # [tokens/s]
     speculative: float  # [tokens/s]
     same_batch: float  # speedup at the batch that fits with drafts
-    capped: bool
+    capped: bool  # more sequences would fit than are priced
 
     @property
     def gain(self) -> float:
@@ -188,40 +185,44 @@ class EqualMemory:
 def equal_memory(
     question: Question, *, context: int, draft_length: int | None
 ) -> EqualMemory | None:
-    """Return throughput at the largest batches; the best draft length where none is given.
+    """Return the throughput with and without drafts, each at the largest batch that fits.
 
-    None where no drafts fit, or nothing is known of their acceptance.
+    ``draft_length`` is the one to compare; None takes the best. The answer is None where no drafts
+    fit or where nothing is known of their acceptance.
     """
     memory, known = question.deployment.memory, question.draft_lengths_at(context)
     lengths = [d for d in known if d > 0 and draft_length in (None, d)]
     largest = {d: memory.largest_batch(context=context, draft_length=d) for d in (0, *lengths)}
-    batches = {d: min(size, BUSIEST) for d, size in largest.items() if size}
+    batches = {d: min(size, LARGEST_BATCH) for d, size in largest.items() if size}
     if 0 not in batches or len(batches) == 1:
         return None
     sizes, lengths_known = sorted(set(batches.values())), list(known)
     at_context = replace(question, draft_lengths=known)
     priced = at_context.price(sizes, (context,))
-    times, yields = priced.times.total[:, 0], at_context.tokens_per_step((context,))[0]
+    times, tokens = priced.times.total[:, 0], at_context.tokens_per_step((context,))[0]
+
+    def position(length: int) -> tuple[int, int]:
+        return sizes.index(batches[length]), lengths_known.index(length)
 
     def rate(length: int) -> float:
-        row, column = sizes.index(batches[length]), lengths_known.index(length)
-        return float(batches[length] * yields[column] / times[row, column])
+        row, column = position(length)
+        return float(batches[length] * tokens[column] / times[row, column])
 
-    def covered(length: int) -> bool:
-        row, column = sizes.index(batches[length]), lengths_known.index(length)
+    def captured(length: int) -> bool:
+        row, column = position(length)
         return bool(priced.candidates[row, 0, column])
 
     usable = [d for d in lengths if d in batches]
-    usable = [d for d in usable if covered(d)] or usable
+    usable = [d for d in usable if captured(d)] or usable
     best, _ = smallest_within_tie(np.array([rate(d) for d in usable]), TIE)
     chosen = usable[int(best)]
-    row, column = sizes.index(batches[chosen]), lengths_known.index(chosen)
+    row, column = position(chosen)
     return EqualMemory(
         slots=Slots(
             context=context, draft_length=chosen, plain=largest[0], speculative=largest[chosen]
         ),
         plain=rate(0),
         speculative=rate(chosen),
-        same_batch=float(yields[column] * times[row, 0] / times[row, column]),
-        capped=max(largest.values()) > BUSIEST,
+        same_batch=float(tokens[column] * times[row, 0] / times[row, column]),
+        capped=max(largest.values()) > LARGEST_BATCH,
     )

@@ -1,4 +1,4 @@
-"""What measuring and fitting a machine found, as lines: counts, residuals of laws, notes."""
+"""The answers of ``calibrate`` as lines: counts of measurements, residuals of laws, notes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from roofline.calibrate.fit.fitted_law import FittedLaw
 from roofline.calibrate.fit.machine import Cliff, Steadiness
 from roofline.calibrate.measure.rows import Row
 from roofline.calibrate.session import FittedFile, MeasuredFile
-from roofline.render.columns import text_table, wrap
+from roofline.render.formats import text_table, wrap
 
 __all__ = ["failed_line", "fitted_lines", "law_name", "measured_lines", "residual_table"]
 
-FAR = 0.25  # a law this far off a row names it
+FAR = 0.25  # a row this far off its law is named
 HEADERS = (
     "law",
     "kernel",
@@ -41,7 +41,7 @@ def failed_line(row: Row) -> str:
 
 
 def measured_lines(measured: MeasuredFile) -> Iterator[str]:
-    """Yield the lines that sum a run of measurements up."""
+    """Yield the lines that sum up a run of measurements."""
     result, facts = measured.result, measured.facts
     yield wrap(
         f"{result.measured} rows of {facts['device']} ({facts['library']}) "
@@ -144,7 +144,7 @@ def _errors(law: FittedLaw) -> NDArray[np.float64]:
 
 
 def worst_rows(laws: Sequence[FittedLaw]) -> list[str]:
-    """Return a line for the worst row of each law that is over 25 % off it.
+    """Return a line for the worst row of each law, if it is over 25 % off.
 
     Sizes are left out where all rows of the law share them.
     """

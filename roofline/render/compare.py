@@ -1,4 +1,4 @@
-"""Drafters side by side, as a table, JSON, CSV or Markdown."""
+"""The answer of ``compare`` as a table, JSON, CSV or Markdown."""
 
 from __future__ import annotations
 
@@ -8,44 +8,47 @@ from typing import Any
 
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
-from roofline.questions.compare import Entry
-from roofline.render.columns import markdown_table, text_table, wrap
-from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
-from roofline.render.formats import OutputFormat
+from roofline.questions.compare import ComparedDrafter
+from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
+from roofline.render.formats import OutputFormat, markdown_table, text_table, wrap
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 from roofline.specs.overrides import Change
 
 __all__ = ["render_compare"]
 
 SCHEMA = "roofline.compare/1"
+WIDTH = 14  # characters of a drafter's name
 
 
-def render_compare(found: list[list[Entry]], how: OutputFormat) -> str:
-    """Return the comparison in the format asked for, ending in a newline."""
+def render_compare(points: list[list[ComparedDrafter]], how: OutputFormat) -> str:
+    """Return the comparison in the format asked for, ending in a newline.
+
+    ``points`` has the drafters of every batch and context.
+    """
     if how is OutputFormat.JSON:
         data = {
             "schema": SCHEMA,
-            "inputs": deployment_data(found[0][0].answer.deployment),
-            "set": set_data(_changes(found)),
-            "points": [_point(entries) for entries in found],
-            "refused": refused_data(found[0][0].answer.refused),
+            "inputs": deployment_data(points[0][0].answer.deployment),
+            "set": set_data(_changes(points)),
+            "points": [_point(entries) for entries in points],
+            "refused": refused_data(points[0][0].answer.refused),
         }
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
     if how is OutputFormat.CSV:
-        return _csv(found)
-    answer = found[0][0].answer
+        return _csv(points)
+    answer = points[0][0].answer
     fold = str if how is OutputFormat.MARKDOWN else wrap
     refused = map(fold, refused_lines(answer.deployment, answer.refused))
-    return "\n\n".join([*(_text(entries, how) for entries in found), *refused]) + "\n"
+    return "\n\n".join([*(_text(entries, how) for entries in points), *refused]) + "\n"
 
 
-def _changes(found: list[list[Entry]]) -> list[Change]:
-    """Return what was set, each drafter's own changes included, in the order met."""
-    all_of = (c for entries in found for e in entries for c in e.answer.deployment.changes)
-    return list(dict.fromkeys(all_of))
+def _changes(points: list[list[ComparedDrafter]]) -> list[Change]:
+    """Return what was set, for all drafters and for single ones, each once."""
+    changes = (c for entries in points for e in entries for c in e.answer.deployment.changes)
+    return list(dict.fromkeys(changes))
 
 
-def _point(entries: list[Entry]) -> dict[str, Any]:
+def _point(entries: list[ComparedDrafter]) -> dict[str, Any]:
     first = entries[0]
     return {
         "batch": first.point.batch,
@@ -54,9 +57,9 @@ def _point(entries: list[Entry]) -> dict[str, Any]:
     }
 
 
-def _row(entry: Entry) -> dict[str, Any]:
-    """Return one drafter: the fields of JSON, and of CSV behind batch and context."""
-    answer, point, i = entry.answer, entry.point, entry.looked_at
+def _row(entry: ComparedDrafter) -> dict[str, Any]:
+    """Return one drafter, as JSON and CSV have it."""
+    answer, point, i = entry.answer, entry.point, entry.judged
     length = point.draft_lengths[i]
     return {
         "drafter": answer.deployment.drafter.name,
@@ -94,7 +97,7 @@ _HEADERS = (
 )
 
 
-def _cells(entry: Entry) -> list[str]:
+def _cells(entry: ComparedDrafter) -> list[str]:
     row = _row(entry)
     advised = row["draft_length"] == row["best_draft_length"] > 0
     parts = [row["verify_ms"], row["draft_ms"], row["overhead_ms"]]
@@ -113,15 +116,14 @@ def _cells(entry: Entry) -> list[str]:
     ]
 
 
-def _short(entry: Entry) -> str:
+def _short(entry: ComparedDrafter) -> str:
     """Return the drafter's name without the target's in front, cut to its column."""
-    question = entry.answer.question
-    return question.deployment.drafter.name.removeprefix(f"{question.deployment.target.model.id}-")[
-        :14
-    ]
+    deployment = entry.answer.deployment
+    name = deployment.drafter.name.removeprefix(f"{deployment.target.model.id}-")
+    return name[:WIDTH]
 
 
-def _text(entries: list[Entry], how: OutputFormat) -> str:
+def _text(entries: list[ComparedDrafter], how: OutputFormat) -> str:
     first = entries[0]
     question, point = first.answer.question, first.point
     deployment = question.deployment
@@ -132,53 +134,57 @@ def _text(entries: list[Entry], how: OutputFormat) -> str:
         "GB: the drafter's weights on one GPU."
     ) + set_line(_changes([entries]))
     cells = [_cells(entry) for entry in entries]
-    seen = [
+    acceptances = [
         f"{_short(e)}: {e.answer.question.acceptance.label} ({e.answer.question.acceptance.source})"
         for e in entries
     ]
     if how is OutputFormat.MARKDOWN:
-        lines = [f"- {line}" for line in seen]
-        return "\n\n".join([_verdict(entries), where, markdown_table(_HEADERS, cells)]) + (
-            "\n\nAcceptance assumed:\n\n" + "\n".join(lines)
+        return "\n\n".join(
+            [
+                _verdict(entries),
+                where,
+                markdown_table(_HEADERS, cells),
+                "Acceptance assumed:",
+                "\n".join(f"- {line}" for line in acceptances),
+            ]
         )
     return "\n\n".join(
         [
             wrap(_verdict(entries)),
             wrap(where),
             text_table(_HEADERS, cells, names_first=True),
-            "Acceptance assumed:\n" + "\n".join(wrap(line) for line in seen),
+            "Acceptance assumed:\n" + "\n".join(wrap(line) for line in acceptances),
         ]
     )
 
 
-def _verdict(entries: list[Entry]) -> str:
+def _verdict(entries: list[ComparedDrafter]) -> str:
     best = entries[0]
     if best.point.best == 0:
         return "None of these drafters beats plain decoding here."
     inside = [
-        _short(e)
-        for e in entries[1:]
-        if e.point.high[e.looked_at] >= best.point.low[best.point.best]
+        _short(e) for e in entries[1:] if e.point.high[e.judged] >= best.point.low[best.point.best]
     ]
-    said = f"{_short(best)} is fastest, {best.point.speedup[best.point.best]:.2f}x at D = "
-    said += f"{best.point.draft_length}"
-    return f"{said}; within the model's error of it: {', '.join(inside)}." if inside else f"{said}."
+    speedup = best.point.speedup[best.point.best]
+    fastest = f"{_short(best)} is fastest, {speedup:.2f}x at D = {best.point.draft_length}"
+    if not inside:
+        return f"{fastest}."
+    return f"{fastest}; within the model's error of it: {', '.join(inside)}."
 
 
-def _csv(found: list[list[Entry]]) -> str:
-    """Return a row for every batch, context and drafter; what does not fit has no figures."""
-    changes = "; ".join(map(str, _changes(found)))
-    last = {"set": changes} if changes else {}
+def _csv(points: list[list[ComparedDrafter]]) -> str:
+    """Return a row for every batch, context and drafter, without figures if it does not fit."""
+    changes = set_column(_changes(points))
     rows = []
-    for entries in found:
+    for entries in points:
         for entry in entries:
             at = {"batch": entry.point.batch, "context": entry.point.context}
-            length = entry.point.draft_lengths[entry.looked_at]
+            length = entry.point.draft_lengths[entry.judged]
             room = room_columns(entry.answer.memory, **at, draft_length=length)
-            rows.append(at | _row(entry) | room | last)
-    for each, entry in product(found[0][0].answer.refused, found[0]):
-        at, own = {"batch": each.batch, "context": each.context}, _row(entry)
-        empty = dict.fromkeys(own) | {key: own[key] for key in ("drafter", "drafter_kind")}
-        room = room_columns(entry.answer.memory, **at, draft_length=each.draft_length)
-        rows.append(at | empty | room | last)
+            rows.append(at | _row(entry) | room | changes)
+    for refused, entry in product(points[0][0].answer.refused, points[0]):
+        at, row = {"batch": refused.batch, "context": refused.context}, _row(entry)
+        empty = dict.fromkeys(row) | {key: row[key] for key in ("drafter", "drafter_kind")}
+        room = room_columns(entry.answer.memory, **at, draft_length=refused.draft_length)
+        rows.append(at | empty | room | changes)
     return csv_text(rows)

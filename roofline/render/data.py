@@ -1,4 +1,4 @@
-"""An answer as plain data: what every format is made from, and what JSON prints as it is."""
+"""An answer as plain data: JSON prints it as it is, and the other formats are made from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from roofline.advice.decide import Point, dollars_per_million
-from roofline.advice.provenance import Source, law_sources, sources
+from roofline.advice.provenance import NumberSource, law_sources, number_sources
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import bound, grid_position, value_at
@@ -110,7 +110,7 @@ def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
 
 
 def _cost(question: Question, point: Point, i: int) -> dict[str, float]:
-    """Return what a million tokens cost, where a GPU has a price."""
+    """Return what a million tokens cost, if a GPU has a price."""
     price = question.workload.gpu_hour
     if price is None:
         return {}
@@ -218,7 +218,7 @@ def _op_row(
     }
 
 
-def source_data(source: Source) -> dict[str, Any]:
+def source_data(source: NumberSource) -> dict[str, Any]:
     """Return a source as JSON writes it."""
     detail = sentence(source.detail) if isinstance(source.detail, Notice) else source.detail
     data: dict[str, Any] = {"what": source.what, "kind": source.kind, "source": detail}
@@ -233,19 +233,19 @@ def source_data(source: Source) -> dict[str, Any]:
 
 def provenance(question: Question, times: StepTimes) -> list[dict[str, Any]]:
     """Return where each group of numbers comes from, as JSON writes it."""
-    return [source_data(source) for source in sources(question, times)]
+    return [source_data(source) for source in number_sources(question, times)]
 
 
 def summary(question: Question, times: StepTimes) -> str:
     """Return one sentence about the constants of an answer."""
-    shown = []
+    laws = []
     for law in law_sources(times):
         if law.share < 0.01:
             continue
         evidence = law.chosen.evidence
         error = f", {100 * evidence.median_error:.0f} % off" if evidence else ""
-        shown.append(f"{law.what} ({law.chosen.provenance}: {law.chosen.detail}{error})")
+        laws.append(f"{law.what} ({law.chosen.provenance}: {law.chosen.detail}{error})")
     engine = question.deployment.engine
-    stated = engine.overhead.source
-    around = "fitted on published runs" if stated == "fitted" else stated
-    return f"Constants: {'; '.join(shown)}; overhead of {engine.name}: {around}."
+    source = engine.overhead.source
+    overhead = "fitted on published runs" if source == "fitted" else source
+    return f"Constants: {'; '.join(laws)}; overhead of {engine.name}: {overhead}."

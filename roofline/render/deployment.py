@@ -1,4 +1,4 @@
-"""The deployment that an answer is about: what stands in its sentences, and its fields."""
+"""The deployment that an answer is about, in sentences and as data."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from typing import Any
 
 from roofline.advice.deployment import Deployment
 from roofline.kernels.matrices import used_components
-from roofline.render.columns import listed
+from roofline.render.formats import listed
 from roofline.specs.formats import Component
 from roofline.specs.overrides import Change
 
-__all__ = ["deployment_data", "gpus_named", "set_data", "set_line", "stored_as"]
+__all__ = [
+    "deployment_data",
+    "fixed_changes",
+    "gpus_named",
+    "set_column",
+    "set_data",
+    "set_line",
+    "stored_as",
+]
 
 
 def gpus_named(deployment: Deployment) -> str:
-    """Say how many accelerators of which kind, and how attention is shared out where it is."""
+    """Say how many accelerators of which kind, and how many groups attention is split over."""
     dp = deployment.target.placement.dp
     groups = f" (attention in {dp} data-parallel groups)" if dp > 1 else ""
     return f"{deployment.cards} x {deployment.gpu.name}{groups}"
@@ -40,7 +48,7 @@ def deployment_data(deployment: Deployment) -> dict[str, Any]:
 
 
 def _in_one_machine(deployment: Deployment) -> dict[str, Any]:
-    """Return how cards and processor of one machine share the model, where they do."""
+    """Return how the cards and the processor of one machine share the model, if they do."""
     if deployment.host is None:
         return {}
     split = deployment.target.placement.split
@@ -66,10 +74,8 @@ def stored_as(deployment: Deployment) -> str:
 
     A router is small and mostly kept wider than the rest, so it is left out.
     """
-    stored, parts = (
-        deployment.target.precision.weights,
-        used_components(deployment.target.model),
-    )
+    stored = deployment.target.precision.weights
+    parts = used_components(deployment.target.model)
     holds: dict[str, list[str]] = {}
     for component, word in _WORDS.items():
         if component in parts:
@@ -80,7 +86,7 @@ def stored_as(deployment: Deployment) -> str:
 
 
 def set_line(changes: Sequence[Change]) -> str:
-    """Return one sentence with a blank before it; nothing where nothing was set.
+    """Return one sentence with a blank before it; nothing if nothing was set.
 
     >>> set_line([Change(option="set", path="group_size", value="4", was="8")])
     ' Set: group_size = 4 (was 8).'
@@ -91,3 +97,13 @@ def set_line(changes: Sequence[Change]) -> str:
 def set_data(changes: Sequence[Change]) -> list[dict[str, Any]]:
     """Return the changes as JSON writes them."""
     return [{"path": c.path, "value": c.value, "was": c.was} for c in changes]
+
+
+def set_column(changes: Sequence[Change]) -> dict[str, str]:
+    """Return the column of a CSV that says what was set; none if nothing was."""
+    return {"set": "; ".join(map(str, changes))} if changes else {}
+
+
+def fixed_changes(deployment: Deployment) -> list[Change]:
+    """Return what was set for all variants of an exploration, without what it varies."""
+    return [change for change in deployment.changes if change.option != "vary"]

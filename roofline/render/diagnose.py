@@ -1,4 +1,4 @@
-"""A diagnosis as text or JSON."""
+"""The answer of ``diagnose`` as text or JSON."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from roofline.engines import sglang, vllm
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED, Term
-from roofline.render.columns import listed, text_table, wrap
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
-from roofline.render.forms import TableOrJson
-from roofline.render.notices import assumptions, warnings
+from roofline.render.formats import TableOrJson, listed, text_table, wrap
+from roofline.render.notices import assumed_lines, warnings
 from roofline.render.refusals import refused_data, refused_lines
 
 __all__ = ["render_diagnosis"]
 
 SCHEMA = "roofline.diagnose/1"
-#: What settles whether a term is at fault, beside a load at which explanations part.
+#: What settles whether a term is at fault, beside a load at which explanations differ.
 SETTLES = {
     Term.DRAFTER: "time the drafter's passes in a profile of a few steps, or the same load at two "
     "draft lengths: the slope per token drafted is one pass of it",
@@ -45,49 +44,50 @@ SETTLES = {
 }
 
 
-def render_diagnosis(found: Diagnosis, how: TableOrJson) -> str:
+def render_diagnosis(diagnosis: Diagnosis, how: TableOrJson) -> str:
     """Return the diagnosis in the format asked for, ending in a newline."""
     if how is TableOrJson.JSON:
-        return json.dumps(_data(found), indent=2, allow_nan=False) + "\n"
-    blocks = [wrap(_headline(found)), wrap(_where(found)), _points(found)]
-    if found.best is not None:
-        blocks += [_explanations(found), wrap(_settle(found, found.best))]
-    blocks += map(wrap, [*refused_lines(found.deployment, found.refused), *_waiting(found)])
-    assumed = (wrap(f"Assumed: {text}") for text in assumptions(found.notices))
-    return "\n\n".join([*blocks, *assumed]) + "\n"
+        return json.dumps(_data(diagnosis), indent=2, allow_nan=False) + "\n"
+    blocks = [wrap(_headline(diagnosis)), wrap(_where(diagnosis)), _points(diagnosis)]
+    if diagnosis.best is not None:
+        blocks += [_explanations(diagnosis), wrap(_settle(diagnosis, diagnosis.best))]
+    blocks += map(
+        wrap, [*refused_lines(diagnosis.deployment, diagnosis.refused), *_waiting_lines(diagnosis)]
+    )
+    return "\n\n".join([*blocks, *map(wrap, assumed_lines(diagnosis.notices))]) + "\n"
 
 
-def _data(found: Diagnosis) -> dict[str, Any]:
-    deployment, best = found.deployment, found.best
+def _data(diagnosis: Diagnosis) -> dict[str, Any]:
+    deployment, best = diagnosis.deployment, diagnosis.best
     return {
         "schema": SCHEMA,
         "inputs": {
             **deployment_data(deployment),
             "drafter": deployment.drafter.name,
-            "noise": found.noise,
+            "noise": diagnosis.noise,
             "set": set_data(deployment.changes),
         },
-        "nothing_to_explain": found.nothing_to_explain,
-        "distance": found.whole.distance,
-        "limit": found.whole.limit,
-        "inside_band": found.whole.inside,
+        "nothing_to_explain": diagnosis.nothing_to_explain,
+        "distance": diagnosis.agreement.distance,
+        "limit": diagnosis.agreement.limit,
+        "inside_band": diagnosis.agreement.inside,
         "term": None if best is None else best.term,
         "settles": None if best is None else SETTLES[best.term],
-        "points": _points_data(found),
-        "explanations": [_explanation_data(each) for each in found.explanations if each.moves],
-        "next": None if best is None else _next_data(found.proposal),
-        "refused": refused_data(found.refused),
-        "warnings": warnings(found.notices),
+        "points": _points_data(diagnosis),
+        "explanations": [_explanation_data(one) for one in diagnosis.explanations if one.moves],
+        "next": None if best is None else _next_data(diagnosis.proposal),
+        "refused": refused_data(diagnosis.refused),
+        "warnings": warnings(diagnosis.notices),
     }
 
 
-def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
-    """Return each measured load beside its prediction, and what the best explanation makes of it.
+def _points_data(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Return each measured load, its prediction, and what the best explanation predicts.
 
     ``difference`` and ``band`` are shares of the prediction.
     """
-    times = (found.predicted, found.whole.band, found.explained)
-    memory = found.deployment.memory
+    columns = (diagnosis.predicted, diagnosis.agreement.band, diagnosis.explained)
+    memory = diagnosis.deployment.memory
     return [
         {
             "draft_length": point.draft_length,
@@ -101,46 +101,46 @@ def _points_data(found: Diagnosis) -> list[dict[str, Any]]:
             "predicted_step_ms": 1e3 * predicted,
             "difference": point.seconds / predicted - 1,
             "band": band,
-            "explained_step_ms": None if found.best is None else 1e3 * explained,
+            "explained_step_ms": None if diagnosis.best is None else 1e3 * explained,
             "terms_ms": {
-                name: 1e3 * float(each[i]) for name, each in found.terms.items() if each[i]
+                term: 1e3 * float(times[i]) for term, times in diagnosis.terms.items() if times[i]
             },
         }
         for i, (point, predicted, band, explained) in enumerate(
-            zip(found.points, *(each.tolist() for each in times), strict=True)
+            zip(diagnosis.points, *(column.tolist() for column in columns), strict=True)
         )
     ]
 
 
-def _waiting(found: Diagnosis) -> list[str]:
-    """Say what the prediction of a load that does not fit is."""
-    memory = found.deployment.memory
-    if all(memory.has_room(p.batch, p.context, p.draft_length) for p in found.points):
+def _waiting_lines(diagnosis: Diagnosis) -> list[str]:
+    """Say what is predicted for a load that does not fit, if there is one."""
+    memory = diagnosis.deployment.memory
+    if all(memory.has_room(p.batch, p.context, p.draft_length) for p in diagnosis.points):
         return []
-    waiting = (
+    line = (
         "The prediction of a load that does not fit is of all its sequences at once; what waiting "
         f"adds is the term {Term.MEMORY}."
     )
-    return [waiting]
+    return [line]
 
 
-def _explanation_data(found: Explanation) -> dict[str, Any]:
+def _explanation_data(explanation: Explanation) -> dict[str, Any]:
     return {
-        "term": found.term,
-        "factor": found.factor,
-        "sigma": found.sigma,
-        "strain": found.strain,
-        "misfit": found.misfit,
-        "gain": found.gain,
-        "needed": found.needed,
-        "leaves": found.leaves,
-        "as_good": found.as_good,
-        "fits": found.fits,
+        "term": explanation.term,
+        "factor": explanation.factor,
+        "sigma": explanation.sigma,
+        "strain": explanation.strain,
+        "misfit": explanation.misfit,
+        "gain": explanation.gain,
+        "needed": explanation.needed,
+        "leaves": explanation.residual_rms,
+        "as_good": explanation.as_good,
+        "fits": explanation.fits,
     }
 
 
 def _next_data(proposal: Proposal | None) -> dict[str, Any] | None:
-    """Return the load to measure next, and the step that each of two explanations expects there."""
+    """Return the load to measure next, and the step that each of two explanations predicts."""
     if proposal is None:
         return None
     return {
@@ -154,37 +154,39 @@ def _next_data(proposal: Proposal | None) -> dict[str, Any] | None:
     }
 
 
-def _headline(found: Diagnosis) -> str:
-    best = found.best
+def _headline(diagnosis: Diagnosis) -> str:
+    best = diagnosis.best
     if best is None:
         return (
             "Nothing to explain: the measurements are within the errors of the model and of "
-            f"measurement (distance {found.whole.distance:.1f}, limit {found.whole.limit:.1f})."
+            f"measurement (distance {diagnosis.agreement.distance:.1f}, limit "
+            f"{diagnosis.agreement.limit:.1f})."
         )
     name = best.term[0].upper() + best.term[1:]
-    others = [e.term for e in found.explanations[1:] if e.as_good]
-    if len(found.points) == 1 and others and best.fits:
+    others = [other.term for other in diagnosis.explanations[1:] if other.as_good]
+    if len(diagnosis.points) == 1 and others and best.fits:
         return (
             f"One point cannot tell the terms apart: {listed([best.term, *others], 'or')} may be "
-            f"off. Measure {_next(found)}."
+            f"off. Measure {_next(diagnosis)}."
         )
-    said = f"{name} disagrees most: {_factor(best)} explains the measurements"
-    if not best.fits:
-        said = (
+    if diagnosis.agreement.inside:
+        verdict = f"Inside the error band, but {best.term} alone accounts for it: {_factor(best)}"
+    elif best.fits:
+        verdict = f"{name} disagrees most: {_factor(best)} explains the measurements"
+    else:
+        verdict = (
             f"No single term explains the measurements; {best.term} comes closest, {_factor(best)}"
         )
-    if found.whole.inside:
-        said = f"Inside the error band, but {best.term} alone accounts for it: {_factor(best)}"
     within = "within" if best.strain <= 2 else "beyond"
-    said += f", {within} its stated error ({best.strain:.1f} standard deviations)."
+    verdict += f", {within} its stated error ({best.strain:.1f} standard deviations)."
     if others and best.fits:
-        said += f" So far {listed(others, 'or')} would do as well, with more strain."
-    return said
+        verdict += f" So far {listed(others, 'or')} would do as well, with more strain."
+    return verdict
 
 
-def _next(found: Diagnosis) -> str:
-    """Return the load at which the likeliest explanations part, or what makes one likely."""
-    proposal = found.proposal
+def _next(diagnosis: Diagnosis) -> str:
+    """Return the load at which the likeliest explanations differ, or what to measure otherwise."""
+    proposal = diagnosis.proposal
     if proposal is None:
         return "other batches, contexts and draft lengths, D = 0 among them"
     return (
@@ -193,29 +195,29 @@ def _next(found: Diagnosis) -> str:
     )
 
 
-def _factor(found: Explanation) -> str:
-    if found.term is Term.MEMORY:
-        return f"{found.factor:.2f}x the wait of sequences that do not fit"
-    if found.term is Term.PER_ROW:
-        return f"{found.factor:.2f}x what reading the cache anew for each row would add"
-    return f"{found.factor:.2f}x its prediction"
+def _factor(explanation: Explanation) -> str:
+    if explanation.term is Term.MEMORY:
+        return f"{explanation.factor:.2f}x the wait of sequences that do not fit"
+    if explanation.term is Term.PER_ROW:
+        return f"{explanation.factor:.2f}x what reading the cache anew for each row would add"
+    return f"{explanation.factor:.2f}x its prediction"
 
 
-def _where(found: Diagnosis) -> str:
-    deployment = found.deployment
+def _where(diagnosis: Diagnosis) -> str:
+    deployment = diagnosis.deployment
     return (
         f"{deployment.target.model.name} on {gpus_named(deployment)}, "
         f"{deployment.engine.name}; drafter {deployment.drafter.name}. Band: one standard "
-        f"deviation of model and measurement (the latter {found.noise:.1%})."
+        f"deviation of model and measurement (the latter {diagnosis.noise:.1%})."
         + set_line(deployment.changes)
     )
 
 
-def _points(found: Diagnosis) -> str:
-    best = found.best
+def _points(diagnosis: Diagnosis) -> str:
+    best = diagnosis.best
     rows = []
-    for i, point in enumerate(found.points):
-        predicted = float(found.predicted[i])
+    for i, point in enumerate(diagnosis.points):
+        predicted = float(diagnosis.predicted[i])
         cells = [
             f"{point.draft_length}@{point.batch}x{format_size(point.context)}",
             f"{point.tokens_per_step:.2f}",
@@ -224,9 +226,11 @@ def _points(found: Diagnosis) -> str:
             f"{1e3 * point.seconds:.2f}",
             f"{1e3 * predicted:.2f}",
             f"{point.seconds / predicted - 1:+.1%}",
-            f"{found.whole.band[i]:.1%}",
+            f"{diagnosis.agreement.band[i]:.1%}",
         ]
-        rows.append(cells if best is None else [*cells, f"{1e3 * float(found.explained[i]):.2f}"])
+        rows.append(
+            cells if best is None else [*cells, f"{1e3 * float(diagnosis.explained[i]):.2f}"]
+        )
     headers = [
         "D@batch\nxcontext",
         "tokens\nper step",
@@ -240,24 +244,24 @@ def _points(found: Diagnosis) -> str:
     return text_table(headers if best is None else [*headers, "ex-\nplained"], rows)
 
 
-def _explanations(found: Diagnosis) -> str:
+def _explanations(diagnosis: Diagnosis) -> str:
     rows = []
-    for e in found.explanations:
-        if not e.moves:
+    for explanation in diagnosis.explanations:
+        if not explanation.moves:
             continue
-        shares = found.terms[e.term] / found.predicted
+        shares = diagnosis.terms[explanation.term] / diagnosis.predicted
         low, high = 100 * float(shares.min()), 100 * float(shares.max())
         share = f"{low:.0f}-{high:.0f}%" if high - low >= 1 else f"{high:.0f}%"
         rows.append(
             [
-                ("* " if e is found.best else "  ") + e.term,
-                f"+{share}" if e.term in ADDED else share,
-                f"{e.factor:.2f}x",
-                f"{e.sigma:.0%}",
-                f"{e.strain:.1f}",
-                f"{e.misfit:.1f}",
-                f"{e.leaves:.1%}",
-                "yes" if e.as_good else "no",
+                f"{'*' if explanation is diagnosis.best else ' '} {explanation.term}",
+                f"+{share}" if explanation.term in ADDED else share,
+                f"{explanation.factor:.2f}x",
+                f"{explanation.sigma:.0%}",
+                f"{explanation.strain:.1f}",
+                f"{explanation.misfit:.1f}",
+                f"{explanation.residual_rms:.1%}",
+                "yes" if explanation.as_good else "no",
             ]
         )
     headers = (
@@ -273,13 +277,13 @@ def _explanations(found: Diagnosis) -> str:
     return text_table(headers, rows, names_first=True)
 
 
-def _settle(found: Diagnosis, best: Explanation) -> str:
-    said = f"To settle it: {SETTLES[best.term]}."
-    proposal = found.proposal
+def _settle(diagnosis: Diagnosis, best: Explanation) -> str:
+    settles = f"To settle it: {SETTLES[best.term]}."
+    proposal = diagnosis.proposal
     if proposal is None:
-        return said
+        return settles
     return (
-        f"{said} Or measure D = {proposal.draft_length} at batch {proposal.batch}, context "
+        f"{settles} Or measure D = {proposal.draft_length} at batch {proposal.batch}, context "
         f"{format_size(proposal.context)}: {1e3 * proposal.first_step:.2f} ms a step if "
         f"{proposal.first} is at fault, {1e3 * proposal.second_step:.2f} ms if {proposal.second} "
         "is."

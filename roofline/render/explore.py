@@ -1,4 +1,4 @@
-"""Architectures side by side, as a table, JSON, CSV or Markdown."""
+"""The answer of ``explore`` as a table, JSON, CSV or Markdown."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from roofline.base.errors import Option
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
-from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data
-from roofline.render.deployment import gpus_named, set_data, set_line
-from roofline.render.formats import OutputFormat
-from roofline.render.notices import assumptions, warnings
+from roofline.render.deployment import fixed_changes, gpus_named, set_data, set_line
+from roofline.render.formats import OutputFormat, markdown_table, text_table, wrap
+from roofline.render.notices import assumed_lines, warnings
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 
 __all__ = ["render_explore"]
 
 SCHEMA = "roofline.explore/1"
 _WIDTH = 80
-MOST_REFUSED = 3  # variants that do not fit are explained
+MOST_REFUSED = 3  # variants that do not fit and are explained
 
 
-def render_explore(found: Exploration, how: OutputFormat, *, explain: bool = False) -> str:
+def render_explore(exploration: Exploration, how: OutputFormat, *, explain: bool = False) -> str:
     """Return the exploration in the format asked for, ending in a newline."""
     if how is OutputFormat.JSON:
-        return json.dumps(_data(found), indent=2, allow_nan=False) + "\n"
-    return _csv(found) if how is OutputFormat.CSV else _text(found, how, explain=explain)
+        return json.dumps(_data(exploration), indent=2, allow_nan=False) + "\n"
+    return (
+        _csv(exploration) if how is OutputFormat.CSV else _text(exploration, how, explain=explain)
+    )
 
 
-def _data(found: Exploration) -> dict[str, Any]:
-    question = found.variants[0].question
-    fixed = [change for change in question.deployment.changes if change.option != "vary"]
+def _data(exploration: Exploration) -> dict[str, Any]:
+    question = exploration.variants[0].question
     return {
         "schema": SCHEMA,
         "inputs": inputs_data(question)
         | {
-            "batch": found.batch,
-            "context": found.context,
+            "batch": exploration.batch,
+            "context": exploration.context,
             "batches": list(question.workload.batches),
-            "set": set_data(fixed),
+            "set": set_data(fixed_changes(question.deployment)),
         },
-        "vary": [{"path": axis.path, "values": list(axis.values)} for axis in found.axes],
-        "variants": [_variant(found, variant) for variant in found.variants],
-        "warnings": warnings(found.notices),
+        "vary": [{"path": axis.path, "values": list(axis.values)} for axis in exploration.axes],
+        "variants": [_variant(exploration, variant) for variant in exploration.variants],
+        "warnings": warnings(exploration.notices),
     }
 
 
-def _variant(found: Exploration, variant: Variant) -> dict[str, Any]:
+def _variant(exploration: Exploration, variant: Variant) -> dict[str, Any]:
     return {
-        "values": dict(zip((a.path for a in found.axes), variant.values, strict=True)),
+        "values": dict(zip((a.path for a in exploration.axes), variant.values, strict=True)),
         **_numbers(variant),
         "by_draft_length": [
             {
@@ -74,7 +74,7 @@ def _variant(found: Exploration, variant: Variant) -> dict[str, Any]:
 
 
 def _numbers(variant: Variant) -> dict[str, Any]:
-    """Return one variant's figures: the fields of JSON and of CSV."""
+    """Return one variant's figures, as JSON and CSV have them."""
     fits = variant.draft_length is not None
     at = variant.best if fits else 0
 
@@ -97,11 +97,11 @@ def _numbers(variant: Variant) -> dict[str, Any]:
     }
 
 
-def _csv(found: Exploration) -> str:
-    lengths = sorted({d for variant in found.variants for d in variant.draft_lengths if d})
+def _csv(exploration: Exploration) -> str:
+    lengths = sorted({d for variant in exploration.variants for d in variant.draft_lengths if d})
     rows = []
-    for variant in found.variants:
-        entry = _variant(found, variant)
+    for variant in exploration.variants:
+        entry = _variant(exploration, variant)
         by_length = {row["draft_length"]: row for row in entry["by_draft_length"]}
         curves = {
             f"{name}_{d}": by_length.get(d, {}).get(name)
@@ -110,24 +110,24 @@ def _csv(found: Exploration) -> str:
         }
         room = room_columns(
             variant.question.deployment.memory,
-            batch=found.batch,
-            context=found.context,
+            batch=exploration.batch,
+            context=exploration.context,
             draft_length=variant.draft_length or 0,
         )
         rows.append(entry["values"] | _numbers(variant) | curves | room)
     return csv_text(rows)
 
 
-def _text(found: Exploration, how: OutputFormat, *, explain: bool) -> str:
+def _text(exploration: Exploration, how: OutputFormat, *, explain: bool) -> str:
     table = markdown_table if how is OutputFormat.MARKDOWN else text_table
     fold = str if how is OutputFormat.MARKDOWN else wrap
-    headers = [*_names(found), *_HEADERS]
-    rows = [[*variant.values, *_cells(variant)] for variant in found.variants]
-    blocks = [fold(_headline(found)), fold(_setting(found)), table(headers, rows)]
+    headers = [*_names(exploration), *_HEADERS]
+    rows = [[*variant.values, *_cells(variant)] for variant in exploration.variants]
+    blocks = [fold(_headline(exploration)), fold(_setting(exploration)), table(headers, rows)]
     if explain:
-        blocks += _curves(found, table)
-    blocks += map(fold, _refused(found))
-    return "\n\n".join([*blocks, "\n".join(fold(line) for line in _legend(found))]) + "\n"
+        blocks += _curves(exploration, table)
+    blocks += map(fold, _refused(exploration))
+    return "\n\n".join([*blocks, "\n".join(fold(line) for line in _legend(exploration))]) + "\n"
 
 
 _HEADERS = (
@@ -142,9 +142,9 @@ _HEADERS = (
 )
 
 
-def _names(found: Exploration) -> list[str]:
+def _names(exploration: Exploration) -> list[str]:
     """Return the axes' names: the last word of each path, on two lines where it is long."""
-    return [axis.path.rsplit(".", 1)[-1].replace("_", "\n", 1) for axis in found.axes]
+    return [axis.path.rsplit(".", 1)[-1].replace("_", "\n", 1) for axis in exploration.axes]
 
 
 def _cells(variant: Variant) -> list[str]:
@@ -163,18 +163,18 @@ def _cells(variant: Variant) -> list[str]:
     ]
 
 
-def _curves(found: Exploration, table: Any) -> list[str]:
-    """Return the speedup and the cost ratio of every draft length, in tables of terminal width."""
-    lengths = sorted({d for variant in found.variants for d in variant.draft_lengths if d})
-    room = _WIDTH - sum(2 + max(map(len, [*axis.values, axis.path])) for axis in found.axes)
-    across = max(room // 7, 1)  # a column is seven wide
+def _curves(exploration: Exploration, table: Any) -> list[str]:
+    """Return the speedup and cost ratio of every draft length, in tables as wide as a terminal."""
+    lengths = sorted({d for variant in exploration.variants for d in variant.draft_lengths if d})
+    room = _WIDTH - sum(2 + max(map(len, [*axis.values, axis.path])) for axis in exploration.axes)
+    across = max(room // 7, 1)  # a column has seven characters
     blocks = []
     for title, name in (("Speedup", "speedup"), ("Cost ratio (= break-even)", "cost_ratio")):
-        blocks.append(f"{title} at batch {found.batch} by draft length:")
+        blocks.append(f"{title} at batch {exploration.batch} by draft length:")
         for start in range(0, len(lengths), across):
             part = lengths[start : start + across]
-            rows = [[*v.values, *_curve(v, name, part)] for v in found.variants]
-            blocks.append(table([*_names(found), *(f"D = {d}" for d in part)], rows))
+            rows = [[*v.values, *_curve(v, name, part)] for v in exploration.variants]
+            blocks.append(table([*_names(exploration), *(f"D = {d}" for d in part)], rows))
     return blocks
 
 
@@ -184,59 +184,57 @@ def _curve(variant: Variant, name: str, lengths: Sequence[int]) -> list[str]:
     return ["-" if math.isnan(value) else f"{value:.3f}" for value in cells]
 
 
-def _refused(found: Exploration) -> list[str]:
-    """Say of the first variants that do not fit what is missing and what helps."""
-    lost = [variant for variant in found.variants if variant.refused]
+def _refused(exploration: Exploration) -> list[str]:
+    """Say what is missing and what helps, for the first variants that do not fit."""
+    unfit = [variant for variant in exploration.variants if variant.refused]
     lines = [
-        f"{_label(found, variant)}: {line}"
-        for variant in lost[:MOST_REFUSED]
+        f"{_label(exploration, variant)}: {line}"
+        for variant in unfit[:MOST_REFUSED]
         for line in refused_lines(variant.question.deployment, variant.refused)
     ]
-    more = len(lost) - MOST_REFUSED
-    return [
-        *lines,
-        *([f"{more} more do not fit, which {Option('format', 'json')} has."] if more > 0 else []),
-    ]
+    more = len(unfit) - MOST_REFUSED
+    if more > 0:
+        lines.append(f"{more} more do not fit, which {Option('format', 'json')} has.")
+    return lines
 
 
-def _headline(found: Exploration) -> str:
-    priced = [variant for variant in found.variants if variant.draft_length is not None]
+def _headline(exploration: Exploration) -> str:
+    priced = [variant for variant in exploration.variants if variant.draft_length is not None]
     if all(variant.draft_lengths == (0,) for variant in priced):
-        ends = [pick(priced, key=lambda v: float(v.step[0])) for pick in (min, max)]
+        fastest, slowest = (pick(priced, key=lambda v: float(v.step[0])) for pick in (min, max))
         return (
-            "Nothing is drafted; ms per token: "
-            + " to ".join(
-                f"{1e3 * variant.step[0]:.2f} at {_label(found, variant)}" for variant in ends
-            )
-            + "."
+            f"Nothing is drafted; ms per token: {1e3 * fastest.step[0]:.2f} at "
+            f"{_label(exploration, fastest)} to {1e3 * slowest.step[0]:.2f} at "
+            f"{_label(exploration, slowest)}."
         )
     low, high = (pick(priced, key=lambda v: float(v.speedup[v.best])) for pick in (min, max))
     lengths = sorted({variant.draft_length or 0 for variant in priced})
     span = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]} everywhere"
     return (
-        f"Best draft length {span}; speedup {low.speedup[low.best]:.2f}x at {_label(found, low)} "
-        f"to {high.speedup[high.best]:.2f}x at {_label(found, high)}."
+        f"Best draft length {span}; speedup {low.speedup[low.best]:.2f}x at "
+        f"{_label(exploration, low)} to {high.speedup[high.best]:.2f}x at "
+        f"{_label(exploration, high)}."
     )
 
 
-def _label(found: Exploration, variant: Variant) -> str:
-    named = zip(found.axes, variant.values, strict=True)
+def _label(exploration: Exploration, variant: Variant) -> str:
+    named = zip(exploration.axes, variant.values, strict=True)
     return ", ".join(f"{axis.path} = {value}" for axis, value in named)
 
 
-def _setting(found: Exploration) -> str:
-    question = found.variants[0].question
-    fixed = [change for change in question.deployment.changes if change.option != "vary"]
+def _setting(exploration: Exploration) -> str:
+    question = exploration.variants[0].question
     return (
         f"{question.deployment.target.model.name} on {gpus_named(question.deployment)}; "
-        f"batch {found.batch}, context {format_size(found.context)}; "
+        f"batch {exploration.batch}, context {format_size(exploration.context)}; "
         f"drafter {question.deployment.drafter.name}; acceptance: "
-        f"{question.acceptance.label}; {question.deployment.engine.name}.{set_line(fixed)}"
+        f"{question.acceptance.label}; {question.deployment.engine.name}."
+        f"{set_line(fixed_changes(question.deployment))}"
     )
 
 
-def _legend(found: Exploration) -> list[str]:
-    smallest = found.variants[0].question.workload.batches[0]
+def _legend(exploration: Exploration) -> list[str]:
+    smallest = exploration.variants[0].question.workload.batches[0]
     columns = (
         "KV: one GPU's share of a token. Fits: the most sequences without drafts. D falls from: "
         f"the first batch tried from which on the best D is below that of batch {smallest}; stops "
@@ -244,8 +242,8 @@ def _legend(found: Exploration) -> list[str]:
         "batch that fits with drafts."
     )
     lines = [columns]
-    if any(variant.kv_copied for variant in found.variants):
-        cards = found.variants[0].question.deployment.cards
+    if any(variant.kv_copied for variant in exploration.variants):
+        cards = exploration.variants[0].question.deployment.cards
         lines.append(
             f"c: fewer KV heads than GPUs. Each of the {cards} GPUs then holds a copy, so neither "
             "its cache nor its attention changes further."
@@ -254,9 +252,7 @@ def _legend(found: Exploration) -> list[str]:
         "Acceptance is held as given: measure it again for a changed architecture. Speedups are "
         f"expected values; roofline recommend {Option('set')} gives their range."
     )
-    return [*(f"Assumed: {text}" for text in _assumed(found)), *lines]
-
-
-def _assumed(found: Exploration) -> list[str]:
-    told = (text for variant in found.variants for text in assumptions(variant.question.notices))
-    return list(dict.fromkeys(told))
+    assumed = (
+        line for variant in exploration.variants for line in assumed_lines(variant.question.notices)
+    )
+    return [*dict.fromkeys(assumed), *lines]

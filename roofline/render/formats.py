@@ -1,34 +1,26 @@
-"""The four ways an answer is written."""
+"""The formats of an answer, and tables as plain columns for the terminal or as Markdown."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from enum import StrEnum
-from itertools import product
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import NamedTuple
 
-from roofline.advice.decide import Point
-from roofline.advice.question import Question
-from roofline.advice.recommend import Recommendation
-from roofline.base.files import csv_text
-from roofline.base.units import format_pace, format_size
-from roofline.kernels.ops import Part
-from roofline.render.columns import markdown_table, text_table, wrap
-from roofline.render.data import as_data, explain_rows, summary
-from roofline.render.deployment import gpus_named, set_line, stored_as
-from roofline.render.notices import assumptions
-from roofline.render.refusals import refused_lines, room_columns
-from roofline.render.sentences import cost_line, likely_line, past_lines, timing_lines
-from roofline.render.why import caveat, headline, reason
-
-if TYPE_CHECKING:
-    from roofline.questions.goals import Choice, Goal
-
-__all__ = ["OutputFormat", "render", "setting"]
+__all__ = [
+    "Column",
+    "OutputFormat",
+    "TableOrJson",
+    "captioned_table",
+    "fitted_table",
+    "listed",
+    "markdown_table",
+    "text_table",
+    "wrap",
+]
 
 
 class OutputFormat(StrEnum):
-    """How to write the answer."""
+    """The formats of an answer with rows."""
 
     TABLE = "table"
     JSON = "json"
@@ -36,244 +28,129 @@ class OutputFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
-_COLUMNS = (
-    ("D", "draft_length", "{:d}"),
-    ("tokens\nper step", "tokens_per_step", "{:.2f}"),
-    ("step\nms", "step_ms", "{:.2f}"),
-    ("verify\nms", "verify_ms", "{:.2f}"),
-    ("draft\nms", "draft_ms", "{:.2f}"),
-    ("overhead\nms", "overhead_ms", "{:.2f}"),
-    ("cost ratio =\nbreak-even", "cost_ratio", "{:.3f}"),
-    ("speedup", "speedup", "{:.2f}x"),
-    ("tokens/s\nbatch", "tokens_per_s", ""),  # see format_pace
-)
+class TableOrJson(StrEnum):
+    """The formats of an answer that has no rows to put in a spreadsheet."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
-_COST = ("$/M\ntokens", "dollars_per_million_tokens", "{:.3g}")
-_NARROW = {"overhead\nms": "over-\nhead ms", "cost ratio =\nbreak-even": "cost\nratio"}
+class Column(NamedTuple):
+    """A column of an answer's table."""
+
+    heading: str  # a newline may split it
+    key: str  # of the row in JSON
+    form: str  # how ``value`` is written, such as ``{value:.2f}``
 
 
-def _columns(question: Question) -> tuple[tuple[str, str, str], ...]:
-    """Return the columns of the table, with a price the cost."""
-    return _COLUMNS if question.workload.gpu_hour is None else (*_COLUMNS, _COST)
-
-
-def _headings(columns: tuple[tuple[str, str, str], ...]) -> list[str]:
-    """Return the headings, the broad ones narrow where the cost needs their room in a terminal."""
-    names = [name for name, _, _ in columns]
-    return [_NARROW.get(name, name) for name in names] if _COST in columns else names
-
-
-def render(
-    answer: Recommendation,
-    how: OutputFormat,
-    *,
-    explain: bool = False,
-    met: tuple[Goal, list[Choice]] | None = None,
+def text_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, names_first: bool = False
 ) -> str:
-    """Return the answer in the format asked for, ending in a newline.
+    r"""Return right-aligned columns; a header may have two lines, split at a newline.
 
-    ``met`` is a goal with the choices that meet it.
+    ``names_first`` aligns the first column to the left.
+
+    >>> print(text_table(["D", "step\nms"], [["0", "6.80"], ["10", "7.1"]]))
+     D  step
+          ms
+     0  6.80
+    10   7.1
+    >>> print(text_table(["id", "GB"], [["a", "80"], ["long", "8"]], names_first=True))
+    id    GB
+    a     80
+    long   8
     """
-    goal_lines, goal = _goal(met)
-    match how:
-        case OutputFormat.TABLE:
-            return "".join(f"{wrap(line)}\n\n" for line in goal_lines) + _text(
-                answer, explain=explain
-            )
-        case OutputFormat.JSON:
-            data = as_data(answer, explain=explain) | goal
-            return json.dumps(data, indent=2, allow_nan=False) + "\n"
-        case OutputFormat.CSV:
-            return _csv(answer)
-        case OutputFormat.MARKDOWN:
-            return "".join(f"{line}\n\n" for line in goal_lines) + _markdown(
-                answer, explain=explain
-            )
-        case _:
-            assert_never(how)
+    split = [header.split("\n") for header in headers]
+    height = max(len(lines) for lines in split)
+    filled = [[*lines, *[""] * (height - len(lines))] for lines in split]
+    lines = [[header[i] for header in filled] for i in range(height)] + [list(r) for r in rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
 
+    def cell(text: str, column: int) -> str:
+        left = names_first and column == 0
+        return text.ljust(widths[column]) if left else text.rjust(widths[column])
 
-def _goal(met: tuple[Goal, list[Choice]] | None) -> tuple[list[str], dict[str, Any]]:
-    """Return the lines and the data about a goal; none where there is no goal."""
-    if met is None:
-        return [], {}
-    from roofline.render.goals import goal_data, goal_lines
-
-    return goal_lines(*met), {"goal": goal_data(*met)}
-
-
-def _cells(point: dict[str, Any], columns: tuple[tuple[str, str, str], ...]) -> list[list[str]]:
-    rows = []
-    for entry in point["by_draft_length"]:
-        cells = [
-            form.format(entry[key]) if form else format_pace(entry[key]) for _, key, form in columns
-        ]
-        length = entry["draft_length"]
-        mark = "*" if length == point["draft_length"] else " " if entry["captured"] else "!"
-        cells[0] = f"{mark} {cells[0]}"
-        rows.append(cells)
-    return rows
-
-
-def _text(answer: Recommendation, *, explain: bool) -> str:
-    data, columns = as_data(answer, explain=False), _columns(answer.question)
-    blocks = []
-    for point, entry in zip(answer.points, data["points"], strict=True):
-        blocks += [
-            wrap(headline(answer, point) + caveat(answer, point)),
-            wrap(setting(answer.question, where=_at(point))),
-            text_table(_headings(columns), _cells(entry, columns)),
-            *map(wrap, past_lines(answer, point)),
-            *map(wrap, _costs(answer.question, entry)),
-            wrap(f"Why: {reason(answer, point)}"),
-            _to_paste(answer, point.draft_length),
-        ]
-        if len(point.tie_band) > 1:
-            ties = ", ".join(map(str, point.tie_band))
-            blocks.insert(-1, wrap(f"Within 1 % of the best: draft lengths {ties}."))
-        blocks.insert(-1, wrap(likely_line(point, answer.question.unmeasured)))
-        if explain:
-            blocks.append(_explain_text(answer, point))
-    blocks += map(wrap, refused_lines(answer.deployment, answer.refused))
-    blocks.append("\n".join(wrap(line) for line in _footer(answer)))
-    return "\n\n".join(blocks) + "\n"
-
-
-def _flags(answer: Recommendation, draft_length: int) -> str:
-    return answer.deployment.launch.flags_and_omission(draft_length, running=answer.largest_batch)
-
-
-def _to_paste(answer: Recommendation, draft_length: int) -> str:
-    text = _flags(answer, draft_length).replace("\n", "\n  ")
-    return f"{answer.deployment.engine.name}:\n  {text}"
-
-
-def _at(point: Point) -> str:
-    return f"batch {point.batch}, context {format_size(point.context)}"
-
-
-def setting(question: Question, *, where: str) -> str:
-    """Say what was asked: model, formats, GPUs, where, drafter and acceptance."""
-    deployment = question.deployment
-    target = deployment.target
-    return (
-        f"{target.model.name} ({stored_as(deployment)}, {target.precision.kv} KV) on "
-        f"{gpus_named(deployment)}; {where}; drafter "
-        f"{deployment.drafter.name}; acceptance: {question.acceptance.label}."
-        f"{set_line(deployment.changes)}"
+    return "\n".join(
+        "  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines
     )
 
 
-def _costs(question: Question, entry: dict[str, Any]) -> list[str]:
-    """Return what tokens cost, where a GPU has a price."""
-    if question.workload.gpu_hour is None:
-        return []
-    return [cost_line(question, entry["by_draft_length"], entry["draft_length"])]
+def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = 80) -> str:
+    r"""Return columns after names; a name too long for ``width`` stands on a line of its own.
 
-
-def _footer(answer: Recommendation) -> list[str]:
-    lines = [f"Assumed: {text}" for text in assumptions(answer.question.notices)]
-    lines.append(summary(answer.question, answer.times))
-    return lines
-
-
-_EXPLAIN_HEADERS = ("op", "count", "rows", "GFLOP", "MB", "FLOP/B", "ms", "bound", "share")
-_PASSES = {
-    "verify": "Verify pass",
-    "draft": "First draft pass",
-    "draft, further": "Further draft passes",
-}
-
-
-def _explain_cells(row: dict[str, Any]) -> list[str]:
-    return [
-        row["op"],
-        f"{row['count']}",
-        f"{row['rows']:.0f}" if row["rows"] < 1e6 else f"{row['rows']:.1e}",
-        f"{row['flops'] / 1e9:.3g}",
-        f"{row['bytes'] / 1e6:.4g}",
-        f"{row['intensity']:.1f}",
-        f"{row['total_ms']:.3f}",
-        row["bound"],
-        f"{row['share']:.1%}",
+    >>> print(fitted_table(["id", "GB"], [["a", "80"], ["longer", "8"]], width=8))
+    id    GB
+    a     80
+    longer
+           8
+    """
+    others = [
+        max(len(line) for cell in column for line in cell.split("\n"))
+        for column in list(zip(headers, *rows, strict=True))[1:]
     ]
+    room = max(width - sum(2 + other for other in others), len(headers[0]))
+    short = [[row[0] if len(row[0]) <= room else "", *row[1:]] for row in rows]
+    widest = max((len(row[0]) for row in short), default=0)
+    if any(len(row[0]) > room for row in rows):
+        widest = room
+    table = text_table([headers[0].ljust(widest), *headers[1:]], short, names_first=True)
+    lines = table.split("\n")
+    height = len(lines) - len(rows)
+    body, previous = [], ""  # a name stands once above all of its rows
+    for row, line in zip(rows, lines[height:], strict=True):
+        body += [row[0], line] if len(row[0]) > room and row[0] != previous else [line]
+        previous = row[0]
+    return "\n".join(lines[:height] + body)
 
 
-def _explain_tables(answer: Recommendation, point: Point) -> dict[str, list[list[str]]]:
-    """Return the kernels of the recommended step by pass."""
-    tables: dict[str, list[list[str]]] = {}
-    for row in explain_rows(answer, point):
-        tables.setdefault(_PASSES[row["pass"]], []).append(_explain_cells(row))
-    return tables
+def captioned_table(
+    headers: Sequence[str], captions: Sequence[str], rows: Sequence[Sequence[str]]
+) -> str:
+    r"""Return right-aligned columns with each row's long name on a line of its own above it.
+
+    >>> print(captioned_table(["D", "ms"], ["one", "another"], [["0", "6.80"], ["10", "7.1"]]))
+     D    ms
+    one
+     0  6.80
+    another
+    10   7.1
+    """
+    lines = text_table(headers, rows).split("\n")
+    height = len(lines) - len(rows)
+    body = zip(captions, lines[height:], strict=True)
+    return "\n".join([*lines[:height], *(line for name, row in body for line in (wrap(name), row))])
 
 
-def _formula_lines(answer: Recommendation, point: Point) -> list[str]:
-    """Return the formulas and the rules of a point."""
-    from roofline.render.formulas import formulas
-    from roofline.render.rules import rule_lines
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Return words as a list in a sentence.
 
-    return [*formulas(answer, point), *rule_lines(answer, point)]
-
-
-def _explain_text(answer: Recommendation, point: Point) -> str:
-    blocks = [
-        f"{title} (GFLOP and MB of one launch, ms of all):\n"
-        + text_table(_EXPLAIN_HEADERS, rows, names_first=True)
-        for title, rows in _explain_tables(answer, point).items()
-    ]
-    lines = _formula_lines(answer, point)
-    return "\n\n".join([*blocks, *map(wrap, lines), *timing_lines(answer, point)])
+    >>> listed(["4"]), listed(["4", "5", "6"]), listed(["host", "link"], "or")
+    ('4', '4, 5 and 6', 'host or link')
+    """
+    return f" {last} ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
 
 
-def _csv(answer: Recommendation) -> str:
-    """Return a row for every batch, context and draft length; what does not fit has no figures."""
-    data, question = as_data(answer, explain=False), answer.question
-    changes = "; ".join(map(str, answer.deployment.changes))
-    points = {(point["batch"], point["context"]): point for point in data["points"]}
-    names = [name for name in data["points"][0]["by_draft_length"][0] if name != "breakdown_ms"]
-    rows = []
-    for batch, context, length in product(
-        question.workload.batches, question.workload.contexts, question.draft_lengths
-    ):
-        point = points.get((batch, context), {"by_draft_length": []})
-        by_length = {entry["draft_length"]: entry for entry in point["by_draft_length"]}
-        entry = by_length.get(length, {"draft_length": length})
-        parts = entry.get("breakdown_ms", {})
-        row = {
-            **{name: data["inputs"][name] for name in ("model", "gpu", "gpus", "tp")},
-            "batch": batch,
-            "context": context,
-            **{name: entry.get(name) for name in names},
-            **{f"{part}_ms": parts.get(part) for part in Part},
-            "confidence": point.get("confidence"),
-            "recommended": int(length == point.get("draft_length")),
-            **room_columns(answer.memory, batch=batch, context=context, draft_length=length),
-        }
-        rows.append(row | ({"set": changes} if changes else {}))
-    return csv_text(rows)
+def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a pipe table.
+
+    >>> print(markdown_table(["D", "ms"], [["0", "6.8"]]))
+    | D | ms |
+    |---:|---:|
+    | 0 | 6.8 |
+    """
+    head = [header.replace("\n", " ") for header in headers]
+    lines = [head, *rows]
+    text = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join([text[0], "|" + "---:|" * len(headers), *text[1:]])
 
 
-def _markdown(answer: Recommendation, *, explain: bool) -> str:
-    data, columns = as_data(answer, explain=False), _columns(answer.question)
-    blocks = []
-    for point, entry in zip(answer.points, data["points"], strict=True):
-        headers = [name for name, _, _ in columns]
-        blocks += [
-            f"**{headline(answer, point)}**{caveat(answer, point)}",
-            setting(answer.question, where=_at(point)),
-            markdown_table(headers, _cells(entry, columns)),
-            *past_lines(answer, point),
-            *_costs(answer.question, entry),
-            f"Why: {reason(answer, point)}",
-            likely_line(point, answer.question.unmeasured),
-            f"```\n{_flags(answer, point.draft_length)}\n```",
-        ]
-        if explain:
-            for title, rows in _explain_tables(answer, point).items():
-                blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
-            blocks += _formula_lines(answer, point)
-            blocks += [f"```\n{text}\n```" for text in timing_lines(answer, point)]
-    blocks += refused_lines(answer.deployment, answer.refused)
-    blocks.append("  \n".join(_footer(answer)))
-    return "\n\n".join(blocks) + "\n"
+def wrap(text: str, width: int = 80) -> str:
+    """Break a paragraph at ``width`` columns, leaving long words whole.
+
+    >>> print(wrap("one two three", width=8))
+    one two
+    three
+    """
+    import textwrap  # only text output needs it
+
+    return textwrap.fill(text, width=width, break_long_words=False, break_on_hyphens=False)

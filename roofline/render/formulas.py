@@ -45,25 +45,25 @@ def formulas(answer: Recommendation, point: Point) -> list[str]:
 
 
 def _launches(answer: Recommendation, point: Point) -> list[str]:
-    """Say what the first pass past the captured graphs pays for being launched by hand."""
+    """Say what launching by hand costs the first draft length past the captured graphs."""
     graphs = answer.deployment.engine.graphs
-    past = [i for i, own in enumerate(point.captured) if not own and point.feasible[i]]
+    past = [i for i, captured in enumerate(point.captured) if not captured and point.feasible[i]]
     if graphs is None or not past:
         return []
     i, count = past[0], sum(time.op.count for time in answer.times.verify_ops)
-    told = (
+    line = (
         f"Launches: D = {point.draft_lengths[i]} runs {point.pass_rows[i]:.0f} rows, past the "
         f"{graphs.largest} captured: max(0, {count} kernels x {1e6 * graphs.eager_launch:.0f} us - "
         f"verify {1e3 * point.verify[i]:.2f} ms) = {1e3 * point.by_hand[i]:.2f} ms of its overhead."
     )
-    return [told]
+    return [line]
 
 
 def _gemm_rows(answer: Recommendation, point: Point) -> str:
     gpu, precision = answer.deployment.gpu, answer.deployment.target.precision
     rows, dp = 1 + point.draft_length, answer.deployment.target.placement.dp
     batch = int(answer.deployment.target.placement.local(point.batch))
-    each = "" if dp == 1 else f" on each of the {dp} groups"
+    groups = "" if dp == 1 else f" on each of the {dp} groups"
     weight = precision.weights[Component.ATTENTION]
     knee = gemm_knee_rows(
         peak=gpu.peak(rate_name(precision.activations[Component.ATTENTION])),
@@ -71,7 +71,7 @@ def _gemm_rows(answer: Recommendation, point: Point) -> str:
         weight=bytes_per_element(weight),
     )
     return (
-        f"GEMM rows: M = B (1 + D) = {batch} x {rows} = {batch * rows}{each}; an ideal "
+        f"GEMM rows: M = B (1 + D) = {batch} x {rows} = {batch * rows}{groups}; an ideal "
         f"{weight} GEMM turns compute-bound at P b_w / (2 BW) = {knee:.0f} rows."
     )
 
@@ -143,7 +143,7 @@ def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
         context=float(point.context),
     )
     tokens = point.batch * (1 + point.draft_length)
-    awake = float(rows_of_experts(state, mlp).distinct)
+    woken = float(rows_of_experts(state, mlp).distinct)
     routing = target.placement.routing
     how = (
         "independent uniform routing"
@@ -152,7 +152,7 @@ def _experts(answer: Recommendation, point: Point, run: LayerRun) -> str:
     )
     return (
         f"Experts: E (1 - (1 - k/E)^T) with E = {mlp.num_experts}, k = {mlp.top_k}, T = B (1 + D) "
-        f"= {tokens}: {awake:.1f} awake, {tokens * mlp.top_k / awake:.1f} rows each ({how})."
+        f"= {tokens}: {woken:.1f} awake, {tokens * mlp.top_k / woken:.1f} rows each ({how})."
     )
 
 

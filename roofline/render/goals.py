@@ -1,16 +1,16 @@
-"""What an answer says of the goal that was asked of it."""
+"""What an answer says about its goal."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from roofline.base.units import format_size
-from roofline.questions.goals import Choice, Goal, Objective
+from roofline.questions.goals import Goal, Objective, OperatingPoint
 
 __all__ = ["goal_data", "goal_lines"]
 
 
-def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:
+def goal_data(goal: Goal, choices: list[OperatingPoint]) -> dict[str, Any]:
     """Return the goal and what meets it."""
     return {
         "slo_tpot_ms": None if goal.tpot is None else 1e3 * goal.tpot,
@@ -38,20 +38,20 @@ def goal_data(goal: Goal, choices: list[Choice]) -> dict[str, Any]:
     }
 
 
-def goal_lines(goal: Goal, choices: list[Choice]) -> list[str]:
+def goal_lines(goal: Goal, choices: list[OperatingPoint]) -> list[str]:
     """Return what meets the goal, and the acceptance that each draft length would need."""
     return [line for choice in choices for line in _goal_lines(goal, choice)]
 
 
-def _goal_lines(goal: Goal, choice: Choice) -> list[str]:
+def _goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
     point = choice.point
-    asked = []
+    limits = []
     if goal.tpot is not None:
-        asked.append(f"at most {1e3 * goal.tpot:g} ms per token")
+        limits.append(f"at most {1e3 * goal.tpot:g} ms per token")
     if goal.rate is not None:
-        asked.append(f"at least {goal.rate:g} tokens/s")
-    most = "throughput" if goal.best_by is Objective.THROUGHPUT else "speed of one user"
-    wanted = " and ".join([*asked, f"best {most}"])
+        limits.append(f"at least {goal.rate:g} tokens/s")
+    best = "throughput" if goal.best_by is Objective.THROUGHPUT else "speed of one user"
+    wanted = " and ".join([*limits, f"best {best}"])
     where = f"batch {point.batch}, draft length {choice.draft_length}"
     pace = f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
     lines = [f"Goal ({wanted}): {where} at context {format_size(point.context)}: {pace}."]
@@ -61,7 +61,7 @@ def _goal_lines(goal: Goal, choice: Choice) -> list[str]:
         + ")"
         for need in choice.needed
     ]
-    if asked:
+    if limits:
         shortest = min(n.draft_length for n in choice.needed if n.met)
         lines.append(
             f"Tokens per step needed at batch {point.batch}: {', '.join(needs)}. The shortest "

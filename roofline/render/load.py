@@ -1,4 +1,4 @@
-"""The answer over a load, in the four ways an answer is written."""
+"""The answer over a load as a table, JSON, CSV or Markdown."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ from roofline.base.errors import Option
 from roofline.base.files import csv_text
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
-from roofline.render.columns import markdown_table, text_table, wrap
 from roofline.render.data import inputs_data, provenance, summary
-from roofline.render.formats import OutputFormat, setting
+from roofline.render.formats import Column, OutputFormat, markdown_table, text_table, wrap
 from roofline.render.load_sentences import (
     headline,
     overloaded,
-    past,
     reading,
+    schedule_line,
     schedule_notes,
-    scheduled,
+    uncaptured,
     where,
 )
-from roofline.render.notices import assumptions, warnings
+from roofline.render.notices import assumed_lines, warnings
+from roofline.render.recommendation import COST, setting
 from roofline.render.sentences import dollars
 
 __all__ = ["render_load"]
 
 SCHEMA = "roofline.load/1"
 _SHARED = (
-    ("tokens\nper burst", "tokens_per_step", "{:.2f}"),
-    ("TPOT\nms", "tpot_ms", "{:.2f}"),
-    ("gap\np50 ms", "gap_p50_ms", "{:.1f}"),
-    ("gap\np99 ms", "gap_p99_ms", "{:.1f}"),
-    ("gain", "gain", "{:.2f}x"),
+    Column("tokens\nper burst", "tokens_per_step", "{value:.2f}"),
+    Column("TPOT\nms", "tpot_ms", "{value:.2f}"),
+    Column("gap\np50 ms", "gap_p50_ms", "{value:.1f}"),
+    Column("gap\np99 ms", "gap_p99_ms", "{value:.1f}"),
+    Column("gain", "gain", "{value:.2f}x"),
 )
 _ARRIVALS = (
-    ("running\nbatch", "running", "{:.1f}"),
+    Column("running\nbatch", "running", "{value:.1f}"),
     *_SHARED,
-    ("most\nreq/s", "most_rps", "{:.3g}"),
+    Column("most\nreq/s", "most_rps", "{value:.3g}"),
 )
-_HISTOGRAM = (*_SHARED, ("tokens/s\nof all", "tokens_per_s", "{:.0f}"))
-_FULL = ("$/M\nat most", "dollars_per_million_at_most", "{:.3g}")
-_COST = ("$/M\ntokens", "dollars_per_million_tokens", "{:.3g}")
+_HISTOGRAM = (*_SHARED, Column("tokens/s\nof all", "tokens_per_s", "{value:.0f}"))
+_COST_AT_MOST = Column("$/M\nat most", "dollars_per_million_at_most", "{value:.3g}")
 
 
 def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
@@ -52,33 +51,39 @@ def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
         return json.dumps(as_data(answer), indent=2, allow_nan=False) + "\n"
     if how is OutputFormat.CSV:
         return _csv(answer)
-    marked = how is OutputFormat.MARKDOWN
     headers, rows = _table(answer)
-    lines = [
-        *(f"**{line}**" if marked else line for line in [headline(answer)]),
-        setting(answer.question, where=where(answer)),
-    ]
+    description = setting(answer.question, where=where(answer))
     after = [
         reading(answer),
-        *past(answer),
+        *uncaptured(answer),
         *overloaded(answer),
-        *_cost(answer),
-        scheduled(answer),
+        *_cost_lines(answer),
+        schedule_line(answer),
     ]
-    table = markdown_table(headers, rows) if marked else text_table(headers, rows)
-    text = f"{answer.question.deployment.engine.name}:\n  {_paste(answer)}"
-    if marked:
-        return (
-            "\n\n".join([*lines, table, *after, f"```\n{_paste(answer)}\n```", *_foot(answer)])
-            + "\n"
-        )
-    foot = "\n".join(map(wrap, _foot(answer)))
-    return "\n\n".join([*map(wrap, lines), table, *map(wrap, after), text, foot]) + "\n"
+    if how is OutputFormat.MARKDOWN:
+        blocks = [
+            f"**{headline(answer)}**",
+            description,
+            markdown_table(headers, rows),
+            *after,
+            f"```\n{_to_paste(answer)}\n```",
+            *_footer(answer),
+        ]
+    else:
+        blocks = [
+            wrap(headline(answer)),
+            wrap(description),
+            text_table(headers, rows),
+            *map(wrap, after),
+            f"{answer.question.deployment.engine.name}:\n  {_to_paste(answer)}",
+            "\n".join(map(wrap, _footer(answer))),
+        ]
+    return "\n\n".join(blocks) + "\n"
 
 
 def as_data(answer: LoadAnswer) -> dict[str, Any]:
     """Return the whole answer as JSON-ready data."""
-    load, cut = answer.load, answer.chunks
+    load, chunks = answer.load, answer.chunks
     return {
         "schema": SCHEMA,
         "inputs": inputs_data(answer.question),
@@ -90,9 +95,9 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
             if load.histogram is None
             else [{"batch": batch, "share": float(load.share[batch])} for batch in load.histogram],
             "context": load.length,
-            "chunk_tokens": cut.each,
-            "chunks_per_prompt": cut.per_prompt,
-            "chunks_per_step": cut.most,
+            "chunk_tokens": chunks.each,
+            "chunks_per_prompt": chunks.per_prompt,
+            "chunks_per_step": chunks.most,
         },
         "draft_length": answer.advised.draft_length,
         "gain": _number(answer.advised.gain),
@@ -131,8 +136,8 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
     if price is None:
         return data
     gpus = answer.question.deployment.cards
-    full = (policy.most_rps or math.nan) * (answer.load.output_tokens or 0)
-    rates = {"tokens": policy.tokens_per_s, "at_most": full}
+    tokens_at_most = (policy.most_rps or math.nan) * (answer.load.output_tokens or 0)
+    rates = {"tokens": policy.tokens_per_s, "at_most": tokens_at_most}
     for name, rate in rates.items():
         cost = dollars_per_million(gpu_hour=price, gpus=gpus, tokens_per_s=rate or math.nan)
         data[f"dollars_per_million_{name}"] = _number(float(cost))
@@ -147,18 +152,21 @@ def _table(answer: LoadAnswer) -> tuple[list[str], list[list[str]]]:
     arrivals = answer.load.rps is not None
     columns = _ARRIVALS if arrivals else _HISTOGRAM
     if answer.question.workload.gpu_hour is not None:
-        columns = (*columns, _FULL if arrivals else _COST)
+        columns = (*columns, _COST_AT_MOST if arrivals else COST)
     rows = []
     for policy in answer.policies:
         data = _policy(answer, policy)
         name = "schedule" if policy.draft_length is None else f"{policy.draft_length}"
         mark = "* " if policy is answer.advised else "! " if policy.past else ""
-        cells = ["-" if data[key] is None else form.format(data[key]) for _, key, form in columns]
+        cells = [
+            "-" if data[column.key] is None else column.form.format(value=data[column.key])
+            for column in columns
+        ]
         rows.append([f"{mark}{name}", *cells])
-    return ["D", *(name for name, _, _ in columns)], rows
+    return ["D", *(column.heading for column in columns)], rows
 
 
-def _cost(answer: LoadAnswer) -> list[str]:
+def _cost_lines(answer: LoadAnswer) -> list[str]:
     price = answer.question.workload.gpu_hour
     if price is None:
         return []
@@ -184,7 +192,7 @@ def _cost(answer: LoadAnswer) -> list[str]:
     return [line]
 
 
-def _paste(answer: LoadAnswer) -> str:
+def _to_paste(answer: LoadAnswer) -> str:
     if answer.schedule is not None and answer.schedule_pays:
         return answer.schedule.text
     advised = answer.advised
@@ -193,21 +201,21 @@ def _paste(answer: LoadAnswer) -> str:
     )
 
 
-def _foot(answer: LoadAnswer) -> list[str]:
-    load, cut = answer.load, answer.chunks
+def _footer(answer: LoadAnswer) -> list[str]:
+    load, chunks = answer.load, answer.chunks
     lines = []
     if load.rps is not None:
         lines.append(
             "Assumed: requests arrive at random and independently (Poisson) with these lengths; at "
             f"most {answer.advised.slots} run at once"
         )
-    if cut.most:
+    if chunks.most:
         lines.append(
-            f"Assumed: prompts are read in {cut.per_prompt} chunk(s) of {cut.each:.0f} tokens, up "
-            f"to {cut.most} in a step ({Option('prefill_chunk')})"
+            f"Assumed: prompts are read in {chunks.per_prompt} chunk(s) of {chunks.each:.0f} "
+            f"tokens, up to {chunks.most} in a step ({Option('prefill_chunk')})"
         )
-    lines += [f"Assumed: {text}" for text in assumptions(answer.question.notices)]
-    return [*lines, summary(answer.question, answer.times)]
+    question = answer.question
+    return [*lines, *assumed_lines(question.notices), summary(question, answer.times)]
 
 
 def _csv(answer: LoadAnswer) -> str:

@@ -1,4 +1,4 @@
-"""What is said of a load, in sentences."""
+"""The sentences of an answer over a load."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from roofline.render.why import DO_NOT_SPECULATE
 __all__ = [
     "headline",
     "overloaded",
-    "past",
     "reading",
+    "schedule_line",
     "schedule_notes",
-    "scheduled",
+    "uncaptured",
     "where",
 ]
 
 
-def _what(answer: LoadAnswer) -> str:
+def _load_named(answer: LoadAnswer) -> str:
     load = answer.load
     if load.rps is None:
         shares = ", ".join(f"{load.share[b]:.0%} at {b}" for b in sorted(load.histogram or ()))
@@ -38,8 +38,8 @@ def headline(answer: LoadAnswer) -> str:
     """Return the advice in one sentence."""
     best, plain = answer.advised, answer.plain
     if best.draft_length == 0:
-        return f"{_what(answer)}: {DO_NOT_SPECULATE}."
-    start = f"{_what(answer)}: run draft length {best.draft_length} "
+        return f"{_load_named(answer)}: {DO_NOT_SPECULATE}."
+    start = f"{_load_named(answer)}: run draft length {best.draft_length} "
     question = answer.question
     start += f"({question.deployment.engine.name_of_length(question.deployment.drafter.kind)})"
     if not plain.usable:
@@ -56,13 +56,14 @@ def headline(answer: LoadAnswer) -> str:
 
 
 def reading(answer: LoadAnswer) -> str:
-    """Say what runs, and what a gap is."""
+    """Say how many sequences run, and what a gap is."""
     best, plain = answer.advised, answer.plain
     runs = ""
     if answer.load.rps is not None:
-        other = f", {plain.running:.1f} without speculation" if plain.usable else ""
         runs = f"On average {best.running:.1f} sequences run at draft length {best.draft_length}"
-        runs += f"{other if best.draft_length else ''}. "
+        if plain.usable and best.draft_length:
+            runs += f", {plain.running:.1f} without speculation"
+        runs += ". "
     riding = ""
     if answer.chunks.most:
         riding = (
@@ -75,30 +76,30 @@ def reading(answer: LoadAnswer) -> str:
     )
 
 
-def past(answer: LoadAnswer) -> list[str]:
-    """Say what the mark of draft lengths past the captured graphs means."""
+def uncaptured(answer: LoadAnswer) -> list[str]:
+    """Say what marks the draft lengths past the captured graphs, if there are any."""
     graphs = answer.question.deployment.engine.graphs
     if graphs is None or not any(policy.past for policy in answer.policies):
         return []
     engine = answer.question.deployment.engine.name
-    told = (
+    line = (
         f"! not advised: at this load some steps have more than the {graphs.largest} rows that "
         f"{engine} captures CUDA graphs for, and can cost several times more than shown."
     )
-    return [told]
+    return [line]
 
 
 def overloaded(answer: LoadAnswer) -> list[str]:
     """Say which policies cannot carry the load, and how much each could."""
-    lost = [p for p in answer.policies if not p.usable]
-    if not lost:
+    policies = [policy for policy in answer.policies if not policy.usable]
+    if not policies:
         return []
     arrivals = answer.load.rps is not None
     why = "overloaded: at most" if arrivals else "do not fit: at most"
     shown = [
-        f"{'the schedule' if p.draft_length is None else f'D = {p.draft_length}'} "
-        + (f"{p.most_rps:.3g} requests/s" if arrivals else f"{p.slots} sequences")
-        for p in lost
+        f"{'the schedule' if policy.draft_length is None else f'D = {policy.draft_length}'} "
+        + (f"{policy.most_rps:.3g} requests/s" if arrivals else f"{policy.slots} sequences")
+        for policy in policies
     ]
     return [f"Left out, {why} {', '.join(shown)}."]
 
@@ -110,22 +111,22 @@ def schedule_notes(answer: LoadAnswer) -> list[str]:
     return [] if answer.schedule is None else warnings(answer.schedule.notes)
 
 
-def scheduled(answer: LoadAnswer) -> str:
-    """Say what the schedule adds."""
-    more = answer.schedule_gain
+def schedule_line(answer: LoadAnswer) -> str:
+    """Say what the schedule gains, or why there is none."""
+    gained = answer.schedule_gain
     if answer.no_schedule is not None:
         return capitalised(sentence(answer.no_schedule))
-    if more is None:
+    if gained is None:
         return "A schedule by running batch cannot carry this load."
     if not answer.schedule_pays:
         carries = answer.schedule_carries
-        gains = "nothing" if more < 0.001 else f"{more:.1%}"
+        gains = "nothing" if gained < 0.001 else f"{gained:.1%}"
+        serves = f"; at the most requests it serves {carries:.0%} more" if carries >= TIE else ""
         return (
             f"A schedule by running batch gains {gains} over the fixed draft length at this load: "
-            "not worth its upkeep"
-            + (f"; at the most requests it serves {carries:.0%} more." if carries >= TIE else ".")
+            f"not worth its upkeep{serves}."
         )
     return (
-        f"A schedule by running batch gains {more:.1%} more than the fixed draft length, so it is "
-        "what there is to paste."
+        f"A schedule by running batch gains {gained:.1%} more than the fixed draft length, so it "
+        "is what there is to paste."
     )

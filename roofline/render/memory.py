@@ -1,4 +1,4 @@
-"""The memory account as a table or JSON."""
+"""The answer of ``memory`` as a table or JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 from roofline.advice.deployment import Deployment
 from roofline.advice.remedies import Refused
-from roofline.base.units import counted, format_bytes, format_size
+from roofline.base.units import format_bytes, format_count, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
-from roofline.render.columns import text_table, wrap
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
-from roofline.render.forms import TableOrJson
+from roofline.render.formats import TableOrJson, text_table, wrap
 from roofline.render.refusals import refused_data, refused_lines
 from roofline.timing.memory import Memory
 
@@ -58,7 +57,7 @@ class MemoryAnswer:
 def render_memory(
     answers: list[MemoryAnswer], form: TableOrJson, refused: Sequence[Refused]
 ) -> str:
-    """Return the account, and which contexts do not fit, ending in a newline."""
+    """Return the accounts, and which contexts do not fit, ending in a newline."""
     deployment = answers[0].deployment
     if form is TableOrJson.JSON:
         data = {
@@ -87,7 +86,7 @@ def _data(answer: MemoryAnswer) -> dict[str, Any]:
                 "batch": batch,
                 "draft_length": length,
                 "bytes": answer.parts(batch, length),
-                "per_sequence": _sequence(answer.sequence(length)),
+                "per_sequence": _sequence_data(answer.sequence(length)),
             }
             for _, batch, length in answer.sides
         ],
@@ -103,22 +102,21 @@ def _data(answer: MemoryAnswer) -> dict[str, Any]:
     return data
 
 
-def _sequence(each: PerSequence) -> dict[str, float]:
+def _sequence_data(sequence: PerSequence) -> dict[str, float]:
     return {
-        "reserved": each.reserved,
-        "fixed": each.state + each.snapshots,
-        "per_token": each.per_token,
-        "read": each.read,
+        "reserved": sequence.reserved,
+        "fixed": sequence.state + sequence.snapshots,
+        "per_token": sequence.per_token,
+        "read": sequence.read,
     }
 
 
 def _text(answer: MemoryAnswer) -> str:
     columns = [answer.parts(batch, length) for _, batch, length in answer.sides]
     names = [name for name in columns[0] if any(column[name] for column in columns)]
-    rows = [[name, *(_gigabytes(column[name]) for column in columns)] for name in names]
-    several = len(answer.memory.cards) > 1
-    owner = "GB of the fullest GPU" if several else "GB of one GPU"
-    headers = [owner, *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
+    rows = [[name, *(f"{column[name] / 1e9:.2f}" for column in columns)] for name in names]
+    corner = "GB of the fullest GPU" if len(answer.memory.cards) > 1 else "GB of one GPU"
+    headers = [corner, *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
     blocks = [
         wrap(_headline(answer) + set_line(answer.deployment.changes)),
         text_table(headers, rows, names_first=True),
@@ -127,16 +125,12 @@ def _text(answer: MemoryAnswer) -> str:
     if answer.equal is not None:
         blocks.append(wrap(_equal(answer.equal)))
     elif len(answer.sides) > 1:
-        unknown = (
+        line = (
             "Throughput at equal memory needs the acceptance at draft length "
             f"{answer.slots.draft_length}, which is not known."
         )
-        blocks.append(wrap(unknown))
+        blocks.append(wrap(line))
     return "\n\n".join(blocks)
-
-
-def _gigabytes(count: float) -> str:
-    return f"{count / 1e9:.2f}"
 
 
 def _headline(answer: MemoryAnswer) -> str:
@@ -146,23 +140,24 @@ def _headline(answer: MemoryAnswer) -> str:
         f"({deployment.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
         f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
     )
+    fit = "fits" if slots.plain == 1 else "fit"
     if slots.draft_length == 0:
-        return f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''}."
+        return f"{where}: {format_count(slots.plain, 'sequence')} {fit}."
     return (
-        f"{where}: {counted(slots.plain, 'sequence')} fit{'s' if slots.plain == 1 else ''} without "
+        f"{where}: {format_count(slots.plain, 'sequence')} {fit} without "
         f"speculation, {slots.speculative} with {deployment.drafter.name} at draft length "
         f"{slots.draft_length}: {slots.lost:.1%} of the slots lost."
     )
 
 
 def _per_sequence(answer: MemoryAnswer, name: str, draft_length: int) -> str:
-    each = answer.sequence(draft_length)
-    fixed = each.state + each.snapshots
+    sequence = answer.sequence(draft_length)
+    fixed = sequence.state + sequence.snapshots
     start = f"{format_bytes(fixed)} fixed and " if fixed else ""
     return (
-        f"A sequence, {name}: {format_bytes(each.reserved)} reserved ({start}"
-        f"{format_bytes(each.per_token)} for each token of context where no window caps it); a "
-        f"plain pass reads {format_bytes(each.read)} of the target's."
+        f"A sequence, {name}: {format_bytes(sequence.reserved)} reserved ({start}"
+        f"{format_bytes(sequence.per_token)} for each token of context where no window caps it); a "
+        f"plain pass reads {format_bytes(sequence.read)} of the target's."
     )
 
 

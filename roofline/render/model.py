@@ -1,4 +1,4 @@
-"""What a model is made of and what was read of its source: the answer of ``models check``."""
+"""The answer of ``models check``: what a model is made of, and what was read of its source."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def component_bytes(network: NetworkSpec) -> dict[str, float]:
     sizes = {part.value: size for part, size in weight_bytes(network, precision, whole).items()}
     if isinstance(network, ModelSpec) and network.mtp is not None:
         head = mtp_head(network)
-        own = sum(weight_bytes(head, _as_published(head), whole).values())
-        sizes["mtp"] = network.mtp_modules * own
+        module = sum(weight_bytes(head, _as_published(head), whole).values())
+        sizes["mtp"] = network.mtp_modules * module
     return sizes
 
 
 def check_data(network: NetworkSpec, imported: Imported | None = None) -> dict[str, Any]:
     """Return the check as data; sizes in bytes, KV at the published cache format."""
     kv = network.kv_dtype or network.dtype
-    long = float(getattr(network, "max_context", None) or 131072)
+    longest = float(getattr(network, "max_context", None) or 131072)
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "ok": True,
@@ -61,7 +61,7 @@ def check_data(network: NetworkSpec, imported: Imported | None = None) -> dict[s
         "kv_bytes_per_token": round(kv_bytes_per_token(network, kv)),
         "kv_bytes_read": {
             f"{tokens:.0f}": round(float(kv_bytes_read(network, kv, context=tokens)))
-            for tokens in dict.fromkeys((min(4096.0, long), long))
+            for tokens in dict.fromkeys((min(4096.0, longest), longest))
         },
         "state_bytes_per_sequence": round(state_bytes_per_sequence(network)),
         "defaults": [],
@@ -85,12 +85,12 @@ def check_data(network: NetworkSpec, imported: Imported | None = None) -> dict[s
 
 def _dtypes(network: NetworkSpec) -> dict[str, str]:
     """Return the format between products, the cache's, and those of components that differ."""
-    found = {"base": network.dtype.value, "kv": (network.kv_dtype or network.dtype).value}
-    return found | {part.value: dtype.value for part, dtype in network.dtypes.items()}
+    formats = {"base": network.dtype.value, "kv": (network.kv_dtype or network.dtype).value}
+    return formats | {part.value: dtype.value for part, dtype in network.dtypes.items()}
 
 
 def check_text(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the check for people: the same, with sizes in words and lists as lines."""
+    """Return the check for people: sizes with units, and lists as lines."""
     shown = {key: value for key, value in data.items() if key != "schema"}
     for key in ("weight_bytes", "kv_bytes_read"):
         shown[key] = {part: format_bytes(size) for part, size in data[key].items()}

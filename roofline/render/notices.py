@@ -8,14 +8,26 @@ from typing import assert_never
 from roofline.advice.question import Ending
 from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
-from roofline.render.reading_notices import OF_READINGS
+from roofline.render.reading_notices import READING_SENTENCES
 
-__all__ = ["SENTENCES", "assumptions", "capitalised", "sentence", "warnings", "why_drafts_end"]
+__all__ = [
+    "SENTENCES",
+    "assumed_lines",
+    "assumptions",
+    "capitalised",
+    "sentence",
+    "warnings",
+    "why_drafts_end",
+]
+
+#: What a step past the captured graphs costs: 104 ms instead of 20.6 past 1,024 captured rows was
+#: published (DeepSeek-V4-Flash on B300; see ``graphs`` of the vLLM engine file).
+COST_PAST_GRAPHS = "can cost several times more (published: 5 times)"
 
 
-def sentence(told: Notice) -> str:
+def sentence(notice: Notice) -> str:
     """Return what a notice says."""
-    return SENTENCES[told.code](**told.values)
+    return SENTENCES[notice.code](**notice.values)
 
 
 def capitalised(text: str) -> str:
@@ -28,13 +40,18 @@ def capitalised(text: str) -> str:
 
 
 def assumptions(notices: Iterable[Notice]) -> list[str]:
-    """Return the sentences of those that state an assumption."""
-    return [sentence(told) for told in notices if told.assumption]
+    """Return the sentences of the notices that state an assumption."""
+    return [sentence(notice) for notice in notices if notice.assumption]
+
+
+def assumed_lines(notices: Iterable[Notice]) -> list[str]:
+    """Return a line for each assumption."""
+    return [f"Assumed: {text}" for text in assumptions(notices)]
 
 
 def warnings(notices: Iterable[Notice]) -> list[str]:
-    """Return the sentences of those that warn."""
-    return [sentence(told) for told in notices if not told.assumption]
+    """Return the sentences of the notices that warn."""
+    return [sentence(notice) for notice in notices if not notice.assumption]
 
 
 def _config_default(field: str, value: str, why: str) -> str:
@@ -46,7 +63,7 @@ def _config_note(note: str) -> str:
 
 
 def _alias(name: str, note: str) -> str:
-    del name  # the note that is stated of it begins with what it stands for
+    del name  # the note begins with what the alias stands for
     return note
 
 
@@ -201,24 +218,28 @@ def _past_graphs(
     *, engine: str, largest: int, lengths: tuple[int, ...], batches: tuple[int, ...], flag: str
 ) -> str:
     captures = f"the {largest} rows that {engine} captures CUDA graphs for"
-    cost = "can cost several times more (published: 5 times)"
     remedy = f"; {flag} captures all of them" if flag else ""
     where = f"batch{'es' if len(batches) > 1 else ''} {', '.join(map(str, batches))}"
     if lengths[0] == 0:
         return (
             f"{where}: plain decoding and every draft length need more than {captures}: such steps "
-            f"{cost}{remedy}"
+            f"{COST_PAST_GRAPHS}{remedy}"
         )
-    need = f"length {lengths[0]} needs" if len(lengths) == 1 else f"lengths {_span(lengths)} need"
+    drafts = (
+        f"draft length {lengths[0]} needs"
+        if len(lengths) == 1
+        else f"draft lengths {_listed_lengths(lengths)} need"
+    )
     return (
-        f"{where}: draft {need} more than {captures}: such steps {cost} and are not advised{remedy}"
+        f"{where}: {drafts} more than {captures}: such steps {COST_PAST_GRAPHS} and are not "
+        f"advised{remedy}"
     )
 
 
-def _span(lengths: Sequence[int]) -> str:
-    """Return draft lengths in a sentence.
+def _listed_lengths(lengths: Sequence[int]) -> str:
+    """Return two or more draft lengths as a sentence has them.
 
-    >>> _span([2, 3, 4, 5]), _span([3, 7])
+    >>> _listed_lengths([2, 3, 4, 5]), _listed_lengths([3, 7])
     ('2 to 5', '3 and 7')
     """
     if len(lengths) > 2 and lengths[-1] - lengths[0] == len(lengths) - 1:
@@ -229,8 +250,8 @@ def _span(lengths: Sequence[int]) -> str:
 def _past_graphs_in_sweep(engine: str, largest: int) -> str:
     return (
         f"where captured is false, a pass has more than the {largest} rows that {engine} captures "
-        "CUDA graphs for: such steps can cost several times more (published: 5 times) and are not "
-        "advised where plain decoding is captured"
+        f"CUDA graphs for: such steps {COST_PAST_GRAPHS} and are not advised where plain decoding "
+        "is captured"
     )
 
 
@@ -249,8 +270,8 @@ def _past_graphs_under_load(
     remedy = f"; {flag} captures all of them" if flag else ""
     return (
         f"D = {', '.join(map(str, lengths))}: {share} of the steps have more than the {largest} "
-        f"rows that {engine} captures CUDA graphs for; such steps can cost several times more "
-        f"(published: 5 times) and are not advised{remedy}"
+        f"rows that {engine} captures CUDA graphs for; such steps {COST_PAST_GRAPHS} and are not "
+        f"advised{remedy}"
     )
 
 
@@ -422,7 +443,7 @@ def _setting_changed(value: object, was: object) -> str:
 
 
 SENTENCES: dict[Code, Callable[..., str]] = {
-    **OF_READINGS,
+    **READING_SENTENCES,
     Code.NO_SCHEDULE: _no_schedule,
     Code.NOTHING_TO_SCHEDULE: _nothing_to_schedule,
     Code.NO_RELEASE_TAKES_SCHEDULES: _no_release_takes_schedules,

@@ -1,4 +1,4 @@
-"""The sentences of notices about an acceptance, and about what an engine reports."""
+"""The sentences of notices about an acceptance or about what an engine reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from roofline.acceptance.defaults import Standing
 from roofline.base.errors import Option
 from roofline.base.notices import Code
 
-__all__ = ["OF_READINGS"]
+__all__ = ["READING_SENTENCES"]
 
 
 def _acceptance_assumed(
@@ -225,7 +225,7 @@ def _mean_only(draft_length: int) -> str:
     return f"only the mean at D = {draft_length} is on the page"
 
 
-OF_READINGS: dict[Code, Callable[..., str]] = {
+READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
     Code.ACCEPTANCE_STANDS_IN: _acceptance_stands_in,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from roofline.advice.deployment import Deployment
-from roofline.advice.remedies import Refused, explain, phrase
+from roofline.advice.remedies import Refused, explain_refusal, remedies_phrase
 from roofline.base.errors import Option
 from roofline.base.units import format_bytes, format_size
-from roofline.render.columns import listed
+from roofline.render.formats import listed
 from roofline.timing.memory import Memory
 
 __all__ = ["drafts_without_room", "refused_data", "refused_lines", "room_columns"]
@@ -20,17 +20,18 @@ MOST_NAMED = 8  # batches of one context; of more, the first and the last
 def refused_lines(deployment: Deployment, refused: Sequence[Refused]) -> list[str]:
     """Return a paragraph for each context: what does not fit, what is missing and what helps."""
     memory, lines = deployment.memory, []
-    for context, drafts in dict.fromkeys((each.context, each.draft_length) for each in refused):
-        alike = (context, drafts)
-        batches = [each for each in refused if (each.context, each.draft_length) == alike]
-        last = max(batches, key=lambda each: each.batch)
-        told = f"{explain(memory, last)}; {phrase(last)}."
-        if len(batches) == 1:
-            lines.append(f"Does not fit: {told}")
+    alike: dict[tuple[int, int], list[Refused]] = {}
+    for point in refused:
+        alike.setdefault((point.context, point.draft_length), []).append(point)
+    for (context, _), points in alike.items():
+        last = max(points, key=lambda point: point.batch)
+        reason = f"{explain_refusal(memory, last)}; {remedies_phrase(last)}."
+        if len(points) == 1:
+            lines.append(f"Does not fit: {reason}")
             continue
         lines.append(
-            f"Do not fit at context {format_size(context)}: {_named(batches)}. "
-            f"{told[0].upper()}{told[1:]}"
+            f"Do not fit at context {format_size(context)}: {_batches_named(points)}. "
+            f"{reason[0].upper()}{reason[1:]}"
         )
     return lines
 
@@ -48,14 +49,14 @@ def drafts_without_room(memory: Memory, *, batch: int, context: int) -> str:
     return (
         f"{name} needs {format_bytes(short.needed)} more{where}, where plain decoding leaves "
         f"{format_bytes(short.free)} free of {format_bytes(memory.available)} usable. Try "
-        f"{', '.join(remedies[:-1])}{' or ' if remedies[:-1] else ''}{remedies[-1]}."
+        f"{listed(remedies, 'or')}."
     )
 
 
-def _named(refused: Sequence[Refused]) -> str:
+def _batches_named(refused: Sequence[Refused]) -> str:
     """Return batches of one context with the bytes that each needs."""
-    ranked = sorted(refused, key=lambda each: each.batch)
-    named = [f"{each.batch} ({format_bytes(each.needed)})" for each in ranked]
+    rising = sorted(refused, key=lambda point: point.batch)
+    named = [f"{point.batch} ({format_bytes(point.needed)})" for point in rising]
     if len(named) > MOST_NAMED:
         return f"the {len(named)} batches from {named[0]} to {named[-1]}"
     return f"batches {listed(named)}"
@@ -64,7 +65,7 @@ def _named(refused: Sequence[Refused]) -> str:
 def room_columns(
     memory: Memory, *, batch: int, context: int, draft_length: int
 ) -> dict[str, bool | float]:
-    """Return the columns of a CSV that say whether a row can be run, as a sweep names them."""
+    """Return the columns of a CSV that say whether a row fits in memory, as a sweep names them."""
     return {
         "fits": bool(memory.has_room(batch, context, draft_length)),
         "memory_needed_bytes": float(memory.needed(batch, context, draft_length)),
@@ -73,7 +74,7 @@ def room_columns(
 
 
 def refused_data(refused: Sequence[Refused]) -> list[dict[str, Any]]:
-    """Return the same as JSON-ready data."""
+    """Return what does not fit as JSON-ready data."""
     return [
         {
             "batch": each.batch,

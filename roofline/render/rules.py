@@ -15,7 +15,7 @@ from roofline.advice.rules import (
     NothingDrafted,
     Rule,
     WholeTiles,
-    rules,
+    five_rules,
 )
 
 __all__ = ["rule_lines", "rule_rows"]
@@ -31,7 +31,7 @@ NAMES = {
 
 def rule_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
     """Return the five rules with the numbers of this point, as JSON writes them."""
-    return [_row(rule, point) for rule in rules(answer, point)]
+    return [_row(rule, point) for rule in five_rules(answer, point)]
 
 
 def _row(rule: Rule, point: Point) -> dict[str, Any]:
@@ -61,14 +61,14 @@ def _sentences(rule: Rule, point: Point) -> tuple[str, str]:
     numbers = rule.numbers
     match numbers:
         case Knee():
-            what = f"GEMMs turn compute-bound at {numbers.each:.0f} rows"
+            knee = f"GEMMs turn compute-bound at {numbers.product_rows:.0f} rows"
             if numbers.experts:
-                what = (
-                    f"experts turn compute-bound at {numbers.each:.0f} rows each, "
+                knee = (
+                    f"experts turn compute-bound at {numbers.product_rows:.0f} rows each, "
                     f"{numbers.rows:.0f} in all"
                 )
             return (
-                f"{what}: D = {rule.draft_length} at batch {numbers.batch}",
+                f"{knee}: D = {rule.draft_length} at batch {numbers.batch}",
                 (
                     f"linear layers and experts are {numbers.share:.0%} of a plain step; the best "
                     f"D is {advised}"
@@ -107,8 +107,8 @@ def _sentences(rule: Rule, point: Point) -> tuple[str, str]:
                     "idealised"
                 ),
                 (
-                    f"launches and latencies are {numbers.waits:.0%} of a plain pass; the best D "
-                    f"is {advised}"
+                    f"launches and latencies are {numbers.latency_share:.0%} of a plain pass; the "
+                    f"best D is {advised}"
                 ),
             )
         case Mechanism():
@@ -119,7 +119,7 @@ def _sentences(rule: Rule, point: Point) -> tuple[str, str]:
                 ),
                 (
                     f"it must yield {numbers.break_even:.2f} to break even, a free drafter "
-                    f"{numbers.free:.2f}; `roofline compare` sets drafters side by side"
+                    f"{numbers.free_break_even:.2f}; `roofline compare` sets drafters side by side"
                 ),
             )
         case NothingDrafted():

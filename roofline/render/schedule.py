@@ -1,4 +1,4 @@
-"""A schedule as a table, JSON or CSV, or as an engine's own text."""
+"""The answer of ``schedule`` as a table, JSON or CSV, or as an engine's own text."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy as np
 from roofline.base.files import csv_text
 from roofline.base.units import format_size
 from roofline.engines.writing import Band
-from roofline.questions.schedule.formats import ENGINES, ScheduleFormat
-from roofline.questions.schedule.plan import Plan
-from roofline.questions.schedule.written import Written, best_fixed, gain
-from roofline.render.columns import text_table, wrap
-from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
-from roofline.render.notices import assumptions, warnings
+from roofline.questions.schedule.formats import SCHEDULE_ENGINES, ScheduleFormat
+from roofline.questions.schedule.plan import SchedulePlan
+from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain
+from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
+from roofline.render.formats import text_table, wrap
+from roofline.render.notices import assumed_lines, warnings
 from roofline.render.refusals import refused_data, refused_lines
 
 __all__ = [
-    "COLUMNS",
+    "BAND_HEADERS",
     "as_data",
     "band_cells",
+    "fixed_length_name",
     "render_schedule",
     "schedule_blocks",
     "schedule_headline",
@@ -29,26 +30,28 @@ __all__ = [
 ]
 
 SCHEMA = "roofline.schedule/1"
-COLUMNS = ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best")
+BAND_HEADERS = ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best")
 
 
-def _mix(plan: Plan) -> str:
+def _mix(plan: SchedulePlan) -> str:
     """Say how the time is shared among batches."""
     if plan.mix is None:
         return "every doubling of the batch as frequent"
     return f"time spent: {', '.join(f'{share:.0%} at {batch}' for batch, share in plan.mix)}"
 
 
-def render_schedule(plan: Plan, written: Written, how: ScheduleFormat) -> str:
+def render_schedule(plan: SchedulePlan, written: WrittenSchedule, how: ScheduleFormat) -> str:
     """Return the schedule in the format asked for, ending in a newline."""
-    if how.value in ENGINES:
+    if how.value in SCHEDULE_ENGINES:
         return written.text + "\n"
     if how is ScheduleFormat.JSON:
         return json.dumps(as_data(plan, written), indent=2, allow_nan=False) + "\n"
-    return _csv(plan, written) if how is ScheduleFormat.CSV else _text(plan, written)
+    if how is ScheduleFormat.CSV:
+        return _csv(plan, written)
+    return "\n\n".join(schedule_blocks(plan, written)) + "\n"
 
 
-def as_data(plan: Plan, written: Written) -> dict[str, Any]:
+def as_data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
     """Return the whole schedule as JSON-ready data."""
     question = plan.question
     fixed, _ = best_fixed(plan)
@@ -77,28 +80,28 @@ def as_data(plan: Plan, written: Written) -> dict[str, Any]:
     }
 
 
-def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
-    """Return one row for each context of a band (one for all, where it has one draft length)."""
+def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
+    """Return a row for each context of a band, or one for all if it has one draft length."""
     joint = len(band.draft_lengths) == 1
     contexts = [list(plan.contexts)] if joint else [[context] for context in plan.contexts]
     inside = slice(band.first - 1, band.last)
     rows = []
-    for position, own in enumerate(contexts):
+    for position, row_contexts in enumerate(contexts):
         length = band.draft_lengths[position]
         columns = slice(None) if joint else slice(position, position + 1)
         speed = plan.speed[inside, columns]
-        fitting = int(np.isfinite(speed).any(axis=(1, 2)).sum())  # from the first batch on
-        if not fitting:
+        batches_that_fit = int(np.isfinite(speed).any(axis=(1, 2)).sum())  # the smallest ones
+        if not batches_that_fit:
             continue
-        run = speed[..., plan.draft_lengths.index(length)]
-        speedup = run / plan.plain[inside, columns]
-        lost = 1 - run / np.where(np.isnan(speed), -np.inf, speed).max(axis=-1)
+        chosen = speed[..., plan.draft_lengths.index(length)]
+        speedup = chosen / plan.plain[inside, columns]
+        lost = 1 - chosen / np.where(np.isnan(speed), -np.inf, speed).max(axis=-1)
         usable = np.isfinite(speedup)
         rows.append(
             {
                 "batch_start": band.first,
-                "batch_end": band.first + fitting - 1,
-                "context": own,
+                "batch_end": band.first + batches_that_fit - 1,
+                "context": row_contexts,
                 "draft_length": length,
                 "speedup_low": float(speedup[usable].min()) if usable.any() else None,
                 "speedup_high": float(speedup[usable].max()) if usable.any() else None,
@@ -108,11 +111,7 @@ def _rows(plan: Plan, band: Band) -> list[dict[str, Any]]:
     return rows
 
 
-def _text(plan: Plan, written: Written) -> str:
-    return "\n\n".join(schedule_blocks(plan, written)) + "\n"
-
-
-def schedule_blocks(plan: Plan, written: Written) -> list[str]:
+def schedule_blocks(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
     """Return the paragraphs of the table format."""
     question = plan.question
     contexts = ", ".join(map(format_size, plan.contexts))
@@ -127,7 +126,7 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
             + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
             + set_line(question.deployment.changes)
         ),
-        text_table(COLUMNS, band_cells(plan, written)),
+        text_table(BAND_HEADERS, band_cells(plan, written)),
         wrap(schedule_losses(plan, written)),
     ]
     if question.deployment.engine.idle_speculation is not None and any(
@@ -141,11 +140,11 @@ def schedule_blocks(plan: Plan, written: Written) -> list[str]:
         )
     blocks.append(f"{question.deployment.engine.name}:\n{written.text}")
     blocks += map(wrap, refused_lines(question.deployment, plan.refused))
-    return [*blocks, *(wrap(f"Assumed: {text}") for text in assumptions(question.notices))]
+    return [*blocks, *map(wrap, assumed_lines(question.notices))]
 
 
-def band_cells(plan: Plan, written: Written) -> list[list[str]]:
-    """Return the table of bands, under ``COLUMNS``."""
+def band_cells(plan: SchedulePlan, written: WrittenSchedule) -> list[list[str]]:
+    """Return the table of bands, under ``BAND_HEADERS``."""
     return [_cells(row) for band in written.bands for row in _rows(plan, band)]
 
 
@@ -162,8 +161,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def schedule_headline(plan: Plan, written: Written) -> str:
-    """Return what the bands gain, in one sentence."""
+def fixed_length_name(draft_length: int) -> str:
+    """Name the best fixed draft length, that a schedule is compared with."""
+    return f"D = {draft_length} at every batch" if draft_length else "no speculation at all"
+
+
+def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
+    """Return in one sentence what the bands gain."""
     fixed, _ = best_fixed(plan)
     lengths = {d for band in written.bands for d in band.draft_lengths}
     rises = any(
@@ -171,41 +175,41 @@ def schedule_headline(plan: Plan, written: Written) -> str:
         for a, b in zip(written.bands, written.bands[1:], strict=False)
     )
     shape = "; D rises again with batch" if rises else ""
-    won = gain(plan, written.bands)
-    against = f"D = {fixed} at every batch" if fixed else "no speculation at all"
+    gained = gain(plan, written.bands)
+    against = fixed_length_name(fixed)
     if lengths == {0}:
         return "Do not configure speculation: no draft length wins at any batch of the range."
     if len(lengths) == 1:
         return f"One draft length is enough: D = {lengths.pop()} is within the tie everywhere."
-    if won <= 0:
-        return f"The bands gain nothing ({won:.1%} tokens) over {against}: run that ({_mix(plan)})."
-    verdict = f"{won:+.1%} tokens against {against}"
+    if gained <= 0:
+        return (
+            f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({_mix(plan)})."
+        )
+    verdict = f"{gained:+.1%} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
         f"({_mix(plan)})."
     )
 
 
-def schedule_losses(plan: Plan, written: Written) -> str:
-    """Return what the bands lose to the best everywhere, in one sentence."""
-    said = f"The bands lose {written.loss:.2%} of the mix's tokens to the best everywhere"
+def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
+    """Return in one sentence what the bands lose to the best everywhere."""
+    lost = f"The bands lose {written.loss:.2%} of the mix's tokens to the best everywhere"
     if written.form_loss > 0:
-        said += f", of which {written.form_loss:.2%} because the engine's form cannot say it"
+        lost += f", of which {written.form_loss:.2%} because the engine's form cannot say it"
     joined = len(plan.contexts) > 1 and all(len(band.draft_lengths) == 1 for band in written.bands)
     over = ", on the mean over the contexts" if joined else ""
     before = ", before the engine's form" if written.form_loss > 0 else ""
     return (
-        f"{said}. Each was drawn to lose at most {plan.tie:.1%} at any batch{over}{before}; 'most "
+        f"{lost}. Each was drawn to lose at most {plan.tie:.1%} at any batch{over}{before}; 'most "
         "lost' is at its worst batch and context."
     )
 
 
-def _csv(plan: Plan, written: Written) -> str:
-    changes = "; ".join(map(str, plan.question.deployment.changes))
+def _csv(plan: SchedulePlan, written: WrittenSchedule) -> str:
+    changes = set_column(plan.question.deployment.changes)
     rows = [
-        row
-        | {"context": " ".join(map(str, row["context"]))}
-        | ({"set": changes} if changes else {})
+        row | {"context": " ".join(map(str, row["context"]))} | changes
         for band in written.bands
         for row in _rows(plan, band)
     ]

@@ -1,4 +1,4 @@
-"""Sentences that an answer adds below its table: odds, goals, and what to time."""
+"""Sentences below the table of an answer: odds, costs, uncaptured rows, and what to time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from roofline.advice.decide import LIKELY, Point
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.base.numbers import DRAWS
-from roofline.render.columns import listed
 from roofline.render.data import benchmark_rows
+from roofline.render.formats import listed
 
-__all__ = ["cost_line", "dollars", "likely_line", "past_lines", "timing_lines"]
+__all__ = ["cost_line", "dollars", "likely_line", "timing_lines", "uncaptured_lines"]
 
 
 def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
     """Return how probable it is that each draft length is within 1 % of the best.
 
-    ``unmeasured`` are the next lengths where the acceptance ends with the longest one.
+    ``unmeasured`` are the next lengths, if the acceptance ends with the longest one.
     """
     if len(point.draft_lengths) == 1:
         return "One draft length was looked at, so there is nothing to benchmark."
@@ -45,36 +45,37 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
     )
 
 
-def past_lines(answer: Recommendation, point: Point) -> list[str]:
+def uncaptured_lines(answer: Recommendation, point: Point) -> list[str]:
     """Say which rows of the table no captured graph covers, and what their overhead holds."""
     graphs = answer.deployment.engine.graphs
     if graphs is None or point.captured.all():
         return []
-    what = f"more rows than the {graphs.largest} that {answer.deployment.engine.name} captures"
     advised = "not advised; " if point.captured[0] else ""
-    each = f"{1e6 * graphs.eager_launch:.0f} us"
-    text = (
-        f"! {what} CUDA graphs for: {advised}the overhead holds what launching every kernel by "
-        f"hand, at {each}, takes longer than the kernels."
+    line = (
+        f"! more rows than the {graphs.largest} that {answer.deployment.engine.name} captures CUDA "
+        f"graphs for: {advised}the overhead holds what launching every kernel by hand, at "
+        f"{1e6 * graphs.eager_launch:.0f} us, takes longer than the kernels."
     )
-    return [text]
+    return [line]
 
 
 def _what_next(point: Point, unmeasured: Sequence[int]) -> str:
-    """Return what to time; where the acceptance ends with the advice, what to count first."""
+    """Return the draft lengths worth timing, or to measure acceptance if it ends at the advice."""
     at_the_end = unmeasured and point.draft_length == point.draft_lengths[-1]
-    tried = [i for i in point.worth_benchmarking if point.near_best[i] >= LIKELY or not at_the_end]
-    timed = f"Benchmark {listed([str(point.draft_lengths[i]) for i in tried])}"
+    positions = [
+        i for i in point.worth_benchmarking if point.near_best[i] >= LIKELY or not at_the_end
+    ]
+    benchmark = f"Benchmark {listed([str(point.draft_lengths[i]) for i in positions])}"
     if not at_the_end:
-        return timed
-    counted = (
-        f"easure acceptance at D = {listed([str(d) for d in unmeasured])}, where none is known"
-    )
-    return f"{timed}, and m{counted}" if len(tried) > 1 else f"M{counted}"
+        return benchmark
+    where = f"acceptance at D = {listed([str(d) for d in unmeasured])}, where none is known"
+    if len(positions) > 1:
+        return f"{benchmark}, and measure {where}"
+    return f"Measure {where}"
 
 
 def _odds(share: float) -> str:
-    """Return a share of the draws as a percentage that does not claim certainty.
+    """Return a share of the draws as a percentage, never 100 %: all draws are no certainty.
 
     >>> _odds(0.5), _odds(1.0)
     ('50%', 'over 98%')
@@ -88,11 +89,11 @@ def cost_line(question: Question, rows: list[dict[str, Any]], draft_length: int)
     cost = {row["draft_length"]: row["dollars_per_million_tokens"] for row in rows}
     plain = dollars(cost[0])
     price, cards = question.workload.gpu_hour or 0.0, question.deployment.cards
-    told = f"At {dollars(price)} per GPU-hour and {cards} GPU(s): "
+    start = f"At {dollars(price)} per GPU-hour and {cards} GPU(s): "
     if draft_length == 0:
-        return f"{told}{plain} per million output tokens, without speculation."
+        return f"{start}{plain} per million output tokens, without speculation."
     return (
-        f"{told}{dollars(cost[draft_length])} per million output tokens at draft length "
+        f"{start}{dollars(cost[draft_length])} per million output tokens at draft length "
         f"{draft_length}, {plain} without speculation."
     )
 
@@ -107,7 +108,7 @@ def dollars(amount: float) -> str:
 
 
 def timing_lines(answer: Recommendation, point: Point) -> list[str]:
-    """Return what to paste to time the likely best draft lengths with acceptance held fixed."""
+    """Return the flags that time the likely best draft lengths with acceptance held fixed."""
     rows = benchmark_rows(answer, point)
     name = answer.deployment.engine.name
     if all(row["flag"] is None for row in rows if row["draft_length"]):

@@ -1,4 +1,4 @@
-"""The answer in one sentence, and why it is so; a page that moves fills in the same words."""
+"""The answer in one sentence, and why. The page fills in the same sentences by script."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from roofline.advice.why import (
     Outcome,
     PlainPass,
     Sharing,
-    beyond,
+    best_uncaptured,
     deciding,
+    dominant_bound,
     host_share,
     outcome,
     plain_pass,
     trained_context_passed,
-    waits_for,
 )
-from roofline.base.units import format_bytes, format_size
+from roofline.base.units import SLOW_PACE, format_bytes, format_size
 from roofline.render.refusals import drafts_without_room
 
 __all__ = [
@@ -38,30 +38,33 @@ __all__ = [
 
 #: What an answer says where drafts do not pay.
 DO_NOT_SPECULATE = "do not speculate"
-#: The first sentence of an answer where that is all it says.
-_NO_DRAFTS = (
-    f"{DO_NOT_SPECULATE.capitalize()}: plain decoding gives {{plain:.0f}} tokens/s per user"
-)
-#: The first sentence of an answer, by what it says.
-HEADLINES = {
-    Outcome.ALONE: "Plain decoding: {plain:.0f} tokens/s per user.",
-    Outcome.NO_ROOM: f"{_NO_DRAFTS}, and no draft length fits in memory beside it.",
-    Outcome.PAST_GRAPHS: (
-        f"{_NO_DRAFTS}, and every draft length needs more rows than the engine captures CUDA "
-        "graphs for."
-    ),
-    Outcome.PLAIN: (
-        f"{_NO_DRAFTS}; the best draft length, {{length:d}}, would give {{speedup:.2f}}x "
-        "({verdict})."
-    ),
-    Outcome.DRAFTS: (
-        "Run draft length {length:d} ({flag}): {speedup:.2f}x plain decoding, {plain:.0f} -> "
-        "{fast:.0f} tokens/s per user ({verdict})."
-    ),
-}
-#: Below so many tokens/s of plain decoding a headline gives them with a decimal.
-SLOW = 9.95
-#: How sure that is, by first sentence and confidence.
+
+
+def _headlines(*, plain: str, fast: str) -> dict[Outcome, str]:
+    """Return the first sentence of an answer, by what it says, with these forms of its rates."""
+    no_drafts = f"{DO_NOT_SPECULATE.capitalize()}: plain decoding gives {plain} tokens/s per user"
+    return {
+        Outcome.ALONE: f"Plain decoding: {plain} tokens/s per user.",
+        Outcome.NO_ROOM: f"{no_drafts}, and no draft length fits in memory beside it.",
+        Outcome.PAST_GRAPHS: (
+            f"{no_drafts}, and every draft length needs more rows than the engine captures CUDA "
+            "graphs for."
+        ),
+        Outcome.PLAIN: (
+            f"{no_drafts}; the best draft length, {{length:d}}, would give {{speedup:.2f}}x "
+            "({verdict})."
+        ),
+        Outcome.DRAFTS: (
+            f"Run draft length {{length:d}} ({{flag}}): {{speedup:.2f}}x plain decoding, {plain} "
+            f"-> {fast} tokens/s per user ({{verdict}})."
+        ),
+    }
+
+
+HEADLINES = _headlines(plain="{plain:.0f}", fast="{fast:.0f}")
+#: The same where plain decoding gives less than ``SLOW_PACE``.
+_SLOW_HEADLINES = _headlines(plain="{plain:.1f}", fast="{fast:.1f}")
+#: How sure the first sentence is, by what it says and the confidence.
 VERDICTS = {
     Outcome.PLAIN: {
         Confidence.INSIDE_ERROR: "the difference is inside the model's error",
@@ -79,9 +82,9 @@ REASON = (
     "yield {break_even:.2f} tokens per step to break even, and this acceptance yields "
     "{tokens:.2f}."
 )
-#: Where every draft length leaves the captured graphs.
+#: Why, if every draft length leaves the captured graphs.
 PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
-#: What another draft length would give; ``flag`` begins with ``: add `` where there is one.
+#: What a draft length past the graphs would give; ``flag`` is empty or begins with ``: add ``.
 BEYOND = (
     "Draft length {length:d} would give {speedup:.2f}x with its {rows:.0f} rows captured; "
     "{engine} captures CUDA graphs for up to {largest:d}{flag}."
@@ -92,13 +95,13 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    found, shown = outcome(point), deciding(point)
+    kind, shown = outcome(point), deciding(point)
     plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
-    words = HEADLINES[found] if plain >= SLOW else HEADLINES[found].replace(":.0f}", ":.1f}")
+    sentence = (HEADLINES if plain >= SLOW_PACE else _SLOW_HEADLINES)[kind]
     if shown is None:
-        return words.format(plain=plain)
-    verdict = VERDICTS[found][point.confidence]
-    return words.format(
+        return sentence.format(plain=plain)
+    verdict = VERDICTS[kind][point.confidence]
+    return sentence.format(
         length=point.draft_lengths[shown],
         flag=answer.deployment.engine.name_of_length(answer.deployment.drafter.kind),
         speedup=point.speedup[shown],
@@ -109,7 +112,7 @@ def headline(answer: Recommendation, point: Point) -> str:
 
 
 def caveat(answer: Recommendation, point: Point) -> str:
-    """Return what to add to the first sentence where the context is beyond the drafter's own."""
+    """Return what to add to the first sentence if the context is beyond the drafter's own."""
     trained = trained_context_passed(answer, point)
     if trained is None:
         return ""
@@ -146,54 +149,54 @@ def _costs(answer: Recommendation, point: Point, at: int) -> str:
 
 
 def _beyond(answer: Recommendation, point: Point) -> str:
-    """Say what a draft length past the captured graphs would give, where it would be the best."""
-    found, graphs = beyond(answer, point), answer.deployment.engine.graphs
-    if found is None or graphs is None:
+    """Say what a draft length past the captured graphs would give, if it would be the best."""
+    past, graphs = best_uncaptured(answer, point), answer.deployment.engine.graphs
+    if past is None or graphs is None:
         return ""
     return " " + BEYOND.format(
-        length=found.draft_length,
-        speedup=found.speedup,
-        rows=found.rows,
+        length=past.draft_length,
+        speedup=past.speedup,
+        rows=past.rows,
         engine=answer.deployment.engine.name,
         largest=graphs.largest,
-        flag=f": add {found.flag}" if found.flag else "",
+        flag=f": add {past.flag}" if past.flag else "",
     )
 
 
 def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     """Return what a plain step waits for, and which experts a verify pass wakes."""
-    found = plain_pass(answer, point, draft_length)
-    said = _what_it_waits_for(answer, point, found)
-    if found.woken is not None:
-        said += (
-            f" A plain pass wakes {found.woken.plain:.1f} experts in each layer, the verify pass "
-            f"{found.woken.verify:.1f}, and reads the weights of all of them."
+    plain = plain_pass(answer, point, draft_length)
+    text = _what_it_waits_for(answer, point, plain)
+    if (experts := plain.active_experts) is not None:
+        text += (
+            f" A plain pass wakes {experts.plain:.1f} experts in each layer, the verify pass "
+            f"{experts.verify:.1f}, and reads the weights of all of them."
         )
-    if found.cards_in_turn > 1:
-        said += f" The {found.cards_in_turn} cards work one after the other."
-    if found.host is not None:
-        said += (
-            f" The processor computes the experts of {found.host.layers} layers from its "
-            f"{found.host.memory} in {host_share(answer, point):.0%} of a plain pass."
+    if plain.cards_in_turn > 1:
+        text += f" The {plain.cards_in_turn} cards work one after the other."
+    if plain.host is not None:
+        text += (
+            f" The processor computes the experts of {plain.host.layers} layers from its "
+            f"{plain.host.memory} in {host_share(answer, point):.0%} of a plain pass."
         )
-    return said
+    return text
 
 
 _SHARED = {
     Sharing.ALL: ", which all rows of a verify pass share",
-    Sharing.WEIGHTS: ("; the rows of a verify pass share the weights, but each reads the KV again"),
+    Sharing.WEIGHTS: "; the rows of a verify pass share the weights, but each reads the KV again",
     Sharing.SOME_WEIGHTS: "",
 }
 
 
-def _what_it_waits_for(answer: Recommendation, point: Point, found: PlainPass) -> str:
-    main, share = waits_for(answer, point)
-    weights, cache = format_bytes(found.weight_bytes), format_bytes(found.cache_bytes)
+def _what_it_waits_for(answer: Recommendation, point: Point, plain: PlainPass) -> str:
+    main, share = dominant_bound(answer, point)
+    weights, cache = format_bytes(plain.weight_bytes), format_bytes(plain.cache_bytes)
     match main:
         case Bound.MEMORY:
             return (
                 f"A plain pass spends {share:.0%} of its time reading {weights} of weights "
-                f"and {cache} of KV{_SHARED[found.sharing]}."
+                f"and {cache} of KV{_SHARED[plain.sharing]}."
             )
         case Bound.COMPUTE:
             return (

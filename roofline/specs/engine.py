@@ -458,5 +458,5 @@ def load_engine(name: str) -> EngineProfile:
     name, at, era = name.partition("@")
     if not name:
         raise InputError("expected an engine's name, got an empty string", field="engine")
-    profile = EngineProfile.load(resources.find(name, SHELF, "engine"))
+    profile = EngineProfile.load(resources.spec_file(name, SHELF, "engine"))
     return profile.at_era(era) if at else profile

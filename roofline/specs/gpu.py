@@ -174,7 +174,7 @@ def load_overlay(gpu: str, engine: str) -> Overlay | None:
 
 def load_hardware(reference: str) -> HardwareProfile:
     """Load a bundled profile by id, or a YAML file by path."""
-    return HardwareProfile.load(resources.find(reference, SHELF, "GPU"))
+    return HardwareProfile.load(resources.spec_file(reference, SHELF, "GPU"))
 
 
 HOSTS = "hosts"
@@ -238,7 +238,7 @@ class HostProfile(Document):
 
 def load_host(reference: str) -> HostProfile:
     """Load a bundled machine by id, or a YAML file by path."""
-    return HostProfile.load(resources.find(reference, HOSTS, "host"))
+    return HostProfile.load(resources.spec_file(reference, HOSTS, "host"))
 
 
 def _with_slots(cards: int) -> str:

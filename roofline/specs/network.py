@@ -253,14 +253,14 @@ class DrafterSpec(NetworkSpec):
 
 def load_network(reference: str) -> NetworkSpec:
     """Load a bundled model or drafter by id, or a YAML file of either by path."""
-    file = resources.find(reference, SHELF, "model")
+    file = resources.spec_file(reference, SHELF, "model")
     drafter = load_yaml(file).get("kind", "model") != "model"
     return (DrafterSpec if drafter else ModelSpec).load(file)
 
 
 def load_model(reference: str, what: str = "model") -> ModelSpec:
     """Load a bundled model by id, or a YAML file by path."""
-    file = resources.find(reference, SHELF, what)
+    file = resources.spec_file(reference, SHELF, what)
     kind = load_yaml(file).get("kind", "model")
     if kind != "model":
         raise InputError(
@@ -271,7 +271,7 @@ def load_model(reference: str, what: str = "model") -> ModelSpec:
 
 def load_drafter(reference: str) -> DrafterSpec:
     """Load a bundled drafter by id, or a YAML file by path."""
-    return DrafterSpec.load(resources.find(reference, SHELF, "drafter"))
+    return DrafterSpec.load(resources.spec_file(reference, SHELF, "drafter"))
 
 
 #: Kinds of head that can be derived, with their layers and what the last published ones tap.

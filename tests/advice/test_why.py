@@ -8,7 +8,15 @@ import pytest
 
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
-from roofline.advice.why import Bound, Outcome, Sharing, deciding, outcome, plain_pass, waits_for
+from roofline.advice.why import (
+    Bound,
+    Outcome,
+    Sharing,
+    deciding,
+    dominant_bound,
+    outcome,
+    plain_pass,
+)
 from roofline.render.why import DO_NOT_SPECULATE, HEADLINES
 
 LLAMA = {"model": "llama-3.1-8b", "gpu": "h100-sxm"}
@@ -46,8 +54,8 @@ def test_what_a_plain_pass_reads() -> None:
     """8.03e9 parameters less an embedding of 128256 x 4096, 2 bytes each; 128 KiB of KV a token."""
     answer = recommend(question_of(**LLAMA, contexts=(4096,)))
     found = plain_pass(answer, answer.points[0], 3)
-    assert waits_for(answer, answer.points[0])[0] is Bound.MEMORY
-    assert (found.sharing, found.woken) == (Sharing.ALL, None)
+    assert dominant_bound(answer, answer.points[0])[0] is Bound.MEMORY
+    assert (found.sharing, found.active_experts) == (Sharing.ALL, None)
     assert found.weight_bytes == pytest.approx(2 * (8.03e9 - 128_256 * 4096), rel=0.01)
     assert found.cache_bytes == pytest.approx(4096 * 131_072, rel=0.02)
 

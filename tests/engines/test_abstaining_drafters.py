@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roofline.base.notices import Code, notice
-from roofline.engines.acceptance_source import of_json, read
+from roofline.engines.acceptance_source import acceptance_in_json, read_acceptance
 from roofline.engines.counts import Reading
 from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
 from tests.servers import read as live_read
@@ -66,7 +66,7 @@ def page(counts: dict[str, Any], positions: tuple[int, ...] = (), label: str = "
 
 
 def read_text(tmp_path: Path, text: str) -> Reading:
-    return read(write(tmp_path, "source", text))
+    return read_acceptance(write(tmp_path, "source", text))
 
 
 @pytest.mark.parametrize("names", [(NEW,), (OLD,), (OLD, NEW)])
@@ -116,7 +116,7 @@ def test_between_two_reads(tmp_path: Path) -> None:
     first = write(tmp_path, "first", page(before, (80, 60, 40, 20), "m"))
     positions = tuple(a + b for a, b in zip((80, 60, 40, 20), POSITIONS, strict=True))
     second = write(tmp_path, "second", page(after, positions, "m"))
-    found = read(second, earlier=first)
+    found = read_acceptance(second, earlier=first)
     assert found.tokens_per_step == pytest.approx(792 / 346)
     assert found.hit_rate == pytest.approx(232 / 346)
 
@@ -304,10 +304,10 @@ def iteration(requests: int, drafted: int, accepted: int, tokens: int) -> dict[s
 
 def test_iterations_of_tensorrt_llm_hold_requests_without_drafts() -> None:
     """8 + 8 requests, of which 4 and none drafted, with 6 accepted: 22 / 16, and 4 / 16 drafted."""
-    found = of_json([iteration(8, 4, 6, 12), iteration(8, 0, 0, 0)], "stats")
+    found = acceptance_in_json([iteration(8, 4, 6, 12), iteration(8, 0, 0, 0)], "stats")
     assert found is not None
     assert (found.tokens_per_step, found.hit_rate) == (22 / 16, 0.25)
-    every = of_json([iteration(4, 4, 6, 12), iteration(4, 4, 6, 12)], "stats")
+    every = acceptance_in_json([iteration(4, 4, 6, 12), iteration(4, 4, 6, 12)], "stats")
     assert every is not None
     assert (every.tokens_per_step, every.hit_rate, every.notices) == (2.5, 1, ())
 

@@ -10,7 +10,7 @@ import pytest
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, notice
-from roofline.engines.acceptance_source import read
+from roofline.engines.acceptance_source import read_acceptance
 from tests.support import Cli, write
 
 PAGES = Path(__file__).parents[1] / "data" / "pages"
@@ -25,7 +25,7 @@ def test_drafted_tokens_follow_from_drafts_and_positions(tmp_path: Path) -> None
     page = text_of("vllm-0.33.0.prom")
     kept = "\n".join(x for x in page.splitlines() if "num_draft_tokens" not in x)
     assert "num_draft_tokens" in page
-    found = read(write(tmp_path, "page.prom", kept + "\n"))
+    found = read_acceptance(write(tmp_path, "page.prom", kept + "\n"))
     assert (found.tokens_per_step, found.draft_length, found.drafts) == (2.66, 3, 1000)
 
 
@@ -37,16 +37,16 @@ def test_a_log_line_in_which_nothing_was_drafted_counts_for_nothing(tmp_path: Pa
         "Per-position acceptance rate: {}, Avg Draft acceptance rate: 0.0%\n"
     )
     busy, idle = line.format("1.50", 50, 100, "0.500"), line.format("1.00", 0, 0, "0.000")
-    found = read(write(tmp_path, "server.log", busy + idle))
+    found = read_acceptance(write(tmp_path, "server.log", busy + idle))
     assert (found.tokens_per_step, found.draft_length, found.drafts) == (1.5, 1, 100)
     with pytest.raises(InputError, match="in which anything was drafted"):
-        read(write(tmp_path, "idle.log", idle))
+        read_acceptance(write(tmp_path, "idle.log", idle))
 
 
 def test_a_gauge_below_one_has_drafted_nothing(tmp_path: Path) -> None:
     page = re.sub(r"(acceptance_length\S*) [\d.]+", r"\1 0.5", text_of("trtllm-older.prom"))
     with pytest.raises(InputError, match=r"acceptance_length is 0\.5: nothing drafted"):
-        read(write(tmp_path, "page.prom", page))
+        read_acceptance(write(tmp_path, "page.prom", page))
 
 
 def test_a_histogram_of_nothing(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_histogram_of_nothing(tmp_path: Path) -> None:
     text = json.dumps(body).replace("[2, 5, 3]", "[0, 0, 0]")
     assert "[0, 0, 0]" in text
     with pytest.raises(InputError, match="no pass has verified a draft yet"):
-        read(write(tmp_path, "meta.json", text))
+        read_acceptance(write(tmp_path, "meta.json", text))
 
 
 def test_positions_that_are_no_numbers_are_passed_over(tmp_path: Path) -> None:
@@ -62,27 +62,27 @@ def test_positions_that_are_no_numbers_are_passed_over(tmp_path: Path) -> None:
     page = text_of("vllm-0.33.0.prom")
     line = next(x for x in page.splitlines() if "per_pos_total" in x and 'position="0"' in x)
     odd = line.replace('position="0"', 'position="last"')
-    found = read(write(tmp_path, "page.prom", f"{page}{odd}\n"))
+    found = read_acceptance(write(tmp_path, "page.prom", f"{page}{odd}\n"))
     assert found.survival == pytest.approx((0.71, 0.53, 0.42))
 
 
 def test_a_tree_is_said(tmp_path: Path) -> None:
     """Eight draft tokens over three steps are no chain of 3 + 1."""
     page = text_of("sglang-0.5.23.prom")
-    assert read(str(PAGES / "sglang-0.5.23.prom")).notices == ()
+    assert read_acceptance(str(PAGES / "sglang-0.5.23.prom")).notices == ()
     page = re.sub(r"(sglang:spec_num_draft_tokens\S*) [\d.]+", r"\1 8.0", page)
-    found = read(write(tmp_path, "page.prom", page))
+    found = read_acceptance(write(tmp_path, "page.prom", page))
     assert found.notices == (notice(Code.DRAFT_TREE, where=found.where, tokens=8, steps=3),)
 
 
 def test_yaml_without_a_curve_is_no_acceptance(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither an acceptance file"):
-        read(write(tmp_path, "a.yaml", "_comment: {1: 2}\n"))
+        read_acceptance(write(tmp_path, "a.yaml", "_comment: {1: 2}\n"))
 
 
 def test_a_device_is_no_source() -> None:
     with pytest.raises(InputError, match="/dev/null: is a device; give a file"):
-        read("/dev/null")
+        read_acceptance("/dev/null")
 
 
 def test_an_endless_log_of_drafts_is_refused(
@@ -92,10 +92,10 @@ def test_an_endless_log_of_drafts_is_refused(
     monkeypatch.setattr("roofline.engines.acceptance_source.MAX_BYTES", 1_000_000)
     line = f"SpecDecoding metrics: {'x' * 1000}\n"
     with pytest.raises(InputError, match=r"server\.log: more than 1 MB of such lines; cut it"):
-        read(write(tmp_path, "server.log", line * 2000))
+        read_acceptance(write(tmp_path, "server.log", line * 2000))
     said = re.compile("no 'SpecDecoding metrics' line")
     with pytest.raises(InputError, match=said):  # other lines have no such limit
-        read(write(tmp_path, "server.log", line + f"{'y' * 1000}\n" * 2000))
+        read_acceptance(write(tmp_path, "server.log", line + f"{'y' * 1000}\n" * 2000))
 
 
 @pytest.mark.parametrize(

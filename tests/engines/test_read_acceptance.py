@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roofline.base.notices import Code, notice
-from roofline.engines.acceptance_source import read
+from roofline.engines.acceptance_source import read_acceptance
 from tests.support import Cli, assert_refused, write
 
 PAGES = Path(__file__).parents[1] / "data" / "pages"
@@ -50,7 +50,7 @@ CASES = [
 def test_recorded_sources(
     name: str, mean: float, depth: int, survival: tuple[float, ...] | None, passes: float | None
 ) -> None:
-    found = read(str(PAGES / name))
+    found = read_acceptance(str(PAGES / name))
     assert found.tokens_per_step == pytest.approx(mean, abs=1e-3)
     assert found.draft_length == depth
     assert found.survival == (survival and pytest.approx(survival, abs=1e-3))
@@ -82,7 +82,9 @@ def test_sources_that_do_not_say_the_draft_length(
 
 def test_the_difference_of_two_reads() -> None:
     """Between the reads 400 drafts, 320 + 280 + 200 accepted; the total since start is another."""
-    found = read(str(PAGES / "vllm-0.33.0-later.prom"), earlier=str(PAGES / "vllm-0.33.0.prom"))
+    found = read_acceptance(
+        str(PAGES / "vllm-0.33.0-later.prom"), earlier=str(PAGES / "vllm-0.33.0.prom")
+    )
     assert found.tokens_per_step == pytest.approx(3.0)
     assert found.survival == pytest.approx((0.8, 0.7, 0.5))
     assert found.drafts == 400
@@ -90,7 +92,9 @@ def test_the_difference_of_two_reads() -> None:
 
 def test_the_difference_of_two_reads_of_sglang() -> None:
     """Generation tokens over verify calls: (2000 + 600) / 1000; the gauge says 2.53."""
-    found = read(str(PAGES / "sglang-0.5.23-later.prom"), earlier=str(PAGES / "sglang-0.5.23.prom"))
+    found = read_acceptance(
+        str(PAGES / "sglang-0.5.23-later.prom"), earlier=str(PAGES / "sglang-0.5.23.prom")
+    )
     assert found.tokens_per_step == pytest.approx(2.6)
     assert found.draft_length == 3
     assert found.notices[0].code is Code.COUNTED_AT_END
@@ -194,7 +198,7 @@ def test_short_drafts_are_said(tmp_path: Path) -> None:
         f'position="{p}"}} {n}\n'
         for p, n in enumerate((80, 40))
     )
-    found = read(write(tmp_path, "schedule.prom", body))
+    found = read_acceptance(write(tmp_path, "schedule.prom", body))
     assert found.tokens_per_step == pytest.approx(2.2)
     assert found.notices[0] == notice(
         Code.DRAFTS_CUT_SHORT,
@@ -211,7 +215,7 @@ def test_a_change_of_draft_length_in_a_log(tmp_path: Path) -> None:
             "Per-position acceptance rate: {}, Avg Draft acceptance rate: {}%\n")  # fmt: skip
     text = line.format("1.80", 80, 100, "0.800", "80.0")
     text += line.format("2.20", 120, 200, "0.800, 0.400", "60.0")
-    found = read(write(tmp_path, "vllm.log", text))
+    found = read_acceptance(write(tmp_path, "vllm.log", text))
     assert found.tokens_per_step == pytest.approx(2.2)  # 120 / 1.2 = 100 passes
     assert found.notices[0] == notice(
         Code.LINES_LEFT_OUT, where=found.where, lines=1, draft_length=2
@@ -223,7 +227,7 @@ def test_llama_cpp_totals_are_running_totals_and_restart_with_the_server(tmp_pat
     line = ("statistics draft-mtp: #calls = 9, #gen drafts = {}, #acc drafts = 1, "
             "#gen tokens = {}, #acc tokens = {}\n")  # fmt: skip
     text = line.format(10, 20, 8) + line.format(30, 60, 30) + line.format(5, 10, 5)
-    found = read(write(tmp_path, "llama.log", text))
+    found = read_acceptance(write(tmp_path, "llama.log", text))
     assert (found.drafts, found.drafted, found.accepted) == (35, 70, 35)
     assert found.tokens_per_step == pytest.approx(2.0)
 
@@ -240,7 +244,7 @@ def test_logs_of_other_shapes(tmp_path: Path) -> None:
         "json": wrapped.encode(),
     }
     for name, content in shapes.items():
-        found = read(write(tmp_path, f"{name}.log", content))
+        found = read_acceptance(write(tmp_path, f"{name}.log", content))
         assert found.tokens_per_step == pytest.approx(1.7262, abs=1e-4), name
 
 
@@ -248,7 +252,7 @@ def test_a_long_log_is_read_by_its_lines(tmp_path: Path) -> None:
     """12 MB of other lines around the two that count."""
     log = (PAGES / "vllm-0.33.0.log").read_bytes()
     noise = b"INFO 11-28 10:15:02 [other.py:1] " + b"x" * 200 + b"\n"
-    found = read(write(tmp_path, "long.log", noise * 30_000 + log + noise * 30_000))
+    found = read_acceptance(write(tmp_path, "long.log", noise * 30_000 + log + noise * 30_000))
     assert found.tokens_per_step == pytest.approx(1.7262, abs=1e-4)
 
 

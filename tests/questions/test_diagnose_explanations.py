@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofline.questions.diagnose.explain import Suspect, distance, explain, inside
+from roofline.questions.diagnose.explain import Suspect, agreement, distance, explain
 from roofline.questions.diagnose.terms import Term
 
 
@@ -21,7 +21,7 @@ def test_the_band_holds_what_it_says() -> None:
     covariance = np.array([[4.0, 3.0, 1.0], [3.0, 5.0, 2.0], [1.0, 2.0, 3.0]]) * 1e-4
     noise, total = 0.02, np.array([5.0, 7.0, 11.0])
     errors = random.multivariate_normal(np.zeros(3), covariance + noise**2 * np.eye(3), size=2000)
-    within = [inside(total * np.exp(e), total, covariance, noise=noise).inside for e in errors]
+    within = [agreement(total * np.exp(e), total, covariance, noise=noise).inside for e in errors]
     assert np.mean(within) == pytest.approx(0.95, abs=0.015)
 
 

@@ -16,7 +16,7 @@ import pytest
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import recommend
-from roofline.questions.explore import Exploration, Variant, explore, parse_axis, since
+from roofline.questions.explore import Exploration, Variant, explore, holds_from, parse_axis
 from roofline.render.charts.explore import draw_exploration, lines_of
 from roofline.render.charts.figure import new_panels
 from roofline.specs.overrides import parse_override
@@ -134,7 +134,7 @@ def test_knees(
     variant: Variant = replace(groups.variants[0], batches=(1, 2, 4, 8), by_batch=best)
     assert variant.falls_from == falls
     assert variant.stops_from == stops
-    assert since([], []) is None
+    assert holds_from([], []) is None
 
 
 def test_combinations_that_cannot_be_are_left_out(cli: Cli) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roofline.questions.goals import BATCHES as TRIED
+from roofline.questions.goals import GOAL_BATCHES as TRIED
 from tests.support import Cli, assert_refused
 
 ASK = ("recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--context", "2k")

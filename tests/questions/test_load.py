@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from roofline.questions.load.backlog import riding
-from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
-from roofline.questions.load.queueing import Chunks, chunks, occupancy
+from roofline.questions.load.backlog import chunk_odds
+from roofline.questions.load.policies import Policy, PolicyTable, over_histogram, under_arrivals
+from roofline.questions.load.queueing import Chunks, occupancy, prompt_chunks
 from tests.serving import Engine, replicated
 
 #: What the model leaves out: that the last step of a request may emit less, a step in the hundred
@@ -35,7 +35,7 @@ def judged(  # the package's side of a comparison
 ) -> Policy:
     times = np.array([[[step(n, k) for k in range(most + 1)]] for n in range(1, slots + 1)])
     tokens = np.full((slots, 1), 1 + sum(survival))
-    columns = Columns(
+    columns = PolicyTable(
         draft_lengths=(len(survival),),
         step=times,
         seen=np.ones_like(times),
@@ -47,7 +47,7 @@ def judged(  # the package's side of a comparison
     )
     if per_prompt:
         cut = Chunks(each=1.0, per_prompt=per_prompt, most=most)
-        ride = riding(rps * times, cut, steps=output / tokens)
+        ride = chunk_odds(rps * times, cut, steps=output / tokens)
         mean = (ride.odds * times).sum(axis=-1)
         columns = replace(columns, seen=ride.seen, mean=mean, clustering=ride.clustering)
     (policy,) = under_arrivals(columns, rps=rps, output=output, per_prompt=per_prompt, most=most)
@@ -197,11 +197,11 @@ def test_prompts_of_several_chunks_bring_others_by_hand() -> None:
     for per_prompt, longer in ((1, 0.2), (2, 0.1), (4, 0.05)):
         step = np.array([0.010, 0.010 + longer])
         cut = Chunks(each=1.0, per_prompt=per_prompt, most=1)
-        found = riding(2.0 * step, cut, steps=np.array(1e5))
+        found = chunk_odds(2.0 * step, cut, steps=np.array(1e5))
         assert float(found.clustering) == pytest.approx(1 / 0.36, rel=2e-3)
         assert float(found.odds @ step) == pytest.approx(0.010 / 0.6, rel=1e-6)
         # a request starts right after its own chunks: it sees more of the others' than the steps do
-        brief = riding(2.0 * step, cut, steps=np.array(5.0))
+        brief = chunk_odds(2.0 * step, cut, steps=np.array(5.0))
         assert float(brief.seen[1]) > float(brief.odds[1])
 
 
@@ -215,10 +215,10 @@ def test_prompts_lengthen_the_mean_step_by_hand() -> None:
     # 4 chunks/s of 30 ms: 12 % of the time; 10 ms become 10 / 0.88
     step = np.array([0.010, 0.040])
     cut = Chunks(each=1.0, per_prompt=1, most=1)
-    odds = riding(4.0 * step, cut, steps=np.array(400.0)).odds
+    odds = chunk_odds(4.0 * step, cut, steps=np.array(400.0)).odds
     assert float(odds @ step) == pytest.approx(0.010 / 0.88, rel=1e-9)
-    assert chunks(prompt=10_000, budget=8192).per_prompt == 2
-    assert chunks(prompt=1000, budget=8192, groups=2).most == 16
+    assert prompt_chunks(prompt=10_000, budget=8192).per_prompt == 2
+    assert prompt_chunks(prompt=1000, budget=8192, groups=2).most == 16
 
 
 def test_most_requests_by_hand() -> None:
@@ -238,7 +238,7 @@ def test_a_histogram_by_hand() -> None:
     # half the time 1 at 10 ms, half 3 at 30 ms: 50 + 50 tokens/s, TPOT = 2 / 100 s;
     # gaps per second: 50 of 10 ms, 50 of 30 ms
     step = np.array([0.010, 0.020, 0.030])[:, None, None]
-    columns = Columns(
+    columns = PolicyTable(
         draft_lengths=(0,), step=step, seen=np.ones_like(step), mean=step[..., 0],
         clustering=np.ones((3, 1)), tokens_per_step=np.ones((3, 1)), slots=np.array([3]),
         past=np.array([[False], [False], [True]]),

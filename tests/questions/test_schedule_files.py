@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from roofline.base.notices import Code
 from roofline.engines import sglang, trtllm, vllm
-from roofline.engines.sglang import cells
-from roofline.engines.trtllm import Releases, drafts_most_first, keys, scheduled_length
+from roofline.engines.sglang import cell_starts
+from roofline.engines.trtllm import Releases, drafts_most_first, schedule_keys, scheduled_length
 from roofline.engines.writing import Band, DraftWeights, Launch
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
@@ -70,7 +70,8 @@ def test_keys_of_both_readings_go_back_to_the_bands() -> None:
     meant = [4] * 4 + [1] * 4 + [0]
     for releases in Releases:
         assert [
-            scheduled_length(keys(bands, releases), batch, releases) for batch in range(1, 10)
+            scheduled_length(schedule_keys(bands, releases), batch, releases)
+            for batch in range(1, 10)
         ] == meant
 
 
@@ -332,7 +333,7 @@ def test_any_table_survives_the_round_trip(bands: list[Band]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.sets(st.integers(1, 40), min_size=1), st.integers(1, 50))
 def test_cells_are_the_batches_that_are_padded_alike(captured: set[int], count: int) -> None:
-    starts = cells(count, sorted(captured))
+    starts = cell_starts(count, sorted(captured))
     padded = [min((s for s in captured if s >= b), default=-b) for b in range(1, count + 1)]
     for i, size in enumerate(padded):
         assert starts[i] == padded.index(size)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError, RooflineError
-from roofline.cli.sweep import SHOWN
+from roofline.cli.sweep import WARNINGS_SHOWN
 from roofline.questions.sweep import run as sweep_run
-from roofline.questions.sweep.axes import LONGEST_AXIS, numbers
+from roofline.questions.sweep.axes import LONGEST_AXIS, axis_numbers
 from roofline.questions.sweep.encoding import SweepFormat, check_format
 from tests.support import Cli, assert_refused, write
 
@@ -57,10 +57,10 @@ def test_changes_in_a_file_go_together(cli: Cli, tmp_path: Path) -> None:
 
 def test_steps_of_an_axis(cli: Cli) -> None:
     with pytest.raises(InputError, match=r"batch='1\.\.9\+0': expected steps of at least 1"):
-        numbers("batch", "1..9+0")
+        axis_numbers("batch", "1..9+0")
     many = ",".join(["1..50000"] * (LONGEST_AXIS // 50_000 + 1))
     with pytest.raises(InputError, match=f"batch: expected at most {LONGEST_AXIS} values"):
-        numbers("batch", many)
+        axis_numbers("batch", many)
     assert_refused(cli(*ASK, "--batch", "1..9+0"), "steps of at least 1")
 
 
@@ -79,8 +79,8 @@ def test_a_long_list_of_warnings_is_cut(cli: Cli, tmp_path: Path) -> None:
     done = cli("sweep", models, *flags)
     shown = [line for line in done.err.splitlines() if line.startswith("warning: ")]
     warned = json.loads(out.with_name("a.csv.provenance.json").read_text())["warnings"]
-    assert len(warned) > SHOWN == len(shown)
-    assert f"and {len(warned) - SHOWN} more warnings in {out}.provenance.json" in done.err
+    assert len(warned) > WARNINGS_SHOWN == len(shown)
+    assert f"and {len(warned) - WARNINGS_SHOWN} more warnings in {out}.provenance.json" in done.err
 
 
 def test_a_bar_is_shown_where_somebody_looks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ class BrokenProcessPool(RuntimeError):
     """As concurrent.futures calls it."""
 
 
-WORDS = sweep_run.Words(spell=str, say=lambda _: [], source=lambda _: {})
+RENDERERS = sweep_run.Renderers(spell=str, say=lambda _: [], source=lambda _: {})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_killed_worker_is_told_from_a_bug(error: Exception, expected: type[Exc
 
     executor: Any = Executor()
     tasks: Any = iter(range(3))
-    results = sweep_run._results(tasks, (executor, 1), (), SweepFormat.CSV, WORDS)
+    results = sweep_run._results(tasks, (executor, 1), (), SweepFormat.CSV, RENDERERS)
     with pytest.raises(expected) as caught:
         next(results)
     assert (expected is RooflineError) == ("repeat with resume" in str(caught.value))
@@ -146,6 +146,6 @@ def test_a_cluster_without_workers_is_refused(monkeypatch: pytest.MonkeyPatch) -
             return {}
 
     monkeypatch.setattr(distributed, "Client", Client)
-    cluster = sweep_run.workers_of_cluster("tcp://here:1")
+    cluster = sweep_run.cluster_workers("tcp://here:1")
     with pytest.raises(InputError, match="the scheduler has no workers; start some first"), cluster:
         """Never reached."""

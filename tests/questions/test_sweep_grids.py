@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofline.questions.sweep import plan as planning
-from roofline.questions.sweep.files import _files
+from roofline.questions.sweep.store import _files
 from tests.support import Cli, assert_refused, write
 from tests.sweeping import rows
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from roofline.render.page.page import COLUMNS
+from roofline.render.recommendation import COLUMNS
 from tests.html_browser import DENSE, Open, move, settle, table, text, until
 from tests.support import Cli
 

@@ -11,23 +11,23 @@ from numpy.typing import NDArray
 from roofline.advice.deployment import Configuration, Deployment, Notices, deploy
 from roofline.advice.question import (
     Workload,
-    check_idle,
     check_length,
+    check_unused,
     context_notices,
 )
-from roofline.advice.recommend import law_limits
+from roofline.advice.recommend import law_limit_notices
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
 from roofline.questions.diagnose.explain import (
+    Agreement,
     Explanation,
-    Inside,
     Suspect,
+    agreement,
     explain,
-    inside,
     scaled,
 )
-from roofline.questions.diagnose.points import Point
-from roofline.questions.diagnose.terms import ADDED, Term, Terms, Where, terms_of
+from roofline.questions.diagnose.points import MeasuredPoint
+from roofline.questions.diagnose.terms import ADDED, GridIndex, Term, Terms, terms_of
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
@@ -36,10 +36,10 @@ __all__ = ["Diagnosis", "Proposal", "diagnose"]
 
 Array = NDArray[np.float64]
 LARGEST_GRID = 20_000
-#: Loads next to those measured, as multiples of them, at which explanations may part.
+#: Loads to propose, as multiples of those measured.
 BESIDE = (0.25, 1, 4)
-#: A proposal must part two explanations by this many standard deviations.
-PARTS = 1.0
+#: A proposal must set two explanations apart by at least this many standard deviations.
+LEAST_DISTANCE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,23 +60,23 @@ class Diagnosis:
     """The points, their predictions [s], and the explanations, the best first (none if inside)."""
 
     deployment: Deployment
-    points: tuple[Point, ...]
+    points: tuple[MeasuredPoint, ...]
     noise: float
     predicted: Array
     terms: dict[Term, Array]  # seconds at the points
-    whole: Inside
+    agreement: Agreement
     explanations: tuple[Explanation, ...]
     explained: Array  # steps with the best explanation's factor [s]
     proposal: Proposal | None
     notices: Notices
-    #: Measured loads that do not fit. Of those with room for some of the sequences the others wait;
-    #: loads without room for even one are left out of the points.
+    #: Measured loads that do not fit. Where some of the sequences fit, the others wait; loads
+    #: without room for even one sequence are left out of the points.
     refused: tuple[Refused, ...] = ()
 
     @property
     def nothing_to_explain(self) -> bool:
-        """Whether errors as stated do all of it, and the likeliest single term is not needed."""
-        return self.whole.inside and not self.explanations[0].needed
+        """Whether the stated errors explain everything and no single term is needed."""
+        return self.agreement.inside and not self.explanations[0].needed
 
     @property
     def best(self) -> Explanation | None:
@@ -87,7 +87,7 @@ class Diagnosis:
 def diagnose(
     configuration: Configuration,
     workload: Workload,
-    points: Sequence[Point],
+    points: Sequence[MeasuredPoint],
     *,
     noise: float,
 ) -> Diagnosis:
@@ -100,10 +100,10 @@ def diagnose(
         tuple(sorted({getattr(p, name) for p in points})) for name in ("batch", "context")
     )
     workload = replace(workload, batches=batches, contexts=contexts)
-    deployment, told = deploy(configuration, drop_idle=plain)
+    deployment, notices = deploy(configuration, drop_unused=plain)
     if not plain:
-        check_idle(deployment, workload)
-    told = (*told, *context_notices(deployment, contexts))
+        check_unused(deployment, workload)
+    notices = (*notices, *context_notices(deployment, contexts))
     _check_lengths(deployment, lengths)
     memory = deployment.memory
     refused = _refused(deployment, points)
@@ -116,31 +116,31 @@ def diagnose(
     grid = _grid(deployment, batches, contexts, lengths, workload.prefill_tokens_per_step)
     times = deployment.price(grid).times
     terms = terms_of(times, grid, priors().spread, memory)
-    where = _places(grid, points)
+    where = _grid_index(grid, points)
     measured = np.array([point.seconds for point in points])
-    found, predicted = terms.at(where), terms.total[where]
-    whole = inside(measured, predicted, terms.covariance(where), noise=noise)
+    seconds, predicted = terms.at(where), terms.total[where]
+    agrees = agreement(measured, predicted, terms.covariance(where), noise=noise)
     suspects = _suspects(terms, where)
-    ranked = explain(measured, predicted, suspects, noise=noise, within_errors=whole.inside)
+    ranked = explain(measured, predicted, suspects, noise=noise, within_errors=agrees.inside)
     best = ranked[0]
-    free = memory.fits(grid).copy()
-    free[where] = False
+    unmeasured = memory.fits(grid).copy()
+    unmeasured[where] = False
     return Diagnosis(
         deployment=deployment,
         points=tuple(points),
         noise=noise,
         predicted=predicted,
-        terms=found,
-        whole=whole,
+        terms=seconds,
+        agreement=agrees,
         explanations=tuple(ranked),
-        explained=_scaled(predicted, found[best.term], best),
-        proposal=_proposal(terms, ranked, free, noise),
-        notices=(*told, *law_limits(times)),
+        explained=_scaled(predicted, seconds[best.term], best),
+        proposal=_proposal(terms, ranked, unmeasured, noise),
+        notices=(*notices, *law_limit_notices(times)),
         refused=refused,
     )
 
 
-def _suspects(terms: Terms, where: Where) -> list[Suspect]:
+def _suspects(terms: Terms, where: GridIndex) -> list[Suspect]:
     """Return every term of the measured loads with its own error and that of all others."""
     sigmas = terms.sigmas(where, priors().spread)
     return [
@@ -155,8 +155,8 @@ def _suspects(terms: Terms, where: Where) -> list[Suspect]:
     ]
 
 
-def _scaled(total: Array, term: Array, found: Explanation) -> Array:
-    return scaled(total, term, found.factor, added=found.term in ADDED)
+def _scaled(total: Array, term: Array, explanation: Explanation) -> Array:
+    return scaled(total, term, explanation.factor, added=explanation.term in ADDED)
 
 
 def _check_lengths(deployment: Deployment, lengths: Sequence[int]) -> None:
@@ -186,7 +186,7 @@ def _grid(
     lengths: Sequence[int],
     prefill_tokens: float,
 ) -> Grid:
-    """Return the measured loads, and those beside them where explanations may part."""
+    """Return the measured loads, and those beside them that may be proposed."""
     batches, contexts = set(measured_batches), set(measured_contexts)
     for share in BESIDE:
         batches |= {max(int(share * b), 1) for b in (min(batches), max(batches))}
@@ -209,7 +209,7 @@ def _grid(
     )
 
 
-def _places(grid: Grid, points: Sequence[Point]) -> Where:
+def _grid_index(grid: Grid, points: Sequence[MeasuredPoint]) -> GridIndex:
     """Return where each point lies on the grid."""
     axes = (grid.batch.ravel(), grid.context.ravel(), grid.draft_length.ravel())
     values = np.array([(p.batch, p.context, p.draft_length) for p in points]).T
@@ -218,11 +218,11 @@ def _places(grid: Grid, points: Sequence[Point]) -> Where:
 
 
 def _proposal(
-    terms: Terms, ranked: Sequence[Explanation], free: NDArray[np.bool_], noise: float
+    terms: Terms, ranked: Sequence[Explanation], unmeasured: NDArray[np.bool_], noise: float
 ) -> Proposal | None:
-    """Return the load at which the two best explanations part most, in standard deviations.
+    """Return the unmeasured load at which the two best explanations differ most.
 
-    ``free`` says where on the grid it may be.
+    Differences count in standard deviations of measurement and model.
     """
     moving = [e for e in ranked if e.moves]
     if len(moving) < 2:
@@ -232,9 +232,9 @@ def _proposal(
     steps = [_scaled(terms.total, everywhere[e.term], e) for e in (first, second)]
     error = (terms.drawn_total / terms.total).var(axis=0)
     apart = np.abs(np.log(steps[0] / steps[1])) / np.sqrt(noise**2 + error)
-    apart = np.where(free, apart, 0.0)
+    apart = np.where(unmeasured, apart, 0.0)
     at = np.unravel_index(int(apart.argmax()), apart.shape)
-    if apart[at] < PARTS:
+    if apart[at] < LEAST_DISTANCE:
         return None
     return Proposal(
         batch=int(terms.grid.batch.ravel()[at[0]]),
@@ -247,13 +247,13 @@ def _proposal(
     )
 
 
-def _refused(deployment: Deployment, points: Sequence[Point]) -> tuple[Refused, ...]:
-    """Return which loads need more memory than there is: they wait, or are not what was run."""
+def _refused(deployment: Deployment, points: Sequence[MeasuredPoint]) -> tuple[Refused, ...]:
+    """Return the loads that need more memory than there is: they waited, or were not run so."""
     by_length: dict[int, dict[tuple[int, int], None]] = {}
     for point in points:
         if not deployment.memory.has_room(point.batch, point.context, point.draft_length):
             by_length.setdefault(point.draft_length, {})[point.batch, point.context] = None
-    found: list[Refused] = []
-    for length, places in by_length.items():
-        found += refuse(deployment, places, draft_length=length)
-    return tuple(dict.fromkeys(found))
+    refusals: list[Refused] = []
+    for length, loads in by_length.items():
+        refusals += refuse(deployment, loads, draft_length=length)
+    return tuple(dict.fromkeys(refusals))

@@ -14,19 +14,21 @@ from numpy.typing import NDArray
 
 from roofline.questions.diagnose.terms import Term
 
-__all__ = ["Explanation", "Inside", "Suspect", "explain", "inside", "scaled"]
+__all__ = ["Agreement", "Explanation", "Suspect", "agreement", "explain", "scaled"]
 
 Array = NDArray[np.float64]
-#: Factors that are tried: beyond them something else than this term is wrong.
+#: Factors that are tried; where none of them fits, something else than this term is wrong.
 FACTORS = np.exp(np.linspace(np.log(1 / 20), np.log(20), 1201))
 #: Kernels run at rates near the datasheet's: no term is this many times its prediction or less.
-LEAST = 0.2
+LEAST_FACTOR = 0.2
 UNCHANGED = len(FACTORS) // 2
-#: Explanations whose misfit is within this of the best one's are as good (95 % for one factor).
+#: Explanations whose misfit is within this of the best one's are as good: the 95 % quantile of
+#: chi-squared with one degree of freedom, one factor.
 AS_GOOD = 3.84
-#: Share of the measurements that the model's error would cover if there were nothing to find.
+#: Quantile of chi-squared within which the differences may be the errors of model and measurement.
 INSIDE = 0.95
-HOPELESS = 0.99
+#: The same for what an explanation leaves unexplained.
+WELL_FITTED = 0.99
 #: Chance that a factor is called needed where nothing but the others' errors is at work.
 NEEDLESS = 0.01
 #: A term below this share of every step cannot be what is wrong.
@@ -37,9 +39,9 @@ SMALLEST_SHARE = 0.005
 class Explanation:
     """One term scaled by ``factor`` until it explains most.
 
-    ``strain`` is |log factor| over the term's stated error; ``misfit`` the squared distance that is
-    left, in errors of measurement and of all other terms, and ``gain`` how much of it the factor
-    takes away; ``leaves`` the rms of the residuals left.
+    ``strain`` is |log factor| over the term's stated error. ``misfit`` is the squared distance that
+    remains, in errors of measurement and of all other terms; ``gain`` is how much the factor takes
+    off it; ``residual_rms`` is the rms of the relative differences that remain.
     """
 
     term: Term
@@ -47,18 +49,18 @@ class Explanation:
     strain: float
     misfit: float
     gain: float
-    leaves: float
+    residual_rms: float
     sigma: float
     apart: float = 0.0  # as misfit, in errors of the explained step instead of the measured one
     plausible: bool = True  # the factor is one that a term may have
     as_good: bool = False  # as the best one
-    fits: bool = False  # what is left is within the errors
+    fits: bool = False  # what remains is within the errors
     moves: bool = True  # the term is large enough to change anything
     needed: bool = False  # no error of the others, nor of measurement, does what the factor does
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Inside:
+class Agreement:
     """Whether all points together lie within the model's error; ``band`` is one sd of each."""
 
     distance: float  # squared, in standard deviations
@@ -82,9 +84,9 @@ def distance(residual: Array, covariance: Array) -> Array:
 
 
 def scaled(total: Array, term: Array, factor: Array | float, *, added: bool) -> Array:
-    """Return the step times with one term times ``factor`` [s].
+    """Return the step times with one term multiplied by ``factor`` [s].
 
-    total + (factor - 1) term, or where the term is no part of the total, total + factor term.
+    total + (factor - 1) term; where the term is not part of the total, total + factor term.
 
     >>> scaled(np.array([3.0]), np.array([1.0]), 2.0, added=False)
     array([4.])
@@ -103,17 +105,17 @@ def _noise(points: int, noise: float) -> Array:
     return noise**2 * np.eye(points)
 
 
-def inside(measured: Array, total: Array, covariance: Array, *, noise: float) -> Inside:
+def agreement(measured: Array, total: Array, covariance: Array, *, noise: float) -> Agreement:
     """Return whether measured steps are within the errors of the model and of measurement.
 
     ``measured`` and ``total``, predicted, are steps [s]; ``covariance`` is that of the whole step's
     relative error over the points, ``noise`` one relative deviation of a measurement.
     """
-    whole = _noise(len(measured), noise) + covariance
-    return Inside(
-        distance=float(distance(np.log(measured / total), whole)),
+    error = _noise(len(measured), noise) + covariance
+    return Agreement(
+        distance=float(distance(np.log(measured / total), error)),
         limit=_limit(len(measured), INSIDE),
-        band=np.sqrt(np.diag(whole)),
+        band=np.sqrt(np.diag(error)),
     )
 
 
@@ -143,14 +145,14 @@ def explain(
     """Return every suspect's explanation; ``measured`` and ``total`` are steps, shape (n,) [s].
 
     Those as good as the best come first, by strain; then the rest, by misfit. Where some term is
-    needed, one that is not cannot be as good: it only leaves the work to the others' errors. Where
-    everything lies ``within_errors``, no strain means much and misfit alone gives the order.
+    needed, a term that is not needed is never as good: it explains by the others' errors. Where
+    everything lies ``within_errors``, strain says little and misfit alone gives the order.
     """
-    found = [_one(suspect, measured, total, noise=noise) for suspect in suspects]
-    least = min((e.misfit for e in found if e.moves), default=0.0)
-    bound = _limit(len(measured) - 1, HOPELESS)
-    enough = _limit(1, 1 - NEEDLESS / max(sum(e.moves for e in found), 1))
-    needed = {e.term for e in found if e.moves and e.gain > enough}
+    explanations = [_one(suspect, measured, total, noise=noise) for suspect in suspects]
+    least = min((e.misfit for e in explanations if e.moves), default=0.0)
+    bound = _limit(len(measured) - 1, WELL_FITTED)
+    enough = _limit(1, 1 - NEEDLESS / max(sum(e.moves for e in explanations), 1))
+    needed = {e.term for e in explanations if e.moves and e.gain > enough}
     judged = [
         replace(
             e,
@@ -158,7 +160,7 @@ def explain(
             fits=e.moves and e.plausible and max(e.misfit, e.apart) <= bound,
             needed=e.term in needed,
         )
-        for e in found
+        for e in explanations
     ]
     if within_errors:
         return sorted(judged, key=lambda e: (not e.moves, e.misfit))
@@ -172,22 +174,24 @@ def _one(suspect: Suspect, measured: Array, total: Array, *, noise: float) -> Ex
     steps = scaled(total, suspect.seconds, FACTORS[:, None], added=suspect.added)  # (factors, n)
     residual = np.log(measured) - np.log(steps)
     noises = _noise(len(total), noise)
-    share = total / measured  # of a step as it was measured, the others' errors are so much
-    left = distance(residual, noises + suspect.others * np.outer(share, share))
-    best = int(left.argmin())
-    kept = total / steps[best]  # and so much of what the factor makes of it
-    apart = float(distance(residual[best], noises + suspect.others * np.outer(kept, kept)))
+    # the others' errors are relative to the predicted step: here as shares of the measured one,
+    # then as shares of the explained one
+    of_measured = total / measured
+    misfits = distance(residual, noises + suspect.others * np.outer(of_measured, of_measured))
+    best = int(misfits.argmin())
+    of_explained = total / steps[best]
+    apart = float(
+        distance(residual[best], noises + suspect.others * np.outer(of_explained, of_explained))
+    )
     return Explanation(
         term=suspect.term,
         factor=float(FACTORS[best]),
         strain=float(abs(np.log(FACTORS[best])) / suspect.sigma),
-        misfit=float(left[best]),
-        gain=float(left[UNCHANGED] - left[best])
-        if not suspect.added
-        else float(left[0] - left[best]),
-        leaves=float(np.sqrt((residual[best] ** 2).mean())),
+        misfit=float(misfits[best]),
+        gain=float(misfits[0 if suspect.added else UNCHANGED] - misfits[best]),
+        residual_rms=float(np.sqrt((residual[best] ** 2).mean())),
         sigma=suspect.sigma,
         apart=apart,
-        plausible=best < len(FACTORS) - 1 and (suspect.added or bool(FACTORS[best] > LEAST)),
+        plausible=best < len(FACTORS) - 1 and (suspect.added or bool(FACTORS[best] > LEAST_FACTOR)),
         moves=bool((suspect.seconds / total).max() > SMALLEST_SHARE),
     )

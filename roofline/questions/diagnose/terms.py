@@ -17,10 +17,11 @@ from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes
 from roofline.timing.uncertainty import drawn_kernels
 
-__all__ = ["ADDED", "Term", "Terms", "Where", "terms_of"]
+__all__ = ["ADDED", "GridIndex", "Term", "Terms", "terms_of"]
 
 Array = NDArray[np.float64]
-Where = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
+#: Points of a grid: their positions among its batches, contexts and draft lengths.
+GridIndex = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
 
 
 class Term(StrEnum):
@@ -40,9 +41,9 @@ class Term(StrEnum):
     PER_ROW = "attention path per row"
 
 
-#: What is no part of the prediction, but may be of the truth.
+#: Terms that the predicted step does not hold, but a measured one may.
 ADDED = (Term.MEMORY, Term.PER_ROW)
-#: What a kernel of the verify pass belongs to. Nothing in a step time tells these apart better.
+#: The term that a kernel of the verify pass belongs to; step times tell nothing finer apart.
 BY_PART = {
     Part.ATTENTION: Term.ATTENTION,
     Part.MOE: Term.EXPERTS,
@@ -55,7 +56,7 @@ BY_PART = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """What may be wrong with a step, over (batches, contexts, draft lengths) [s].
+    """The terms of a step that may be wrong, over (batches, contexts, draft lengths) [s].
 
     ``total`` is the predicted step, ``seconds`` the terms of it that are looked at: together they
     cover it, and one may be part of another. ``drawn`` are draws of them, draws first.
@@ -69,26 +70,26 @@ class Terms:
     drawn_total: Array
     added: dict[Term, Array]
 
-    def at(self, where: Where) -> dict[Term, Array]:
+    def at(self, where: GridIndex) -> dict[Term, Array]:
         """Return every term at some points of the grid, those that are added among them [s]."""
-        return {name: each[where] for name, each in (self.seconds | self.added).items()}
+        return {name: term[where] for name, term in (self.seconds | self.added).items()}
 
-    def covariance(self, where: Where, without: Term | None = None) -> Array:
+    def covariance(self, where: GridIndex, without: Term | None = None) -> Array:
         """Return the covariance over points of the step's error, all terms' or all but one's."""
         drawn = self.drawn_total[:, *where]
         if without is not None and without in self.drawn:
             drawn = drawn - self.drawn[without][:, *where]
         return np.atleast_2d(np.cov(drawn / self.total[where], rowvar=False))
 
-    def sigmas(self, where: Where, spread: Spread) -> dict[Term, float]:
+    def sigmas(self, where: GridIndex, spread: Spread) -> dict[Term, float]:
         """Return the standard deviation of the logarithm of each term over these points."""
-        found = {
-            name: float(np.log((each[:, *where] / self.total[where]).sum(axis=1)).std())
-            for name, each in self.drawn.items()
+        drawn = {
+            name: float(np.log((draws[:, *where] / self.total[where]).sum(axis=1)).std())
+            for name, draws in self.drawn.items()
             if self.seconds[name][where].any()
         }
         unknown = dict.fromkeys((*self.seconds, Term.PER_ROW), spread.prior)
-        return unknown | found | {Term.MEMORY: spread.overhead}
+        return unknown | drawn | {Term.MEMORY: spread.overhead}
 
 
 def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Terms:
@@ -97,9 +98,9 @@ def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Te
     A cache read for each of q rows instead of once would add (q - 1) times the attention.
     """
     drawn: dict[Term, Array] = {}
-    for which, time, each in drawn_kernels(times, grid, spread):
-        name, whole = _name(which, time), np.broadcast_to(each, (DRAWS, *grid.shape))
-        drawn[name] = drawn[name] + whole if name in drawn else whole
+    for which, time, draws in drawn_kernels(times, grid, spread):
+        name, full = _name(which, time), np.broadcast_to(draws, (DRAWS, *grid.shape))
+        drawn[name] = drawn[name] + full if name in drawn else full
     seconds = {name: np.zeros(grid.shape) for name in (*drawn, BY_PART[Part.ATTENTION])}
     seconds |= {Term.HOST: times.overhead, Term.DRAFTER: times.draft}
     for op in times.verify_ops:
@@ -107,7 +108,7 @@ def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Te
     drawn_total = np.asarray(sum(drawn.values()))
     plain = seconds[Term.HOST][..., :1]
     seconds[Term.ROUNDS] = np.maximum(seconds[Term.HOST] - plain, 0.0)
-    once = memory.target.placement.verify_attention is not VerifyAttention.KV_PER_QUERY
+    reads_once = memory.target.placement.verify_attention is not VerifyAttention.KV_PER_QUERY
     drawn[Term.ROUNDS] = np.maximum(drawn[Term.HOST] - drawn[Term.HOST][..., :1], 0.0)
     return Terms(
         grid=grid,
@@ -117,7 +118,7 @@ def terms_of(times: StepTimes, grid: Grid, spread: Spread, memory: Memory) -> Te
         drawn_total=drawn_total,
         added={
             Term.MEMORY: _pressure(memory, grid) * times.total,
-            Term.PER_ROW: (grid.rows - 1) * seconds[BY_PART[Part.ATTENTION]] * once,
+            Term.PER_ROW: (grid.rows - 1) * seconds[BY_PART[Part.ATTENTION]] * reads_once,
         },
     )
 
@@ -129,9 +130,10 @@ def _name(which: str, time: OpTime | None) -> Term:
 
 
 def _pressure(memory: Memory, grid: Grid) -> Array:
-    """Return B / B_fit - 1 where a batch does not fit: those left over wait for the others' memory.
+    """Return B / B_fit - 1 where a batch does not fit: the others' memory is waited for.
 
-    Shape (batches, contexts, draft lengths); 0 where all fit, or where not even one does.
+    B_fit sequences run at a time, so B of them take B / B_fit times as long. Shape (batches,
+    contexts, draft lengths); 0 where all fit, or where not even one does.
     """
     batch = np.broadcast_to(grid.batch, grid.shape)
     fitting = [

@@ -10,19 +10,18 @@ from numpy.typing import NDArray
 from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.deployment import Configuration
 from roofline.advice.question import Question, Workload, ask
-from roofline.advice.recommend import law_limits
+from roofline.advice.recommend import law_limit_notices
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import NoScheduleError
 from roofline.questions.load.load import Load
-from roofline.questions.load.policies import Columns, Policy, over_histogram, under_arrivals
-from roofline.questions.load.pricing import Priced, price
-from roofline.questions.load.pricing import columns as columns_of
-from roofline.questions.load.queueing import Chunks, chunks
+from roofline.questions.load.policies import Policy, PolicyTable, over_histogram, under_arrivals
+from roofline.questions.load.pricing import PricedLoad, policy_table, price_load
+from roofline.questions.load.queueing import Chunks, prompt_chunks
 from roofline.questions.schedule.bands import relative_speed, within
-from roofline.questions.schedule.formats import Wording, write
-from roofline.questions.schedule.plan import Plan, no_schedule
-from roofline.questions.schedule.written import Written
+from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
+from roofline.questions.schedule.plan import SchedulePlan, no_schedule_reason
+from roofline.questions.schedule.written import WrittenSchedule
 from roofline.timing.step import StepTimes
 
 __all__ = ["LoadAnswer", "answer_load"]
@@ -40,7 +39,7 @@ class LoadAnswer:
     chunks: Chunks
     policies: tuple[Policy, ...]  # the draft lengths, then the schedule if there is one
     best: int  # position of the advised draft length
-    schedule: Written | None
+    schedule: WrittenSchedule | None
     no_schedule: Notice | None  # why there is none
     notices: tuple[Notice, ...]
 
@@ -64,9 +63,9 @@ class LoadAnswer:
 
     @property
     def schedule_carries(self) -> float:
-        """The share of requests/s that the schedule serves at most beyond the advised length's."""
-        most, own = self.policies[-1].most_rps, self.advised.most_rps
-        return most / own - 1 if most and own else 0.0
+        """How many more requests/s the schedule can serve than the advised length, as a share."""
+        schedule, fixed = self.policies[-1].most_rps, self.advised.most_rps
+        return schedule / fixed - 1 if schedule and fixed else 0.0
 
     @property
     def schedule_pays(self) -> bool:
@@ -75,16 +74,16 @@ class LoadAnswer:
 
 
 def answer_load(configuration: Configuration, workload: Workload, load: Load) -> LoadAnswer:
-    """Judge every draft length and the schedule over ``load``; refuse one that none can carry."""
+    """Judge every draft length and the schedule over ``load``; refuse a load that none carries."""
     workload = replace(workload, batches=(1,), contexts=(load.length,))
     question = _question(configuration, workload, load)
-    cut = chunks(
+    cut = prompt_chunks(
         prompt=load.input_tokens or 0,
         budget=load.prefill_chunk or question.deployment.engine.memory.prefill_chunk,
         groups=question.deployment.target.placement.dp,
     )
-    priced = price(question, load, cut)
-    fixed = columns_of(priced, load, cut, priced.step, question.draft_lengths)
+    priced = price_load(question, load, cut)
+    fixed = policy_table(priced, load, cut, priced.step, question.draft_lengths)
     policies = _judge(fixed, load, cut)
     best = _best(policies)
     schedule, planned, refusal = _schedule(
@@ -105,14 +104,14 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
         no_schedule=refusal,
         notices=(
             *question.notices,
-            *law_limits(priced.times),
-            *_past(question, policies, float(priced.rows.max())),
+            *law_limit_notices(priced.times),
+            *_uncaptured_notices(question, policies, float(priced.rows.max())),
         ),
     )
 
 
 def _question(configuration: Configuration, workload: Workload, load: Load) -> Question:
-    """Return the question; what is wrong with the context is said of the lengths."""
+    """Return the question; a refused context is blamed on the lengths that it follows from."""
     lengths = f"{Option('input_tokens')}, {Option('output_tokens')}"
     try:
         question = ask(configuration, workload)
@@ -132,7 +131,7 @@ def _question(configuration: Configuration, workload: Workload, load: Load) -> Q
     return question
 
 
-def _judge(columns: Columns, load: Load, cut: Chunks) -> list[Policy]:
+def _judge(columns: PolicyTable, load: Load, cut: Chunks) -> list[Policy]:
     if load.rps is None:
         return over_histogram(columns, load.share)
     return under_arrivals(
@@ -145,28 +144,31 @@ def _judge(columns: Columns, load: Load, cut: Chunks) -> list[Policy]:
 
 
 def _best(policies: list[Policy]) -> int:
-    """Return the position of the draft length to advise, one past the graphs only for want."""
-    kept = [policy.advisable for policy in policies]
-    kept = kept if any(kept) else [policy.usable for policy in policies]
+    """Return the position of the draft length to advise.
+
+    One that leaves the captured graphs is advised only where no other carries the load.
+    """
+    advisable = any(policy.advisable for policy in policies)
     pace = [
-        1 / policy.tpot if keep else np.nan for policy, keep in zip(policies, kept, strict=True)
+        1 / policy.tpot if (policy.advisable if advisable else policy.usable) else np.nan
+        for policy in policies
     ]
     return int(smallest_within_tie(np.array(pace))[0])
 
 
 def _schedule(
-    question: Question, load: Load, cut: Chunks, priced: Priced, *, static: int | None
-) -> tuple[Written | None, Columns | None, Notice | None]:
-    """Return the schedule in the engine's words, its column, and why there is none.
+    question: Question, load: Load, cut: Chunks, priced: PricedLoad, *, static: int | None
+) -> tuple[WrittenSchedule | None, PolicyTable | None, Notice | None]:
+    """Return the schedule in the engine's words and its column; without one, the reason.
 
     ``static`` is the draft length that is advised without a schedule.
     """
-    reason = no_schedule(question)
+    reason = no_schedule_reason(question)
     if reason is not None:
         return None, None, reason
     idle = priced.step.copy()
     idle[:, 0] += priced.idle
-    columns = columns_of(priced, load, cut, idle, question.draft_lengths)
+    columns = policy_table(priced, load, cut, idle, question.draft_lengths)
     slots = columns.slots.copy()
     slots[0] = slots[1]  # the drafter stays resident
     sequences = np.arange(1, len(columns.mean) + 1)[:, None]
@@ -177,16 +179,17 @@ def _schedule(
         return None, None, notice(Code.DRAFTER_DOES_NOT_FIT, sequences=needed)
     plan = _plan(question, load, columns, np.where(fits, columns.mean, np.nan)[:count])
     try:
-        text = write(
-            plan, Wording(data_parallel=question.deployment.target.placement.dp, static=static)
+        written = write_schedule(
+            plan,
+            ScheduleOptions(data_parallel=question.deployment.target.placement.dp, static=static),
         )
     except NoScheduleError as error:
         return None, None, notice(Code.NO_SCHEDULE, reason=error.reason)
     except InputError as error:
         return None, None, notice(Code.NO_SCHEDULE, reason=error.problem)
-    chosen = plan.positions(text.bands)
+    chosen = plan.positions(written.bands)
     chosen = np.concatenate([chosen, np.repeat(chosen[-1:], len(sequences) - count, axis=0)])
-    picked = Columns(
+    scheduled = PolicyTable(
         draft_lengths=(None,),
         step=np.take_along_axis(columns.step, chosen[..., None], axis=1),
         seen=np.take_along_axis(columns.seen, chosen[..., None], axis=1),
@@ -196,37 +199,37 @@ def _schedule(
         slots=np.array([count]),
         past=np.take_along_axis(columns.past, chosen, axis=1),
     )
-    return text, picked, None
+    return written, scheduled, None
 
 
-def _past(question: Question, policies: list[Policy], rows: float) -> list[Notice]:
-    """Say which draft lengths are left out because the load takes them past captured graphs."""
+def _uncaptured_notices(question: Question, policies: list[Policy], rows: float) -> list[Notice]:
+    """Return the notice of draft lengths left out because the load leaves captured graphs."""
     graphs = question.deployment.engine.graphs
-    past = [p for p in policies if p.draft_length is not None and p.past]
-    if graphs is None or not past:
+    uncaptured = [p for p in policies if p.draft_length is not None and p.past]
+    if graphs is None or not uncaptured:
         return []
     return [
         notice(
             Code.PAST_GRAPHS_UNDER_LOAD,
             engine=question.deployment.engine.name,
             largest=graphs.largest,
-            lengths=tuple(p.draft_length for p in past),
-            least_share=min(p.past_graphs for p in past),
-            largest_share=max(p.past_graphs for p in past),
+            lengths=tuple(p.draft_length for p in uncaptured),
+            least_share=min(p.past_graphs for p in uncaptured),
+            largest_share=max(p.past_graphs for p in uncaptured),
             flag=graphs.raised(rows),
         )
     ]
 
 
-def _plan(question: Question, load: Load, columns: Columns, mean: Array) -> Plan:
-    """Return the plan of draft lengths by running sequences that this load leads to."""
+def _plan(question: Question, load: Load, columns: PolicyTable, mean: Array) -> SchedulePlan:
+    """Return the plan of draft lengths by running sequences under this load."""
     priced = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
     speed = np.where(columns.past[: len(mean), None], np.nan, priced)
     relative = relative_speed(speed)
     weights = np.ones(len(mean)) / len(mean)
     if load.histogram is not None:
         weights = load.share[1 : len(mean) + 1]
-    return Plan(
+    return SchedulePlan(
         question=question,
         contexts=(load.length,),
         draft_lengths=question.draft_lengths,
@@ -246,16 +249,16 @@ def _plan(question: Question, load: Load, columns: Columns, mean: Array) -> Plan
 
 def _overloaded(policies: list[Policy], load: Load, question: Question) -> InputError:
     """Return the refusal that says how much could be served, and what would carry more."""
-    top = max(policies, key=lambda policy: policy.most_rps or 0.0)
-    how = "a schedule" if top.draft_length is None else f"draft length {top.draft_length}"
-    where = "that fit" if top.slots < load.max_batch else f"of {Option('max_batch')}"
+    best = max(policies, key=lambda policy: policy.most_rps or 0.0)
+    how = "a schedule" if best.draft_length is None else f"draft length {best.draft_length}"
+    limit = "that fit" if best.slots < load.max_batch else f"of {Option('max_batch')}"
     deployment = question.deployment
     cards, domain = 2 * deployment.cards, deployment.gpu.interconnect.domain_size
     field = "gpus" if deployment.target.placement.split.cards > 1 else "tp"
     more = f", or give more GPUs ({Option(field, cards)})" if cards <= domain else ""
     return InputError(
-        f"overloaded: at most {top.most_rps:.3g} requests/s, with {how} and {top.slots} sequences "
-        f"running (the most {where} and pay); spread the load over more copies{more}",
+        f"overloaded: at most {best.most_rps:.3g} requests/s, with {how} and {best.slots} "
+        f"sequences running (the most {limit} and pay); spread the load over more copies{more}",
         field="rps",
         value=f"{load.rps:g}",
     )

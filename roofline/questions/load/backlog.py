@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from roofline.questions.load.queueing import Chunks
 
-__all__ = ["Riding", "backlog", "longest_backlog", "riding", "transitions"]
+__all__ = ["ChunkOdds", "chunk_odds", "longest_backlog", "transitions", "waiting_shares"]
 
 Array = NDArray[np.float64]
 #: Prompts that may wait behind a full step; at half load fewer than one in 10^6 steps sees more.
 PROMPTS_WAITING = 24
-#: A longer backlog is not told apart: it bounds memory where a prompt has dozens of chunks.
+#: Longer backlogs count as this one: it bounds memory where a prompt has dozens of chunks.
 MOST_WAITING = 256
 #: Prompts that arrive in a step are at least this many, so that shares of them exist.
 FEWEST = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Riding:
+class ChunkOdds:
     """How many chunks ride in a step; odds have k = 0 ... most along their last axis."""
 
     odds: Array  # of all steps
@@ -35,7 +35,7 @@ class Riding:
 
 
 def longest_backlog(cut: Chunks) -> int:
-    """Return the longest backlog that is told apart [chunks].
+    """Return the longest backlog that has a state of its own [chunks].
 
     >>> longest_backlog(Chunks(each=1500.0, per_prompt=2, most=1))
     49
@@ -66,10 +66,10 @@ def transitions(arriving: Array, cut: Chunks) -> Array:
     return np.asarray(chance)
 
 
-def backlog(chance: Array) -> Array:
+def waiting_shares(chance: Array) -> Array:
     """Return the share of steps at whose start q chunks wait, from the ``transitions``.
 
-    >>> backlog(np.array([[0.5, 0.5], [0.25, 0.75]])).round(4).tolist()  # 1 : 2
+    >>> waiting_shares(np.array([[0.5, 0.5], [0.25, 0.75]])).round(4).tolist()  # 1 : 2
     [0.3333, 0.6667]
     """
     size = chance.shape[-1]
@@ -78,8 +78,8 @@ def backlog(chance: Array) -> Array:
     return np.asarray(np.linalg.solve(balance, np.eye(size)[:, -1:])[..., 0])
 
 
-def riding(arriving: Array, cut: Chunks, *, steps: Array) -> Riding:
-    """Return how many chunks ride where ``arriving`` prompts come in a step of k chunks on average.
+def chunk_odds(arriving: Array, cut: Chunks, *, steps: Array) -> ChunkOdds:
+    """Return the odds of k chunks in a step; ``arriving`` prompts come in one of k on average.
 
     A request starts to decode after the step that reads its prompt's last chunk, and stays for
     ``steps`` K on average (taken as geometric: a share 1 - 1/K of them goes on after each), so the
@@ -89,19 +89,18 @@ def riding(arriving: Array, cut: Chunks, *, steps: Array) -> Riding:
     s(0)))^2 where s is linear in k and K long (Consul & Jain 1973, the generalized Poisson law).
 
     >>> cut, step = Chunks(each=1.0, per_prompt=1, most=1), np.array([0.010, 0.030])
-    >>> found = riding(25 * step, cut, steps=np.array(1e4))
-    >>> found.odds.round(3).tolist()  # a mean step of 10 ms / (1 - 25/s x 20 ms) = 20 ms: 25/s x it
+    >>> chunks = chunk_odds(25 * step, cut, steps=np.array(1e4))
+    >>> chunks.odds.round(3).tolist()  # mean step 10 ms / (1 - 25/s x 20 ms) = 20 ms; x 25/s = 0.5
     [0.5, 0.5]
-    >>> float(found.clustering.round(1))  # 1 / (1 - 1/2)^2
+    >>> float(chunks.clustering.round(1))  # 1 / (1 - 1/2)^2
     4.0
     """
     chance = transitions(arriving, cut)
     waits = np.arange(chance.shape[-1])
     rides = np.minimum(waits, cut.most)
-    ends = (
-        -(-waits // cut.per_prompt) + (rides - waits) // cut.per_prompt
-    )  # prompts read to the end
-    share = backlog(chance)
+    # prompts whose last chunk is read
+    ends = -(-waits // cut.per_prompt) + (rides - waits) // cut.per_prompt
+    share = waiting_shares(chance)
     starts = ((share * ends)[..., None, :] @ chance)[..., 0, :]
     stays = (1 - 1 / steps)[..., None, None]
     goes_on = np.swapaxes(np.eye(len(waits)) - stays * chance, -1, -2)
@@ -110,4 +109,6 @@ def riding(arriving: Array, cut: Chunks, *, steps: Array) -> Riding:
     mean = share @ ends
     spread = share @ ends**2 / mean - mean + 2 * steps * (seen @ ends - mean)
     by_number = (rides[:, None] == np.arange(cut.most + 1)).astype(float)
-    return Riding(odds=share @ by_number, seen=seen @ by_number, clustering=np.maximum(spread, 1.0))
+    return ChunkOdds(
+        odds=share @ by_number, seen=seen @ by_number, clustering=np.maximum(spread, 1.0)
+    )

@@ -15,7 +15,8 @@ __all__ = ["MAX_BATCH", "Load"]
 Array = NDArray[np.float64]
 #: Sequences that engines run at most where memory would take more.
 MAX_BATCH = 1024
-LARGEST = 4096
+#: The most that may be asked for.
+LARGEST_BATCH = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,10 +57,12 @@ class Load:
         ):
             if size is not None and not least <= size <= 2**30:
                 raise InputError(f"expected at least {least}", field=field, value=size)
-        if self.histogram and max(self.histogram) > LARGEST:
-            raise InputError(f"expected batches up to {LARGEST}", field="batches_histogram")
-        if not 1 <= self.max_batch <= LARGEST:
-            raise InputError(f"expected 1 to {LARGEST}", field="max_batch", value=self.max_batch)
+        if self.histogram and max(self.histogram) > LARGEST_BATCH:
+            raise InputError(f"expected batches up to {LARGEST_BATCH}", field="batches_histogram")
+        if not 1 <= self.max_batch <= LARGEST_BATCH:
+            raise InputError(
+                f"expected 1 to {LARGEST_BATCH}", field="max_batch", value=self.max_batch
+            )
         if self.context is not None and self.input_tokens is not None:
             raise InputError(f"follows from {lengths[0]} and {lengths[1]}", field="context")
 
@@ -73,7 +76,7 @@ class Load:
     @property
     def share(self) -> Array:
         """The histogram as shares of time from 0 sequences on."""
-        given = self.histogram or {}
-        share = np.zeros(max(given) + 1)
-        share[list(given)] = list(given.values())
+        histogram = self.histogram or {}
+        share = np.zeros(max(histogram) + 1)
+        share[list(histogram)] = list(histogram.values())
         return np.asarray(share / share.sum())

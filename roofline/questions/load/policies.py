@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roofline.questions.load.queueing import burst, occupancy, quantile
 
-__all__ = ["Columns", "Policy", "capacity", "over_histogram", "under_arrivals"]
+__all__ = ["Policy", "PolicyTable", "capacity", "over_histogram", "under_arrivals"]
 
 Array = NDArray[np.float64]
 #: Share of steps past the captured graphs that, at five times their time, costs a tie (1 %).
@@ -21,8 +21,8 @@ RARE = 0.0025
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Columns:
-    """Every policy at every number of running sequences."""
+class PolicyTable:
+    """What every policy costs and yields at every number of running sequences."""
 
     draft_lengths: tuple[int | None, ...]  # None is the schedule
     step: Array  # by prompt chunks [s]
@@ -33,9 +33,9 @@ class Columns:
     slots: NDArray[np.intp]  # the most sequences that run; 0 where nothing fits
     past: NDArray[np.bool_]  # (sequences, policies): leaves the captured graphs that D = 0 is in
 
-    def joined(self, other: Columns) -> Columns:
+    def joined(self, other: PolicyTable) -> PolicyTable:
         """Return the columns of both."""
-        return Columns(
+        return PolicyTable(
             draft_lengths=self.draft_lengths + other.draft_lengths,
             **{
                 name: np.concatenate([getattr(self, name), getattr(other, name)], axis=axis)
@@ -81,7 +81,7 @@ class Policy:
 
     @property
     def past(self) -> bool:
-        """Whether it carries the load, but not all but always in captured graphs."""
+        """Whether it carries the load, but with more than a rare step past the captured graphs."""
         return self.usable and self.past_graphs >= RARE
 
     @property
@@ -91,7 +91,7 @@ class Policy:
 
 
 def capacity(
-    columns: Columns, *, output: int, per_prompt: int, most: int
+    columns: PolicyTable, *, output: int, per_prompt: int, most: int
 ) -> tuple[Array, NDArray[np.intp]]:
     """Return the most requests per second, and the number of sequences at which they are served.
 
@@ -117,7 +117,7 @@ def _between(step: Array, chunks: Array) -> Array:
 
 
 def under_arrivals(
-    columns: Columns, *, rps: float, output: int, per_prompt: int, most: int
+    columns: PolicyTable, *, rps: float, output: int, per_prompt: int, most: int
 ) -> list[Policy]:
     """Judge every policy where ``rps`` requests arrive per second."""
     most_rps, slots = capacity(columns, output=output, per_prompt=per_prompt, most=most)
@@ -125,24 +125,24 @@ def under_arrivals(
     completions = sequences * columns.tokens_per_step / (output * columns.mean)
     alone = occupancy(arrivals=rps, completions=completions, slots=slots).share[1:]
     usual = (alone * columns.clustering).sum(axis=0) / alone.sum(axis=0)
-    found = occupancy(arrivals=rps, completions=completions, slots=slots, burst=burst(usual))
+    running = occupancy(arrivals=rps, completions=completions, slots=slots, burst=burst(usual))
     carried = rps < most_rps
-    share = np.where(carried, found.share, np.nan)
+    share = np.where(carried, running.share, np.nan)
     policies = _judged(columns, share, slots=slots)
-    waiting = np.where(carried, found.waiting, np.nan)
+    waiting = np.where(carried, running.waiting, np.nan)
     return [
         replace(policy, waiting=float(waits), most_rps=float(rate))
         for policy, waits, rate in zip(policies, waiting, most_rps, strict=True)
     ]
 
 
-def over_histogram(columns: Columns, share: Array) -> list[Policy]:
+def over_histogram(columns: PolicyTable, share: Array) -> list[Policy]:
     """Judge every policy at the given ``share`` of time by running sequences, from 0 on."""
     fits = columns.slots >= int(share.nonzero()[0].max())
     return _judged(columns, np.where(fits, share[:, None], np.nan), slots=columns.slots)
 
 
-def _judged(columns: Columns, share: Array, *, slots: NDArray[np.intp]) -> list[Policy]:
+def _judged(columns: PolicyTable, share: Array, *, slots: NDArray[np.intp]) -> list[Policy]:
     """Return what every policy yields at its share of time by running sequences.
 
     Requests start in steps with prompts, so they see more chunks than the steps do on average; the
@@ -177,13 +177,13 @@ def _judged(columns: Columns, share: Array, *, slots: NDArray[np.intp]) -> list[
     ]
 
 
-def _gaps(columns: Columns, seen: Array) -> tuple[Array, Array]:
+def _gaps(columns: PolicyTable, seen: Array) -> tuple[Array, Array]:
     """Return the median and the 99th percentile of the gaps that users see [s]."""
     weights = seen[..., None] * columns.seen
-    flat = (0, 2, 1)
+    policies_last = (0, 2, 1)
     count = len(columns.draft_lengths)
-    values = columns.step.transpose(flat).reshape(-1, count)
-    mass = weights.transpose(flat).reshape(-1, count)
-    lost = np.isnan(mass).any(axis=0)
-    found = [np.where(lost, np.nan, quantile(values, mass, share)) for share in (0.5, 0.99)]
-    return found[0], found[1]
+    values = columns.step.transpose(policies_last).reshape(-1, count)
+    mass = weights.transpose(policies_last).reshape(-1, count)
+    missing = np.isnan(mass).any(axis=0)
+    p50, p99 = (np.where(missing, np.nan, quantile(values, mass, share)) for share in (0.5, 0.99))
+    return p50, p99

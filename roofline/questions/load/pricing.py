@@ -9,28 +9,28 @@ from numpy.typing import NDArray
 
 from roofline.advice.question import Question
 from roofline.advice.remedies import does_not_fit
-from roofline.questions.goals import BATCHES
-from roofline.questions.load.backlog import riding
+from roofline.questions.goals import GOAL_BATCHES
+from roofline.questions.load.backlog import chunk_odds
 from roofline.questions.load.load import Load
-from roofline.questions.load.policies import Columns
+from roofline.questions.load.policies import PolicyTable
 from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
 from roofline.questions.schedule.plan import idle_seconds, pass_rows
 from roofline.timing.step import StepTimes, advisable, covered
 
-__all__ = ["Priced", "columns", "price"]
+__all__ = ["PricedLoad", "policy_table", "price_load"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Priced:
+class PricedLoad:
     """Step times by sequences, draft lengths and chunks; ``idle`` is what D = 0 pays in a schedule.
 
-    At the priced batches (``points``) only; ``spread`` takes them to every number of sequences.
+    They are those at the priced batches; ``spread`` interpolates to every number of sequences.
     """
 
     times: StepTimes
-    points: NDArray[np.intp]
+    batches: NDArray[np.intp]
     step: Array
     idle: Array
     spread: Array
@@ -40,7 +40,7 @@ class Priced:
     past: NDArray[np.bool_]  # which of them leave the captured graphs that D = 0 is in
 
 
-def price(question: Question, load: Load, cut: Chunks) -> Priced:
+def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
     """Price batches up to the most that fit, with every number of chunks worth pricing."""
     most = load.max_batch if load.histogram is None else max(load.histogram)
     deployment, lengths = question.deployment, question.draft_lengths
@@ -52,28 +52,28 @@ def price(question: Question, load: Load, cut: Chunks) -> Priced:
         size = max(int(slots[0]), most if load.histogram else 1)
         raise does_not_fit(deployment, batch=size, context=load.length)
     last = int(slots.max())
-    points = sorted({*(b for b in BATCHES if b <= last), last, *(load.histogram or ())})
+    batches = sorted({*(b for b in GOAL_BATCHES if b <= last), last, *(load.histogram or ())})
     levels = chunk_levels(cut.most)
     dp = deployment.target.placement.dp
     number = np.reshape(levels, (1, -1, 1)).astype(float)
-    # the same in every step, where the load says nothing
-    alike = question.workload.prefill_tokens_per_step
+    # without prompts in the load every step has the prefill tokens that the workload names
+    constant = question.workload.prefill_tokens_per_step
     grid = deployment.grid(
-        points,
+        batches,
         (load.length,),
         lengths,
-        prefill_tokens=cut.each * number if cut.most else alike,
+        prefill_tokens=cut.each * number if cut.most else constant,
         prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
     )
     times, graphs = deployment.price(grid).times, deployment.engine.graphs
     rows = pass_rows(question, last)
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
-    return Priced(
+    return PricedLoad(
         times=times,
-        points=np.array(points),
+        batches=np.array(batches),
         step=np.einsum("bld,kl->bdk", times.total, every),
         idle=idle_seconds(question, times)[:, :1],
-        spread=interpolation(points, range(1, last + 1)),
+        spread=interpolation(batches, range(1, last + 1)),
         tokens_per_step=_tokens_per_step(question, load),
         slots=slots,
         rows=rows[:, 0],
@@ -85,23 +85,23 @@ def _tokens_per_step(question: Question, load: Load) -> Array:
     """Return tokens per step; a request takes no more of a step than its whole answer."""
     output = load.output_tokens
     lengths = np.array(question.draft_lengths)
-    own: Array = question.tokens_per_step((load.length,))[0]
+    tokens: Array = question.tokens_per_step((load.length,))[0]
     if output is None:
-        return own
+        return tokens
     useful = np.minimum(lengths, output - 1).tolist()  # drafts past the answer's end yield nothing
     within = question.tokens_per_step((load.length,), useful)[0]
-    # NaN where that length was not measured
-    return np.asarray(np.fmin(np.minimum(own, output), within))
+    # fmin: ``within`` is NaN where that length was not measured
+    return np.asarray(np.fmin(np.minimum(tokens, output), within))
 
 
-def columns(
-    priced: Priced, load: Load, cut: Chunks, step: Array, lengths: tuple[int, ...]
-) -> Columns:
+def policy_table(
+    priced: PricedLoad, load: Load, cut: Chunks, step: Array, lengths: tuple[int, ...]
+) -> PolicyTable:
     """Return one column for each draft length."""
     full = np.einsum("nb,bdk->ndk", priced.spread, step)
     tokens = np.broadcast_to(priced.tokens_per_step, full.shape[:2])
     if not cut.most:
-        return Columns(
+        return PolicyTable(
             draft_lengths=lengths,
             step=full,
             seen=np.ones_like(full),
@@ -115,15 +115,17 @@ def columns(
     if load.rps is not None:
         arriving = load.rps * step
     else:  # as many come as go
-        arriving = np.broadcast_to((priced.points[:, None] / steps)[..., None], step.shape)
-    ride = riding(arriving, cut, steps=steps)
-    odds, seen = (np.einsum("nb,bdk->ndk", priced.spread, of) for of in (ride.odds, ride.seen))
-    return Columns(
+        arriving = np.broadcast_to((priced.batches[:, None] / steps)[..., None], step.shape)
+    chunks = chunk_odds(arriving, cut, steps=steps)
+    odds, seen = (
+        np.einsum("nb,bdk->ndk", priced.spread, shares) for shares in (chunks.odds, chunks.seen)
+    )
+    return PolicyTable(
         draft_lengths=lengths,
         step=full,
         seen=seen if load.rps is not None else odds,
         mean=(odds * full).sum(axis=-1),
-        clustering=priced.spread @ ride.clustering,
+        clustering=priced.spread @ chunks.clustering,
         tokens_per_step=tokens,
         slots=priced.slots,
         past=priced.past,

@@ -18,9 +18,9 @@ __all__ = [
     "Occupancy",
     "burst",
     "chunk_levels",
-    "chunks",
     "interpolation",
     "occupancy",
+    "prompt_chunks",
     "quantile",
 ]
 
@@ -38,13 +38,13 @@ class Chunks:
     most: int
 
 
-def chunks(*, prompt: int, budget: int, groups: int = 1) -> Chunks:
+def prompt_chunks(*, prompt: int, budget: int, groups: int = 1) -> Chunks:
     """Return the equal chunks that a prompt is read in, and how many fit one step's ``budget``.
 
     ceil(N_in / C) chunks a prompt, floor(C / chunk) a step in each of the data-parallel ``groups``.
     [tokens]
 
-    >>> chunks(prompt=3000, budget=2048), chunks(prompt=500, budget=2048)
+    >>> prompt_chunks(prompt=3000, budget=2048), prompt_chunks(prompt=500, budget=2048)
     (Chunks(each=1500.0, per_prompt=2, most=1), Chunks(each=500.0, per_prompt=1, most=4))
     """
     if prompt == 0:
@@ -141,5 +141,5 @@ def quantile(values: Array, weights: Array, share: float) -> Array:
     order = np.argsort(values, axis=0)
     mass = np.take_along_axis(weights, order, axis=0).cumsum(axis=0)
     at = (mass >= share * mass[-1] * (1 - 1e-12)).argmax(axis=0)
-    found = np.take_along_axis(np.take_along_axis(values, order, axis=0), at[None], axis=0)
-    return np.asarray(found[0])
+    ordered = np.take_along_axis(values, order, axis=0)
+    return np.asarray(np.take_along_axis(ordered, at[None], axis=0)[0])

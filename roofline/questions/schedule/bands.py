@@ -73,7 +73,7 @@ def longest_runs(allowed: Mask) -> list[tuple[int, int, tuple[int, ...]]]:
 
 
 def coverage(points: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the whole numbers that each listed one stands for, from 1 to the last.
+    """Return the range of whole numbers that each point stands for, from 1 to the last point.
 
     Neighbours meet at their geometric mean.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from roofline.advice.deployment import Configuration, PricedGrid
 from roofline.advice.question import Question, Workload, ask
-from roofline.advice.recommend import fitting, law_limits
+from roofline.advice.recommend import law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
@@ -25,18 +25,18 @@ from roofline.timing.machine import by_part
 from roofline.timing.step import StepTimes, advisable, covered, local_rows, past_graphs
 
 __all__ = [
-    "Plan",
+    "SchedulePlan",
     "beside_drafter",
-    "check_first",
+    "check_first_batch",
+    "count_leading",
     "first_refused",
     "idle_seconds",
-    "leading",
-    "no_schedule",
+    "no_schedule_reason",
     "pass_rows",
     "plain_value",
-    "plan",
-    "plan_of",
-    "resident",
+    "plan_question",
+    "plan_schedule",
+    "resident_length",
     "table_value",
 ]
 
@@ -45,13 +45,13 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class SchedulePlan:
     """Speeds of one sequence [tokens/s] for every batch from 1 on, and the bands they lead to.
 
-    ``speed`` has shape (batches, contexts, draft lengths), NaN where it does not fit or leaves the
-    engine's captured graphs; D = 0 in it carries the cost of idle speculation. ``priced`` is the
-    same with what leaves them. ``plain`` is without any speculation configured.
-    ``weights`` is the share of time at each batch. ``relative`` joins the contexts.
+    ``speed`` has shape (batches, contexts, draft lengths), NaN where a step does not fit or leaves
+    the engine's captured graphs; D = 0 in it carries the cost of idle speculation. ``priced`` holds
+    the speeds past the graphs as well. ``plain`` is without any speculation configured. ``weights``
+    is the share of time at each batch. ``relative`` is ``relative_speed``, contexts joined.
     """
 
     question: Question
@@ -103,9 +103,9 @@ class Plan:
         """Return what is within the tie; a context that no longer fits keeps its last choice."""
         fits = np.isfinite(self.speed).any(axis=-1)
         batches = np.arange(self.batches)[:, None]
-        last = np.maximum.accumulate(np.where(fits, batches, -1), axis=0)
-        held = within(self.speed, self.tie)[np.maximum(last, 0), np.arange(fits.shape[1])]
-        return np.where((last >= 0)[..., None], held, True)
+        last_fit = np.maximum.accumulate(np.where(fits, batches, -1), axis=0)
+        choice = within(self.speed, self.tie)[np.maximum(last_fit, 0), np.arange(fits.shape[1])]
+        return np.where((last_fit >= 0)[..., None], choice, True)
 
     def positions(self, bands: list[Band]) -> NDArray[np.intp]:
         """Return the position of each batch's and context's draft length."""
@@ -114,7 +114,7 @@ class Plan:
         return np.repeat(np.array(rows), [band.last - band.first + 1 for band in bands], axis=0)
 
 
-def table_value(plan: Plan, positions: NDArray[np.intp]) -> float:
+def table_value(plan: SchedulePlan, positions: NDArray[np.intp]) -> float:
     """Return the tokens per second of all sequences, averaged over the mix [tokens/s].
 
     V = sum over B of w_B B mean over contexts of speed(B, context, D). ``positions`` has shape
@@ -132,13 +132,13 @@ def _mixed(weights: Array, speed: Array) -> float:
     return float((weights * batches * np.nan_to_num(speed).mean(axis=1)).sum())
 
 
-def plain_value(plan: Plan) -> float:
-    """Return the same for plain decoding without speculation configured [tokens/s]."""
+def plain_value(plan: SchedulePlan) -> float:
+    """Return the tokens per second over the mix without speculation configured [tokens/s]."""
     return _mixed(plan.weights, plan.plain)
 
 
-def no_schedule(question: Question) -> Notice | None:
-    """Return why there is nothing to schedule, or nobody to take it."""
+def no_schedule_reason(question: Question) -> Notice | None:
+    """Return why no schedule can be given; None where one can."""
     engine = question.deployment.engine
     if len(question.draft_lengths) == 1:
         return notice(Code.NOTHING_TO_SCHEDULE)
@@ -166,49 +166,50 @@ def idle_seconds(question: Question, times: StepTimes) -> Array:
     return extra
 
 
-def plan(
+def plan_schedule(
     configuration: Configuration,
     workload: Workload,
     *,
     tie: float,
     mix: dict[int, float] | None,
-) -> Plan:
+) -> SchedulePlan:
     """Price every batch and context and find what is within ``tie`` of the best.
 
     ``tie`` is a share of the speed, below one half, else refused; ``mix`` the share of time by
     batch.
     """
-    return plan_of(ask(configuration, workload), tie=tie, mix=mix)
+    return plan_question(ask(configuration, workload), tie=tie, mix=mix)
 
 
-def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> Plan:
-    """Do the same for a question that is already put together."""
+def plan_question(question: Question, *, tie: float, mix: dict[int, float] | None) -> SchedulePlan:
+    """Return the plan for a question; see ``plan_schedule``."""
     if not 0 <= tie < 0.5:
         raise InputError("expected 0 to 50 percent", field="tie", value=f"{100 * tie:g}")
-    workload, priced_grid = question.workload, fitting(question.price())
+    workload, priced_grid = question.workload, require_fit(question.price())
     speed, plain, idle = _speeds(question, priced_grid)
-    listed = coverage(workload.batches)
+    ranges = coverage(workload.batches)
     fits = np.asarray(np.isfinite(speed).any(axis=-1))
-    check_first(question, fits)
-    kept = leading(np.asarray(fits.any(axis=1)))
-    times = [last - first + 1 for first, last in listed[:kept]]
+    check_first_batch(question, fits)
+    listed = count_leading(np.asarray(fits.any(axis=1)))
+    sizes = [last - first + 1 for first, last in ranges[:listed]]
     deployment = question.deployment
-    every = deployment.grid(range(1, sum(times) + 1), workload.contexts, question.draft_lengths)
+    every = deployment.grid(range(1, sum(sizes) + 1), workload.contexts, question.draft_lengths)
     room = deployment.memory.fits(every)
-    beside = beside_drafter(room)
-    count = leading(np.asarray(beside.any(axis=(1, 2))))
+    room_beside_drafter = beside_drafter(room)
+    count = count_leading(np.asarray(room_beside_drafter.any(axis=(1, 2))))
     step = priced_grid.times.total
+    # each listed batch stands for its range
     priced, plain, idle, ratio = (
-        np.repeat(a[:kept], times, axis=0)[:count]
-        for a in (speed, plain, idle, step / step[..., :1])
+        np.repeat(values[:listed], sizes, axis=0)[:count]
+        for values in (speed, plain, idle, step / step[..., :1])
     )
-    priced = np.where(beside[:count], priced, np.nan)
+    priced = np.where(room_beside_drafter[:count], priced, np.nan)
     plain = np.where(room[:count, :, 0], plain, np.nan)
     rows = pass_rows(question, count)
     speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
     relative = relative_speed(speed)
     weights, shares = _weights(mix, len(speed))
-    return Plan(
+    return SchedulePlan(
         question=question,
         contexts=workload.contexts,
         draft_lengths=question.draft_lengths,
@@ -224,9 +225,9 @@ def plan_of(question: Question, *, tie: float, mix: dict[int, float] | None) -> 
         idle=float(idle.mean()),
         notices=(
             *question.notices,
-            *law_limits(priced_grid.times),
-            *_cut(workload, kept, count),
-            *_left_out(workload, speed),
+            *law_limit_notices(priced_grid.times),
+            *_batches_left_out(workload, listed, count),
+            *_contexts_cut_short(workload, speed),
             *past_graphs(
                 question.deployment.engine,
                 {len(rows): (question.draft_lengths, rows[-1, 0].tolist())},
@@ -249,7 +250,7 @@ def pass_rows(question: Question, batches: int) -> Array:
 
 
 def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array]:
-    """Return speeds with speculation configured, without, and the idle cost, at listed batches."""
+    """Return the listed batches' speeds with and without speculation, and their idle cost [s]."""
     fits = beside_drafter(priced.fits)
     idle = idle_seconds(question, priced.times)
     step = priced.times.total.copy()
@@ -279,18 +280,19 @@ def _weights(
     return weights / total, shares
 
 
-def _cut(workload: Workload, kept: int, count: int) -> list[Notice]:
-    """Say which batches the table does not hold."""
-    told, first = [], workload.batches[0]
+def _batches_left_out(workload: Workload, listed: int, count: int) -> list[Notice]:
+    """Return the notices of batches that the table does not hold."""
+    notices, first = [], workload.batches[0]
     if first > 1:
-        told.append(notice(Code.BATCHES_NOT_ASKED, first=first))
-    if kept < len(workload.batches):
-        told.append(notice(Code.BATCHES_DO_NOT_FIT, first=workload.batches[kept], last=count))
-    return told
+        notices.append(notice(Code.BATCHES_NOT_ASKED, first=first))
+    if listed < len(workload.batches):
+        beyond = workload.batches[listed]
+        notices.append(notice(Code.BATCHES_DO_NOT_FIT, first=beyond, last=count))
+    return notices
 
 
-def _left_out(workload: Workload, speed: Array) -> list[Notice]:
-    """Say which contexts stop fitting before the table ends."""
+def _contexts_cut_short(workload: Workload, speed: Array) -> list[Notice]:
+    """Return the notices of contexts that stop fitting before the table ends."""
     fits = np.isfinite(speed).any(axis=-1)
     last = np.where(fits.all(axis=0), len(speed), (~fits).argmax(axis=0))
     return [
@@ -300,7 +302,7 @@ def _left_out(workload: Workload, speed: Array) -> list[Notice]:
     ]
 
 
-def resident(question: Question) -> int:
+def resident_length(question: Question) -> int:
     """Return the shortest draft length, whose memory is taken at every batch."""
     return min(question.draft_lengths[1:], default=0)
 
@@ -316,22 +318,25 @@ def beside_drafter(fits: Mask) -> Mask:
     return np.concatenate([fits[..., :1] & fits[..., 1:2], fits[..., 1:]], axis=-1)
 
 
-def leading(holds: Mask) -> int:
+def count_leading(holds: Mask) -> int:
     """Return how many hold from the first one on.
 
-    >>> leading(np.array([True, True, False, True]))
+    >>> count_leading(np.array([True, True, False, True]))
     2
     """
     return len(holds) if holds.all() else int((~holds).argmax())
 
 
-def check_first(question: Question, fits: Mask) -> None:
+def check_first_batch(question: Question, fits: Mask) -> None:
     """Refuse a schedule whose first batch fits at no context; ``fits`` is (batches, contexts)."""
     workload = question.workload
     if not fits[0].any():
         batch, context = workload.batches[0], workload.contexts[0]
         raise does_not_fit(
-            question.deployment, batch=batch, context=context, draft_length=resident(question)
+            question.deployment,
+            batch=batch,
+            context=context,
+            draft_length=resident_length(question),
         )
 
 
@@ -339,8 +344,8 @@ def first_refused(question: Question, fits: Mask) -> tuple[Refused, ...]:
     """Return the first of the listed batches that does not fit at each context."""
     workload = question.workload
     points = [
-        (workload.batches[leading(own)], context)
-        for own, context in zip(fits.T, workload.contexts, strict=True)
-        if not own.all()
+        (workload.batches[count_leading(batches)], context)
+        for batches, context in zip(fits.T, workload.contexts, strict=True)
+        if not batches.all()
     ]
-    return refuse(question.deployment, points, draft_length=resident(question))
+    return refuse(question.deployment, points, draft_length=resident_length(question))

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from roofline.kernels.ops import Part
 
-__all__ = ["ASKED", "COLUMNS", "Column", "Kind", "columns_for", "columns_table"]
+__all__ = ["ASKED", "COLUMNS", "Column", "ColumnKind", "columns_for", "columns_table"]
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """The type of a column's values; any of them may be missing."""
 
     TEXT = "text"
@@ -25,11 +25,11 @@ class Column:
     """One column. Times are in seconds, sizes in bytes."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     meaning: str
 
 
-def _column(name: str, kind: Kind, meaning: str) -> Column:
+def _column(name: str, kind: ColumnKind, meaning: str) -> Column:
     return Column(name=name, kind=kind, meaning=meaning)
 
 
@@ -44,46 +44,56 @@ _PARTS = {
 
 #: What was asked; the first columns of every sweep.
 ASKED = (
-    _column("model", Kind.TEXT, "id of the model, or the path given where it was refused"),
-    _column("gpu", Kind.TEXT, "id of the accelerator, as `model`"),
-    _column("engine", Kind.TEXT, "serving engine as asked, era included"),
-    _column("tp", Kind.INTEGER, "tensor-parallel GPUs"),
-    _column("ep", Kind.INTEGER, "groups of those GPUs that experts are placed on"),
-    _column("drafter", Kind.TEXT, "drafter; the one chosen where none was asked for"),
-    _column("acceptance", Kind.TEXT, "acceptance as asked; the curve chosen where none was"),
-    _column("weights", Kind.TEXT, "format of the MLP's (else the experts') weights"),
-    _column("kv", Kind.TEXT, "format of the KV cache"),
+    _column("model", ColumnKind.TEXT, "id of the model, or the path given where it was refused"),
+    _column("gpu", ColumnKind.TEXT, "id of the accelerator, as `model`"),
+    _column("engine", ColumnKind.TEXT, "serving engine as asked, era included"),
+    _column("tp", ColumnKind.INTEGER, "tensor-parallel GPUs"),
+    _column("ep", ColumnKind.INTEGER, "groups of those GPUs that experts are placed on"),
+    _column("drafter", ColumnKind.TEXT, "drafter; the one chosen where none was asked for"),
+    _column("acceptance", ColumnKind.TEXT, "acceptance as asked; the curve chosen where none was"),
+    _column("weights", ColumnKind.TEXT, "format of the MLP's (else the experts') weights"),
+    _column("kv", ColumnKind.TEXT, "format of the KV cache"),
 )
 
 COLUMNS = (
     *ASKED,
-    _column("batch", Kind.INTEGER, "sequences decoded together"),
-    _column("context_tokens", Kind.INTEGER, "tokens in the KV cache of each sequence"),
-    _column("draft_length", Kind.INTEGER, "tokens drafted per target pass, D; 0 is plain decoding"),
-    _column("fits", Kind.BOOLEAN, "whether it can be run; numbers below are missing where not"),
-    _column("reason", Kind.TEXT, "why it cannot; missing where it can"),
-    _column("captured", Kind.BOOLEAN, "whether the engine's CUDA graphs cover the pass"),
-    _column("memory_needed_bytes", Kind.NUMBER, "bytes needed on one GPU"),
-    _column("memory_available_bytes", Kind.NUMBER, "bytes that the engine can use of one GPU"),
-    _column("tokens_per_step", Kind.NUMBER, "mean tokens emitted per target pass, AL"),
-    _column("step_s", Kind.NUMBER, "time of one step: verify + draft + overhead"),
-    _column("verify_s", Kind.NUMBER, "kernels of the target's pass over 1 + D rows per sequence"),
-    _column("draft_s", Kind.NUMBER, "kernels of the drafter's passes"),
-    _column("overhead_s", Kind.NUMBER, "the engine's time around the kernels"),
+    _column("batch", ColumnKind.INTEGER, "sequences decoded together"),
+    _column("context_tokens", ColumnKind.INTEGER, "tokens in the KV cache of each sequence"),
+    _column(
+        "draft_length", ColumnKind.INTEGER, "tokens drafted per target pass, D; 0 is plain decoding"
+    ),
+    _column(
+        "fits", ColumnKind.BOOLEAN, "whether it can be run; numbers below are missing where not"
+    ),
+    _column("reason", ColumnKind.TEXT, "why it cannot; missing where it can"),
+    _column("captured", ColumnKind.BOOLEAN, "whether the engine's CUDA graphs cover the pass"),
+    _column("memory_needed_bytes", ColumnKind.NUMBER, "bytes needed on one GPU"),
+    _column(
+        "memory_available_bytes", ColumnKind.NUMBER, "bytes that the engine can use of one GPU"
+    ),
+    _column("tokens_per_step", ColumnKind.NUMBER, "mean tokens emitted per target pass, AL"),
+    _column("step_s", ColumnKind.NUMBER, "time of one step: verify + draft + overhead"),
+    _column(
+        "verify_s", ColumnKind.NUMBER, "kernels of the target's pass over 1 + D rows per sequence"
+    ),
+    _column("draft_s", ColumnKind.NUMBER, "kernels of the drafter's passes"),
+    _column("overhead_s", ColumnKind.NUMBER, "the engine's time around the kernels"),
     *(
-        _column(f"{part.value}_s", Kind.NUMBER, f"part of `step_s`: {meaning}")
+        _column(f"{part.value}_s", ColumnKind.NUMBER, f"part of `step_s`: {meaning}")
         for part, meaning in _PARTS.items()
     ),
-    _column("cost_ratio", Kind.NUMBER, "step time over that of D = 0; AL breaks even here"),
-    _column("speedup", Kind.NUMBER, "tokens per second over those of D = 0"),
-    _column("speedup_low", Kind.NUMBER, "10th percentile of the speedup under the laws' errors"),
-    _column("speedup_high", Kind.NUMBER, "90th percentile"),
-    _column("tokens_per_s_user", Kind.NUMBER, "tokens per second of one sequence"),
-    _column("tokens_per_s_batch", Kind.NUMBER, "tokens per second of all sequences"),
-    _column("tie", Kind.BOOLEAN, "within 1 % of the fastest D of this batch and context"),
-    _column("best", Kind.BOOLEAN, "the recommended D: the smallest in the tie"),
-    _column("best_draft_length", Kind.INTEGER, "the recommended D of this batch and context"),
-    _column("confidence", Kind.TEXT, "win, inside_error or loss, of this batch and context"),
+    _column("cost_ratio", ColumnKind.NUMBER, "step time over that of D = 0; AL breaks even here"),
+    _column("speedup", ColumnKind.NUMBER, "tokens per second over those of D = 0"),
+    _column(
+        "speedup_low", ColumnKind.NUMBER, "10th percentile of the speedup under the laws' errors"
+    ),
+    _column("speedup_high", ColumnKind.NUMBER, "90th percentile"),
+    _column("tokens_per_s_user", ColumnKind.NUMBER, "tokens per second of one sequence"),
+    _column("tokens_per_s_batch", ColumnKind.NUMBER, "tokens per second of all sequences"),
+    _column("tie", ColumnKind.BOOLEAN, "within 1 % of the fastest D of this batch and context"),
+    _column("best", ColumnKind.BOOLEAN, "the recommended D: the smallest in the tie"),
+    _column("best_draft_length", ColumnKind.INTEGER, "the recommended D of this batch and context"),
+    _column("confidence", ColumnKind.TEXT, "win, inside_error or loss, of this batch and context"),
 )
 
 

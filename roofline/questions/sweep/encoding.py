@@ -18,7 +18,7 @@ import numpy as np
 from roofline.base.errors import InputError
 from roofline.base.files import cell as cell_of
 from roofline.base.resources import how_to_install
-from roofline.questions.sweep.columns import Column, Kind
+from roofline.questions.sweep.columns import Column, ColumnKind
 from roofline.questions.sweep.frames import Frame, Values
 
 __all__ = [
@@ -106,9 +106,9 @@ def _cells(
         words = [missing if word is None else text(str(word)) for word in frame.words[column.name]]
         return [words[i] for i in values.tolist()]
     listed: list[object] = values.tolist()
-    gone = _missing(values)
-    if gone is not None:
-        for i in np.flatnonzero(gone):
+    mask = _missing_mask(values)
+    if mask is not None:
+        for i in np.flatnonzero(mask):
             listed[i] = missing
     return listed
 
@@ -117,15 +117,15 @@ def _plain(value: object) -> object:
     return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
-def _missing(values: Values) -> Values | None:
+def _missing_mask(values: Values) -> Values | None:
     """Return the mask of missing values, None where all are there."""
     if values.dtype == np.float64:
-        gone = np.isnan(values)
+        mask = np.isnan(values)
     elif values.dtype == np.int16:
-        gone = values == NOTHING
+        mask = values == NOTHING
     else:
         return None
-    return gone if gone.any() else None
+    return mask if mask.any() else None
 
 
 def _csv(frames: Sequence[Frame], columns: Sequence[Column]) -> bytes:
@@ -134,7 +134,7 @@ def _csv(frames: Sequence[Frame], columns: Sequence[Column]) -> bytes:
     for frame in frames:
         cells = [_cells(frame, column, "", cell_of) for column in columns]
         for i, column in enumerate(columns):
-            if column.kind is Kind.BOOLEAN:
+            if column.kind is ColumnKind.BOOLEAN:
                 cells[i] = [
                     ("true" if cell else "false") if cell != "" else "" for cell in cells[i]
                 ]
@@ -155,10 +155,10 @@ def _schema(columns: Sequence[Column], provenance: dict[str, Any] | None = None)
     import pyarrow as pa
 
     types = {
-        Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
-        Kind.INTEGER: pa.int64(),
-        Kind.NUMBER: pa.float64(),
-        Kind.BOOLEAN: pa.bool_(),
+        ColumnKind.TEXT: pa.dictionary(pa.int32(), pa.string()),
+        ColumnKind.INTEGER: pa.int64(),
+        ColumnKind.NUMBER: pa.float64(),
+        ColumnKind.BOOLEAN: pa.bool_(),
     }
     fields = [
         pa.field(column.name, types[column.kind], metadata={"meaning": column.meaning})
@@ -186,7 +186,7 @@ def _table(frame: Frame, columns: Sequence[Column], schema: Any) -> Any:
             arrays.append(pa.DictionaryArray.from_arrays(indices, texts))
         else:
             whole = values.astype(np.int64) if values.dtype.kind == "i" else values
-            arrays.append(pa.array(whole, type=field.type, mask=_missing(values)))
+            arrays.append(pa.array(whole, type=field.type, mask=_missing_mask(values)))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -195,7 +195,7 @@ def _repeated(value: object, rows: int, column: Column, kind: Any) -> Any:
 
     if value is None:
         return pa.nulls(rows, kind)
-    if column.kind is Kind.TEXT:
+    if column.kind is ColumnKind.TEXT:
         codes = pa.array(np.zeros(rows, dtype=np.int32))
         return pa.DictionaryArray.from_arrays(codes, pa.array([str(_plain(value))], pa.string()))
     return pa.array(np.full(rows, value), type=kind)
@@ -203,7 +203,9 @@ def _repeated(value: object, rows: int, column: Column, kind: Any) -> Any:
 
 def _options(columns: Sequence[Column]) -> dict[str, Any]:
     """Return how Parquet is packed: words and small numbers by dictionary, figures as they are."""
-    coded = [column.name for column in columns if column.kind in (Kind.TEXT, Kind.INTEGER)]
+    coded = [
+        column.name for column in columns if column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER)
+    ]
     return {"compression": "zstd", "compression_level": 1, "use_dictionary": coded}
 
 
@@ -224,7 +226,7 @@ def _join_parquet(
     import pyarrow.parquet as pq
 
     schema = _schema(columns, provenance)
-    texts = [column.name for column in columns if column.kind is Kind.TEXT]
+    texts = [column.name for column in columns if column.kind is ColumnKind.TEXT]
     with pq.ParquetWriter(file, schema, **_options(columns)) as writer:
         for part in parts:
             table = pq.read_table(part, read_dictionary=texts, memory_map=True)

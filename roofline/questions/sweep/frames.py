@@ -1,4 +1,4 @@
-"""Rows in columns: what a block shares, what every row has, and what is missing."""
+"""Rows of a sweep as columns: what a combination shares, what each row has, what is missing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,23 @@ from roofline.acceptance import Acceptance
 from roofline.advice.decide import CONFIDENCES
 from roofline.advice.question import Question
 from roofline.kernels.ops import Part
-from roofline.questions.sweep.plan import Block, Scalar, Unit
+from roofline.questions.sweep.plan import Combination, OptionValue, Rectangle
 from roofline.specs.formats import Component
 
-__all__ = ["FITS", "REASONS", "Frame", "Values", "blank", "clear", "keys", "refused", "shared"]
+__all__ = [
+    "FITS",
+    "NO_LENGTH",
+    "REASONS",
+    "Frame",
+    "Values",
+    "blank",
+    "clear",
+    "key_columns",
+    "refused",
+    "shared",
+]
 
+#: Why a row has no numbers, as positions in REASONS.
 FITS, TOO_LARGE, DRAFTER_TOO_LARGE, HOST_TOO_SMALL = range(4)
 REASONS = (
     None,
@@ -25,6 +37,7 @@ REASONS = (
     "does not fit in memory beside the drafter",
     "its experts do not fit in the host's memory",
 )
+NO_LENGTH = -1  # in a column of draft lengths, where there is none
 Values = NDArray[Any]
 
 
@@ -35,9 +48,10 @@ class Frame:
     A column of words holds their positions in ``words``.
     """
 
-    shared: dict[str, Scalar]
+    shared: dict[str, OptionValue]
     columns: dict[str, Values]
     words: dict[str, tuple[str | None, ...]]
+    refusal: str = ""  # why all of it is refused, whatever the memory; empty where it is not
 
     @property
     def rows(self) -> int:
@@ -48,12 +62,6 @@ class Frame:
     def fitting(self) -> int:
         """How many of them can be run."""
         return int(self.columns["fits"].sum())
-
-    @property
-    def refusal(self) -> str:
-        """Why all of it is refused, whatever the memory; empty where it is not."""
-        reasons = self.words["reason"]
-        return "" if reasons is REASONS else reasons[0] or ""
 
 
 def blank(shape: tuple[int, int, int]) -> dict[str, Values]:
@@ -81,7 +89,7 @@ def blank(shape: tuple[int, int, int]) -> dict[str, Values]:
     return columns
 
 
-def keys(
+def key_columns(
     batches: Sequence[int], contexts: Sequence[int], lengths: Sequence[int]
 ) -> dict[str, Values]:
     """Return the columns that say which point a row is."""
@@ -96,65 +104,63 @@ def keys(
 
 def clear(tile: dict[str, Values], fits: NDArray[np.bool_], *, host_is_short: bool) -> None:
     """Take the numbers out of what cannot be run, and say why."""
-    lost, nothing = ~fits, ~fits[..., :1]
-    whole = HOST_TOO_SMALL if host_is_short else TOO_LARGE
-    np.copyto(tile["reason"], np.where(nothing, whole, DRAFTER_TOO_LARGE), "unsafe", lost)
-    np.copyto(tile["best_draft_length"], -1, where=nothing)
-    np.copyto(tile["confidence"], len(CONFIDENCES), where=nothing)
+    unfit, plain_unfit = ~fits, ~fits[..., :1]
+    plain = HOST_TOO_SMALL if host_is_short else TOO_LARGE
+    np.copyto(tile["reason"], np.where(plain_unfit, plain, DRAFTER_TOO_LARGE), "unsafe", unfit)
+    np.copyto(tile["best_draft_length"], NO_LENGTH, where=plain_unfit)
+    np.copyto(tile["confidence"], len(CONFIDENCES), where=plain_unfit)
     for name, column in tile.items():
         if column.dtype == bool and name not in ("fits", "captured"):
             np.logical_and(column, fits, out=column)
         elif column.dtype == np.float64 and not name.startswith("memory"):
-            np.copyto(column, np.nan, where=lost)
+            np.copyto(column, np.nan, where=unfit)
 
 
-def refused(unit: Unit, contexts: Sequence[int], reason: str) -> Frame:
+def refused(rectangle: Rectangle, contexts: Sequence[int], reason: str) -> Frame:
     """Return rows that say why nothing of this can be priced."""
-    block = unit.block
-    plain = block.configuration.drafter == "none"
-    longest = 0 if plain else block.workload.max_draft_length
-    found = keys(unit.batches, contexts, range(longest + 1))
-    columns = blank(found["batch"].shape)
+    combination = rectangle.combination
+    plain = combination.configuration.drafter == "none"
+    longest = 0 if plain else combination.workload.max_draft_length
+    key = key_columns(rectangle.batches, contexts, range(longest + 1))
+    columns = blank(key["batch"].shape)
     for column in columns.values():
         column[...] = np.nan if column.dtype == np.float64 else 0
-    columns["best_draft_length"][...] = -1
-    columns |= found
+    columns["best_draft_length"][...] = NO_LENGTH
+    columns |= key
     return Frame(
-        shared=shared(unit.block, None),
+        shared=shared(rectangle.combination, None),
         columns={name: column.reshape(-1) for name, column in columns.items()},
         words={"reason": (reason,), "confidence": (None,)},
+        refusal=reason,
     )
 
 
-def shared(block: Block, question: Question | None) -> dict[str, Scalar]:
-    """Return what all rows of a block have in common."""
-    named, asked = block.configuration, _label(block.workload.acceptance)
-    found: dict[str, Scalar] = {
-        "model": str(named.model),
-        "gpu": str(named.gpu),
-        "engine": str(named.engine),
-        "tp": named.tp,
-        "ep": named.ep,
-        "drafter": named.drafter,
-        "acceptance": asked,
-        "weights": named.weights,
-        "kv": named.kv,
-        **dict(block.extra),
+def shared(combination: Combination, question: Question | None) -> dict[str, OptionValue]:
+    """Return what all rows of a combination have in common."""
+    asked, acceptance = combination.configuration, combination.workload.acceptance
+    label = acceptance.label if isinstance(acceptance, Acceptance) else acceptance
+    values: dict[str, OptionValue] = {
+        "model": str(asked.model),
+        "gpu": str(asked.gpu),
+        "engine": str(asked.engine),
+        "tp": asked.tp,
+        "ep": asked.ep,
+        "drafter": asked.drafter,
+        "acceptance": label,
+        "weights": asked.weights,
+        "kv": asked.kv,
+        **dict(combination.extra),
     }
     if question is None:
-        return found
+        return values
     deployment = question.deployment
     precision = deployment.target.precision
     mixture = deployment.target.model.num_expert_layers > 0
-    return found | {
+    return values | {
         "model": deployment.target.model.id,
         "gpu": deployment.gpu.id,
         "drafter": deployment.drafter.name,
-        "acceptance": asked or question.acceptance.label,
+        "acceptance": label or question.acceptance.label,
         "weights": precision.weights[Component.EXPERTS if mixture else Component.MLP].value,
         "kv": precision.kv.value,
     }
-
-
-def _label(acceptance: str | Acceptance | None) -> str | None:
-    return acceptance.label if isinstance(acceptance, Acceptance) else acceptance

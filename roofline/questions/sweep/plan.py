@@ -1,8 +1,9 @@
-"""A grid cut into tasks: each a list of rectangles that are priced and written as one part."""
+"""The grid of a sweep, cut into tasks: lists of rectangles, each priced and written as one part."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,53 +12,53 @@ from roofline.advice.deployment import Configuration
 from roofline.advice.question import Workload
 from roofline.questions.sweep.columns import Column
 
-__all__ = ["Block", "Plan", "Scalar", "Task", "Unit"]
+__all__ = ["Combination", "OptionValue", "Rectangle", "SweepPlan", "Task"]
 
-#: Points of one part: a quarter of a second's work, and little enough to hold many at once.
+#: Points of one part: a quarter of a second's work, and small enough to hold many at once.
 PART_POINTS = 2**17
 
-Scalar = str | int | float | bool | tuple[str, ...] | None
+OptionValue = str | int | float | bool | tuple[str, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
-    """One combination of the options; ``extra`` are the values of columns that only it names."""
+class Combination:
+    """One combination of the options; ``extra`` has the values of the grid's further columns."""
 
     configuration: Configuration
     workload: Workload
-    #: The grid has several drafters: options are for those that have them.
-    drop_idle: bool = False
-    extra: tuple[tuple[str, Scalar], ...] = ()
+    #: The grid has several drafters: an option is for those that have it.
+    drop_unused: bool = False
+    extra: tuple[tuple[str, OptionValue], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unit:
-    """A rectangle of one block."""
+class Rectangle:
+    """A rectangle of one combination."""
 
-    block: Block
+    combination: Combination
     batches: tuple[int, ...]
     contexts: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """Units that make one part of the output."""
+    """The rectangles that make one part of the output."""
 
     index: int
     points: int  # at most: a drafter or an acceptance may end before the longest draft
-    units: tuple[Unit, ...]
+    rectangles: tuple[Rectangle, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class SweepPlan:
     """Axes to multiply out; each of ``cases`` holds options that go together.
 
     Rows follow the order of the cases, then of the axes as the question lists them, then batch,
     context and draft length.
     """
 
-    axes: Mapping[str, tuple[Scalar, ...]]
-    cases: tuple[Mapping[str, tuple[Scalar, ...]], ...]
+    axes: Mapping[str, tuple[OptionValue, ...]]
+    cases: tuple[Mapping[str, tuple[OptionValue, ...]], ...]
     batches: tuple[int, ...]
     contexts: tuple[int, ...]
     ask: Callable[..., tuple[Configuration, Workload]]
@@ -78,11 +79,13 @@ class Plan:
         values = (v for given in (self.axes, *self.cases) for some in given.values() for v in some)
         return {value for value in values if isinstance(value, str)}
 
-    def _axes_of(self, case: Mapping[str, tuple[Scalar, ...]]) -> dict[str, tuple[Scalar, ...]]:
+    def _axes_of(
+        self, case: Mapping[str, tuple[OptionValue, ...]]
+    ) -> dict[str, tuple[OptionValue, ...]]:
         both = {**self.axes, **case}
         return {name: both[name] for name in self.order if name in both}
 
-    def blocks(self) -> Iterator[Block]:
+    def combinations(self) -> Iterator[Combination]:
         """Yield every combination of the options as a question about the whole rectangle."""
         several = (
             len({d for case in self.cases for d in self._axes_of(case).get("drafter", ())}) > 1
@@ -90,13 +93,13 @@ class Plan:
         for case in self.cases:
             axes = self._axes_of(case)
             for values in itertools.product(*axes.values()):
-                given = dict(zip(axes, values, strict=True))
-                configuration, workload = self.ask(**given)
-                yield Block(
+                options = dict(zip(axes, values, strict=True))
+                configuration, workload = self.ask(**options)
+                yield Combination(
                     configuration=configuration,
                     workload=replace(workload, batches=self.batches, contexts=self.contexts),
-                    drop_idle=several,
-                    extra=tuple((column.name, given.get(column.name)) for column in self.extra),
+                    drop_unused=several,
+                    extra=tuple((column.name, options.get(column.name)) for column in self.extra),
                 )
 
     @property
@@ -106,42 +109,37 @@ class Plan:
         for case in self.cases:
             axes = self._axes_of(case)
             lengths = axes.get("max_draft_length", (self.ask()[1].max_draft_length,))
-            each = sum(1 + int(longest) for longest in lengths if isinstance(longest, int))
+            rows = sum(1 + int(longest) for longest in lengths if isinstance(longest, int))
             others = (len(v) for name, v in axes.items() if name != "max_draft_length")
-            total += each * _product(others)
+            total += rows * math.prod(others)
         return total * len(self.batches) * len(self.contexts)
 
     def tasks(self) -> Iterator[Task]:
         """Yield the grid in parts of about ``PART_POINTS`` points, in the order of the rows."""
-        gathered: list[Unit] = []
+        rectangles: list[Rectangle] = []
         size = index = 0
-        for unit, points in self._units():
-            if gathered and size + points > PART_POINTS:
-                yield Task(index=index, points=size, units=tuple(gathered))
-                gathered, size, index = [], 0, index + 1
-            gathered.append(unit)
+        for rectangle, points in self._rectangles():
+            if rectangles and size + points > PART_POINTS:
+                yield Task(index=index, points=size, rectangles=tuple(rectangles))
+                rectangles, size, index = [], 0, index + 1
+            rectangles.append(rectangle)
             size += points
-        if gathered:
-            yield Task(index=index, points=size, units=tuple(gathered))
+        if rectangles:
+            yield Task(index=index, points=size, rectangles=tuple(rectangles))
 
-    def _units(self) -> Iterator[tuple[Unit, int]]:
-        for block in self.blocks():
-            each = 1 + block.workload.max_draft_length
-            wide = min(len(self.contexts), max(PART_POINTS // each, 1))
-            deep = max(PART_POINTS // (each * wide), 1) if wide == len(self.contexts) else 1
-            for rows in _runs(self.batches, deep):
-                for columns in _runs(self.contexts, wide):
-                    unit = Unit(block=block, batches=rows, contexts=columns)
-                    yield unit, each * len(rows) * len(columns)
+    def _rectangles(self) -> Iterator[tuple[Rectangle, int]]:
+        for combination in self.combinations():
+            lengths = 1 + combination.workload.max_draft_length
+            wide = min(len(self.contexts), max(PART_POINTS // lengths, 1))
+            deep = max(PART_POINTS // (lengths * wide), 1) if wide == len(self.contexts) else 1
+            for batches in _runs(self.batches, deep):
+                for contexts in _runs(self.contexts, wide):
+                    rectangle = Rectangle(
+                        combination=combination, batches=batches, contexts=contexts
+                    )
+                    yield rectangle, lengths * len(batches) * len(contexts)
 
 
 def _runs(values: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
     for first in range(0, len(values), size):
         yield tuple(values[first : first + size])
-
-
-def _product(counts: Iterator[int]) -> int:
-    total = 1
-    for count in counts:
-        total *= count
-    return total

@@ -1,4 +1,4 @@
-"""One unit of a sweep, priced: rectangles through the same functions as a single answer."""
+"""Prices rectangles of a sweep with the functions that answer a single question."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from roofline.advice.decide import CONFIDENCES
 from roofline.advice.deployment import Configuration, PricedGrid, deploy
-from roofline.advice.provenance import Source, sources
+from roofline.advice.provenance import NumberSource, number_sources
 from roofline.advice.question import (
     Question,
     Workload,
     context_refusal,
     question_about,
 )
-from roofline.advice.recommend import decide_grid, law_limits
+from roofline.advice.recommend import decide_grid, law_limit_notices
 from roofline.base.errors import InputError, spelled
 from roofline.base.notices import Code, Notice, notice
 from roofline.questions.sweep.frames import (
@@ -28,128 +28,134 @@ from roofline.questions.sweep.frames import (
     Values,
     blank,
     clear,
-    keys,
+    key_columns,
     refused,
     shared,
 )
-from roofline.questions.sweep.plan import Unit
+from roofline.questions.sweep.plan import Rectangle
 
-__all__ = ["Told", "price_unit"]
+__all__ = ["Remarks", "price_rectangle"]
 
-#: Points priced at a time: enough that building the kernels costs little, few enough for caches.
+#: Points priced at a time: enough that building the kernels costs little, few enough for the CPU's
+#: caches.
 TILE_POINTS = 2**16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
-    """What the reader of the rows must know: where numbers come from, and notices."""
+class Remarks:
+    """What the reader of the rows must know, gathered while they are priced."""
 
     spell: Callable[[str], str] = spelled  # how a text names its options
-    sources: set[Source] = field(default_factory=set)
+    sources: set[NumberSource] = field(default_factory=set)
     notices: set[Notice] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Group:
-    """Contexts, by position, that share a question, or the reason why they have none."""
+    """Contexts that share a question, or the reason why they have none."""
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     question: Question | None
     reason: str = ""
 
 
-def price_unit(unit: Unit, told: Told) -> Iterator[Frame]:
-    """Yield the rows of a unit, in order where one question serves all its contexts."""
+def price_rectangle(rectangle: Rectangle, remarks: Remarks) -> Iterator[Frame]:
+    """Yield the rows of a rectangle, in order where one question serves all its contexts."""
     groups = _groups(
-        unit.block.configuration,
-        replace(unit.block.workload, contexts=unit.contexts),
-        drop_idle=unit.block.drop_idle,
+        rectangle.combination.configuration,
+        replace(rectangle.combination.workload, contexts=rectangle.contexts),
+        drop_unused=rectangle.combination.drop_unused,
     )
     if len(groups) == 1:
-        yield _frame(unit, groups[0], told)
+        yield _frame(rectangle, groups[0], remarks)
         return
     runs = _runs(groups)
-    for batch in unit.batches:
+    for batch in rectangle.batches:
         for run in runs:
-            yield _frame(replace(unit, batches=(batch,)), run, told)
+            yield _frame(replace(rectangle, batches=(batch,)), run, remarks)
 
 
 def _runs(groups: Sequence[_Group]) -> list[_Group]:
     """Return the groups cut into runs of neighbouring contexts, in the order of the contexts."""
-    owner = {place: group for group in groups for place in group.places}
+    group_of = {position: group for group in groups for position in group.positions}
     runs: list[_Group] = []
-    for place in sorted(owner):
-        group = owner[place]
+    for position, group in sorted(group_of.items(), key=lambda item: item[0]):
         last = runs[-1] if runs else None
         if last is not None and last.question is group.question and last.reason == group.reason:
-            runs[-1] = replace(last, places=(*last.places, place))
+            runs[-1] = replace(last, positions=(*last.positions, position))
         else:
-            runs.append(replace(group, places=(place,)))
+            runs.append(replace(group, positions=(position,)))
     return runs
 
 
 @lru_cache(maxsize=8)
 def _groups(
-    configuration: Configuration, workload: Workload, *, drop_idle: bool
+    configuration: Configuration, workload: Workload, *, drop_unused: bool
 ) -> tuple[_Group, ...]:
-    """Return what each context of a block is priced with, or why it is refused.
+    """Return what each context of a combination is priced with, or why it is refused.
 
     A context that the target or the drafter cannot handle is refused by itself; the others are
     grouped by the draft lengths that the acceptance is known for there.
     """
-    everything = tuple(range(len(workload.contexts)))
+    every_position = tuple(range(len(workload.contexts)))
     try:
-        deployment, notices = deploy(configuration, drop_idle=drop_idle)
+        deployment, notices = deploy(configuration, drop_unused=drop_unused)
         refusals = {
-            place: refusal.text
-            for place, context in enumerate(workload.contexts)
+            position: refusal.text
+            for position, context in enumerate(workload.contexts)
             if (refusal := context_refusal(deployment, context)) is not None
         }
-        kept = tuple(place for place in everything if place not in refusals)
+        handled = tuple(position for position in every_position if position not in refusals)
         groups = [
-            _Group(places=(place,), question=None, reason=text) for place, text in refusals.items()
+            _Group(positions=(position,), question=None, reason=text)
+            for position, text in refusals.items()
         ]
-        if not kept:
+        if not handled:
             return tuple(groups)
-        asked = replace(workload, contexts=tuple(workload.contexts[place] for place in kept))
-        whole = question_about(deployment, asked, notices, drop_idle=drop_idle)
+        contexts = tuple(workload.contexts[position] for position in handled)
+        question = question_about(
+            deployment, replace(workload, contexts=contexts), notices, drop_unused=drop_unused
+        )
     except InputError as error:
-        return (_Group(places=everything, question=None, reason=error.text),)
+        return (_Group(positions=every_position, question=None, reason=error.text),)
     by_lengths: dict[tuple[int, ...], list[int]] = {}
-    for place, context in zip(kept, asked.contexts, strict=True):
-        by_lengths.setdefault(whole.draft_lengths_at(context), []).append(place)
+    for position, context in zip(handled, contexts, strict=True):
+        by_lengths.setdefault(question.draft_lengths_at(context), []).append(position)
     groups += [
-        _Group(places=tuple(places), question=replace(whole, draft_lengths=lengths))
-        for lengths, places in by_lengths.items()
+        _Group(positions=tuple(positions), question=replace(question, draft_lengths=lengths))
+        for lengths, positions in by_lengths.items()
     ]
     return tuple(groups)
 
 
-def _frame(unit: Unit, group: _Group, told: Told) -> Frame:
-    contexts = tuple(unit.contexts[place] for place in group.places)
+def _frame(rectangle: Rectangle, group: _Group, remarks: Remarks) -> Frame:
+    contexts = tuple(rectangle.contexts[position] for position in group.positions)
     if group.question is None:
-        return refused(unit, contexts, told.spell(group.reason))
+        return refused(rectangle, contexts, remarks.spell(group.reason))
     question = group.question
-    shape = (len(unit.batches), len(contexts), len(question.draft_lengths))
+    shape = (len(rectangle.batches), len(contexts), len(question.draft_lengths))
     columns = blank(shape)
-    for rows, places in _tiles(shape):
-        priced = question.price(unit.batches[rows], contexts[places])
-        _fill(columns, question, priced, at=(rows, places))
-    told.notices.update((*question.notices, *law_limits(priced.times)))
-    told.sources.update(sources(question, priced.times))
+    for batches_in, contexts_in in _tiles(shape):
+        priced = question.price(rectangle.batches[batches_in], contexts[contexts_in])
+        _fill(columns, question, priced, at=(batches_in, contexts_in))
+    remarks.notices.update((*question.notices, *law_limit_notices(priced.times)))
+    remarks.sources.update(number_sources(question, priced.times))
     graphs = question.deployment.engine.graphs
     if graphs is not None and not columns["captured"].all():
         engine = question.deployment.engine.name
-        told.notices.add(notice(Code.PAST_GRAPHS_IN_SWEEP, engine=engine, largest=graphs.largest))
-    columns |= keys(unit.batches, contexts, question.draft_lengths)
+        remarks.notices.add(
+            notice(Code.PAST_GRAPHS_IN_SWEEP, engine=engine, largest=graphs.largest)
+        )
+    columns |= key_columns(rectangle.batches, contexts, question.draft_lengths)
     return Frame(
-        shared=shared(unit.block, question),
+        shared=shared(rectangle.combination, question),
         columns={name: column.reshape(-1) for name, column in columns.items()},
         words={"reason": REASONS, "confidence": (*CONFIDENCES, None)},
     )
 
 
 def _tiles(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
+    """Yield the batches and contexts of each tile of about ``TILE_POINTS`` points."""
     wide = min(shape[1], max(TILE_POINTS // shape[2], 1))
     deep = max(TILE_POINTS // (wide * shape[2]), 1)
     for top in range(0, shape[0], deep):

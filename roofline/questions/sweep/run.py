@@ -17,26 +17,26 @@ from pathlib import Path
 from typing import Any
 
 from roofline.advice.deployment import deploy
-from roofline.advice.provenance import Source
+from roofline.advice.provenance import NumberSource
 from roofline.advice.remedies import does_not_fit
 from roofline.base.errors import DoesNotFitError, InputError, Option, RooflineError
 from roofline.base.notices import Notice
 from roofline.base.resources import how_to_install
 from roofline.questions.sweep.columns import Column, columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
-from roofline.questions.sweep.plan import Plan, Task
-from roofline.questions.sweep.pricing import Told, price_unit
-from roofline.questions.sweep.store import Entry, Store
+from roofline.questions.sweep.plan import SweepPlan, Task
+from roofline.questions.sweep.pricing import Remarks, price_rectangle
+from roofline.questions.sweep.store import JournalEntry, Store
 
 __all__ = [
+    "Renderers",
     "StoppedError",
-    "Words",
     "Workers",
-    "local",
+    "cluster_workers",
+    "local_workers",
     "run_task",
     "to_file",
     "to_stream",
-    "workers_of_cluster",
 ]
 
 #: Tasks given out for each worker: one in work, one waiting.
@@ -44,7 +44,7 @@ AHEAD = 2
 #: Rows without numbers held in memory until one with numbers follows; more go to a file.
 HELD_BYTES = 2**26
 Workers = tuple[Executor | None, int]
-Tell = Callable[[int], None]
+Progress = Callable[[int], None]
 
 
 class StoppedError(RooflineError):
@@ -54,40 +54,43 @@ class StoppedError(RooflineError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
-    """How rows and journals put things into words: functions of modules, so that workers have them.
+class Renderers:
+    """Functions that put things into words for rows and journals.
 
+    They are functions of modules, so that worker processes can import them.
     ``spell`` names the options in a text, ``say`` returns the sentences of notices, ``source`` a
     source as JSON writes it.
     """
 
     spell: Callable[[str], str]
     say: Callable[[Iterable[Notice]], list[str]]
-    source: Callable[[Source], dict[str, Any]]
+    source: Callable[[NumberSource], dict[str, Any]]
 
 
 def run_task(
-    task: Task, columns: tuple[Column, ...], form: SweepFormat, words: Words
-) -> tuple[Entry, bytes]:
+    task: Task, columns: tuple[Column, ...], form: SweepFormat, renderers: Renderers
+) -> tuple[JournalEntry, bytes]:
     """Price a task; return its journal entry and its rows as they are written."""
-    told = Told(spell=words.spell)
-    frames = [frame for unit in task.units for frame in price_unit(unit, told)]
-    sources = (json.dumps(words.source(each), ensure_ascii=False) for each in told.sources)
-    entry = Entry(
+    remarks = Remarks(spell=renderers.spell)
+    frames = [
+        frame for rectangle in task.rectangles for frame in price_rectangle(rectangle, remarks)
+    ]
+    sources = (json.dumps(renderers.source(each), ensure_ascii=False) for each in remarks.sources)
+    entry = JournalEntry(
         index=task.index,
         rows=sum(frame.rows for frame in frames),
         points=task.points,
         fitting=sum(frame.fitting for frame in frames),
         refusal=next((frame.refusal for frame in frames if frame.refusal), ""),
-        warnings=sorted(set(map(words.spell, words.say(told.notices)))),
+        warnings=sorted(set(map(renderers.spell, renderers.say(remarks.notices)))),
         sources=sorted(set(sources)),
     )
     return entry, encode(frames, columns, form)
 
 
 @contextmanager
-def local(jobs: int) -> Iterator[Workers]:
-    """Give this many processes; one job runs in this process."""
+def local_workers(jobs: int) -> Iterator[Workers]:
+    """Give this many worker processes; a single job runs in this process."""
     if jobs == 1:
         yield None, 1
         return
@@ -98,7 +101,7 @@ def local(jobs: int) -> Iterator[Workers]:
         jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_with_parent
     )
     try:
-        # processes started now leave Ctrl-C to this one from their first instruction on
+        # processes started now ignore Ctrl-C from their first instruction on; this one handles it
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         for _ in range(jobs):
             pool.submit(int)
@@ -123,7 +126,7 @@ def _leave_with_parent() -> None:
 
 
 @contextmanager
-def workers_of_cluster(address: str) -> Iterator[Workers]:
+def cluster_workers(address: str) -> Iterator[Workers]:
     """Give the workers of a Dask cluster through its executor."""
     try:
         import distributed
@@ -150,18 +153,18 @@ def _results(
     workers: Workers,
     columns: tuple[Column, ...],
     form: SweepFormat,
-    words: Words,
-) -> Iterator[tuple[Entry, bytes]]:
+    renderers: Renderers,
+) -> Iterator[tuple[JournalEntry, bytes]]:
     """Yield what tasks give, in order, with a few of them ahead of the reader."""
     executor, count = workers
     if executor is None:
         for task in tasks:
-            yield run_task(task, columns, form, words)
+            yield run_task(task, columns, form, renderers)
         return
-    waiting: deque[Future[tuple[Entry, bytes]]] = deque()
+    waiting: deque[Future[tuple[JournalEntry, bytes]]] = deque()
     try:
         for task in tasks:
-            waiting.append(executor.submit(run_task, task, columns, form, words))
+            waiting.append(executor.submit(run_task, task, columns, form, renderers))
             if len(waiting) >= AHEAD * count:
                 yield waiting.popleft().result()
         while waiting:
@@ -181,53 +184,53 @@ def _results(
 
 
 def to_stream(
-    plan: Plan,
+    plan: SweepPlan,
     form: SweepFormat,
     workers: Workers,
     write: Callable[[bytes], object],
     *,
-    words: Words,
-    tell: Tell,
+    renderers: Renderers,
+    tell: Progress,
 ) -> list[str]:
-    """Write the rows as they come, from the first on that can be run; return the warnings."""
+    """Write the rows as they come, as soon as one has numbers; return the warnings."""
     columns, warnings = columns_for(plan.extra), set[str]()
     refusals: list[str] = []
-    found = False
+    started = False  # a row with numbers has come
     with tempfile.SpooledTemporaryFile(HELD_BYTES) as held:
         held.write(heading(columns, form))
-        for entry, content in _results(plan.tasks(), workers, columns, form, words):
+        for entry, content in _results(plan.tasks(), workers, columns, form, renderers):
             refusals += filter(None, [entry.refusal])
-            (write if found else held.write)(content)
-            if entry.fitting and not found:
-                found = True
+            (write if started else held.write)(content)
+            if entry.fitting and not started:
+                started = True
                 held.seek(0)
                 while chunk := held.read(2**20):
                     write(chunk)
             warnings.update(entry.warnings)
             tell(entry.points)
-    if not found:
-        raise _nothing(plan, refusals)
+    if not started:
+        raise _nothing_priced(plan, refusals)
     return sorted(warnings)
 
 
-def _nothing(plan: Plan, refusals: Sequence[str]) -> RooflineError:
-    """Return what to say of a sweep that has no row with numbers."""
+def _nothing_priced(plan: SweepPlan, refusals: Sequence[str]) -> RooflineError:
+    """Return the error of a sweep that has no row with numbers."""
     if refusals:
         return InputError(f"nothing in this grid can be priced: {refusals[0]}")
-    block = next(plan.blocks())
-    deployment, _ = deploy(block.configuration, drop_idle=block.drop_idle)
+    combination = next(plan.combinations())
+    deployment, _ = deploy(combination.configuration, drop_unused=combination.drop_unused)
     error = does_not_fit(deployment, batch=min(plan.batches), context=min(plan.contexts))
     return DoesNotFitError(f"no point of this grid fits in memory; the first: {error.text}")
 
 
 def to_file(
-    plan: Plan,
+    plan: SweepPlan,
     form: SweepFormat,
     workers: Workers,
     store: Store,
     *,
-    words: Words,
-    tell: Tell,
+    renderers: Renderers,
+    tell: Progress,
     about: dict[str, Any],
 ) -> list[str]:
     """Write the rows to a file that appears when all are there, with its provenance beside it.
@@ -236,9 +239,9 @@ def to_file(
     """
     columns = columns_for(plan.extra)
     tell(sum(entry.points for entry in store.entries.values()))
-    left = (task for task in plan.tasks() if task.index not in store.entries)
+    unfinished = (task for task in plan.tasks() if task.index not in store.entries)
     try:
-        for entry, content in _results(left, workers, columns, form, words):
+        for entry, content in _results(unfinished, workers, columns, form, renderers):
             store.add(entry, content)
             tell(entry.points)
     except KeyboardInterrupt:
@@ -249,7 +252,7 @@ def to_file(
     entries = [store.entries[index] for index in sorted(store.entries)]
     if not any(entry.fitting for entry in entries):
         store.remove()
-        raise _nothing(plan, [entry.refusal for entry in entries if entry.refusal])
+        raise _nothing_priced(plan, [entry.refusal for entry in entries if entry.refusal])
     warnings = sorted({warning for entry in entries for warning in entry.warnings})
     sources = sorted({source for entry in entries for source in entry.sources})
     about = about | {

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,24 +23,24 @@ from pydantic import TypeAdapter, ValidationError
 
 from roofline.base.errors import InputError, Option
 from roofline.base.files import check_output
-from roofline.questions.sweep.files import changed_files
+from roofline.importers.source import companions
 
-__all__ = ["Entry", "Store"]
+__all__ = ["JournalEntry", "Store", "changed_files", "file_hashes"]
 
 PLAN, NEW_PLAN, JOURNAL, LOCK = "plan.json", "plan.new", "journal.jsonl", "lock"
 #: What every line of the journal starts with.
-START = b'{"index": '
+LINE_START = b'{"index": '
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class JournalEntry:
     """What the journal says of a finished part."""
 
     index: int
     rows: int
     points: int
     fitting: int = 0  # rows that can be run
-    refusal: str = ""  # why the first combination that is refused whole is
+    refusal: str = ""  # of the first combination that is refused at every point
     sha256: str = ""  # of the part, as the journal says it
     warnings: Sequence[str] = ()
     sources: Sequence[str] = ()
@@ -51,8 +52,8 @@ class Store:
     def __init__(self, output: Path) -> None:
         self.output = output
         self.folder = output.with_name(f"{output.name}.partial")
-        self.entries: dict[int, Entry] = {}
-        self._held: IO[bytes] | None = None
+        self.entries: dict[int, JournalEntry] = {}
+        self._locked: IO[bytes] | None = None
 
     def open(self, plan: dict[str, Any], *, resume: bool) -> None:
         """Start the folder, or go on with one that was started for the same plan."""
@@ -73,50 +74,50 @@ class Store:
 
     def _lock(self) -> None:
         """Keep other sweeps out of the folder, which is made where it is missing."""
-        while self._held is None:
+        while self._locked is None:
             self.folder.mkdir(exist_ok=True)
-            held = (self.folder / LOCK).open("ab")
+            file = (self.folder / LOCK).open("ab")
             try:
-                _hold(held)
+                _lock_file(file)
             except BlockingIOError:
-                held.close()
+                file.close()
                 raise InputError(
                     f"another sweep is writing it ({self.folder} is locked); wait for it, or give "
                     "another name",
                     field="output",
                     value=self.output,
                 ) from None
-            if os.fstat(held.fileno()).st_nlink:
-                self._held = held
-            else:  # that sweep ended just now, and took the folder with it
-                held.close()
+            if os.fstat(file.fileno()).st_nlink:
+                self._locked = file
+            else:  # the other sweep ended just now and removed the folder
+                file.close()
 
     def close(self) -> None:
         """Let other sweeps use the folder."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        if self._locked is not None:
+            self._locked.close()
+            self._locked = None
 
     def _check(self, plan: dict[str, Any]) -> None:
         """Refuse to go on with the parts of another plan."""
         file = self.folder / PLAN
-        known: Any = None
+        started: Any = None
         with suppress(FileNotFoundError, ValueError):
-            known = json.loads(file.read_bytes())
-        if not isinstance(known, dict) or not isinstance(known.get("files"), dict):
+            started = json.loads(file.read_bytes())
+        if not isinstance(started, dict) or not isinstance(started.get("files"), dict):
             raise InputError(
                 f"{file} is missing or damaged, so nothing says which sweep the parts belong to; "
                 f"remove {self.folder}",
                 field="resume",
             )
-        edited = changed_files(known["files"], plan["files"])
+        edited = changed_files(started["files"], plan["files"])
         if edited:
             raise InputError(
                 f"{', '.join(edited)}: changed since {self.folder} was started; restore it, or "
                 "remove the folder",
                 field="resume",
             )
-        changed = [name for name in plan if known.get(name) != plan[name]]
+        changed = [name for name in plan if started.get(name) != plan[name]]
         if changed:
             raise InputError(
                 f"{self.folder} was started with another {', '.join(changed)}; repeat that "
@@ -124,16 +125,16 @@ class Store:
                 field="resume",
             )
 
-    def journal(self) -> Iterator[Entry]:
-        """Yield what the journal names and the disk has, unharmed."""
+    def journal(self) -> Iterator[JournalEntry]:
+        """Yield the entries of the journal whose parts are on disk as they were written."""
         file = self.folder / JOURNAL
         lines = file.read_bytes().split(b"\n") if file.exists() else []
         for number, line in enumerate(lines, start=1):
             entry = _entry(line, f"{file}:{number}")
-            if entry is not None and self._holds(entry):
+            if entry is not None and self._has_part(entry):
                 yield entry
 
-    def _holds(self, entry: Entry) -> bool:
+    def _has_part(self, entry: JournalEntry) -> bool:
         """Return whether a part is there and has the bytes that were written."""
         try:
             with self.part(entry.index).open("rb") as part:
@@ -145,7 +146,7 @@ class Store:
         """Return where a part lies."""
         return self.folder / f"{index:08d}.part"
 
-    def add(self, entry: Entry, content: bytes) -> None:
+    def add(self, entry: JournalEntry, content: bytes) -> None:
         """Keep a finished part, and enter it in the journal."""
         with self.explained():
             part = self.part(entry.index)
@@ -153,7 +154,7 @@ class Store:
             part.with_suffix(".new").replace(part)
             entry = replace(entry, sha256=hashlib.sha256(content).hexdigest())
             with (self.folder / JOURNAL).open("a", encoding="utf-8") as journal:
-                # begin with an end of line: the last process may have left half of one
+                # begin with a line break: the last process may have left half a line
                 journal.write("\n" * (journal.tell() > 0) + json.dumps(asdict(entry)))
             self.entries[entry.index] = entry
 
@@ -202,7 +203,7 @@ def _write(file: Path, content: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def _hold(file: IO[bytes]) -> None:
+def _lock_file(file: IO[bytes]) -> None:
     """Lock an open file until it is closed; raise BlockingIOError where another process has."""
     if sys.platform != "win32":
         import fcntl
@@ -210,12 +211,12 @@ def _hold(file: IO[bytes]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _entry(line: bytes, where: str) -> Entry | None:
+def _entry(line: bytes, where: str) -> JournalEntry | None:
     """Return the entry on a line of the journal; None for a line that was not written whole."""
     try:
-        return TypeAdapter(Entry).validate_json(line, strict=True)
+        return TypeAdapter(JournalEntry).validate_json(line, strict=True)
     except ValidationError:
-        if line[: len(START)] == START[: len(line)] and not _is_json(line):
+        if line[: len(LINE_START)] == LINE_START[: len(line)] and not _is_json(line):
             return None
     raise InputError(
         f"{where}: expected what is known of a finished part; remove that line, and its part is "
@@ -230,3 +231,47 @@ def _is_json(line: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+#: Of a larger file (weights in GGUF) the length and this much of the head are hashed: all that is
+#: read lies there.
+HEAD_BYTES = 64 * 2**20
+
+
+def file_hashes(texts: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of every file that the options name, by its path.
+
+    A folder stands for the files of a config in it; ``mix:0.7*FILE,0.3*FILE`` and ``FILE@ERA`` for
+    the files in them.
+    """
+    return {str(file): _sha256(file) for text in texts for file in _files(text)}
+
+
+def changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the files whose content changed, and those that came or went.
+
+    >>> changed_files({"a": "0", "b": "1"}, {"a": "0", "b": "2"})
+    ['b']
+    """
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def _files(text: str) -> list[Path]:
+    if "\0" in text or not text:
+        return []
+    mixed = re.split(r"[,*]", text.removeprefix("mix:")) if text.startswith("mix:") else []
+    candidates = [Path(name.strip()) for name in (text, text.partition("@")[0], *mixed)]
+    files: list[Path] = []
+    for path in candidates:
+        config = path / "config.json" if path.is_dir() else path
+        if config.is_file():
+            beside = companions(config) if config.suffix == ".json" else []
+            files += [config, *(file for file in beside if file.is_file())]
+    return files
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        digest = hashlib.sha256(stream.read(HEAD_BYTES))
+    size = file.stat().st_size
+    return digest.hexdigest() + (f" of the head of {size} bytes" if size > HEAD_BYTES else "")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.deployment import DEEPEST, Deployment
+from roofline.advice.deployment import Deployment
 from roofline.base.errors import InputError
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import Kind, Op
 from roofline.render.charts.figure import PALETTE, label_ticks
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AttentionRow", "attention_rows", "draw_attention_time", "draw_attention_use"]
 
-LINE = 0.062  # height of a line of the legend, as a share of the taller axes
-ROWS_SHOWN = 256  # query rows that the sweep reaches, two to four tiles of known kernels
+LEGEND_LINE = 0.062  # height of a line of the legend, as a share of the taller axes
+ROWS_SHOWN = 256  # query rows on the axis: two to four tiles of known kernels
 MODES = {
     VerifyAttention.KV_ONCE: ("cache read once", "-"),
     VerifyAttention.TILE: ("whole tiles", "dashed"),
@@ -57,13 +58,13 @@ def attention_rows(deployment: Deployment, *, batch: int, context: int) -> list[
         raise InputError(f"{deployment.target.model.id}: has no attention over a cache to draw")
     rows = []
     for mode in MODES:
-        for time, own in zip(_kernels(deployment, mode, at), useful, strict=True):
-            rows += _rows_of(deployment, mode, time, own.op, at)
+        for time, without_padding in zip(_kernels(deployment, mode, at), useful, strict=True):
+            rows += _rows_of(deployment, mode, time, without_padding.op, at)
     return rows
 
 
 def _grid(group: int, at: tuple[int, int]) -> Grid:
-    deepest = int(np.clip(ROWS_SHOWN // group - 1, 8, DEEPEST))
+    deepest = int(np.clip(ROWS_SHOWN // group - 1, 8, LONGEST_DRAFT))
     return Grid.of(at[:1], at[1:], range(deepest + 1))
 
 
@@ -84,8 +85,8 @@ def _kernels(deployment: Deployment, mode: VerifyAttention, at: tuple[int, int])
         return {op.name: op for op in ops if op.kind in (Kind.ATTENTION, Kind.MLA)}
 
     first = kernels(_grid(ROWS_SHOWN, at))
-    found = [kernels(_grid(_group(op), at))[name] for name, op in first.items()]
-    return time_ops(found, deployment.machine)
+    ops = [kernels(_grid(_group(op), at))[name] for name, op in first.items()]
+    return time_ops(ops, deployment.machine)
 
 
 def _group(op: Op) -> int:
@@ -135,16 +136,17 @@ def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[
     for colour, op in zip(PALETTE, ops, strict=False):
         name = f"{op}: " if len(ops) > 1 else ""
         for mode, (words, style) in MODES.items():
-            mine = [row for row in rows if (row.op, row.mode) == (op, mode)]
-            chosen = mine[0].in_use
-            x, y = _columns(mine, "time_us")
+            line_rows = [row for row in rows if (row.op, row.mode) == (op, mode)]
+            chosen = line_rows[0].in_use
+            assumed = " (assumed here)" if chosen else ""
+            x, y = _columns(line_rows, "time_us")
             (lines[op, mode.value],) = axes.plot(
                 x,
                 y,
                 color=colour,
                 linestyle=style,
                 linewidth=2.2 if chosen else 1.2,
-                label=f"{name}{words}{_of(mode, mine)}{' (assumed here)' if chosen else ''}",
+                label=f"{name}{words}{_tile_size(mode, line_rows)}{assumed}",
                 marker=".",
                 markersize=4 if chosen else 2,
                 alpha=1.0 if chosen else 0.75,
@@ -155,26 +157,26 @@ def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[
     label_ticks(axes.yaxis, low=float(values.min()), high=float(values.max()))
     axes.set_ylabel("time of one layer (µs)")
     low, high = axes.get_ylim()
-    free = 0.04 + LINE * _legend(axes)
+    free = 0.04 + LEGEND_LINE * _legend(axes)
     # room for the legend above the curves, and for the name of the tile below them
     axes.set_ylim(low * (low / high) ** 0.08, high * (high / low) ** (free / (1 - free)))
     return lines
 
 
-def _of(mode: VerifyAttention, rows: Sequence[AttentionRow]) -> str:
-    """Say how large whole tiles are; the kernel's own blocks may be smaller."""
+def _tile_size(mode: VerifyAttention, rows: Sequence[AttentionRow]) -> str:
+    """Say how large whole tiles are. The kernel's own blocks may be smaller."""
     return f" of {rows[0].tile_rows} rows" if mode is VerifyAttention.TILE else ""
 
 
 def draw_attention_use(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[str, str], Line2D]:
-    """Draw the shares of the datasheet's bandwidth and peak; return lines by (op, of what)."""
+    """Draw the shares of the datasheet's bandwidth and peak; return lines by (op, column)."""
     lines = {}
-    mine = [row for row in rows if row.in_use]
-    ops = list(dict.fromkeys(row.op for row in mine))
-    of_what = (("bandwidth_used", "of the bandwidth", "-"), ("peak_used", "of the peak", "dashed"))
+    in_use = [row for row in rows if row.in_use]
+    ops = list(dict.fromkeys(row.op for row in in_use))
+    shares = (("bandwidth_used", "of the bandwidth", "-"), ("peak_used", "of the peak", "dashed"))
     for colour, op in zip(PALETTE, ops, strict=False):
-        for column, words, style in of_what:
-            x, share = _columns([row for row in mine if row.op == op], column)
+        for column, words, style in shares:
+            x, share = _columns([row for row in in_use if row.op == op], column)
             name = f"{op}: " if len(ops) > 1 else ""
             (lines[op, column],) = axes.plot(
                 x, 100 * share, color=colour, linestyle=style, label=f"{name}{words}"
@@ -182,7 +184,7 @@ def draw_attention_use(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[s
     _tile_edges(axes, rows, name=False)
     axes.set_ylabel("used of the datasheet (%)")
     axes.set_xlabel("query rows over each cache: G (1 + D), rows")
-    axes.set_ylim(0, 102 / (0.95 - 1.3 * LINE * _legend(axes)))
+    axes.set_ylim(0, 102 / (0.95 - 1.3 * LEGEND_LINE * _legend(axes)))
     axes.set_yticks(range(0, 101, 20))
     return lines
 

@@ -1,4 +1,4 @@
-"""Where the time of one step goes, stacked by draft length, beside the time per token."""
+"""The time of one step by its parts, stacked by draft length, beside the time per token."""
 
 from __future__ import annotations
 
@@ -104,21 +104,21 @@ def draw_breakdown(
                 linewidth=0.5,
             )
         base = base + height
-    pace = [row.time_per_token_ms for row in rows]
+    per_token = [row.time_per_token_ms for row in rows]
     (line,) = axes.plot(
         x,
-        pace,
+        per_token,
         color="black",
         marker="D",
         markersize=6,
         markerfacecolor="white",
         label="time per token of one sequence",
     )
-    for place, height, own in zip(x, step, pace, strict=True):
-        clear = 7 if abs(own - height) < 0.05 * step.max() else 2  # points, above the diamond
+    for length, height, diamond in zip(x, step, per_token, strict=True):
+        clear = 7 if abs(diamond - height) < 0.05 * step.max() else 2  # points, above the diamond
         axes.annotate(
             f"{height:.3g}",
-            (place, height),
+            (length, height),
             xytext=(0, clear),
             textcoords="offset points",
             ha="center",

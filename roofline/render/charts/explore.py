@@ -1,4 +1,4 @@
-"""How best D, speedup, the knee and KV bytes move with one dimension; the others are lines."""
+"""How best D, speedup, knee and KV bytes change along one axis; a line for each other value."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ _PANELS: tuple[tuple[str, Callable[[Variant], float], bool], ...] = (
 )
 
 
-def lines_of(found: Exploration) -> dict[str, list[Variant]]:
-    """Return the variants that differ in the first axis alone, by what the other axes are."""
-    names = [axis.path.rsplit(".", 1)[-1] for axis in found.axes[1:]]
+def lines_of(exploration: Exploration) -> dict[str, list[Variant]]:
+    """Return the variants that differ only in the first axis, by the values of the other axes."""
+    names = [axis.path.rsplit(".", 1)[-1] for axis in exploration.axes[1:]]
     lines: dict[str, list[Variant]] = {}
-    for variant in found.variants:
+    for variant in exploration.variants:
         label = ", ".join(f"{n} = {v}" for n, v in zip(names, variant.values[1:], strict=True))
         lines.setdefault(label, []).append(variant)
     return lines
 
 
-def draw_exploration(axes: Sequence[Axes], found: Exploration) -> dict[str, list[Line2D]]:
+def draw_exploration(axes: Sequence[Axes], exploration: Exploration) -> dict[str, list[Line2D]]:
     """Draw the four panels; return each panel's lines by its title."""
-    lines, first = lines_of(found), found.axes[0]
+    lines, first = lines_of(exploration), exploration.axes[0]
     if len(lines) > MOST_LINES:
         raise InputError(
             f"{len(lines)} lines, at most {MOST_LINES} can be told apart", field="plot"
@@ -112,17 +112,17 @@ def _scale(panel: Axes, lines: Sequence[Line2D], *, logarithmic: bool) -> None:
 
 
 def _tick_whole(panel: Axes, values: NDArray[np.float64]) -> None:
-    """Tick whole values themselves, such as batches, where their labels have room."""
-    own = np.unique(values)
+    """Put the ticks at whole values, such as batches, if their labels have room."""
+    ticks = np.unique(values)
     low, high = panel.get_ylim()
-    if (own == np.round(own)).all() and (np.diff(own) > LABEL * (high - low)).all():
-        panel.set_yticks(own, [f"{value:.0f}" for value in own])
+    if (ticks == np.round(ticks)).all() and (np.diff(ticks) > LABEL * (high - low)).all():
+        panel.set_yticks(ticks, [f"{value:.0f}" for value in ticks])
 
 
-def write_exploration(found: Exploration, path: Path, *, source: str) -> None:
+def write_exploration(exploration: Exploration, path: Path, *, source: str) -> None:
     """Write the chart to a file."""
-    question, axis = found.variants[0].question, found.axes[0]
-    where = f"batch {found.batch}, context {format_size(found.context)}"
+    question, axis = exploration.variants[0].question, exploration.axes[0]
+    where = f"batch {exploration.batch}, context {format_size(exploration.context)}"
     words = caption_for(
         question.deployment,
         f"what {axis.path} changes",
@@ -132,8 +132,8 @@ def write_exploration(found: Exploration, path: Path, *, source: str) -> None:
     )
     with styled():
         figure, axes = new_panels(2, 2)
-        lines = draw_exploration(axes, found)
+        lines = draw_exploration(axes, exploration)
         caption(figure, words)
-        if len(found.axes) > 1:
+        if len(exploration.axes) > 1:
             figure.legend(handles=lines[_PANELS[0][0]], loc="outside right upper")
         save(figure, path, words=words)

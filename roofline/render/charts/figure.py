@@ -1,4 +1,4 @@
-"""What all charts share: palette, style, captions, ticks, and writing a figure whole."""
+"""What all charts share: palette, style, captions, ticks, and writing the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roofline.acceptance import Acceptance
 from roofline.advice.deployment import Deployment
 from roofline.base.errors import InputError, Option
 from roofline.base.files import write_bytes_atomically
-from roofline.render.deployment import gpus_named, set_line, stored_as
+from roofline.render.deployment import fixed_changes, gpus_named, set_line, stored_as
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ __all__ = [
     "Caption",
     "caption",
     "caption_for",
-    "check_target",
+    "check_chart_path",
     "label_ticks",
     "new_panels",
     "save",
@@ -36,7 +36,8 @@ __all__ = [
     "write_chart",
 ]
 
-#: Okabe and Ito's colours, distinguishable with any common colour blindness.
+#: Colours that people with any common colour blindness can tell apart (M. Okabe and K. Ito,
+#: "Color Universal Design", 2008).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 #: One for each colour, so that a black-and-white print can be read.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -74,7 +75,7 @@ class Caption:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw and save in here: in the charts' style, whatever the user's own settings are."""
+    """Set the style of the charts for drawing and saving, whatever the user's settings are."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -146,8 +147,8 @@ def label_ticks(axis: Axis, *, low: float, high: float) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def check_target(path: Path, *, inches: float = 0.0, dots: int = DOTS) -> None:
-    """Refuse a file that no figure can be written to: of another format, or with too many dots."""
+def check_chart_path(path: Path, *, inches: float = 0.0, dots: int = DOTS) -> None:
+    """Refuse a chart's path with another ending, and a size with too many dots."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: expected a name ending in {', '.join(FORMATS)}")
     if inches * dots > MOST_DOTS:
@@ -159,7 +160,7 @@ def check_target(path: Path, *, inches: float = 0.0, dots: int = DOTS) -> None:
 
 def save(figure: Figure, path: Path, *, dots: int = DOTS, words: Caption | None = None) -> None:
     """Write a figure in the format that the file's name asks for, its caption inside the file."""
-    check_target(path, inches=float(max(figure.get_size_inches())), dots=dots)
+    check_chart_path(path, inches=float(max(figure.get_size_inches())), dots=dots)
     form = path.suffix[1:].lower()
     buffer = io.BytesIO()
     figure.savefig(buffer, format=form, dpi=dots, metadata=_metadata(form, words))
@@ -189,19 +190,18 @@ def caption_for(
 ) -> Caption:
     """Return the caption of a chart about a deployment.
 
-    ``message`` follows model and accelerators in the title; ``where`` names the batch or context
-    that the whole chart shares. Without ``acceptance`` the drafter is not named either.
+    ``message`` follows model and accelerators in the title; ``where`` names the batch or context of
+    the whole chart. Without ``acceptance`` the caption does not name the drafter.
     """
     target = deployment.target
-    told = [f"{stored_as(deployment)}, {target.precision.kv} KV", deployment.engine.name]
-    told += [where] if where else []
+    setting = [f"{stored_as(deployment)}, {target.precision.kv} KV", deployment.engine.name]
+    setting += [where] if where else []
     if acceptance is not None:
-        told += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
-    fixed = [change for change in deployment.changes if change.option != "vary"]
-    changed = set_line(fixed).strip().rstrip(".")
-    told += [changed] if changed else []
+        setting += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
+    changed = set_line(fixed_changes(deployment)).strip().rstrip(".")
+    setting += [changed] if changed else []
     return Caption(
         title=f"{target.model.name} on {gpus_named(deployment)}: {message}",
-        setting="; ".join(told),
+        setting="; ".join(setting),
         source=source,
     )

@@ -1,4 +1,4 @@
-"""Throughput against interactivity: what each batch gives its users, plain and with drafts."""
+"""Throughput against interactivity of each batch, plain and with drafts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FrontierRow(NamedTuple):
 
 
 def undominated(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Say of each pair whether no other is at least as large in both and larger in one.
+    """Return whether no other pair is at least as large in both and larger in one.
 
     >>> undominated(np.array([1.0, 2.0, 2.0]), np.array([3.0, 1.0, 2.0]))
     array([ True, False,  True])
@@ -53,7 +53,7 @@ def frontier_rows(answer: Recommendation) -> list[FrontierRow]:
     contexts, gpus = answer.question.workload.contexts, answer.deployment.cards
     if len(contexts) != 1:
         raise InputError("a frontier belongs to one context; give one", field="context")
-    found = [
+    rows = [
         FrontierRow(
             batch=point.batch,
             context=point.context,
@@ -70,14 +70,14 @@ def frontier_rows(answer: Recommendation) -> list[FrontierRow]:
         for i, d in enumerate(point.draft_lengths)
         if point.feasible[i]
     ]
-    for curve, members in (
-        ("on_plain_curve", [i for i, row in enumerate(found) if row.draft_length == 0]),
-        ("on_advised_curve", [i for i, row in enumerate(found) if row.recommended]),
+    for column, members in (
+        ("on_plain_curve", [i for i, row in enumerate(rows) if row.draft_length == 0]),
+        ("on_advised_curve", [i for i, row in enumerate(rows) if row.recommended]),
     ):
-        on = undominated(*_place([found[i] for i in members]))
-        for i in np.array(members)[on]:
-            found[i] = found[i]._replace(**{curve: True})
-    return found
+        on_curve = undominated(*_coordinates([rows[i] for i in members]))
+        for i in np.array(members)[on_curve]:
+            rows[i] = rows[i]._replace(**{column: True})
+    return rows
 
 
 def draw_frontier(axes: Axes, rows: Sequence[FrontierRow]) -> dict[str, Line2D]:
@@ -92,18 +92,18 @@ def draw_frontier(axes: Axes, rows: Sequence[FrontierRow]) -> dict[str, Line2D]:
     }
     styles = ((PALETTE[6], "dashed"), (PALETTE[0], "-"))
     lines = {}
-    for (name, mine), (colour, style) in zip(curves.items(), styles, strict=True):
-        (lines[name],) = axes.plot(*_place(mine), label=name, color=colour, linestyle=style)
+    for (name, curve), (colour, style) in zip(curves.items(), styles, strict=True):
+        (lines[name],) = axes.plot(*_coordinates(curve), label=name, color=colour, linestyle=style)
     plain, advised = curves.values()
     marked = _marked([*plain, *advised])
     _join_batches(axes, plain, advised, marked)
-    for mine, colour, marker in ((plain, PALETTE[6], "s"), (advised, PALETTE[0], "o")):
-        shown = [row for row in mine if row.batch in marked]
-        axes.plot(*_place(shown), color=colour, marker=marker, markersize=5, linestyle="")
+    for curve, colour, marker in ((plain, PALETTE[6], "s"), (advised, PALETTE[0], "o")):
+        shown = [row for row in curve if row.batch in marked]
+        axes.plot(*_coordinates(shown), color=colour, marker=marker, markersize=5, linestyle="")
     _name_points(axes, plain, advised, marked)
     axes.set(xscale="log", yscale="log")
     axes.margins(0.12)
-    x, y = _place([*plain, *advised])
+    x, y = _coordinates([*plain, *advised])
     for axis, values in ((axes.xaxis, x), (axes.yaxis, y)):
         label_ticks(axis, low=float(values.min()), high=float(values.max()))
     axes.set_xlabel("interactivity (tokens/s of one user)")
@@ -113,12 +113,13 @@ def draw_frontier(axes: Axes, rows: Sequence[FrontierRow]) -> dict[str, Line2D]:
     return lines
 
 
-def _place(rows: Sequence[FrontierRow]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _coordinates(rows: Sequence[FrontierRow]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     x = np.array([row.tokens_per_s_per_user for row in rows])
     return x, np.array([row.tokens_per_s_per_gpu for row in rows])
 
 
 def _marked(rows: Sequence[FrontierRow]) -> set[int]:
+    """Return the batches that are named: all of a few, else the powers of two."""
     batches = {row.batch for row in rows}
     return batches if len(batches) <= 12 else {b for b in batches if not b & (b - 1)}
 
@@ -129,11 +130,11 @@ def _join_batches(
     advised: Sequence[FrontierRow],
     marked: set[int],
 ) -> None:
-    """Join what a batch gives without and with drafts."""
-    after = {row.batch: row for row in advised if row.batch in marked}
+    """Join the points of each batch without and with drafts."""
+    advised_by_batch = {row.batch: row for row in advised if row.batch in marked}
     for row in plain:
-        if row.batch in after:
-            x, y = _place([row, after[row.batch]])
+        if row.batch in advised_by_batch:
+            x, y = _coordinates([row, advised_by_batch[row.batch]])
             axes.plot(x, y, color="#999999", linewidth=0.8, linestyle=":", zorder=1)
 
 

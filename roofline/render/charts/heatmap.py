@@ -1,4 +1,4 @@
-"""The best draft length over batch and context, and where speculation stops to pay."""
+"""The best draft length over batch and context, and where speculation stops paying."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["HeatmapRow", "break_even_edges", "draw_heatmap", "heatmap_rows"]
 
 Array = NDArray[np.float64]
 
-MOST_COLUMNS, MOST_ROWS = 13, 12  # that have room for numbers in the cells and beside them
+MOST_COLUMNS, MOST_ROWS = 13, 12  # with more, numbers have no room in the cells and beside them
 
 
 class HeatmapRow(NamedTuple):
@@ -37,14 +37,15 @@ class HeatmapRow(NamedTuple):
 
 def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
     """Return every cell of the request's grid, those that do not fit included."""
-    found = {(point.batch, point.context): point for point in answer.points}
+    points = {(point.batch, point.context): point for point in answer.points}
     memory, rows = answer.memory, []
     for batch in answer.question.workload.batches:
         for context in answer.question.workload.contexts:
-            point = found.get((batch, context))
-            room = float(memory.needed(batch, context, 0)), memory.available
+            point = points.get((batch, context))
+            needed, available = float(memory.needed(batch, context, 0)), memory.available
             if point is None:
-                rows.append(HeatmapRow(batch, context, False, None, None, None, *room))
+                row = HeatmapRow(batch, context, False, None, None, None, needed, available)
+                rows.append(row)
                 continue
             drafts = point.speedup[1:][point.candidates[1:]]
             rows.append(
@@ -55,8 +56,8 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
                     draft_length=point.draft_length,
                     speedup=float(point.speedup[point.best]),
                     best_speculative_speedup=float(drafts.max()) if len(drafts) else None,
-                    memory_needed_bytes=room[0],
-                    memory_available_bytes=room[1],
+                    memory_needed_bytes=needed,
+                    memory_available_bytes=available,
                 )
             )
     return rows
@@ -73,8 +74,8 @@ def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
     for row in rows:
         at = contexts.index(row.context), batches.index(row.batch)
         best[at] = np.nan if row.draft_length is None else row.draft_length
-        other = row.best_speculative_speedup
-        gain[at] = np.nan if other is None else other
+        speedup = row.best_speculative_speedup
+        gain[at] = np.nan if speedup is None else speedup
     colours, norm = _scale(int(np.nanmax(best)))
     axes.set_facecolor("#FFFFFF")
     axes.patch.set_hatch("////")
@@ -128,6 +129,7 @@ def _name_cells(
         if row.draft_length is None or row.speedup is None:
             continue
         red, green, blue, _ = cells.to_rgba(np.array(row.draft_length))
+        # luma Y' = 0.2126 R' + 0.7152 G' + 0.0722 B' (ITU-R BT.709); 0.45 was chosen by eye
         dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45
         x, y = batches.index(row.batch) + 0.5, contexts.index(row.context) + 0.5
         for text, points, align, size, weight in (
@@ -149,8 +151,8 @@ def _name_cells(
 
 def _gain(row: HeatmapRow) -> str:
     """Return the speedup, or that no draft fits in memory beside the batch."""
-    lost = row.draft_length == 0 and row.best_speculative_speedup is None
-    return "no room" if lost else f"{row.speedup:.2f}x"
+    no_room = row.draft_length == 0 and row.best_speculative_speedup is None
+    return "no room" if no_room else f"{row.speedup:.2f}x"
 
 
 def _draw_break_even(axes: Axes, gain: Array) -> bool:

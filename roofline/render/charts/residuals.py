@@ -20,20 +20,20 @@ MARKERS = "os^"  # one for each time the palette is used again
 
 def write_residuals(laws: Sequence[FittedLaw], path: Path, *, device: str, source: str) -> None:
     """Draw every row of every law, held-out rows hollow."""
-    words = Caption(
+    caption = Caption(
         title=f"Predicted against measured kernels on {device}",
         setting=f"{len(laws)} laws; hollow: held out, not fitted",
         source=source,
     )
-    write_chart(path, words, lambda axes: _draw(axes[0], laws), size=(6.5, 6.4))
+    write_chart(path, caption, lambda axes: _draw(axes[0], laws), size=(6.5, 6.4))
 
 
 def _draw(axes: Axes, laws: Sequence[FittedLaw]) -> None:
-    spans: list[float] = []
+    times: list[float] = []
     for number, law in enumerate(laws):
         measured = 1e6 * law.measured
         predicted = 1e6 * law.predicted
-        again, colour = divmod(number, len(PALETTE))
+        repeat, colour = divmod(number, len(PALETTE))
         for which, face in ((~law.held, PALETTE[colour]), (law.held, "none")):
             axes.scatter(
                 measured[which],
@@ -41,11 +41,11 @@ def _draw(axes: Axes, laws: Sequence[FittedLaw]) -> None:
                 s=14,
                 facecolors=face,
                 edgecolors=PALETTE[colour],
-                marker=MARKERS[again % len(MARKERS)],
+                marker=MARKERS[repeat % len(MARKERS)],
                 label=law_name(law) if face != "none" else None,
             )
-        spans += [*measured, *predicted]
-    ends = (min(spans) / 1.5, max(spans) * 1.5)
+        times += [*measured, *predicted]
+    ends = (min(times) / 1.5, max(times) * 1.5)
     axes.plot(ends, ends, color="0.5", linewidth=1)
     axes.set(
         xscale="log",

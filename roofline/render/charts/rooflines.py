@@ -1,4 +1,4 @@
-"""The roofline: what each kernel reaches as D grows, under datasheet and fitted roofs."""
+"""The roofline: the rate of each kernel as D grows, under datasheet and fitted roofs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["GROUPS", "RooflineRow", "draw_roofline", "roofline_rows"]
 
 Array = NDArray[np.float64]
-SMALL = 0.01  # tracks that never take this share of a step are in the data, not in the picture
+SMALL = 0.01  # a track that never takes this share of a step is in the data, not in the picture
 ROOFS = ("#000000", "#999999", "#C0A060")  # by rate
 APART = 0.036  # between two names, as a share of the axis
 NEAR = 2.5  # factor in intensity within which names could meet
-NAMED = 0.03  # and those that take less than this have no name, where a group has several
+NAMED = 0.03  # of several tracks of a group only those that take this share have a name
 #: What each group of kernels is called, its colour and its marker.
 GROUPS = {
     "gemm": ("GEMM", PALETTE[0], "o"),
@@ -129,10 +129,10 @@ def _roofs(deployment: Deployment, verify: Sequence[OpTime]) -> list[RooflineRow
         law = time.chosen.law
         # a fit may reach a little beyond the datasheet, a roof does not
         reached = (min(getattr(law, name, 1.0), 1.0) for name in ("compute_eff", "mem_eff"))
-        word = "fitted" if time.chosen.provenance == "calibrated" else time.chosen.provenance
+        origin = "fitted" if time.chosen.provenance == "calibrated" else time.chosen.provenance
         for name, (compute, memory) in (
             (f"{rate} datasheet", (1.0, 1.0)),
-            (f"{rate} {word} ({time.op.name})", tuple(reached)),
+            (f"{rate} {origin} ({time.op.name})", tuple(reached)),
         ):
             peak, bandwidth = compute * gpu.peak(rate), memory * gpu.bandwidth
             rows.append(RooflineRow("roof", name, None, peak / bandwidth, peak / 1e12, None, None))
@@ -149,8 +149,8 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
         if row.group == "roof":
             roofs.setdefault(row.op, row)
     shown = _tracks(rows)
-    x = np.array([row.intensity_flop_per_byte for mine in shown.values() for row in mine])
-    y = np.array([row.attained_tflop_per_s for mine in shown.values() for row in mine])
+    x = np.array([row.intensity_flop_per_byte for track in shown.values() for row in track])
+    y = np.array([row.attained_tflop_per_s for track in shown.values() for row in track])
     ridge = max(row.intensity_flop_per_byte for row in roofs.values())
     peak = max(row.attained_tflop_per_s for row in roofs.values())
     span = (float(x[x > 0].min()) / 1.6, max(4 * ridge, 1.6 * float(x.max())))
@@ -160,18 +160,18 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
         for number, (op, row) in enumerate(roofs.items())
     }
     named: set[str] = set()
-    for (group, op), mine in shown.items():
-        words = GROUPS[group][0] if group not in named else None
+    for (group, op), track in shown.items():
+        label = GROUPS[group][0] if group not in named else None
         named.add(group)
-        lines[op] = _draw_track(axes, mine, words)
+        lines[op] = _draw_track(axes, track, label)
     axes.set(xscale="log", yscale="log", xlim=span, ylim=(float(y[y > 0].min()) / 1.8, 1.8 * peak))
     count = Counter(group for group, _ in shown)
     _name_tracks(
         axes,
         [
-            mine[-1]
-            for (group, _), mine in shown.items()
-            if count[group] > 1 and _largest_share(mine) >= NAMED
+            track[-1]
+            for (group, _), track in shown.items()
+            if count[group] > 1 and _largest_share(track) >= NAMED
         ],
     )
     label_ticks(axes.xaxis, low=span[0], high=span[1])
@@ -191,15 +191,15 @@ def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
 
 
 def _tracks(rows: Sequence[RooflineRow]) -> dict[tuple[str, str], list[RooflineRow]]:
-    """Return each kernel's rows by group and op, but for kernels that are small at every D.
+    """Return each kernel's rows by group and op, without kernels that are small at every D.
 
-    Beside a processor's experts every kernel of the card may be small: then all are kept.
+    If all are small, as beside experts on the processor, all are kept.
     """
     tracks: dict[tuple[str, str], list[RooflineRow]] = {}
     for row in rows:
         if row.group != "roof":
             tracks.setdefault((row.group, row.op), []).append(row)
-    return {key: mine for key, mine in tracks.items() if _largest_share(mine) >= SMALL} or tracks
+    return {key: track for key, track in tracks.items() if _largest_share(track) >= SMALL} or tracks
 
 
 def _largest_share(rows: Sequence[RooflineRow]) -> float:
@@ -222,13 +222,12 @@ def _draw_roof(axes: Axes, row: RooflineRow, span: tuple[float, float], colour: 
     return line
 
 
-def _draw_track(axes: Axes, mine: Sequence[RooflineRow], words: str | None) -> Line2D:
-    group = mine[0].group
-    _, colour, marker = GROUPS[group]
-    x = [row.intensity_flop_per_byte for row in mine]
-    y = [row.attained_tflop_per_s for row in mine]
+def _draw_track(axes: Axes, track: Sequence[RooflineRow], label: str | None) -> Line2D:
+    _, colour, marker = GROUPS[track[0].group]
+    x = [row.intensity_flop_per_byte for row in track]
+    y = [row.attained_tflop_per_s for row in track]
     (line,) = axes.plot(
-        x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=words
+        x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=label
     )
     axes.plot(
         x[:1],
@@ -243,7 +242,7 @@ def _draw_track(axes: Axes, mine: Sequence[RooflineRow], words: str | None) -> L
 
 
 def _name_tracks(axes: Axes, ends: Sequence[RooflineRow]) -> None:
-    """Write kernels' names beside their last points, names of one neighbourhood apart."""
+    """Write kernels' names beside their last points, with room between names that are near."""
     low, high = (float(np.log(limit)) for limit in axes.get_ylim())
     gap = APART * (high - low)
     placed: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""Speedup by draft length: one line for each batch, its error band, and what ties with the best."""
+"""Speedup by draft length: a line for each batch, with its error band and its ties."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
     contexts = {context for _, context in keys}
     lines = {}
     for number, key in enumerate(keys):
-        mine = [row for row in rows if (row.batch, row.context) == key]
+        line_rows = [row for row in rows if (row.batch, row.context) == key]
         where = f", context {format_size(key[1])}" if len(contexts) > 1 else ""
-        lines[key] = _draw_line(axes, mine, number, where)
+        lines[key] = _draw_line(axes, line_rows, number, where)
     axes.axhline(1.0, color="black", linewidth=1, label="plain decoding")
     axes.set_xlabel("draft length D (tokens drafted for each verify pass)")
     axes.set_ylabel("speedup over plain decoding (times)")
@@ -90,14 +90,14 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
     return lines
 
 
-def _draw_line(axes: Axes, mine: Sequence[SpeedupRow], number: int, where: str) -> Line2D:
-    """Draw one batch: the band, the line, and its points by what they are."""
+def _draw_line(axes: Axes, rows: Sequence[SpeedupRow], number: int, where: str) -> Line2D:
+    """Draw one batch: band, line and points; filled points tie, the large one is advised."""
     colour, marker = PALETTE[number], MARKERS[number]
-    x = np.array([row.draft_length for row in mine])
-    y = np.array([row.speedup for row in mine])
-    low, high = ([getattr(r, f"speedup_{end}") for r in mine] for end in ("low", "high"))
+    x = np.array([row.draft_length for row in rows])
+    y = np.array([row.speedup for row in rows])
+    low, high = ([getattr(r, f"speedup_{end}") for r in rows] for end in ("low", "high"))
     axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-    (best,) = (row for row in mine if row.recommended)
+    (best,) = (row for row in rows if row.recommended)
     (line,) = axes.plot(
         x,
         y,
@@ -108,7 +108,7 @@ def _draw_line(axes: Axes, mine: Sequence[SpeedupRow], number: int, where: str) 
         markerfacecolor="white",
         label=f"batch {best.batch}{where}: D = {best.draft_length}, {best.speedup:.2f}x",
     )
-    tied = np.array([row.tie for row in mine])
+    tied = np.array([row.tie for row in rows])
     axes.plot(x[tied], y[tied], color=colour, linestyle="", marker=marker, markersize=5)
     axes.plot(
         [best.draft_length],

@@ -11,12 +11,13 @@ from roofline.acceptance.defaults import fall_of_one_rate
 from roofline.acceptance.models import fit_constant
 from roofline.advice.decide import TIE, Point
 from roofline.advice.recommend import Recommendation
-from roofline.advice.remedies import explain
+from roofline.advice.remedies import explain_refusal
 from roofline.advice.why import captured_steps
-from roofline.base.units import format_size, without_queries
+from roofline.base.files import without_queries
+from roofline.base.units import format_size
 from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
 from roofline.render.charts.rooflines import GROUPS
-from roofline.render.page.findings import Findings
+from roofline.render.page.report import Report
 from roofline.render.refusals import drafts_without_room
 from roofline.render.why import (
     BEYOND,
@@ -28,10 +29,10 @@ from roofline.render.why import (
     opening,
 )
 
-__all__ = ["LIVE", "page_data"]
+__all__ = ["PAGE_WORDS", "page_data"]
 
-#: What the page says of its own accord while its sliders move.
-LIVE = {
+#: What the page's script says while its sliders move, beside the sentences of an answer.
+PAGE_WORDS = {
     "tie": "Within 1 % of the best: draft lengths {lengths}.",
     "edge": "{length:d} is the longest draft length of this report: a longer one may be better.",
     "unfit": "This does not fit: {reason}",
@@ -49,12 +50,12 @@ LIVE = {
 DIGITS = 6  # of numbers that are only drawn
 
 
-def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
+def page_data(report: Report, command: list[str]) -> dict[str, Any]:
     """Return the data of the page; ``command`` asks the same without batch and acceptance."""
-    answer, grid = found.answer, found.grid
-    question, batches, contexts = answer.question, found.batches, found.contexts
+    answer, grid = report.answer, report.grid
+    question, batches, contexts = answer.question, report.batches, report.contexts
     point, asked = answer.points[0], question.workload.acceptance
-    counted = _counted(found)
+    ranges = _ranges_with_acceptance_error(report)
     cells = {(p.batch, p.context): p for p in grid.points}
     refused = {(r.batch, r.context): r for r in grid.refused}
     return {
@@ -72,20 +73,20 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
             "batch": batches.index(point.batch),
             "context": contexts.index(point.context),
         },
-        "given": _given(found),
+        "given": _given(report),
         "rate": _one_rate(answer),
         "cells": [
             [
-                _cell(grid, cells[batch, context]) | counted.get((batch, context), {})
+                _cell(grid, cells[batch, context]) | ranges.get((batch, context), {})
                 if (batch, context) in cells
-                else {"refused": explain(grid.memory, refused[batch, context])}
+                else {"refused": explain_refusal(grid.memory, refused[batch, context])}
                 for context in contexts
             ]
             for batch in batches
         ],
-        "slices": [{"key": key, "name": words, "colour": c} for key, words, c, _ in SLICES],
+        "slices": [{"key": key, "name": name, "colour": c} for key, name, c, _ in SLICES],
         "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
-        "kernels": [row._asdict() for row in found.kernels],
+        "kernels": [row._asdict() for row in report.kernels],
         "flags": [
             question.deployment.launch.flags(d, running=grid.largest_batch)
             for d in grid.question.draft_lengths
@@ -100,14 +101,14 @@ def page_data(found: Findings, command: list[str]) -> dict[str, Any]:
             "verdicts": VERDICTS,
             "reason": REASON,
             "nothing": NOTHING_DRAFTED,
-            **LIVE,
+            **PAGE_WORDS,
         },
     }
 
 
 def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
-    """Return one batch and context; seconds, and t(0) / t(D) at the ends of the model's error."""
-    said = [opening(grid, point, d) for d in point.draft_lengths]
+    """Return one batch and context: seconds, and t(0) / t(D) at the ends of the model's error."""
+    openings = [opening(grid, point, d) for d in point.draft_lengths]
     rows = {row.draft_length: row for row in breakdown_rows(grid, point)}
     return {
         "step": _known(point.step, point.feasible),
@@ -122,7 +123,7 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
             for key, _, _, _ in SLICES
             if any(drawn := [_drawn(rows.get(d), key) for d in point.draft_lengths])
         },
-        "opening": said if len(set(said)) > 1 else said[:1],
+        "opening": openings if len(set(openings)) > 1 else openings[:1],
         "no_room": None
         if point.feasible.all()
         else drafts_without_room(grid.memory, batch=point.batch, context=point.context),
@@ -130,15 +131,17 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
 
 
 def _past(grid: Recommendation, point: Point) -> dict[str, Any]:
-    """Return what is known of the draft lengths that leave the captured graphs; nothing else is."""
-    graphs, lost = grid.question.deployment.engine.graphs, point.feasible & ~point.candidates
-    if graphs is None or not lost.any():
+    """Return the rows, step and flag of each draft length that leaves the captured graphs."""
+    graphs, left_out = grid.question.deployment.engine.graphs, point.feasible & ~point.candidates
+    if graphs is None or not left_out.any():
         return {}
     rows = [float(rows) for rows in point.pass_rows]
     return {
         "past": [
-            {"rows": own, "captured_step": float(step), "flag": graphs.raised(own)} if out else None
-            for own, step, out in zip(rows, captured_steps(point), lost, strict=True)
+            {"rows": count, "captured_step": float(step), "flag": graphs.raised(count)}
+            if out
+            else None
+            for count, step, out in zip(rows, captured_steps(point), left_out, strict=True)
         ]
     }
 
@@ -151,11 +154,13 @@ def _drawn(row: BreakdownRow | None, key: str) -> float:
     return 0.0 if row is None else float(f"{getattr(row, key):.{DIGITS}g}")
 
 
-def _given(found: Findings) -> dict[str, Any]:
-    """Return the acceptance that the report was made with: tokens per step by context."""
-    question = found.answer.question
+def _given(report: Report) -> dict[str, Any]:
+    """Return the acceptance of the report: tokens per step by context."""
+    question = report.answer.question
     tokens = question.acceptance.over_contexts(
-        found.contexts, found.grid.question.draft_lengths, extrapolate=question.workload.extrapolate
+        report.contexts,
+        report.grid.question.draft_lengths,
+        extrapolate=question.workload.extrapolate,
     )
     return {
         "label": question.acceptance.label,
@@ -164,14 +169,14 @@ def _given(found: Findings) -> dict[str, Any]:
     }
 
 
-def _counted(found: Findings) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the ranges that hold what the acceptance may be off as well, by batch and context."""
-    ranges = {}
-    for point in found.counted.points if found.counted else ():
+def _ranges_with_acceptance_error(report: Report) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return the ranges that hold the acceptance's own error as well, by batch and context."""
+    grid, ranges = report.grid_with_acceptance_error, {}
+    for point in grid.points if grid is not None else ():
         ends = {}
         for name, values in (("low", point.low), ("high", point.high)):
-            at = dict(zip(point.draft_lengths, _known(values, point.feasible), strict=True))
-            ends[name] = [at.get(d) for d in found.grid.question.draft_lengths]
+            by_length = dict(zip(point.draft_lengths, _known(values, point.feasible), strict=True))
+            ends[name] = [by_length.get(d) for d in report.grid.question.draft_lengths]
         ranges[point.batch, point.context] = {"counted": ends}
     return ranges
 

@@ -1,4 +1,4 @@
-"""The findings as one HTML file that asks nothing of any network."""
+"""The report as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -22,28 +22,21 @@ from roofline.base.units import format_size
 from roofline.render.data import as_data
 from roofline.render.deployment import gpus_named, stored_as
 from roofline.render.notices import assumptions, capitalised, sentence, warnings
-from roofline.render.page.data import LIVE, page_data
-from roofline.render.page.findings import Findings
+from roofline.render.page.data import PAGE_WORDS, page_data
+from roofline.render.page.report import Report
+from roofline.render.recommendation import COLUMNS
 from roofline.render.refusals import refused_lines
-from roofline.render.schedule import COLUMNS as BAND_COLUMNS
-from roofline.render.schedule import band_cells, schedule_headline, schedule_losses
+from roofline.render.schedule import (
+    BAND_HEADERS,
+    band_cells,
+    schedule_headline,
+    schedule_losses,
+)
 from roofline.render.sentences import likely_line
 
 __all__ = ["render_page", "safe_json"]
 
-#: Heading, field of the JSON of ``recommend``, and how the page writes it.
-COLUMNS = (
-    ("D", "draft_length", "{value:d}"),
-    ("tokens per step", "tokens_per_step", "{value:.2f}"),
-    ("step ms", "step_ms", "{value:.2f}"),
-    ("verify ms", "verify_ms", "{value:.2f}"),
-    ("draft ms", "draft_ms", "{value:.2f}"),
-    ("overhead ms", "overhead_ms", "{value:.2f}"),
-    ("cost ratio = break-even", "cost_ratio", "{value:.3f}"),
-    ("speedup", "speedup", "{value:.2f}x"),
-    ("tokens/s batch", "tokens_per_s", "{value:.0f}"),
-)
-#: The answer at a glance; the fields are those of the advised row, ``plain_`` of D = 0.
+#: The answer at a glance: heading, value and remark, filled in from the advised row and D = 0.
 TILES = (
     ("draft length", "{draft_length:d}", "{flag_name}"),
     ("speedup", "{speedup:.2f}x", "{speedup_low:.2f}x to {speedup_high:.2f}x"),
@@ -56,23 +49,23 @@ _SMALL = 0.01  # laws below this share of the verify pass are not shown
 
 
 def render_page(
-    found: Findings,
+    report: Report,
     *,
     source: str,
     command: Sequence[str],
     spell: Callable[[str], str] = spelled,
 ) -> str:
-    """Return the page; ``source`` says what made it, ``command`` asks one point of the same.
+    """Return the page; ``source`` says what made it, ``command`` asks for one point of its grid.
 
     ``spell`` names the options in its texts.
     """
     jinja2 = _jinja2()
-    own = "\n".join(_asset(name) for name in SCRIPTS)
-    data = spell_all(page_data(found, list(command)), spell) | {
-        "columns": [{"key": key, "form": form} for _, key, form in COLUMNS],
+    script = "\n".join(_asset(name) for name in SCRIPTS)
+    data = spell_all(page_data(report, list(command)), spell) | {
+        "columns": [{"key": column.key, "form": column.form} for column in COLUMNS],
         "tiles": [{"value": value, "below": below} for _, value, below in TILES],
     }
-    scripts = [_plotly(), f'"use strict";\n(() => {{\n{own}}})();\n']
+    scripts = [_plotly(), f'"use strict";\n(() => {{\n{script}}})();\n']
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -83,11 +76,11 @@ def render_page(
         data=safe_json(data),
         version=__version__,
         source=source,
-        columns=[heading for heading, _, _ in COLUMNS],
-        lengths=found.grid.question.draft_lengths,
-        batches=found.batches,
-        contexts=[format_size(context) for context in found.contexts],
-        **spell_all(_static(found), spell),
+        columns=[column.heading.replace("\n", " ") for column in COLUMNS],
+        lengths=report.grid.question.draft_lengths,
+        batches=report.batches,
+        contexts=[format_size(context) for context in report.contexts],
+        **spell_all(_static(report), spell),
     )
     return page
 
@@ -104,7 +97,7 @@ def spell_all(value: Any, spell: Callable[[str], str]) -> Any:
 
 
 def safe_json(data: Any) -> str:
-    r"""Return JSON that no HTML parser finds an end tag, a comment or an entity in.
+    r"""Return JSON in which no HTML parser finds an end tag, a comment or an entity.
 
     >>> safe_json("</script>")
     '"\\u003c/script\\u003e"'
@@ -114,23 +107,23 @@ def safe_json(data: Any) -> str:
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """Return a content security policy: these very scripts, styles, and nothing from outside."""
+    """Return a content security policy: these scripts, styles, and nothing from outside."""
     hashes = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _static(found: Findings) -> dict[str, Any]:
-    """Return what the page shows before, and without, its script."""
-    answer = found.answer
+def _static(report: Report) -> dict[str, Any]:
+    """Return what the page shows until its script runs, or without it."""
+    answer = report.answer
     question, point = answer.question, answer.points[0]
     data = as_data(answer, explain=False)
     entry = data["points"][0]
     rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
-    of_grid = [told for told in found.grid.question.notices if told not in answer.notices]
+    grid_notices = [n for n in report.grid.question.notices if n not in answer.notices]
     deployment = question.deployment
     return {
         "title": f"{deployment.target.model.name} on {gpus_named(deployment)}",
@@ -145,19 +138,20 @@ def _static(found: Findings) -> dict[str, Any]:
         "context": format_size(point.context),
         "entry": entry,
         "cells": [
-            [form.format(value=row[key]) for _, key, form in COLUMNS] for row in rows.values()
+            [column.form.format(value=row[column.key]) for column in COLUMNS]
+            for row in rows.values()
         ],
         "tiles": _tiles(entry, rows, deployment.engine.name_of_length(deployment.drafter.kind)),
-        "ties": LIVE["tie"].format(lengths=", ".join(map(str, point.tie_band))),
+        "ties": PAGE_WORDS["tie"].format(lengths=", ".join(map(str, point.tie_band))),
         "likely": likely_line(point, question.unmeasured),
         "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
         "engine": deployment.engine.name,
         "warnings": data["warnings"],
-        "grid_warnings": warnings(of_grid),
-        "refused": refused_lines(deployment, found.refused),
+        "grid_warnings": warnings(grid_notices),
+        "refused": refused_lines(deployment, report.refused),
         "assumed": assumptions(question.notices),
-        "schedule": _schedule(found),
-        "no_schedule": capitalised(sentence(found.no_schedule)) if found.no_schedule else "",
+        "schedule": _schedule(report),
+        "no_schedule": capitalised(sentence(report.no_schedule)) if report.no_schedule else "",
         "provenance": data["provenance"],
         "laws": list(_laws(answer)),
         "figures": list(_figures(answer)),
@@ -170,7 +164,7 @@ def _tiles(
 ) -> list[tuple[str, str, str]]:
     best, plain = rows[entry["draft_length"]], rows[0]
     fields = best | {
-        "flag_name": flag_name if entry["draft_length"] else LIVE["undrafted"],
+        "flag_name": flag_name if entry["draft_length"] else PAGE_WORDS["undrafted"],
         "per_user": 1e3 / best["tpot_ms"],
         "plain_per_user": 1e3 / plain["tpot_ms"],
         "plain_tokens_per_s": plain["tokens_per_s"],
@@ -178,14 +172,14 @@ def _tiles(
     return [(name, value.format(**fields), below.format(**fields)) for name, value, below in TILES]
 
 
-def _schedule(found: Findings) -> dict[str, Any] | None:
-    if found.schedule is None:
+def _schedule(report: Report) -> dict[str, Any] | None:
+    if report.schedule is None:
         return None
-    plan, written = found.schedule
+    plan, written = report.schedule
     return {
         "headline": schedule_headline(plan, written),
         "losses": schedule_losses(plan, written),
-        "columns": [column.replace("\n", " ") for column in BAND_COLUMNS],
+        "columns": [column.replace("\n", " ") for column in BAND_HEADERS],
         "rows": band_cells(plan, written),
         "engine": plan.question.deployment.engine.name,
         "text": written.text,
@@ -246,10 +240,10 @@ def _jinja2() -> Any:
 
 def _plotly() -> str:
     """Return plotly.js as the Python package carries it, without importing that package."""
-    found = find_spec("plotly")
-    if found is None or found.origin is None:
+    package = find_spec("plotly")
+    if package is None or package.origin is None:
         raise InputError(_missing())
-    file = Path(found.origin).parent / "package_data" / "plotly.min.js"
+    file = Path(package.origin).parent / "package_data" / "plotly.min.js"
     return file.read_text("utf-8").replace("</script", r"<\/script")
 
 

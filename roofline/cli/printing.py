@@ -13,10 +13,20 @@ import typer
 from roofline.base.errors import InputError, spelled
 from roofline.base.files import printable
 
-__all__ = ["FORMAT", "emit", "emit_rows", "emit_text", "flag", "help_if_bare", "typed"]
+__all__ = [
+    "FORMAT",
+    "check_format",
+    "cut",
+    "emit",
+    "emit_rows",
+    "emit_text",
+    "flag",
+    "help_if_bare",
+    "typed",
+]
 
-#: Settings that are typed otherwise than as ``--`` and their name.
-_OTHER = {"model": "MODEL", "output": "-o"}
+#: Settings that are not typed as ``--`` and their name.
+_SPELLINGS = {"model": "MODEL", "output": "-o"}
 #: Commands whose model is an option.
 _MODEL_IS_AN_OPTION = (["live"], ["calibrate", "measure"])
 
@@ -27,7 +37,7 @@ def flag(field: str, value: str | None = None) -> str:
     >>> flag("dp_attention", "2"), flag("model")
     ('--dp-attention 2', 'MODEL')
     """
-    name = _OTHER.get(field, "--" + field.replace("_", "-"))
+    name = _SPELLINGS.get(field, "--" + field.replace("_", "-"))
     if field == "model" and any(sys.argv[1 : 1 + len(c)] == c for c in _MODEL_IS_AN_OPTION):
         name = "--model"
     return name if value is None else f"{name} {value}"
@@ -42,13 +52,13 @@ FORMAT = typer.Option("--format", help="table or json.")
 
 
 def help_if_bare(context: typer.Context) -> None:
-    """Print the help of a group that was called without a command."""
+    """Print the help if a group is called without a command."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
 def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> None:
-    """Write an answer to a file or stdout, and then what must be said about it."""
+    """Write an answer to a file or stdout, and its warnings to stderr."""
     text = typed(text)
     if output is not None:
         from roofline.base.files import write_atomically
@@ -63,11 +73,12 @@ def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> N
 
 
 def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
-    """Print equal rows."""
-    if _is_json(form):
+    """Print rows with the same keys as a table or JSON."""
+    check_format(form, "table", "json")
+    if form == "json":
         typer.echo(typed(json.dumps(list(rows), indent=2)))
         return
-    from roofline.render.columns import fitted_table
+    from roofline.render.formats import fitted_table
 
     headers = [_two_lines(name) for name in rows[0]]
     cells = [[_cell(value) for value in row.values()] for row in rows]
@@ -75,19 +86,30 @@ def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
 
 
 def emit(data: Mapping[str, Any], form: str) -> None:
-    """Print one thing in detail."""
-    text = json.dumps(data, indent=2) if _is_json(form) else _indented(data).rstrip()
+    """Print one record as lines or JSON."""
+    check_format(form, "table", "json")
+    text = json.dumps(data, indent=2) if form == "json" else _indented(data).rstrip()
     typer.echo(printable(typed(text)))
 
 
-def _is_json(form: str) -> bool:
-    if form not in ("table", "json"):
-        raise InputError(f"--format: expected table or json, got '{form}'")
-    return form == "json"
+def check_format(form: str, *known: str) -> None:
+    """Refuse a format that a command does not have."""
+    if form not in known:
+        expected = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise InputError(f"--format: expected {expected}, got '{form}'")
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text of at most ``width`` characters, with an ellipsis if it was longer.
+
+    >>> cut("wikitext", 8), cut("a long name", 8)
+    ('wikitext', 'a long …')
+    """
+    return f"{text[: width - 1]}…" if len(text) > width else text
 
 
 def _two_lines(name: str) -> str:
-    r"""Break a name of words where its lines differ least in length.
+    r"""Break a name between two words so that its lines differ least in length.
 
     >>> _two_lines("kv_bytes_per_token"), _two_lines("id")
     ('kv_bytes\nper_token', 'id')
@@ -112,12 +134,12 @@ def _indented(data: Mapping[str, Any], level: int = 0) -> str:
     for key, value in data.items():
         space = "  " * level
         if isinstance(value, Mapping) and not any(isinstance(v, dict) for v in value.values()):
-            inner = ", ".join(f"{k} {_number(v)}" for k, v in value.items())
+            inner = ", ".join(f"{k} {_value(v)}" for k, v in value.items())
             lines.append(_wrapped(f"{space}{key}: {inner}", level))
         elif isinstance(value, Mapping):
             lines.append(f"{space}{key}:\n{_indented(value, level + 1).rstrip()}")
         elif value is not None:
-            lines.append(_wrapped(f"{space}{key}: {_number(value)}", level))
+            lines.append(_wrapped(f"{space}{key}: {_value(value)}", level))
     return "\n".join(lines) + "\n"
 
 
@@ -134,9 +156,9 @@ def _wrapped(line: str, level: int) -> str:
     )
 
 
-def _number(value: Any) -> str:
+def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return ", ".join(map(_number, value))
+        return ", ".join(map(_value, value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""Bands under an engine's limits: where a band may begin, or that the first drafts the most."""
+"""Bands that engines accept: where a band may begin, or that the first must draft the most."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from numpy.typing import NDArray
 
 from roofline.engines.writing import Band
 from roofline.questions.schedule.bands import relative_speed, within
-from roofline.questions.schedule.plan import Plan, table_value
+from roofline.questions.schedule.plan import SchedulePlan, table_value
 
-__all__ = ["break_even", "cell_bands", "falling_bands", "near_best"]
+__all__ = ["break_even", "cell_bands", "falling_bands", "lengths_within_tie"]
 
 
-def cell_bands(plan: Plan, starts: NDArray[np.intp]) -> list[Band]:
+def cell_bands(plan: SchedulePlan, starts: NDArray[np.intp]) -> list[Band]:
     """Return the fewest bands that give all batches of a cell one draft length.
 
-    ``starts`` has the position of the first batch of each batch's cell. A cell takes what all its
-    batches permit, else the draft length that yields the most over its share of the mix.
+    ``starts`` has the position of the first batch of each batch's cell. A cell takes a draft length
+    that all its batches permit; without one, that which yields the most over its share of the mix.
     """
-    first, inverse = (
-        np.unique(starts, return_index=True)[1],
-        np.unique(starts, return_inverse=True)[1],
-    )
+    _, first, inverse = np.unique(starts, return_index=True, return_inverse=True)
     permitted = np.logical_and.reduceat(plan.allowed[:, 0], first, axis=0)
     batches = np.arange(1, plan.batches + 1)
     worth = (plan.weights * batches)[:, None] * np.nan_to_num(plan.speed).mean(axis=1)
@@ -32,25 +29,25 @@ def cell_bands(plan: Plan, starts: NDArray[np.intp]) -> list[Band]:
     return plan.bands(np.asarray(cell[inverse][:, None, :]))
 
 
-def near_best(plan: Plan, band: Band) -> list[int]:
+def lengths_within_tie(plan: SchedulePlan, band: Band) -> list[int]:
     """Return every draft length within the tie somewhere in the band, and the band's own."""
     somewhere = np.asarray(plan.allowed[band.first - 1 : band.last, 0].any(axis=0))
-    found = {d for d, ok in zip(plan.draft_lengths, somewhere, strict=True) if ok}
-    return sorted(found | {band.draft_length})
+    lengths = {d for d, ok in zip(plan.draft_lengths, somewhere, strict=True) if ok}
+    return sorted(lengths | {band.draft_length})
 
 
-def falling_bands(plan: Plan) -> list[Band]:
-    """Return the bands closest to the best of which the first drafts the most.
+def falling_bands(plan: SchedulePlan) -> list[Band]:
+    """Return the best bands among those whose first band drafts the most.
 
     For each candidate M: batch 1 runs M, every other the best D up to M; the M whose table yields
     the most tokens over the mix wins.
     """
-    found = [_with_first(plan, most) for most in range(len(plan.draft_lengths))]
-    usable = [bands for bands in found if bands is not None]
+    candidates = (_with_first(plan, most) for most in range(len(plan.draft_lengths)))
+    usable = [bands for bands in candidates if bands is not None]
     return max(usable, key=lambda bands: table_value(plan, plan.positions(bands)))
 
 
-def _with_first(plan: Plan, most: int) -> list[Band] | None:
+def _with_first(plan: SchedulePlan, most: int) -> list[Band] | None:
     """Return the bands where batch 1 runs the draft length at position ``most``, None if unfit."""
     if plan.relative[0, most] == 0:
         return None
@@ -63,10 +60,11 @@ def _with_first(plan: Plan, most: int) -> list[Band] | None:
     return plan.bands(allowed[:, None, :])
 
 
-def break_even(plan: Plan, bands: list[Band]) -> tuple[float, float]:
+def break_even(plan: SchedulePlan, bands: list[Band]) -> tuple[float, float]:
     """Return the accepted drafts of a step, and their share of D, below which every band loses.
 
-    They are the lowest R(D) - 1 and (R(D) - 1) / D of all batches and contexts that draft.
+    A step breaks even at AL = R(D), so at R(D) - 1 accepted drafts. The values are the lowest
+    R(D) - 1 and (R(D) - 1) / D of all batches and contexts that draft.
     """
     positions: NDArray[np.intp] = plan.positions(bands)[..., None]
     ratio = np.take_along_axis(

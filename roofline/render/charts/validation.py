@@ -1,4 +1,4 @@
-"""Predicted against measured, every row a point, with the textbook roofline in grey."""
+"""Charts of the validation: predicted against measured times, and the regret of each rule."""
 
 from __future__ import annotations
 
@@ -9,13 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from roofline.render.charts.figure import MARKERS, PALETTE, Caption, label_ticks, write_chart
+from roofline.validation.advice import RULES, SweepChoice
 from roofline.validation.score import Compared
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
 
-__all__ = ["ParityRow", "draw_parity", "parity_rows", "parity_words", "write_parity"]
+__all__ = [
+    "ParityRow",
+    "draw_parity",
+    "draw_regrets",
+    "parity_caption",
+    "parity_rows",
+    "write_parity",
+    "write_regrets",
+]
 
 BAND = 1.25  # the factor of the dashed lines
 
@@ -34,7 +47,7 @@ class ParityRow(NamedTuple):
 
 
 def parity_rows(parts: Sequence[Compared]) -> list[ParityRow]:
-    """Return every row of every part."""
+    """Return every row of every comparison."""
     return [
         ParityRow(
             kind=part.kind,
@@ -64,25 +77,25 @@ def draw_parity(axes: Axes, rows: Sequence[ParityRow]) -> dict[str, PathCollecti
     low, high = 0.7 * float(measured.min()), 1.4 * float(measured.max())
     ends = np.array([low, high])
     grey = axes.scatter(measured, textbook, s=6, c="#BBBBBB", label="textbook roofline")
-    found = {"textbook": grey}
+    points = {"textbook": grey}
     kinds = np.array([row.kind for row in rows])
     for number, kind in enumerate(sorted(set(kinds))):
-        mine = kinds == kind
-        found[str(kind)] = axes.scatter(
-            measured[mine],
-            predicted[mine],
+        of_kind = kinds == kind
+        points[str(kind)] = axes.scatter(
+            measured[of_kind],
+            predicted[of_kind],
             s=10,
             c=PALETTE[number % 7],
             marker=MARKERS[number % 7],
             linewidths=0,
             alpha=0.7,
-            label=f"{kind} ({mine.sum():,} rows)",
+            label=f"{kind} ({of_kind.sum():,} rows)",
         )
     axes.plot(ends, ends, color="black", linewidth=1)
     for factor in (BAND, 1 / BAND):
-        words = f"a factor of {BAND} off" if factor == BAND else None
+        label = f"a factor of {BAND} off" if factor == BAND else None
         axes.plot(
-            ends, factor * ends, color="black", linewidth=0.7, linestyle="dashed", label=words
+            ends, factor * ends, color="black", linewidth=0.7, linestyle="dashed", label=label
         )
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     for axis in (axes.xaxis, axes.yaxis):
@@ -90,11 +103,11 @@ def draw_parity(axes: Axes, rows: Sequence[ParityRow]) -> dict[str, PathCollecti
     axes.set_xlabel(f"measured ({unit})")
     axes.set_ylabel(f"predicted ({unit})")
     axes.legend(loc="upper left", markerscale=1.8)
-    return found
+    return points
 
 
-def parity_words(rows: Sequence[ParityRow], *, what: str, source: str) -> Caption:
-    """Return title, setting and source of a parity plot: what was compared, on which parts."""
+def parity_caption(rows: Sequence[ParityRow], *, what: str, source: str) -> Caption:
+    """Return the caption of a parity plot: what was compared, and on which accelerators."""
     off = np.abs([row.predicted_us / row.measured_us - 1 for row in rows])
     gpus, engines = (sorted({getattr(row, name) for row in rows}) for name in ("gpu", "engine"))
     return Caption(
@@ -108,5 +121,31 @@ def parity_words(rows: Sequence[ParityRow], *, what: str, source: str) -> Captio
 def write_parity(parts: Sequence[Compared], path: Path, *, what: str, source: str) -> None:
     """Write the parity plot to a file."""
     rows = parity_rows(parts)
-    words = parity_words(rows, what=what, source=source)
-    write_chart(path, words, lambda axes: draw_parity(axes[0], rows), size=(6.5, 6.4))
+    caption = parity_caption(rows, what=what, source=source)
+    write_chart(path, caption, lambda axes: draw_parity(axes[0], rows), size=(6.5, 6.4))
+
+
+def draw_regrets(axes: Axes, choices: Sequence[SweepChoice]) -> dict[str, Line2D]:
+    """Draw the sorted regrets of each rule; return the lines by rule."""
+    share = 100 * (np.arange(len(choices)) + 0.5) / max(len(choices), 1)
+    lines = {}
+    for colour, rule in zip(PALETTE, RULES, strict=False):
+        regret = 100 * np.sort([choice.regret[rule] for choice in choices])
+        label = f"{rule} (mean {regret.mean():.1f} %)" if len(regret) else rule
+        (lines[rule],) = axes.step(share, regret, where="mid", color=colour, label=label)
+    axes.set_xlabel("share of the sweeps (%)")
+    axes.set_ylabel("speed lost against the measured best (%)")
+    axes.set_yscale("symlog", linthresh=1)
+    axes.legend(loc="upper left")
+    return lines
+
+
+def write_regrets(choices: Sequence[SweepChoice], path: Path, *, source: str) -> None:
+    """Write the plot to a file."""
+    groups = len({choice.group for choice in choices})
+    caption = Caption(
+        title=f"Regret of each rule on {len(choices)} published sweeps",
+        setting=f"{groups} groups of runs; who chooses the draft length, and what it costs",
+        source=source,
+    )
+    write_chart(path, caption, lambda axes: draw_regrets(axes[0], choices), size=(6.5, 5.0))

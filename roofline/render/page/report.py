@@ -1,4 +1,4 @@
-"""What a report shows: the answer to one question, the same question's grid, and a schedule."""
+"""What the page shows: the answer to one question, a grid around it, and a schedule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofline.acceptance.curve import all_accepted
-from roofline.advice.deployment import DEEPEST, Configuration
+from roofline.advice.decide import TIE
+from roofline.advice.deployment import Configuration
 from roofline.advice.question import (
     Question,
     Workload,
@@ -19,24 +20,24 @@ from roofline.advice.recommend import Recommendation, recommend
 from roofline.advice.remedies import Refused
 from roofline.base.errors import InputError, Option, RooflineError
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.engines.writing import NoScheduleError
-from roofline.questions.schedule.formats import Wording, write
-from roofline.questions.schedule.plan import Plan, no_schedule, plan_of
-from roofline.questions.schedule.written import Written
+from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
+from roofline.questions.schedule.plan import SchedulePlan, no_schedule_reason, plan_question
+from roofline.questions.schedule.written import WrittenSchedule
 from roofline.render.charts.rooflines import RooflineRow, roofline_rows
 
-__all__ = ["Findings", "find"]
+__all__ = ["Report", "report_for"]
 
-#: Batches that the schedule covers, and the share of speed that its bands may lose.
-SCHEDULED = 256
-TIE = 0.01
+#: The largest batch that the schedule covers.
+LARGEST_BATCH = 256
 #: Batches times contexts: what keeps the file light and its tables legible.
 MOST_CELLS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Findings:
-    """Everything that a report is made of.
+class Report:
+    """The content of the page.
 
     ``grid`` prices every draft length that the drafter can make, with every draft accepted: its
     tokens per step are 1 + D, so that the page can put others in their place.
@@ -44,36 +45,37 @@ class Findings:
 
     answer: Recommendation
     grid: Recommendation
-    counted: Recommendation | None  # the grid at the acceptance given, where its range needs it
+    #: The grid at the acceptance given, if its error is part of the ranges.
+    grid_with_acceptance_error: Recommendation | None
     kernels: tuple[RooflineRow, ...]
-    schedule: tuple[Plan, Written] | None
+    schedule: tuple[SchedulePlan, WrittenSchedule] | None
     no_schedule: Notice | None  # why there is none
     refused: tuple[Refused, ...]  # cells that were asked for by name and do not fit
 
     @property
     def batches(self) -> list[int]:
-        """Those that fit at some context."""
+        """The batches that fit at some context."""
         fit = {point.batch for point in self.grid.points}
         return [batch for batch in self.grid.question.workload.batches if batch in fit]
 
     @property
     def contexts(self) -> list[int]:
-        """Those that some batch fits at."""
+        """The contexts that some batch fits at."""
         fit = {point.context for point in self.grid.points}
         return [context for context in self.grid.question.workload.contexts if context in fit]
 
 
-def find(
+def report_for(
     configuration: Configuration,
     workload: Workload,
     *,
     batches: Sequence[int],
     contexts: Sequence[int],
     named: bool,
-) -> Findings:
+) -> Report:
     """Answer the question at its one batch and context, and price the grid around it.
 
-    ``named`` says that somebody asked for these batches and contexts.
+    ``named`` says that the user gave these batches and contexts.
     """
     answer = recommend(ask(configuration, workload))
     around = replace(
@@ -91,10 +93,10 @@ def find(
         )
     grid = recommend(_every_draft(answer.question, around))
     schedule, reason = _schedule(answer)
-    return Findings(
+    return Report(
         answer=answer,
         grid=grid,
-        counted=_counted(answer, grid),
+        grid_with_acceptance_error=_with_acceptance_error(answer, grid),
         kernels=tuple(roofline_rows(answer.priced)),
         schedule=schedule,
         no_schedule=reason,
@@ -108,40 +110,42 @@ def _every_draft(question: Question, workload: Workload) -> Question:
     return replace(
         question,
         workload=workload,
-        acceptance=all_accepted(DEEPEST),
+        acceptance=all_accepted(LONGEST_DRAFT),
         draft_lengths=allowed_lengths(deployment, workload.max_draft_length),
         own_notices=tuple(context_notices(deployment, workload.contexts)),
     )
 
 
-def _counted(answer: Recommendation, grid: Recommendation) -> Recommendation | None:
-    """Return the grid with what the acceptance itself may be off in its ranges."""
+def _with_acceptance_error(answer: Recommendation, grid: Recommendation) -> Recommendation | None:
+    """Return the grid with ranges that hold the acceptance's own error; None if it states none."""
     question, around = answer.question, grid.question.workload
     if question.rounds is None and not question.acceptance.unlimited:
         return None
-    asked = replace(question.workload, batches=around.batches, contexts=around.contexts)
+    workload = replace(question.workload, batches=around.batches, contexts=around.contexts)
     lengths = known_lengths(
         question.deployment,
         question.acceptance,
-        contexts=asked.contexts,
-        most=asked.max_draft_length,
-        extrapolate=asked.extrapolate,
+        contexts=workload.contexts,
+        most=workload.max_draft_length,
+        extrapolate=workload.extrapolate,
     )
-    return recommend(replace(question, workload=asked, draft_lengths=lengths))
+    return recommend(replace(question, workload=workload, draft_lengths=lengths))
 
 
-def _schedule(answer: Recommendation) -> tuple[tuple[Plan, Written] | None, Notice | None]:
+def _schedule(
+    answer: Recommendation,
+) -> tuple[tuple[SchedulePlan, WrittenSchedule] | None, Notice | None]:
     """Return the schedule of the answer's context in its engine's words, or why there is none."""
     question = answer.question
-    reason = no_schedule(question)
+    reason = no_schedule_reason(question)
     if reason is not None:
         return None, reason
     whole = replace(
-        question.workload, batches=tuple(range(1, SCHEDULED + 1)), acceptance_rounds=None
+        question.workload, batches=tuple(range(1, LARGEST_BATCH + 1)), acceptance_rounds=None
     )
     try:
-        plan = plan_of(replace(question, workload=whole), tie=TIE, mix=None)
-        return (plan, write(plan, Wording())), None
+        plan = plan_question(replace(question, workload=whole), tie=TIE, mix=None)
+        return (plan, write_schedule(plan, ScheduleOptions())), None
     except NoScheduleError as error:
         return None, notice(Code.NO_SCHEDULE, reason=error.reason)
     except RooflineError as error:
