@@ -215,7 +215,6 @@ COMMANDS: Mapping[str, str] = {
     "calibrate-fit": "calibrate fit measured.csv -o cpu.yaml --plot parity.png",
     "calibrate-fit-steps": "calibrate fit-steps steps.csv llama-3.1-8b --drafter eagle3"
     " -o fitted.yaml",
-    "calibrate-engines": "calibrate engines -o engines",
     "validate-kernels": "validate kernels",
     "validate-decode": "validate decode --format markdown",
     "validate-transfer": "validate transfer --gpu h200-sxm --format json",
@@ -265,7 +264,6 @@ SERVERS: Mapping[str, Mapping[str, Sequence[str]]] = {
 COPIES: Mapping[str, str] = {
     "config.json": "model_configs/Qwen--Qwen3-8B.json",
     "drafter.json": "model_configs/drafter--specforge--qwen3-8b-eagle3.json",
-    "engines": "roofline/data/engines",
     "measured.csv": "roofline/data/measured/cpu-epyc-2-cores-numpy.csv",
     "vllm-0.33.0.prom": "tests/data/pages/vllm-0.33.0.prom",
     "vllm-0.33.0-later.prom": "tests/data/pages/vllm-0.33.0-later.prom",

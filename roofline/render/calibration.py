@@ -41,7 +41,7 @@ def failed_line(row: Row) -> str:
 
 
 def measured_lines(measured: MeasuredFile) -> Iterator[str]:
-    """Yield the lines that sum a run of measurements up."""
+    """Yield the lines that sum up a run of measurements."""
     result, facts = measured.result, measured.facts
     yield wrap(
         f"{result.measured} rows of {facts['device']} ({facts['library']}) "
@@ -144,7 +144,7 @@ def _errors(law: FittedLaw) -> NDArray[np.float64]:
 
 
 def worst_rows(laws: Sequence[FittedLaw]) -> list[str]:
-    """Return a line for the worst row of each law that is over 25 % off it.
+    """Return a line for the worst row of each law, if it is over 25 % off.
 
     Sizes are left out where all rows of the law share them.
     """
