@@ -28,6 +28,7 @@ __all__ = [
     "Recommendation",
     "RooflineError",
     "Workload",
+    "__version__",
     "ask",
     "deploy",
     "question_of",
