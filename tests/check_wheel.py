@@ -61,7 +61,7 @@ def check_contents(wheel: Path) -> None:
                     fail(f"{shelf}/{file} in the wheel differs from the tree's")
         data = ROOT / "roofline" / "data"
         kept = {str(path.relative_to(ROOT).as_posix()) for path in data.rglob("*.yaml")}
-        assets = (ROOT / "roofline" / "html_report" / "assets").iterdir()
+        assets = (ROOT / "roofline" / "render" / "page" / "assets").iterdir()
         kept |= {str(path.relative_to(ROOT).as_posix()) for path in assets}
         if not kept <= set(names):
             fail(f"missing from the wheel: {sorted(kept - set(names))}")

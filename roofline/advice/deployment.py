@@ -367,6 +367,8 @@ def _in_host(
     host_id, gpus, cpu_experts = configuration.host, configuration.gpus, configuration.cpu_experts
     if host_id == "":
         raise InputError("expected a bundled id or the path of a YAML file", field="host")
+    if gpus < 1:
+        raise InputError("expected at least 1", field="gpus", value=gpus)
     if gpus == 1 and cpu_experts is None:
         for field in ("split", "tensor_split", "host"):
             if getattr(configuration, field):

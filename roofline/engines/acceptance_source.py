@@ -138,6 +138,8 @@ def _content(where: str, timeout: float | None) -> NamedContent:
         )
     if where == "-":
         return NamedContent(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
+    if not where.strip():
+        raise InputError("acceptance: expected a rate, a curve, an id, a file or an address")
     path = Path(where)
     try:
         if path.is_char_device():

@@ -64,12 +64,12 @@ def _batches_named(refused: Sequence[Refused]) -> str:
 
 def room_columns(
     memory: Memory, *, batch: int, context: int, draft_length: int
-) -> dict[str, bool | float]:
+) -> dict[str, bool | int]:
     """Return the columns of a CSV that say whether a row fits in memory, as a sweep names them."""
     return {
         "fits": bool(memory.has_room(batch, context, draft_length)),
-        "memory_needed_bytes": float(memory.needed(batch, context, draft_length)),
-        "memory_available_bytes": memory.available,
+        "memory_needed_bytes": round(float(memory.needed(batch, context, draft_length))),
+        "memory_available_bytes": round(memory.available),
     }
 
 
