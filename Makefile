@@ -37,7 +37,7 @@ demo: $(ANSWER)       ## Answer the question on a real model and GPU
 quick: $(READY)       ## The tests that find most mistakes in a minute or two
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(QUICK:%=tests/%.py)
 
-test: $(READY)        ## About ten minutes on two cores. Unit tests, property tests and doctests
+test: $(READY)        ## About five minutes on two cores. Unit tests, property tests and doctests
 	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(READY)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -138,6 +137,8 @@ def how_to_install(extra: str) -> str:
     """
     if (Path(str(files(PACKAGE))).parent / "pyproject.toml").is_file():
         return f"pip install -e '.[{extra}]' in the checkout"
+    import shlex  # only where something is missing
+
     wanted = shlex.join(_packages(extra)) or f"'{PACKAGE}[{extra}]'"
     if (Path(sys.prefix) / "pipx_metadata.json").is_file():  # pipx keeps it beside what it installs
         return f"pipx inject {PACKAGE} {wanted}"

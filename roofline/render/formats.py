@@ -141,7 +141,7 @@ def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     head = [header.replace("\n", " ") for header in headers]
     lines = [head, *rows]
     text = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([text[0], "|" + "---:|" * len(headers), *text[1:]])
+    return "\n".join([text[0], "|---:" * len(headers) + "|", *text[1:]])
 
 
 def wrap(text: str, width: int = 80) -> str:

@@ -159,7 +159,7 @@ def test_a_draft_model_is_a_file(cli: Cli) -> None:
         ((*DENSE, "--split", "layer"), "says nothing without --gpus"),
         ((*DENSE, "--host", "server-ddr5"), "says nothing without --gpus"),
         ((*DENSE, "--gpus", "3"), "slots for 2 cards"),
-        ((*DENSE, "--gpus", "0"), "expected at least 1"),
+        ((*DENSE, "--gpus", "0"), "--gpus 0: expected at least 1"),
         ((*DENSE, "--gpus", "2", "--tp", "2"), "give either --tp"),
         ((*DENSE, "--gpus", "2", "--tensor-split", "1,2,3"), "a share for each of 2"),
         *(

@@ -49,7 +49,7 @@ SLICES = (
     ("verify_lm_head_ms", "verify: lm_head", PALETTE[3], ".."),
     ("verify_communication_ms", "verify: communication", PALETTE[7], "xx"),
     ("verify_other_ms", "verify: other kernels", "#BBBBBB", ""),
-    ("draft_ms", "draft passes", PALETTE[5], "--"),
+    ("draft_ms", "draft passes", PALETTE[5], 2 * "-"),  # a hatch: twice as dense as one
     ("overhead_ms", "engine overhead", "#FFFFFF", "||"),
 )
 THIN = 0.002  # slices below this share of every step are left out of the picture
