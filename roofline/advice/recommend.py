@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,15 @@ from roofline.acceptance.models import decay_share, drawn_tokens_per_step
 from roofline.advice.decide import CONFIDENCES, Decision, Point, decide, near_best
 from roofline.advice.deployment import Deployment, PricedGrid
 from roofline.advice.question import Ending, Question, ending, ending_value
-from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.notices import Code, Notice, notice
 from roofline.specs.formats import bytes_per_element
 from roofline.timing.machine import OpTime
 from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes, past_graphs
 from roofline.timing.uncertainty import speedup_range
+
+if TYPE_CHECKING:
+    from roofline.advice.remedies import Refused
 
 __all__ = [
     "Recommendation",
@@ -172,6 +175,8 @@ def require_fit(priced: PricedGrid) -> PricedGrid:
     """Return a priced grid; raise DoesNotFitError when no point of it fits the memory."""
     if not priced.fits[..., 0].any():
         batch, context = int(priced.grid.batch.flat[0]), int(priced.grid.context.flat[0])
+        from roofline.advice.remedies import does_not_fit
+
         raise does_not_fit(priced.deployment, batch=batch, context=context)
     return priced
 
@@ -217,7 +222,7 @@ def recommend(question: Question) -> Recommendation:
         question=question,
         points=points,
         priced=priced,
-        refused=refuse(question.deployment, unfit),
+        refused=_refused(question, unfit),
         notices=(
             *question.notices,
             *law_limit_notices(priced.times),
@@ -229,6 +234,15 @@ def recommend(question: Question) -> Recommendation:
             *edge_notices(question, points),
         ),
     )
+
+
+def _refused(question: Question, unfit: Sequence[tuple[int, int]]) -> tuple[Refused, ...]:
+    """Return what does not fit, with what helps."""
+    if not unfit:
+        return ()
+    from roofline.advice.remedies import refuse
+
+    return refuse(question.deployment, unfit)
 
 
 def _point(

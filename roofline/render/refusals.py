@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofline.advice.deployment import Deployment
-from roofline.advice.remedies import Refused, explain_refusal, remedies_phrase
 from roofline.base.errors import Option
 from roofline.base.units import format_bytes, format_size
 from roofline.render.formats import listed
 from roofline.timing.memory import Memory
+
+if TYPE_CHECKING:
+    from roofline.advice.remedies import Refused
 
 __all__ = ["drafts_without_room", "refused_data", "refused_lines", "room_columns"]
 
@@ -19,6 +21,10 @@ MOST_NAMED = 8  # batches of one context; of more, the first and the last
 
 def refused_lines(deployment: Deployment, refused: Sequence[Refused]) -> list[str]:
     """Return a paragraph for each context: what does not fit, what is missing and what helps."""
+    if not refused:
+        return []
+    from roofline.advice.remedies import explain_refusal, remedies_phrase
+
     memory, lines = deployment.memory, []
     alike: dict[tuple[int, int], list[Refused]] = {}
     for point in refused:
