@@ -169,7 +169,7 @@ COMMANDS: Mapping[str, str] = {
     "sweep-dense": "sweep llama-3.1-8b,qwen3-8b --gpu h100-sxm,h200-sxm,b200-hgx"
     " --engine vllm,sglang,trtllm --batch 1..256*2 --context 1k..32k*2 -o sweep.csv",
     "sweep-moe": "sweep qwen3-30b-a3b --gpu h200-sxm,b200-hgx --tp 1,2 --weights bf16,fp8"
-    " --acceptance 0.6,0.8 --batch 1..512*2 --context 1k..32k*2 -o sweep.csv",
+    " --acceptance 0.6 --acceptance 0.8 --batch 1..512*2 --context 1k..32k*2 -o sweep.csv",
     "sweep-mla": "sweep deepseek-v3 --gpu h200-sxm,b200-hgx --tp 8 --ep 1,8 --drafter mtp,ngram"
     " --acceptance 0.7 --batch 1..256*2 --context 1k..64k*4 -o sweep.csv",
     "sweep-hybrid": "sweep qwen3-next-80b-a3b-instruct --gpu h200-sxm,b200-hgx --tp 2,4"

@@ -27,8 +27,9 @@ __all__ = [
     "write_bytes_atomically",
 ]
 
-#: Characters that move a terminal's cursor or reverse the order in which text is shown.
-CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\U0010ffff]")
+#: Characters that move a terminal's cursor or reverse the order in which text is shown; written as
+#: those, not as all others, because a class of a million characters takes 7 ms to compile.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Readable(Protocol):
