@@ -176,7 +176,7 @@ COMMANDS: Mapping[str, str] = {
     " --state-handling snapshots,replay --batch 1..128*2 --context 1k..64k*4 -o sweep.csv",
     "sweep-llamacpp": "sweep llama-3.1-8b --gpu rtx-3090,rtx-4090 --engine llamacpp --gpus 2"
     " --split layer,tensor --drafter none,ngram,llama-3.2-1b --weights q4_k_m,q8_0"
-    " --acceptance 0.6,0.8 --batch 1..8 --context 1k..16k*4 -o sweep.csv",
+    " --acceptance 0.6 --acceptance 0.8 --batch 1..8 --context 1k..16k*4 -o sweep.csv",
     # charts
     "plot-speedup": "plot speedup llama-3.1-8b --gpu h200-sxm -o chart.png --data chart.csv",
     "plot-heatmap": "plot heatmap qwen3-8b --drafter qwen3-0.6b --acceptance 0.6 -o chart.svg"
