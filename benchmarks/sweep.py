@@ -25,7 +25,7 @@ from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; before NumPy is imported
 
-from roofline.advice.deployment import Configuration
+from roofline.advice.configuration import Configuration
 from roofline.advice.question import Workload
 from roofline.cli.printing import typed
 from roofline.questions.sweep.encoding import SweepFormat, check_format

@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration, Deployment, deploy
+    from roofline.advice.configuration import Configuration
+    from roofline.advice.deployment import Deployment, deploy
     from roofline.advice.question import Question, Workload, ask, question_of
     from roofline.advice.recommend import Recommendation, recommend
     from roofline.base.errors import DoesNotFitError, InputError, RooflineError
@@ -36,7 +37,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "advice.deployment": ("Configuration", "Deployment", "deploy"),
+    "advice.configuration": ("Configuration",),
+    "advice.deployment": ("Deployment", "deploy"),
     "advice.question": ("Question", "Workload", "ask", "question_of"),
     "advice.recommend": ("Recommendation", "recommend"),
     "base.errors": ("DoesNotFitError", "InputError", "RooflineError"),

@@ -96,7 +96,7 @@ PLACES = ("/metrics", "/prometheus/metrics", "/version", "/v1/models", "/server_
 
 
 def _server(path: Path) -> object:
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
     from roofline.engines import http
     from roofline.engines.server import read_server

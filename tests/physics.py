@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from roofline.advice.deployment import Configuration, PricedGrid, deploy
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import PricedGrid, deploy
 from roofline.base.numbers import Array
 from roofline.cli import main
 from roofline.kernels.forward import decode, prefill

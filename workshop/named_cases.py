@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import Point
-from roofline.advice.deployment import Configuration, deploy
+from roofline.advice.deployment import deploy
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.base import resources

@@ -18,15 +18,9 @@ from roofline.acceptance.defaults import (
     curve_notices,
     default_acceptance,
 )
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import check_price
-from roofline.advice.deployment import (
-    Configuration,
-    Deployment,
-    Documents,
-    Notices,
-    PricedGrid,
-    deploy,
-)
+from roofline.advice.deployment import Deployment, Documents, Notices, PricedGrid, deploy
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT

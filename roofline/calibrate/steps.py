@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.deployment import Configuration, Deployment, deploy
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import Deployment, deploy
 from roofline.base import resources
 from roofline.calibrate.engine.engine_file import with_overhead, without_eras
 from roofline.calibrate.engine.spec_numbers import PULL

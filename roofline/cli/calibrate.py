@@ -45,7 +45,7 @@ def fit_steps(
     """Fit an engine's numbers to a few measured steps of your own."""
     import numpy as np
 
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.base.files import write_atomically
     from roofline.calibrate.steps import fit_steps as fit
     from roofline.questions.measured import read_steps

@@ -13,7 +13,7 @@ from roofline.cli.question import OUTPUT, asks, format_for
 from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
 
 __all__ = ["diagnose"]

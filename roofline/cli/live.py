@@ -15,7 +15,7 @@ from roofline.cli.question import INTERVAL, OUTPUT, TIMEOUT, asks, format_for, g
 from roofline.cli.values import one_size, seconds
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
     from roofline.advice.remedies import Refused
     from roofline.questions.live import LiveQuestion

@@ -14,7 +14,8 @@ from roofline.cli.question import OUTPUT, asks, format_for, given_by_flag
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration, Deployment
+    from roofline.advice.configuration import Configuration
+    from roofline.advice.deployment import Deployment
     from roofline.advice.question import Question, Workload
     from roofline.render.memory import MemoryAnswer
 

@@ -31,7 +31,7 @@ from roofline.cli.question import asks
 from roofline.cli.values import batches_in_order, sizes
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from roofline.acceptance import Acceptance
-    from roofline.advice.deployment import Configuration, Deployment
+    from roofline.advice.configuration import Configuration
+    from roofline.advice.deployment import Deployment
     from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
     from roofline.render.charts.figure import Caption

@@ -15,7 +15,7 @@ from roofline.cli import completion
 from roofline.cli.values import MILLISECONDS, Choice, choice, dtype, numbers, routing
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
 
 
@@ -173,7 +173,7 @@ def question(
     ] = None,
 ) -> tuple[Configuration, Workload]:
     """Return configuration and workload of these options, at the default batch and context."""
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
     from roofline.specs.overrides import parse_override
     from roofline.specs.placement import SplitMode, StateHandling, VerifyAttention

@@ -31,7 +31,7 @@ from roofline.cli.values import (
 )
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
     from roofline.questions.goals import Goal, OperatingPoint

@@ -23,7 +23,7 @@ from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
-    from roofline.advice.deployment import Configuration
+    from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
 
 __all__ = ["report"]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
-from roofline.advice.deployment import Configuration, check_configuration
+from roofline.advice.configuration import Configuration, check_configuration
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError
 from roofline.cli.question import option_flags, option_types, question

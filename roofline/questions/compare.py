@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import Point
-from roofline.advice.deployment import Configuration
 from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import smallest_within_tie
-from roofline.advice.deployment import Configuration, load_documents
+from roofline.advice.deployment import load_documents
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse

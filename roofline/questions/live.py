@@ -12,7 +12,7 @@ import numpy as np
 from roofline.acceptance import Acceptance
 from roofline.acceptance.curve import from_rates, iid_rate
 from roofline.acceptance.defaults import same_model
-from roofline.advice.deployment import Configuration
+from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base import resources
 from roofline.base.errors import InputError, Option

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.advice.deployment import Configuration
+from roofline.advice.configuration import Configuration
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError
 from roofline.questions.explore import explore

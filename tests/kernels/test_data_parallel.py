@@ -11,7 +11,8 @@ import json
 import numpy as np
 import pytest
 
-from roofline.advice.deployment import Configuration, deploy
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import deploy
 from roofline.kernels.footprint import weight_bytes
 from roofline.kernels.ops import CollectiveShape, Kind
 from roofline.specs.formats import Component, bytes_per_element

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.advice.deployment import Configuration
+from roofline.advice.configuration import Configuration
 from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import recommend
 from roofline.questions.explore import Exploration, Variant, explore, holds_from, parse_axis

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from roofline.advice.deployment import Configuration, deploy
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import deploy
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.base.errors import InputError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.advice.deployment import Configuration
+from roofline.advice.configuration import Configuration
 from roofline.base.errors import InputError
 from roofline.base.resources import bundled_names
 from roofline.base.units import parse_quantity

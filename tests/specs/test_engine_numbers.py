@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.advice.deployment import Configuration
+from roofline.advice.configuration import Configuration
 from roofline.base.errors import InputError
 from roofline.calibrate.steps import fit_steps
 from roofline.kernels.ops import GemmShape, MoeShape

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.deployment import Configuration, Deployment, Notices, deploy
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import Deployment, Notices, deploy
 from roofline.advice.question import (
     Workload,
     check_length,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import TIE, smallest_within_tie
-from roofline.advice.deployment import Configuration
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import law_limit_notices
 from roofline.base.errors import InputError, Option

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.deployment import Configuration, PricedGrid
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse

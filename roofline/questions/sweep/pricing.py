@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import CONFIDENCES
-from roofline.advice.deployment import Configuration, PricedGrid, deploy
+from roofline.advice.deployment import PricedGrid, deploy
 from roofline.advice.provenance import NumberSource, number_sources
 from roofline.advice.question import (
     Question,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofline.acceptance.curve import all_accepted
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import TIE
-from roofline.advice.deployment import Configuration
 from roofline.advice.question import (
     Question,
     Workload,
