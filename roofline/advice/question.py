@@ -417,9 +417,10 @@ def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]
         near = closest_curves(drafter.kind, names)
         others = f"; the closest bundled curves are {', '.join(near)}" if near else ""
         raise UnknownAcceptanceError(
-            f"no acceptance is known for {drafter.name} on {names[0]}; give a rate (0.7), rates "
-            "(0.8,0.7,0.6), tokens per step (al:1.8,2.4), a bundled curve (roofline acceptance "
-            f"list), a file or an engine's metrics address{others}",
+            f"no acceptance is known for {drafter.name} on {names[0]}; give a rate (0.7), survival "
+            "by position (0.72,0.45,0.21), conditional rates (cond:0.8,0.7,0.6), tokens per step "
+            "(al:1.8,2.4), a bundled curve (roofline acceptance list), a file or an engine's "
+            f"metrics address{others}",
             field="acceptance",
         )
     return default.curve, list(default.notices)

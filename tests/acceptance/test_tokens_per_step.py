@@ -67,7 +67,10 @@ def test_one_rate_after_a_word_is_of_the_first_position() -> None:
 
 
 def test_the_answer_names_the_reading_and_says_it_once(cli: Cli) -> None:
-    """The log's own numbers: D = 3 at 2.38 tokens per step; as conditional rates D = 2."""
+    """The log's own numbers: 1 + .72 + .45 + .21 = 2.38 at D = 3; as conditional rates 2.11.
+
+    That they advise D = 3 and D = 2 is the tool's own answer, kept here to tell them apart.
+    """
     asked = ("recommend", "llama-3.1-8b", "--acceptance")
     answer = cli(*asked, "0.72,0.45,0.21", "--format", "json")
     (point,) = answer.data()["points"]
@@ -79,6 +82,9 @@ def test_the_answer_names_the_reading_and_says_it_once(cli: Cli) -> None:
     assert text.err.count(said) == 1
     assert "write cond:0.72,0.45,0.21" in text.err
     assert "read as" not in cli(*asked, "pos:0.72,0.45,0.21").err
+    conditional = cli(*asked, "cond:0.72,0.45,0.21", "--format", "json")
+    assert conditional.point()["draft_length"] == 2
+    assert conditional.by_draft_length()[3]["tokens_per_step"] == pytest.approx(2.11204)
     told = cli(*asked, "cond:0.72,0.45,0.21")
     assert "conditional rates 0.72, 0.45, 0.21." in " ".join(told.out.split())
     assert "read as" not in told.err

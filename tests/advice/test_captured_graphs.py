@@ -82,11 +82,12 @@ def test_the_flag_that_captures_more_and_its_gain(cli: Cli) -> None:
     plain = cli(*BIG)
     said = " ".join(plain.out.split())
     assert "Run draft length 1 " in said  # 256 x 2 = 512
-    assert "Draft length 3 would give 1.61x with its 1024 rows captured" in said
     assert "add --max-cudagraph-capture-size 1024." in said
     assert "draft lengths 2 to 8 need more than the 512 rows" in plain.err
     raised = cli(*BIG, *RAISED, *JSON).point()
-    assert (raised["draft_length"], round(raised["speedup"], 2)) == (3, 1.61)
+    assert raised["draft_length"] == 3
+    gain = f"{raised['speedup']:.2f}x"
+    assert f"Draft length 3 would give {gain} with its 1024 rows captured" in said
     assert [row["captured"] for row in raised["by_draft_length"]] == [True] * 4 + [False] * 5
 
 

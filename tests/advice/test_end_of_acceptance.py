@@ -107,7 +107,9 @@ def test_one_rate_is_doubted_in_long_drafts(cli: Cli) -> None:
 
 
 def test_one_rate_is_not_doubted_in_short_drafts(cli: Cli) -> None:
-    assert "one rate" not in cli(*ASK, "--acceptance", "0.4", "--format", "json").err
+    done = cli(*ASK, "--acceptance", "0.4", "--format", "json")
+    assert done.code == 0
+    assert "one rate" not in done.err
 
 
 def test_the_fall_is_that_of_the_golden_curves() -> None:

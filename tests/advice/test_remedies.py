@@ -140,10 +140,13 @@ def test_every_remedy_gives_the_batch_that_it_names(
 
 
 def test_not_even_one_sequence_fits(cli: Cli) -> None:
-    """141 GB of weights in bf16 are more than a card of 80 GB holds, and a fourth of them less."""
+    """141 GB of weights in bf16 are more than a card of 80 GB holds, and a fourth of them less.
+
+    On each of four: (70.5 - 35.28 - 0.62 GB) / (4112 slots x 81,920 B + 0.77 MB) = 102.5 sequences.
+    """
     line = assert_refused(cli("recommend", "llama-3.1-70b"), "141 GB of weights", code=3)
     assert "not even one sequence fits" in line
-    assert line.endswith(f"nearest remedies: --tp 4 (batch {line.split('batch ')[-1]}")
+    assert line.rstrip().endswith("nearest remedies: --tp 4 (batch 102)")
 
 
 def test_a_goal_leaves_out_batches_that_nobody_asked_for(cli: Cli) -> None:
@@ -260,7 +263,10 @@ def test_the_parts_of_what_is_needed_add_up(cli: Cli, ask: str) -> None:
 
 
 def test_a_goal_names_every_context_that_it_leaves_out(cli: Cli) -> None:
-    """bf16 weights of 35 GB leave 30 GB on each of 4 GPUs: no room for 128k tokens of 10 kB x 8."""
+    """0.55 x 80 - 1.5 = 42.5 GB less 35.3 of weights and 0.6 of activations: 128k need 10.7 GB.
+
+    A token takes 81,920 B of KV on each of 4 GPUs (80 layers x 2 heads x 256 x 2 B).
+    """
     tight = ("llama-3.1-70b", "--tp", "4", "--memory-fraction", "0.55", "--acceptance", "0.7")
     ask = ("recommend", *tight, "--context", "2k,32k,128k", "--objective", "latency", *JSON)
     data = cli(*ask).data()

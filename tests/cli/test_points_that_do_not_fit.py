@@ -26,7 +26,10 @@ FIGURE = re.compile(r"_ms$|_s$|^draft_length$|speedup|^draft_lengths?$|^confiden
 
 @pytest.fixture
 def refused(cli: Cli) -> Any:
-    """Return what ``recommend`` says of 200 sequences of 8k tokens."""
+    """Return what ``recommend`` says of 200 sequences of 8k tokens.
+
+    18.16 GB of weights, 0.62 of activations and logits, 200 x 0.6732 GB of KV: 153.4 GB.
+    """
     asked = ("--batch", "10,200", "--context", "8k", "--format", "json")
     (found,) = cli("recommend", *ASK, *asked).data()["refused"]
     assert found["needed_bytes"] == pytest.approx(153.4e9, rel=1e-3)
@@ -119,9 +122,8 @@ def test_a_measured_load_without_room_is_marked(cli: Cli, refused: dict[str, Any
         (10, True),
     ]
     assert data["refused"] == [refused]
-    if data["next"] is not None:
-        at = ("--batch", f"{data['next']['batch']}", "--context", f"{data['next']['context']}")
-        assert cli("recommend", *ASK, *at).code == 0
+    at = ("--batch", f"{data['next']['batch']}", "--context", f"{data['next']['context']}")
+    assert cli("recommend", *ASK, *at).code == 0
     said = " ".join(cli(*asked).out.split())
     assert "Does not fit: batch 200 at 8192 tokens needs 153 GB" in said
     assert "The prediction of a load that does not fit is of all its sequences at once" in said
@@ -150,6 +152,13 @@ def test_charts_leave_out_what_has_no_room(
     assert all(word in outcome.err for word in SAID)
 
 
+def largest(cli: Cli, draft_length: int) -> int:
+    """Return the largest batch that has room for drafts of a lookup."""
+    ask = ("--drafter", "ngram", "--context", "8k", "--draft-length", str(draft_length))
+    (held,) = cli("memory", *MACHINE, *ask, "--format", "json").data()["contexts"]
+    return int(held["largest_batch_speculative"])
+
+
 def test_a_chart_of_attention_ends_with_the_memory(cli: Cli, tmp_path: Path) -> None:
     """Of 76 sequences each has room for its rows up to some D; of 64 for all that is drawn."""
     longest = {}
@@ -159,20 +168,9 @@ def test_a_chart_of_attention_ends_with_the_memory(cli: Cli, tmp_path: Path) -> 
         assert cli("plot", "attention", *MACHINE, *own).code == 0
         rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
         longest[batch] = max(int(row["draft_length"]) for row in rows)
-        held = cli(
-            "memory",
-            *MACHINE,
-            "--drafter",
-            "ngram",
-            "--context",
-            "8k",
-            "--draft-length",
-            str(longest[batch]),
-            "--format",
-            "json",
-        ).data()["contexts"][0]
-        assert held["largest_batch_speculative"] >= int(batch)
+        assert largest(cli, longest[batch]) >= int(batch)
     assert longest["76"] < longest["64"]
+    assert largest(cli, longest["76"] + 1) < 76
 
 
 def test_a_report_names_the_bytes_of_its_cells(
@@ -290,6 +288,7 @@ def test_a_load_names_the_sequences_that_drafts_leave_room_for(cli: Cli) -> None
     own = ("--batches-histogram", "76:1", "--context", "8k", "--format", "json")
     policies = cli("recommend", *ASK, *own).data()["policies"]
     assert [each["draft_length"] for each in policies if each["usable"]] == [0]
+    assert len(policies) > 1
     for each in policies[1:]:
         assert each["tpot_ms"] is None
         assert each["tokens_per_s"] is None
@@ -297,6 +296,10 @@ def test_a_load_names_the_sequences_that_drafts_leave_room_for(cli: Cli) -> None
 
 
 def test_the_engines_own_text_ends_with_the_memory(cli: Cli) -> None:
+    """At D = 2 a card has room for (70.5 - 18.17 - 0.70 - 0.79 GB) / 0.681 GB = 74.7 sequences.
+
+    0.70 GB: the head's 1.403e9 weights x 2 B / 4; 0.681 GB: 8208 slots x (81,920 + 1,024) B.
+    """
     text = cli("schedule", *ASK, "--batches", "1..200", "--contexts", "8k", "--format", "vllm").out
     rows = json.loads(text.split('batch_size": ')[1].rsplit("}'", 1)[0])
-    assert rows[-1][1] < 76
+    assert rows[-1][1:] == [74, 2]
