@@ -370,8 +370,6 @@ def _split(
 ) -> Split:
     """Return how the target lies on the cards and beside the processor."""
     cards, shares = configuration.gpus, configuration.tensor_split
-    if cards < 1:
-        raise InputError("expected at least 1", field="gpus", value=cards)
     mode = configuration.split or SplitMode.LAYER
     if cards > 1 and mode is SplitMode.ROW and model.num_expert_layers:
         raise InputError(

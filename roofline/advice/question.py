@@ -25,6 +25,7 @@ from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT
 from roofline.specs.network import DrafterSpec, ModelSpec
+from roofline.specs.placement import Grid
 from roofline.timing.drafters import deepest
 
 __all__ = [
@@ -275,6 +276,10 @@ class Question:
         return self.acceptance.over_contexts(
             contexts, lengths, extrapolate=self.workload.extrapolate
         )
+
+    def tokens_on(self, grid: Grid) -> Array:
+        """Return tokens per step on a grid, shape (contexts or 1, draft lengths)."""
+        return self.tokens_per_step(grid.context.ravel().astype(int).tolist())
 
     def draft_lengths_at(self, context: int) -> tuple[int, ...]:
         """Return the draft lengths whose acceptance is known at one context."""

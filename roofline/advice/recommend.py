@@ -181,9 +181,8 @@ def require_fit(priced: PricedGrid) -> PricedGrid:
     return priced
 
 
-def decide_grid(question: Question, priced: PricedGrid) -> Decision:
-    """Decide at every batch and context of what was priced."""
-    tokens = _tokens_per_step(question, priced)
+def decide_grid(question: Question, priced: PricedGrid, tokens: Array) -> Decision:
+    """Decide at every batch and context of what was priced, ``tokens`` per step on its grid."""
     low, high = speedup_range(priced.drawn, _drawn_tokens(question, tokens))
     if question.acceptance.unlimited and len(question.draft_lengths) > 1:
         low = low * decay_share(
@@ -194,11 +193,6 @@ def decide_grid(question: Question, priced: PricedGrid) -> Decision:
     return decide(priced.times.total, tokens, priced.candidates, (low, high))
 
 
-def _tokens_per_step(question: Question, priced: PricedGrid) -> Array:
-    contexts = priced.grid.context.ravel().astype(int).tolist()
-    return question.tokens_per_step(contexts)
-
-
 def _drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
     return drawn_tokens_per_step(question.draft_lengths, tokens_per_step, question.rounds)
 
@@ -206,13 +200,23 @@ def _drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
 def recommend(question: Question) -> Recommendation:
     """Answer a question; raise DoesNotFitError when no requested point fits the memory."""
     priced = require_fit(question.price())
-    tokens, decision = _tokens_per_step(question, priced), decide_grid(question, priced)
+    tokens = question.tokens_on(priced.grid)
+    decision = decide_grid(question, priced, tokens)
     speed = _drawn_tokens(question, tokens) / priced.drawn.steps()
     odds = near_best(np.where(priced.candidates, speed, np.nan))
+    step = priced.times.total
     rows, columns, _ = priced.grid.shape
     positions = [(i, j) for i in range(rows) for j in range(columns)]
     points = tuple(
-        _point(question, priced, decision, tokens[at[1] % len(tokens)], odds[at], at=at)
+        _point(
+            question,
+            priced,
+            decision,
+            step=step[at],
+            tokens_per_step=tokens[at[1] % len(tokens)],
+            odds=odds[at],
+            at=at,
+        )
         for at in positions
         if priced.fits[(*at, 0)]
     )
@@ -249,9 +253,10 @@ def _point(
     question: Question,
     priced: PricedGrid,
     decision: Decision,
+    *,
+    step: Array,
     tokens_per_step: Array,
     odds: Array,
-    *,
     at: tuple[int, int],
 ) -> Point:
     times = priced.times
@@ -261,7 +266,7 @@ def _point(
         draft_lengths=question.draft_lengths,
         feasible=priced.fits[at],
         tokens_per_step=tokens_per_step,
-        step=times.total[at],
+        step=step,
         verify=times.verify[at],
         draft=times.draft[at],
         overhead=times.overhead[at],

@@ -147,7 +147,7 @@ def test_no_draw_makes_a_step_with_drafts_shorter_than_one_without() -> None:
     assert (steps >= steps[..., :1]).all()
     assert (steps[..., 1:] > steps[..., :1]).any()
     tokens = question.tokens_per_step((4096,))
-    assert (decide_grid(question, found).high <= tokens * (1 + 1e-12)).all()
+    assert (decide_grid(question, found, tokens).high <= tokens * (1 + 1e-12)).all()
 
 
 def test_the_edge_of_the_search_is_said(cli: Cli) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from roofline.advice.configuration import Configuration
@@ -86,7 +86,7 @@ class SweepPlan:
         return {name: both[name] for name in self.order if name in both}
 
     def combinations(self) -> Iterator[Combination]:
-        """Yield every combination of the options as a question about the whole rectangle."""
+        """Yield every combination of the options; the rectangles have batches and contexts."""
         several = (
             len({d for case in self.cases for d in self._axes_of(case).get("drafter", ())}) > 1
         )
@@ -97,7 +97,7 @@ class SweepPlan:
                 configuration, workload = self.ask(**options)
                 yield Combination(
                     configuration=configuration,
-                    workload=replace(workload, batches=self.batches, contexts=self.contexts),
+                    workload=workload,
                     drop_unused=several,
                     extra=tuple((column.name, options.get(column.name)) for column in self.extra),
                 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import CONFIDENCES
-from roofline.advice.deployment import PricedGrid, deploy
+from roofline.advice.deployment import Documents, PricedGrid, deploy, load_documents
 from roofline.advice.provenance import NumberSource, number_sources
 from roofline.advice.question import (
     Question,
@@ -90,6 +90,12 @@ def _runs(groups: Sequence[_Group]) -> list[_Group]:
 
 
 @lru_cache(maxsize=8)
+def _documents(model: str, gpu: str, engine: str) -> Documents:
+    """Return what combinations that differ in other options share, read once."""
+    return load_documents(Configuration(model=model, gpu=gpu, engine=engine))
+
+
+@lru_cache(maxsize=8)
 def _groups(
     configuration: Configuration, workload: Workload, *, drop_unused: bool
 ) -> tuple[_Group, ...]:
@@ -100,7 +106,8 @@ def _groups(
     """
     every_position = tuple(range(len(workload.contexts)))
     try:
-        deployment, notices = deploy(configuration, drop_unused=drop_unused)
+        documents = _documents(configuration.model, configuration.gpu, configuration.engine)
+        deployment, notices = deploy(configuration, documents=documents, drop_unused=drop_unused)
         refusals = {
             position: refusal.text
             for position, context in enumerate(workload.contexts)
@@ -119,6 +126,8 @@ def _groups(
         )
     except InputError as error:
         return (_Group(positions=every_position, question=None, reason=error.text),)
+    if not question.acceptance.contexts:  # the same at every context
+        return (*groups, _Group(positions=handled, question=question))
     by_lengths: dict[tuple[int, ...], list[int]] = {}
     for position, context in zip(handled, contexts, strict=True):
         by_lengths.setdefault(question.draft_lengths_at(context), []).append(position)
@@ -168,10 +177,9 @@ def _fill(
     columns: dict[str, Values], question: Question, priced: PricedGrid, *, at: tuple[slice, slice]
 ) -> None:
     """Decide one tile and write it into its place in the columns."""
-    decision = decide_grid(question, priced)
     grid, times, step = priced.grid, priced.times, priced.times.total
-    contexts = grid.context.ravel().astype(int).tolist()
-    tokens = question.tokens_per_step(contexts)
+    tokens = question.tokens_on(grid)
+    decision = decide_grid(question, priced, tokens)
     memory, speed = question.deployment.memory, tokens / step
     values: dict[str, Any] = {
         "memory_needed_bytes": memory.needed(grid.batch, grid.context, grid.draft_length),

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -211,10 +212,15 @@ def _lock_file(file: IO[bytes]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@cache
+def _journal_line() -> TypeAdapter[JournalEntry]:
+    return TypeAdapter(JournalEntry)
+
+
 def _entry(line: bytes, where: str) -> JournalEntry | None:
     """Return the entry on a line of the journal; None for a line that was not written whole."""
     try:
-        return TypeAdapter(JournalEntry).validate_json(line, strict=True)
+        return _journal_line().validate_json(line, strict=True)
     except ValidationError:
         if line[: len(LINE_START)] == LINE_START[: len(line)] and not _is_json(line):
             return None
