@@ -26,7 +26,7 @@ from roofline.calibrate.engine.spec_pricing import KINDS, WIDTHS, engine_of, pri
 from roofline.calibrate.engine.spec_rows import load_spec_rows
 from roofline.calibrate.fit.core import rounded
 from roofline.specs.network import load_model
-from roofline.timing.drafters import BLOCK_KINDS
+from roofline.timing.drafters import ONE_PASS_KINDS
 
 __all__ = ["main", "write_decode_numbers", "write_spec_numbers"]
 
@@ -110,7 +110,7 @@ SCALARS = (
 
 def write_spec_numbers(folder: Path) -> list[str]:
     """Fit every era on all rows marked A and write the engines' files; return a line for each."""
-    rows = [row for row in load_spec_rows() if row.fits or (row.scored and row.trust == "A")]
+    rows = [row for row in load_spec_rows() if row.counts_in_fit]
     fitted, lines_written = fit_eras(rows, price_runs(rows)).by_era, []
     for engine in sorted({engine_of(era) for era in fitted}):
         path = folder / f"{engine}.yaml"
@@ -134,7 +134,7 @@ def spec_lines(numbers: EraNumbers) -> dict[str, str]:
     passes = {
         name: _us(named["per_draft_pass"] + value)
         for kind, value in kinds.items()
-        for name in ((*BLOCK_KINDS, "medusa") if kind == "block" else (kind,))
+        for name in (ONE_PASS_KINDS if kind == "block" else (kind,))
     }
     lines["draft_passes"] = "{" + ", ".join(f"{k}: {v}" for k, v in passes.items()) + "}"
     lines["spec_rows"] = str(numbers.rows)

@@ -7,7 +7,6 @@ import errno
 import io
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,6 +82,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 def write_bytes_atomically(path: Path, content: bytes) -> None:
     """Write ``content`` beside ``path`` and move it into place in one step."""
+    import tempfile  # only where a file is written
+
     try:
         check_output(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

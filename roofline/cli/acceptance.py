@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
-from roofline.base.files import printable
 from roofline.cli import completion
-from roofline.cli.printing import FORMAT, cut, emit, emit_rows, emit_text, help_if_bare, typed
+from roofline.cli.printing import (
+    FORMAT,
+    cut,
+    emit,
+    emit_rows,
+    emit_text,
+    emit_warnings,
+    help_if_bare,
+)
 from roofline.cli.values import choice, seconds
 
 if TYPE_CHECKING:
@@ -151,8 +158,7 @@ def read(
         timeout=seconds("--timeout", timeout, least=SHORTEST_WAIT),
         draft_length=draft_length,
     )
-    for warning in warnings((*reading.notices, *_rise_notices(reading))):
-        typer.echo(printable(typed(f"warning: {warning}")), err=True)
+    emit_warnings(warnings((*reading.notices, *_rise_notices(reading))))
     if output is not None:
         emit_text(_file_text(reading), output)
         return

@@ -10,7 +10,7 @@ import typer
 from roofline.base.errors import InputError
 from roofline.cli import completion
 from roofline.cli.printing import help_if_bare, typed
-from roofline.cli.values import check_word
+from roofline.cli.values import check_word, dtype
 from roofline.cli.values import seconds as time_in_seconds
 
 app = typer.Typer(
@@ -49,7 +49,6 @@ def fit_steps(
     from roofline.base.files import write_atomically
     from roofline.calibrate.steps import fit_steps as fit
     from roofline.questions.measured import read_steps
-    from roofline.specs.formats import parse_dtype
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":
         raise InputError(f"{model}: FILE comes first: roofline calibrate fit-steps {model} {file}")
@@ -58,8 +57,8 @@ def fit_steps(
         gpu=gpu,
         tp=tp,
         drafter=drafter,
-        weights=None if weights is None else parse_dtype(weights, "weights"),
-        kv=None if kv is None else parse_dtype(kv, "kv"),
+        weights=dtype("weights", weights),
+        kv=dtype("kv", kv),
         engine=engine,
     )
     fitted = fit(configuration, read_steps(file))

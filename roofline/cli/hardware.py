@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli import completion
-from roofline.cli.printing import FORMAT, cut, emit, emit_rows, help_if_bare, typed
+from roofline.cli.printing import (
+    FORMAT,
+    cut,
+    emit,
+    emit_rows,
+    emit_warnings,
+    help_if_bare,
+)
 
 if TYPE_CHECKING:
     from roofline.specs.gpu import HardwareProfile
@@ -60,8 +67,7 @@ def check(
 
     profile = load_hardware(gpu)
     unknown = [] if profile.calibration else unknown_generation(profile.id, profile.generation)
-    for warning in warnings(unknown):
-        typer.echo(typed(f"warning: {warning}"), err=True)
+    emit_warnings(warnings(unknown))
     emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
 
 

@@ -15,7 +15,7 @@ import typer
 from roofline.base.errors import InputError
 from roofline.base.files import printable
 from roofline.base.units import format_size
-from roofline.cli.printing import typed
+from roofline.cli.printing import emit_warnings, typed
 from roofline.cli.question import hints, show_parameters
 from roofline.cli.values import one_size
 
@@ -185,8 +185,7 @@ def draw_chart(
         cells = [{**(shared or {}), **row._asdict()} for row in rows]
         write_atomically(files.data, typed(csv_text(cells)))
         written.append(files.data)
-    for warning in warnings:
-        typer.echo(printable(typed(f"warning: {warning}")), err=True)
+    emit_warnings(warnings)
     for path in written:
         typer.echo(printable(f"wrote {path}"), err=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "emit",
     "emit_rows",
     "emit_text",
+    "emit_warnings",
     "flag",
     "help_if_bare",
     "typed",
@@ -57,6 +58,12 @@ def help_if_bare(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
+def emit_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings on stderr, their options as they are typed."""
+    for warning in warnings:
+        typer.echo(printable(typed(f"warning: {warning}")), err=True)
+
+
 def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> None:
     """Write an answer to a file or stdout, and its warnings to stderr."""
     text = typed(text)
@@ -64,8 +71,7 @@ def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> N
         from roofline.base.files import write_atomically
 
         write_atomically(output, printable(text))
-    for warning in warnings:
-        typer.echo(printable(typed(f"warning: {warning}")), err=True)
+    emit_warnings(warnings)
     if output is None:
         typer.echo(printable(text), nl=False)
     else:

@@ -263,18 +263,23 @@ def show_parameters(
     return run
 
 
+#: What stands in for the types of a question, which Typer does not need.
+_PLACEHOLDERS = {"Configuration": object, "Workload": object}
+
+
 @functools.cache  # every command asks for those of the question
 def hints(command: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a command's options; Typer needs no types of the question."""
-    placeholders = {"Configuration": object, "Workload": object}
-    return get_type_hints(command, localns=placeholders, include_extras=True)
+    """Return the annotations of a command's options."""
+    return get_type_hints(command, localns=_PLACEHOLDERS, include_extras=True)
 
 
+@functools.cache  # a sweep asks for each value of each axis
 def option_types() -> dict[str, Any]:
     """Return the type of every option of a question."""
-    return get_type_hints(question, localns={"Configuration": object, "Workload": object})
+    return get_type_hints(question, localns=_PLACEHOLDERS)
 
 
+@functools.cache
 def option_flags() -> dict[str, str]:
     """Return the long flag of every option of a question, by its name here."""
     flags = {}

@@ -18,7 +18,7 @@ from roofline.cli.plotting import (
     source_line,
     without_options,
 )
-from roofline.cli.printing import typed
+from roofline.cli.printing import emit_warnings, typed
 from roofline.cli.question import asks
 from roofline.cli.values import sizes, sizes_or_range
 
@@ -87,8 +87,7 @@ def report(
     write_atomically(
         output, render_page(content, source=source_line(), command=command, spell=typed)
     )
-    for warning in first_warnings(content.answer):
-        typer.echo(typed(f"warning: {warning}"), err=True)
+    emit_warnings(first_warnings(content.answer))
     typer.echo(f"wrote {output}", err=True)
     answer, point = content.answer, content.answer.points[0]
     typer.echo(typed(wrap(headline(answer, point) + caveat(answer, point))))

@@ -12,7 +12,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.base.units import format_bytes
-from roofline.cli.printing import typed
+from roofline.cli.printing import emit_warnings, typed
 from roofline.cli.question import OUTPUT, asks_grid
 from roofline.cli.values import choice
 
@@ -77,8 +77,7 @@ def sweep(
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)
     with pool as workers, _progress(plan.points) as tell:
         warnings = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
-    for warning in warnings[:WARNINGS_SHOWN]:
-        typer.echo(typed(f"warning: {warning}"), err=True)
+    emit_warnings(warnings[:WARNINGS_SHOWN])
     if len(warnings) > WARNINGS_SHOWN:
         more = f"and {len(warnings) - WARNINGS_SHOWN} more warnings"
         typer.echo(more + (f" in {output}.provenance.json" if output else ""), err=True)

@@ -219,7 +219,8 @@ def _footer(answer: LoadAnswer) -> list[str]:
 
 
 def _csv(answer: LoadAnswer) -> str:
-    shared = {key: inputs_data(answer.question)[key] for key in ("model", "gpu", "gpus", "tp")}
+    inputs = inputs_data(answer.question)
+    shared = {key: inputs[key] for key in ("model", "gpu", "gpus", "tp")}
     return csv_text(
         [
             {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}

@@ -29,6 +29,7 @@ from roofline.specs.placement import Grid, Placement
 
 __all__ = [
     "BLOCK_KINDS",
+    "ONE_PASS_KINDS",
     "Drafter",
     "block_rows",
     "deepest",
@@ -40,6 +41,8 @@ __all__ = [
 
 #: Kinds whose draft comes from one pass over a block.
 BLOCK_KINDS = ("dflash", "dspark", "domino", "peagle")
+#: Kinds that draft all tokens in one pass: from a block, or from a head for each.
+ONE_PASS_KINDS = (*BLOCK_KINDS, "medusa")
 ONE_ROW = np.ones((1, 1, 1))
 
 
@@ -52,7 +55,7 @@ def launches(kind: str, draft_length: Array) -> Array:
     drafting = np.asarray(draft_length) > 0
     if kind in ("none", "ngram", "suffix"):
         return np.asarray(0.0 * drafting)
-    if kind in (*BLOCK_KINDS, "medusa"):
+    if kind in ONE_PASS_KINDS:
         return np.asarray(1.0 * drafting)
     return np.asarray(draft_length, dtype=np.float64)
 

@@ -100,8 +100,13 @@ def compare_kernels(*, gpus: Sequence[str], engines: Sequence[str]) -> Iterator[
 
 def _block_of(gpu: str, group: SampleGroup) -> LawBlock | None:
     """Return the law that an accelerator's profile has for a group's kernel."""
-    overlay = load_overlay(gpu, group.engine)
-    return matching_block(overlay.calibration if overlay else (), group)
+    return matching_block(_blocks(gpu, group.engine), group)
+
+
+@cache
+def _blocks(gpu: str, engine: str) -> Sequence[LawBlock]:
+    overlay = load_overlay(gpu, engine)
+    return overlay.calibration if overlay else ()
 
 
 def matching_block(blocks: Sequence[LawBlock], group: SampleGroup) -> LawBlock | None:

@@ -113,7 +113,7 @@ def fit_eras(rows: Sequence[SpecRow], priced: PricedRuns) -> FittedEras:
     Building a tree is the same work in every build of an engine: the era with most trees tells the
     cost for all of them.
     """
-    usable = [i for i, row in enumerate(rows) if row.fits or (row.scored and row.trust == "A")]
+    usable = [i for i, row in enumerate(rows) if row.counts_in_fit]
     fitted, trees = {}, dict[str, tuple[int, float]]()
     for era in sorted({rows[i].engine for i in usable}):
         members = [i for i in usable if rows[i].engine == era]

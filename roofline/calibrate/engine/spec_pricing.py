@@ -24,7 +24,7 @@ from roofline.specs.laws import VectorKernels
 from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import priors
-from roofline.timing.drafters import Drafter, draft_passes, launches
+from roofline.timing.drafters import ONE_PASS_KINDS, Drafter, draft_passes, launches
 from roofline.timing.step import Target
 
 __all__ = [
@@ -90,7 +90,7 @@ def price_runs(rows: Sequence[SpecRow]) -> PricedRuns:
 
 def kind_name(kind: str) -> str:
     """Return the name under which a drafter's pass is fitted: block drafters are one kind."""
-    return "block" if kind in ("dflash", "dspark", "domino", "peagle", "medusa") else kind
+    return "block" if kind in ONE_PASS_KINDS else kind
 
 
 def overhead_features(

@@ -122,6 +122,11 @@ class SpecRow:
         return self.fits_step or self.fits_ratio or self.fits_plain
 
     @property
+    def counts_in_fit(self) -> bool:
+        """Whether the row is given to a fit: marked A, and fitted on or scored."""
+        return self.fits or (self.scored and self.trust == "A")
+
+    @property
     def scored(self) -> bool:
         """Whether the row counts."""
         return not self.left_out and self.trust in ("A", "B")

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.calibrate.fit.core import Score, least_log_error, rounded, score
+from roofline.calibrate.fit.core import least_log_error, rounded
 from roofline.calibrate.fit.fitted_law import FittedLaw, RowSource, fitted_law, held_out_rows
 from roofline.calibrate.measure.rows import Row
 from roofline.specs.laws import SimpleLaw
@@ -75,10 +75,6 @@ class KernelRows:
             work=self.work[chosen],
             seconds=self.seconds[chosen],
         )
-
-    def score(self, law: SimpleLaw) -> Score:
-        """Return how far a law is off."""
-        return score(predict(self, law), self.seconds)
 
 
 def predict(bench: KernelRows, law: SimpleLaw) -> Array:

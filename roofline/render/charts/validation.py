@@ -14,11 +14,8 @@ from roofline.validation.score import Compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
+    from matplotlib.lines import Line2D
 
 __all__ = [
     "ParityRow",
