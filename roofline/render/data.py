@@ -24,6 +24,7 @@ __all__ = [
     "benchmark_rows",
     "explain_rows",
     "inputs_data",
+    "point_data",
     "provenance",
     "source_data",
     "summary",
@@ -38,7 +39,7 @@ def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
     data = {
         "schema": SCHEMA,
         "inputs": inputs_data(question),
-        "points": [_point(answer, point) for point in answer.points],
+        "points": [point_data(answer, point) for point in answer.points],
         "refused": refused_data(answer.refused),
         "engine": _engine(question),
         "warnings": warnings(answer.notices),
@@ -83,7 +84,8 @@ def inputs_data(question: Question) -> dict[str, Any]:
     }
 
 
-def _point(answer: Recommendation, point: Point) -> dict[str, Any]:
+def point_data(answer: Recommendation, point: Point) -> dict[str, Any]:
+    """Return what is said of one batch and context."""
     best = point.best
     return {
         "batch": point.batch,

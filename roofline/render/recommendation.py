@@ -12,13 +12,13 @@ from roofline.advice.recommend import Recommendation
 from roofline.base.files import csv_text
 from roofline.base.units import format_pace, format_size
 from roofline.kernels.ops import Part
-from roofline.render.data import as_data, explain_rows, summary
+from roofline.render.data import as_data, explain_rows, point_data, summary
 from roofline.render.deployment import gpus_named, set_column, set_line, stored_as
 from roofline.render.formats import Column, OutputFormat, markdown_table, text_table, wrap
 from roofline.render.notices import assumed_lines
 from roofline.render.refusals import refused_lines, room_columns
 from roofline.render.sentences import cost_line, likely_line, timing_lines, uncaptured_lines
-from roofline.render.why import caveat, headline, reason
+from roofline.render.why import caveat
 
 if TYPE_CHECKING:
     from roofline.questions.goals import Goal, OperatingPoint
@@ -105,16 +105,16 @@ def _cells(point: dict[str, Any], columns: tuple[Column, ...]) -> list[list[str]
 
 
 def _text(answer: Recommendation, *, explain: bool) -> str:
-    data, columns = as_data(answer, explain=False), _columns(answer.question)
-    blocks = []
-    for point, entry in zip(answer.points, data["points"], strict=True):
+    blocks, columns = list[str](), _columns(answer.question)
+    for point in answer.points:
+        entry = point_data(answer, point)
         blocks += [
-            wrap(headline(answer, point) + caveat(answer, point)),
+            wrap(entry["headline"] + caveat(answer, point)),
             wrap(setting(answer.question, where=_at(point))),
             text_table(_headings(columns), _cells(entry, columns)),
             *map(wrap, uncaptured_lines(answer, point)),
             *map(wrap, _cost_lines(answer.question, entry)),
-            wrap(f"Why: {reason(answer, point)}"),
+            wrap(f"Why: {entry['reason']}"),
             _flags_block(answer, point),
         ]
         if len(point.tie_band) > 1:
@@ -242,16 +242,16 @@ def _csv(answer: Recommendation) -> str:
 
 
 def _markdown(answer: Recommendation, *, explain: bool) -> str:
-    data, columns = as_data(answer, explain=False), _columns(answer.question)
-    blocks = []
-    for point, entry in zip(answer.points, data["points"], strict=True):
+    blocks, columns = list[str](), _columns(answer.question)
+    for point in answer.points:
+        entry = point_data(answer, point)
         blocks += [
-            f"**{headline(answer, point)}**{caveat(answer, point)}",
+            f"**{entry['headline']}**{caveat(answer, point)}",
             setting(answer.question, where=_at(point)),
             markdown_table([column.heading for column in columns], _cells(entry, columns)),
             *uncaptured_lines(answer, point),
             *_cost_lines(answer.question, entry),
-            f"Why: {reason(answer, point)}",
+            f"Why: {entry['reason']}",
             likely_line(point, answer.question.unmeasured),
             f"```\n{_flags_to_paste(answer, point)}\n```",
         ]
