@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -492,8 +493,7 @@ def _bounds(source: Convention, depth: int) -> tuple[float, float]:
 ROUNDING = 0.02
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SurvivalRise:
+class SurvivalRise(NamedTuple):
     """Two neighbouring draft lengths of a curve, of which the later has the larger survival."""
 
     first: int  # draft length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,7 @@ class NumberSource:
     measured: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LawSource:
+class LawSource(NamedTuple):
     """One law that priced kernels of the answer, and its share of the verify passes."""
 
     what: str

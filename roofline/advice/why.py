@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,24 +65,21 @@ class Sharing(StrEnum):
     SOME_WEIGHTS = "some-weights"  # more rows activate more experts
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ActiveExperts:
+class ActiveExperts(NamedTuple):
     """Experts that one layer computes in a plain pass and in a verify pass, on average."""
 
     plain: float
     verify: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HostExperts:
+class HostExperts(NamedTuple):
     """Experts that the processor computes in a pass."""
 
     layers: int
     memory: str  # the kind that they are read from
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlainPass:
+class PlainPass(NamedTuple):
     """What a plain pass reads, and what a verify pass adds to it."""
 
     weight_bytes: float
@@ -94,8 +90,7 @@ class PlainPass:
     host: HostExperts | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BestUncaptured:
+class BestUncaptured(NamedTuple):
     """The best draft length that is not advised for want of a captured graph."""
 
     draft_length: int

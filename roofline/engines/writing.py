@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Notice
@@ -27,8 +28,7 @@ class Band:
         return only
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EngineText:
+class EngineText(NamedTuple):
     """A text in an engine's own format, and what to know before it is used."""
 
     text: str
@@ -43,8 +43,7 @@ class NoScheduleError(InputError):
         self.reason = reason
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DraftWeights:
+class DraftWeights(NamedTuple):
     """Where the weights of a drafter lie; unknown places get a placeholder."""
 
     name: str

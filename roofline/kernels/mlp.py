@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,7 @@ ROW_TILE = 16
 ROWS_AT_ONCE = 64
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExpertRows:
+class ExpertRows(NamedTuple):
     """How rows fall on experts: how many are awake, the busiest one's rows, and padded rows."""
 
     distinct: Array

@@ -8,8 +8,7 @@ is a class here and one function in each of those two modules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -277,8 +276,7 @@ def load_drafter(reference: str) -> DrafterSpec:
     return DrafterSpec.load(resources.spec_file(reference, MODEL_SHELF, "drafter"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _HeadShape:
+class _HeadShape(NamedTuple):
     """The size of the latest published heads of one kind."""
 
     layers: int

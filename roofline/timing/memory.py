@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +59,7 @@ def _widest(mlp: Mlp) -> int:
             return 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShortOfDraft:
+class ShortOfDraft(NamedTuple):
     """Why no draft fits beside plain decoding, on the card with the least room [B]."""
 
     needed: float  # by one draft, beside plain decoding

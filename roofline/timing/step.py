@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,7 @@ __all__ = [
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Launches:
+class Launches(NamedTuple):
     """The passes of a grid; arrays of its shape (batches, contexts, draft lengths)."""
 
     rows: NDArray[np.float64]  # of one rank's pass

@@ -12,7 +12,8 @@ product of two small matrices; the draws run along the last axis, where they are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,8 +118,7 @@ class DrawnLength:
         return total if plain is None else np.maximum(total, plain, out=total)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """All launches of one kernel in a step, or the engine's own time (no kernel)."""
 
     which: str  # verify, draft or overhead
@@ -168,7 +168,7 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     served = np.where(drafts.reshape(-1, 1) > 0, np.exp(spread.served * z_served), 1.0)
     factors = {piece.group: piece.factors * served for piece in pieces}
     for piece in pieces:
-        yield replace(piece, factors=factors[piece.group])
+        yield piece._replace(factors=factors[piece.group])
 
 
 def grouped(times: StepTimes, grid: Grid, spread: Spread) -> Drawn:
