@@ -20,11 +20,12 @@ def _answered(**question: Any) -> object:
     """Ask about what a file describes: that it was read says nothing of what comes after."""
     from roofline.advice.question import question_of
     from roofline.advice.recommend import recommend
-    from roofline.render import OutputFormat, render
+    from roofline.render.recommendation import as_answer
+    from roofline.render.writers import OutputFormat, write
 
     asked = {"model": "llama-3.2-1b", "gpu": "h200-sxm", "drafter": "ngram", "acceptance": "0.6"}
     answer = recommend(question_of(**(asked | question), contexts=(512,), max_draft_length=3))
-    return render(answer, OutputFormat.TABLE)
+    return write(as_answer(answer), OutputFormat.TABLE)
 
 
 def _hardware(path: Path) -> object:

@@ -119,6 +119,11 @@ class Outcome:
     out: str
     err: str
 
+    @property
+    def said(self) -> str:
+        """All that was printed on both streams, its lines joined."""
+        return " ".join(f"{self.out} {self.err}".split())
+
     def data(self) -> Any:
         """Return stdout as JSON; NaN and Infinity are not JSON."""
         assert self.code == 0, self.err

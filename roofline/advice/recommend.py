@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import decay_share, drawn_tokens_per_step
 from roofline.advice.decide import CONFIDENCES, Decision, Point, decide, near_best
-from roofline.advice.deployment import Deployment, PricedGrid
+from roofline.advice.deployment import Deployment, PricedGrid, deploy
 from roofline.advice.question import Ending, Question, ending, ending_value
 from roofline.base.notices import Code, Notice, notice
+from roofline.kernels.matrices import used_components
 from roofline.specs.formats import bytes_per_element
 from roofline.timing.machine import OpTime
 from roofline.timing.memory import Memory
@@ -26,16 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Recommendation",
+    "answer_at",
     "decide_grid",
     "edge_notices",
     "law_limit_notices",
     "recommend",
     "require_fit",
-    "slow_narrow_weights",
 ]
 
 #: A plain step with narrow weights may take this many times as long before a notice says so.
 MUCH_SLOWER = 1.02
+#: What scales of blocks take at most beside an element [B].
+SCALES = 0.1
 #: Up to this draft length one rate at all positions is off by less than the model itself.
 SHORT_DRAFT = 3
 
@@ -47,13 +50,54 @@ def law_limit_notices(times: StepTimes) -> list[Notice]:
     return list(dict.fromkeys(limits))
 
 
-def slow_narrow_weights(question: Question, times: StepTimes) -> list[Notice]:
+def slow_format_notices(answer: Recommendation) -> list[Notice]:
+    """Return the notices of formats that make a plain step of the first point longer.
+
+    A format that was asked for in place of a faster one that the checkpoint ships with comes first;
+    without such, weights that are slower than the model's own wide format.
+    """
+    shipped = [each for field in ("weights", "kv") if (each := _shipped_is_faster(answer, field))]
+    return shipped or _slow_narrow_weights(answer)
+
+
+def _shipped_is_faster(answer: Recommendation, field: str) -> Notice | None:
+    """Return the notice that a format asked for makes plain steps longer than the shipped one."""
+    deployment = answer.deployment
+    configuration, model = deployment.configuration, deployment.target.model
+    asked = None if configuration is None else getattr(configuration, field)
+    if configuration is None or asked is None:
+        return None
+    precision, used = deployment.target.precision, used_components(model)
+    pairs = [(model.kv_dtype or precision.base, precision.kv)]
+    if field == "weights":
+        pairs = [(model.stored()[part], precision.weights[part]) for part in sorted(used)]
+    shipped = dict.fromkeys(before for before, now in pairs if before != now)
+    # a wider format that ships is compared with `_slow_narrow_weights`
+    if not shipped or min(map(bytes_per_element, shipped)) > bytes_per_element(asked) + SCALES:
+        return None
+    left_out: dict[str, Any] = {field: None}
+    as_shipped, _ = deploy(replace(configuration, **left_out), drop_unused=True)
+    plain = _plain_step(answer, as_shipped)
+    asked_ms, shipped_ms = (1e3 * float(each.total.flat[0]) for each in (_first(answer), plain))
+    if asked_ms <= MUCH_SLOWER * shipped_ms:
+        return None
+    return notice(
+        Code.SHIPPED_IS_FASTER,
+        model=model.name,
+        field=field,
+        asked=asked,
+        shipped=tuple(shipped),
+        asked_ms=asked_ms,
+        shipped_ms=shipped_ms,
+    )
+
+
+def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
     """Return the notice that a plain step would be shorter with weights in the model's own format.
 
-    ``times`` are those of the question's first batch and context, D = 0 first. Tables of kernels
-    for narrow weights can be slow where an engine has no tuned ones for a part.
+    Tables of kernels for narrow weights can be slow where an engine has no tuned ones for a part.
     """
-    deployment, workload = question.deployment, question.workload
+    deployment = answer.deployment
     precision = deployment.target.precision
     width = bytes_per_element(precision.base)
     narrow = {d for d in precision.weights.values() if bytes_per_element(d) < width}
@@ -63,13 +107,12 @@ def slow_narrow_weights(question: Question, times: StepTimes) -> list[Notice]:
     target = replace(
         deployment.target, precision=replace(precision, weights=wide, activations=wide)
     )
-    grid = deployment.grid(workload.batches[:1], workload.contexts[:1], (0,))
-    plain = replace(deployment, target=target).price(grid).times
-    narrow_ms, wide_ms = (1e3 * float(step.total.flat[0]) for step in (times, plain))
+    own, plain = _first(answer), _plain_step(answer, replace(deployment, target=target))
+    narrow_ms, wide_ms = (1e3 * float(step.total.flat[0]) for step in (own, plain))
     if narrow_ms <= MUCH_SLOWER * wide_ms:
         return []
-    kernel = _largest_loss(times, plain)
-    chosen = next(time.chosen for time in times.verify_ops if time.op.name == kernel)
+    kernel = _largest_loss(own, plain)
+    chosen = next(time.chosen for time in own.verify_ops if time.op.name == kernel)
     return [
         notice(
             Code.SLOWER_THAN_WIDE,
@@ -83,6 +126,20 @@ def slow_narrow_weights(question: Question, times: StepTimes) -> list[Notice]:
             error=chosen.evidence.median_error if chosen.evidence else None,
         )
     ]
+
+
+def _plain_step(answer: Recommendation, deployment: Deployment) -> StepTimes:
+    """Return a plain step of another deployment at the first point of an answer."""
+    point = answer.points[0]
+    return deployment.price(deployment.grid((point.batch,), (point.context,), (0,))).times
+
+
+def _first(answer: Recommendation) -> StepTimes:
+    """Return the times of an answer's first point, D = 0 first."""
+    workload, point = answer.question.workload, answer.points[0]
+    if (point.batch, point.context) == (workload.batches[0], workload.contexts[0]):
+        return answer.times
+    return _plain_step(answer, answer.deployment)
 
 
 def _largest_loss(times: StepTimes, plain: StepTimes) -> str:
@@ -222,22 +279,34 @@ def recommend(question: Question) -> Recommendation:
     )
     batches, contexts = question.workload.batches, question.workload.contexts
     unfit = [(batches[i], contexts[j]) for i, j in positions if not priced.fits[i, j, 0]]
-    return Recommendation(
+    answer = Recommendation(
         question=question,
         points=points,
         priced=priced,
         refused=_refused(question, unfit),
-        notices=(
-            *question.notices,
-            *law_limit_notices(priced.times),
-            *slow_narrow_weights(question, priced.times),
-            *past_graphs(
-                question.deployment.engine,
-                {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
-            ),
-            *edge_notices(question, points),
-        ),
+        notices=(),
     )
+    return answer_at(answer, points)
+
+
+def answer_at(
+    answer: Recommendation, points: Sequence[Point], extra: Sequence[Notice] = ()
+) -> Recommendation:
+    """Return the answer at these of its points alone, with what is to know about them."""
+    question = answer.question
+    answer = replace(answer, points=tuple(points))
+    notices = (
+        *question.notices,
+        *law_limit_notices(answer.times),
+        *slow_format_notices(answer),
+        *past_graphs(
+            question.deployment.engine,
+            {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
+        ),
+        *edge_notices(question, points),
+        *extra,
+    )
+    return replace(answer, notices=notices)
 
 
 def _refused(question: Question, unfit: Sequence[tuple[int, int]]) -> tuple[Refused, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from roofline.base.errors import InputError
 
@@ -18,6 +19,7 @@ __all__ = [
     "format_quantity",
     "format_seconds",
     "format_size",
+    "listed",
     "parse_quantity",
     "parse_size",
 ]
@@ -83,6 +85,15 @@ def format_count(count: int, noun: str) -> str:
     ('1 sequence', '2 sequences')
     """
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Return words as a list in a sentence.
+
+    >>> listed(["4"]), listed(["4", "5", "6"]), listed(["host", "link"], "or")
+    ('4', '4, 5 and 6', 'host or link')
+    """
+    return f" {last} ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
 
 
 def format_size(count: int) -> str:

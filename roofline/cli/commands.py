@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from roofline.base.errors import InputError
-from roofline.cli.printing import help_if_bare
+from roofline.cli.printing import help_if_bare, with_output_options
 
 __all__ = ["OptionsOnce", "build", "commands_for"]
 
@@ -66,6 +66,8 @@ COMMANDS = (
     "report",
     "sweep",
 )
+#: Commands whose answer has a headline and notes.
+ANSWERS = ("recommend", "schedule", "compare", "memory", "explore", "live", "diagnose")
 GROUPS = ("plot", "hardware", "models", "acceptance", "calibrate", "validate")
 
 
@@ -98,6 +100,7 @@ def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
     for typer_app in (app, *(group.typer_instance for group in app.registered_groups)):
         for command in typer_app.registered_commands if typer_app else ():
             command.cls = OptionsOnce
+            command.callback = with_output_options(command.callback, answering=ANSWERS)
     app.callback()(_root)
     return app
 

@@ -198,7 +198,7 @@ def frontier(
 
 def _left_out(answer: Recommendation) -> str:
     """Say which points have no line, since they do not fit in memory."""
-    from roofline.render.formats import listed
+    from roofline.base.units import listed
 
     workload, drawn = answer.question.workload, {(p.batch, p.context) for p in answer.points}
     missing = {

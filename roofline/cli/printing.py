@@ -1,31 +1,45 @@
-"""How commands print: options as they are typed, JSON for programs, plain text for people."""
+"""How commands print: the answer on stdout, the talk on stderr, options as they are typed."""
 
 from __future__ import annotations
 
-import json
+import functools
+import inspect
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_type_hints
 
 import typer
 
 from roofline.base.errors import InputError, spelled
 from roofline.base.files import printable
 
+if TYPE_CHECKING:
+    from roofline.render.blocks import Answer, Block, Tone
+    from roofline.render.writers import Layout, OutputFormat
+
 __all__ = [
     "FORMAT",
     "check_format",
     "cut",
     "emit",
+    "emit_answer",
     "emit_rows",
     "emit_text",
     "emit_warnings",
     "flag",
     "help_if_bare",
+    "is_quiet",
+    "talk",
     "typed",
+    "with_output_options",
 ]
 
+#: Columns: where nothing tells how many there are, and the bounds of what a terminal tells.
+NARROW, LEAST, MOST = 80, 40, 100
 #: Settings that are not typed as ``--`` and their name.
 _SPELLINGS = {"model": "MODEL", "output": "-o"}
 #: Commands whose model is an option.
@@ -49,7 +63,69 @@ def typed(text: str) -> str:
     return spelled(text, flag)
 
 
-FORMAT = typer.Option("--format", help="table or json.")
+FORMAT = typer.Option("--format", help="table, json, csv, markdown.")
+
+
+@dataclass
+class _Shown:
+    """How much the command that runs shows, as its options say."""
+
+    short: bool = False
+    notes: bool = False
+    quiet: bool = False
+
+
+_shown = _Shown()
+_PANEL = "Output"
+_SHORT = Annotated[
+    bool,
+    typer.Option("--short", help="The headline alone, a line a point.", rich_help_panel=_PANEL),
+]
+_NOTES = Annotated[
+    bool,
+    typer.Option("--notes", help="All notes and the constants.", rich_help_panel=_PANEL),
+]
+_QUIET = Annotated[
+    bool,
+    typer.Option("-q", "--quiet", help="Nothing on stderr but errors.", rich_help_panel=_PANEL),
+]
+
+
+def with_output_options(command: Any, *, answering: Container[str]) -> Any:
+    """Return a command with the option to be quiet and, if it is ``answering``, with all three.
+
+    A command that has them already stays as it is.
+    """
+    if hasattr(command, "has_output_options"):
+        return command
+    added: dict[str, Any] = {"quiet": _QUIET}
+    if command.__name__ in answering:
+        added = {"short": _SHORT, "notes": _NOTES, **added}
+    own = inspect.signature(command).parameters.values()
+    annotations = get_type_hints(command, include_extras=True)
+
+    @functools.wraps(command)
+    def run(**values: Any) -> Any:
+        for name in ("short", "notes", "quiet"):
+            setattr(_shown, name, bool(values.pop(name, False)))
+        return command(**values)
+
+    parameters = [parameter.replace(annotation=annotations[parameter.name]) for parameter in own]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
+        for name, option in added.items()
+    ]
+    shown: Any = run
+    shown.__signature__ = inspect.Signature(parameters)
+    shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    shown.has_output_options = True
+    del shown.__wrapped__
+    return shown
+
+
+def is_quiet() -> bool:
+    """Return whether stderr is for errors alone."""
+    return _shown.quiet
 
 
 def help_if_bare(context: typer.Context) -> None:
@@ -58,44 +134,174 @@ def help_if_bare(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
+def talk(lines: Iterable[str]) -> None:
+    """Print lines on stderr, wrapped to a terminal, their options as they are typed."""
+    if _shown.quiet:
+        return
+    sys.stdout.flush()
+    for line in lines:
+        text = printable(typed(line))
+        if sys.stderr.isatty():
+            from roofline.render.writers import wrap
+
+            text = wrap(text, _width(sys.stderr))
+        typer.echo(text, err=True)
+
+
 def emit_warnings(warnings: Iterable[str]) -> None:
-    """Print warnings on stderr, their options as they are typed."""
-    for warning in warnings:
-        typer.echo(printable(typed(f"warning: {warning}")), err=True)
+    """Print warnings on stderr."""
+    talk(f"warning: {warning}" for warning in warnings)
 
 
 def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> None:
-    """Write an answer to a file or stdout, and its warnings to stderr."""
-    text = typed(text)
-    if output is not None:
-        from roofline.base.files import write_atomically
-
-        write_atomically(output, printable(text))
+    """Write a text to a file or stdout as it stands, and its warnings to stderr."""
+    _emit(printable(typed(text)), output)
     emit_warnings(warnings)
+    _tell_written(output)
+
+
+def emit_answer(
+    answer: Answer,
+    form: OutputFormat,
+    output: Path | None = None,
+    *,
+    about: Iterable[str] = (),
+) -> None:
+    """Write an answer to a file or stdout; what is ``about`` it goes to stderr.
+
+    So do the notes of a CSV, which has no place for them.
+    """
+    from roofline.render.writers import OutputFormat, note_lines, write
+
+    if _shown.short and form in (OutputFormat.JSON, OutputFormat.CSV):
+        raise InputError(f"--short: is a line of text; leave --format {form} out")
+    text = write(answer, form, _layout(output))
+    _emit(text if form is OutputFormat.TABLE else printable(text), output)
+    talk([*about, *(note_lines(answer) if form is OutputFormat.CSV else ())])
+    _tell_written(output)
+
+
+def _emit(text: str, output: Path | None) -> None:
     if output is None:
-        typer.echo(printable(text), nl=False)
-    else:
-        typer.echo(f"wrote {output}", err=True)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    from roofline.base.files import write_atomically
+
+    write_atomically(output, text)
+
+
+def _tell_written(output: Path | None) -> None:
+    if output is not None:
+        talk([f"wrote {output}"])
+
+
+def _layout(output: Path | None) -> Layout:
+    """Return how text is laid out on stdout, or in a file."""
+    from roofline.render.writers import Layout
+
+    shown = Layout(
+        all_notes=_shown.notes, short=_shown.short, spell=lambda text: printable(typed(text))
+    )
+    if output is not None:
+        return replace(shown, whole_code=True)
+    if not sys.stdout.isatty():
+        return shown
+    shown = replace(shown, width=_width(sys.stdout))
+    return replace(shown, style=_styled) if _has_colours() else shown
+
+
+def _has_colours() -> bool:
+    """Return whether the terminal shows colours and the user wants them (no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _styled(line: str, tone: Tone) -> str:
+    match tone.value:
+        case "headline":
+            return typer.style(line, bold=True)
+        case "warning":
+            return typer.style(line, fg="yellow")
+        case "quiet":
+            return typer.style(line, dim=True)
+        case _:
+            return line
+
+
+def _width(stream: TextIO) -> int:
+    """Return the columns to wrap at: a terminal's own, but lines that can still be read."""
+    if not stream.isatty():
+        return NARROW
+    return min(max(shutil.get_terminal_size().columns, LEAST), MOST)
 
 
 def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
-    """Print rows with the same keys as a table or JSON."""
-    check_format(form, "table", "json")
-    if form == "json":
-        typer.echo(typed(json.dumps(list(rows), indent=2)))
-        return
-    from roofline.render.formats import fitted_table
+    """Print rows with the same keys, in any format."""
+    from roofline.render.blocks import Answer, Table
+    from roofline.render.writers import OutputFormat
 
-    headers = [_two_lines(name) for name in rows[0]]
-    cells = [[_cell(value) for value in row.values()] for row in rows]
-    typer.echo(printable(typed(fitted_table(headers, cells))))
+    check_format(form, *OutputFormat)
+    shown = Table(
+        headings=tuple(_two_lines(name) for name in rows[0]),
+        cells=tuple(tuple(_cell(value) for value in row.values()) for row in rows),
+        align="l",
+    )
+    answer = Answer(headlines=(), blocks=(shown,), data=lambda: rows, rows=lambda: rows)
+    emit_answer(answer, OutputFormat(form))
 
 
 def emit(data: Mapping[str, Any], form: str) -> None:
-    """Print one record as lines or JSON."""
-    check_format(form, "table", "json")
-    text = json.dumps(data, indent=2) if form == "json" else _indented(data).rstrip()
-    typer.echo(printable(typed(text)))
+    """Print one record, in any format; in CSV a row for each of its fields."""
+    from roofline.render.blocks import Answer
+    from roofline.render.writers import OutputFormat
+
+    check_format(form, *OutputFormat)
+    answer = Answer(
+        headlines=(),
+        blocks=tuple(_record_blocks(data)),
+        data=lambda: data,
+        rows=lambda: [{"field": key, "value": value} for key, value in _flat(data)],
+    )
+    emit_answer(answer, OutputFormat(form))
+
+
+def _record_blocks(data: Mapping[str, Any]) -> list[Block]:
+    """Return a record as lines of field and value, and a table for each group of records in it."""
+    from roofline.render.blocks import Table
+
+    plain = {key: value for key, value in data.items() if not _has_records(value)}
+    lines = tuple((f"{key}:", _value(value)) for key, value in plain.items() if value is not None)
+    blocks: list[Block] = [Table(headings=("", ""), cells=lines, align="ll")] if lines else []
+    for key, records in data.items():
+        if not _has_records(records):
+            continue
+        names = list(dict.fromkeys(name for record in records.values() for name in record))
+        cells = tuple(
+            (name, *(_value(record.get(field, "-")) for field in names))
+            for name, record in records.items()
+        )
+        blocks.append(
+            Table(headings=("", *names), cells=cells, align="l" * (1 + len(names)), title=key)
+        )
+    return blocks
+
+
+def _has_records(value: Any) -> bool:
+    """Return whether a value is a group of records of their own."""
+    return (
+        isinstance(value, Mapping)
+        and bool(value)
+        and all(isinstance(each, Mapping) for each in value.values())
+    )
+
+
+def _flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every field of a record with its path."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        elif value is not None:
+            yield f"{above}{key}", _value(value)
 
 
 def check_format(form: str, *known: str) -> None:
@@ -135,34 +341,9 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _indented(data: Mapping[str, Any], level: int = 0) -> str:
-    lines = []
-    for key, value in data.items():
-        space = "  " * level
-        if isinstance(value, Mapping) and not any(isinstance(v, dict) for v in value.values()):
-            inner = ", ".join(f"{k} {_value(v)}" for k, v in value.items())
-            lines.append(_wrapped(f"{space}{key}: {inner}", level))
-        elif isinstance(value, Mapping):
-            lines.append(f"{space}{key}:\n{_indented(value, level + 1).rstrip()}")
-        elif value is not None:
-            lines.append(_wrapped(f"{space}{key}: {_value(value)}", level))
-    return "\n".join(lines) + "\n"
-
-
-def _wrapped(line: str, level: int) -> str:
-    """Break a line at 80 columns, its rest indented by one step more."""
-    import textwrap
-
-    return textwrap.fill(
-        line,
-        80,
-        subsequent_indent="  " * (level + 1),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
 def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_value(each)}" for key, each in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_value, value))
     if isinstance(value, bool) or not isinstance(value, int | float):

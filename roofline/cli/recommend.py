@@ -10,7 +10,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli.load import load_of
-from roofline.cli.printing import emit_text
+from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
     FORMATS,
     INTERVAL,
@@ -97,8 +97,8 @@ def recommend(
     """Say which draft length to run, what it buys, and why."""
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend as answer_for
-    from roofline.render import OutputFormat, render
-    from roofline.render.notices import warnings
+    from roofline.render.recommendation import as_answer
+    from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
@@ -122,7 +122,7 @@ def recommend(
     price = (
         None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
     )
-    workload, notes = replace(workload, gpu_hour=price), list[str]()
+    workload, about = replace(workload, gpu_hour=price), list[str]()
     if live is not None:
         if not live.strip():
             raise InputError("--live: expected the address of a server: http://HOST:8000")
@@ -141,7 +141,7 @@ def recommend(
             contexts=contexts,
         )
         configuration, workload = server.configuration, server.workload
-        notes = _server_warnings(server)
+        about = _server_warnings(server)
         if load is not None and load.input_tokens is None:
             load = replace(load, context=workload.contexts[0])
     elif not configuration.model:
@@ -152,22 +152,16 @@ def recommend(
         workload = replace(workload, batches=batches or (1,), contexts=contexts or (4096,))
     if load is not None:
         from roofline.questions.load.answer import answer_load
-        from roofline.render.load import render_load
+        from roofline.render.load import as_answer as load_as_answer
 
         load_answer = answer_load(configuration, workload, load)
-        schedule = load_answer.schedule if load_answer.schedule_pays else None
-        schedule_notes = schedule.notes if schedule else ()
-        notes += warnings([*load_answer.notices, *schedule_notes])
-        emit_text(render_load(load_answer, how), output, notes)
+        emit_answer(load_as_answer(load_answer), how, output, about=about)
         return
-    answer = answer_for(ask(configuration, workload))
-    if goal is None:
-        text = render(answer, how, explain=explain)
-        emit_text(text, output, [*notes, *warnings(answer.notices)])
-        return
-    chosen, choices = _meet_goal(answer, goal, named=batch is not None)
-    text = render(chosen, how, explain=explain, met=(goal, choices))
-    emit_text(text, output, [*notes, *warnings(chosen.notices)])
+    answer, met = answer_for(ask(configuration, workload)), None
+    if goal is not None:
+        answer, choices = _meet_goal(answer, goal, named=batch is not None)
+        met = goal, choices
+    emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
 
 
 def _meet_goal(
@@ -177,6 +171,7 @@ def _meet_goal(
 
     A batch that was ``named`` and does not fit is refused; else a context at which no batch fits.
     """
+    from roofline.advice.recommend import answer_at
     from roofline.advice.remedies import refuse
     from roofline.questions.goals import GOAL_BATCHES, missed_goals, operating_points
 
@@ -186,13 +181,12 @@ def _meet_goal(
         contexts = answer.question.workload.contexts
         unfit = [(GOAL_BATCHES[0], context) for context in contexts if context not in answered]
         refused = refuse(answer.deployment, unfit)
-    chosen = replace(
+    chosen = answer_at(
         answer,
-        points=tuple(choice.point for choice in choices),
-        notices=(*answer.notices, *missed_goals(answer.points, goal, choices)),
-        refused=refused,
+        [choice.point for choice in choices],
+        missed_goals(answer.points, goal, choices),
     )
-    return chosen, choices
+    return replace(chosen, refused=refused), choices
 
 
 def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:
@@ -221,7 +215,7 @@ def _server_warnings(live: LiveQuestion) -> list[str]:
     from roofline.render.live import gap_lines
     from roofline.render.notices import warnings
 
-    return [*gap_lines(live), *warnings(live.serving.notices)]
+    return [f"warning: {line}" for line in (*gap_lines(live), *warnings(live.serving.notices))]
 
 
 def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:

@@ -79,7 +79,7 @@ class Launch:
         which flag to leave out.
         """
         if draft_length == 0:
-            return f"{self._layout()}{self.sharing()}".strip() or self._left_out()
+            return f"{self._layout()}{self.sharing()}".strip() or self.left_out
         drafting = self.engine.flag(
             self.drafter_kind,
             draft_length=draft_length,
@@ -92,13 +92,6 @@ class Launch:
         parallel = self.engine.attention_dp
         join = "" if parallel is None else parallel.join
         return join.join(filter(None, [self._layout(), drafting])) + self.sharing()
-
-    def flags_and_omission(self, draft_length: int, *, running: int) -> str:
-        """Return the flags; without drafts the flag to leave out follows on a line of its own."""
-        flags = self.flags(draft_length, running=running)
-        if draft_length or flags == self._left_out():
-            return flags
-        return f"{flags}\n({self._left_out()})"
 
     def flags_to_time(
         self, draft_length: int, tokens_per_step: float, *, running: int
@@ -118,8 +111,9 @@ class Launch:
         local, split = self.engine.local, self.placement.split
         return "" if local is None else local.text(split, cards=split.cards, layers=self.layers)
 
-    def _left_out(self) -> str:
-        """Return the sentence that says which flag is not given without drafts."""
+    @property
+    def left_out(self) -> str:
+        """The sentence that says which flag is not given without drafts."""
         return self.engine.flags["none"]
 
     def _layout(self) -> str:

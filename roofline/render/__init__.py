@@ -1,6 +1,1 @@
-"""An answer as text: a table, JSON, CSV or Markdown."""
-
-from roofline.render.formats import OutputFormat
-from roofline.render.recommendation import render
-
-__all__ = ["OutputFormat", "render"]
+"""What is printed: blocks made from answers, and the writers that lay them out."""

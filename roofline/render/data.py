@@ -1,4 +1,4 @@
-"""An answer as plain data: JSON prints it as it is, and the other formats are made from it."""
+"""Parts of an answer as plain data: what was asked, each point, its kernels, and its sources."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from roofline.advice.why import bound, grid_position, value_at
 from roofline.base.notices import Notice
 from roofline.kernels.ops import Part
 from roofline.render.deployment import deployment_data, set_data
-from roofline.render.notices import sentence, warnings
-from roofline.render.refusals import refused_data
+from roofline.render.notices import sentence
 from roofline.render.why import headline, reason
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
 __all__ = [
-    "as_data",
     "benchmark_rows",
+    "engine_data",
     "explain_rows",
     "inputs_data",
     "point_data",
@@ -29,35 +28,6 @@ __all__ = [
     "source_data",
     "summary",
 ]
-
-SCHEMA = "roofline.recommend/1"
-
-
-def as_data(answer: Recommendation, *, explain: bool) -> dict[str, Any]:
-    """Return the whole answer as JSON-ready data."""
-    question = answer.question
-    data = {
-        "schema": SCHEMA,
-        "inputs": inputs_data(question),
-        "points": [point_data(answer, point) for point in answer.points],
-        "refused": refused_data(answer.refused),
-        "engine": _engine(question),
-        "warnings": warnings(answer.notices),
-        "provenance": provenance(question, answer.times),
-    }
-    if explain:
-        from roofline.render.rules import rule_rows
-
-        data["explain"] = [
-            {
-                "batch": point.batch,
-                "context": point.context,
-                "ops": explain_rows(answer, point),
-                "rules": rule_rows(answer, point),
-            }
-            for point in answer.points
-        ]
-    return data
 
 
 def inputs_data(question: Question) -> dict[str, Any]:
@@ -160,7 +130,8 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
     ]
 
 
-def _engine(question: Question) -> dict[str, Any]:
+def engine_data(question: Question) -> dict[str, Any]:
+    """Return the engine's times around the kernels, and where they come from."""
     overhead = question.deployment.engine.overhead
     return {
         "id": question.deployment.engine.id,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from roofline.advice.deployment import Deployment
+from roofline.base.units import listed
 from roofline.kernels.matrices import used_components
-from roofline.render.formats import listed
 from roofline.specs.formats import Component
 from roofline.specs.overrides import AppliedOverride
 

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 from roofline.base.errors import Option
-from roofline.base.units import format_size
+from roofline.base.units import format_size, listed
 from roofline.engines import sglang, vllm
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED, Term
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
-from roofline.render.formats import TableOrJson, listed, text_table, wrap
+from roofline.render.formats import TableOrJson, text_table, wrap
 from roofline.render.notices import assumed_lines, warnings
 from roofline.render.refusals import refused_data, refused_lines
 

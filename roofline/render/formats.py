@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+
+from roofline.render.writers import OutputFormat, markdown_table, wrap
 
 __all__ = [
-    "Column",
     "OutputFormat",
     "TableOrJson",
     "captioned_table",
     "fitted_table",
-    "listed",
     "markdown_table",
     "text_table",
     "wrap",
 ]
-
-
-class OutputFormat(StrEnum):
-    """The formats of an answer with rows."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "markdown"
 
 
 class TableOrJson(StrEnum):
@@ -33,14 +23,6 @@ class TableOrJson(StrEnum):
 
     TABLE = "table"
     JSON = "json"
-
-
-class Column(NamedTuple):
-    """A column of an answer's table."""
-
-    heading: str  # a newline may split it
-    key: str  # of the row in JSON
-    form: str  # how ``value`` is written, such as ``{value:.2f}``
 
 
 def text_table(
@@ -119,38 +101,3 @@ def captioned_table(
     height = len(lines) - len(rows)
     body = zip(captions, lines[height:], strict=True)
     return "\n".join([*lines[:height], *(line for name, row in body for line in (wrap(name), row))])
-
-
-def listed(words: Sequence[str], last: str = "and") -> str:
-    """Return words as a list in a sentence.
-
-    >>> listed(["4"]), listed(["4", "5", "6"]), listed(["host", "link"], "or")
-    ('4', '4, 5 and 6', 'host or link')
-    """
-    return f" {last} ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
-
-
-def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a pipe table.
-
-    >>> print(markdown_table(["D", "ms"], [["0", "6.8"]]))
-    | D | ms |
-    |---:|---:|
-    | 0 | 6.8 |
-    """
-    head = [header.replace("\n", " ") for header in headers]
-    lines = [head, *rows]
-    text = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([text[0], "|---:" * len(headers) + "|", *text[1:]])
-
-
-def wrap(text: str, width: int = 80) -> str:
-    """Break a paragraph at ``width`` columns, leaving long words whole.
-
-    >>> print(wrap("one two three", width=8))
-    one two
-    three
-    """
-    import textwrap  # only text output needs it
-
-    return textwrap.fill(text, width=width, break_long_words=False, break_on_hyphens=False)

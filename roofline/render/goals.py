@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from roofline.base.units import format_size
 from roofline.questions.goals import Goal, Objective, OperatingPoint
 
-__all__ = ["goal_data", "goal_lines"]
+__all__ = ["goal_data", "goal_headline", "goal_lines"]
 
 
-def goal_data(goal: Goal, choices: list[OperatingPoint]) -> dict[str, Any]:
+def goal_data(goal: Goal, choices: Sequence[OperatingPoint]) -> dict[str, Any]:
     """Return the goal and what meets it."""
     return {
         "slo_tpot_ms": None if goal.tpot is None else 1e3 * goal.tpot,
@@ -38,33 +39,38 @@ def goal_data(goal: Goal, choices: list[OperatingPoint]) -> dict[str, Any]:
     }
 
 
-def goal_lines(goal: Goal, choices: list[OperatingPoint]) -> list[str]:
-    """Return what meets the goal, and the acceptance that each draft length would need."""
-    return [line for choice in choices for line in _goal_lines(goal, choice)]
-
-
-def _goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
-    point = choice.point
-    limits = []
-    if goal.tpot is not None:
-        limits.append(f"at most {1e3 * goal.tpot:g} ms per token")
-    if goal.rate is not None:
-        limits.append(f"at least {goal.rate:g} tokens/s")
+def goal_headline(goal: Goal, choice: OperatingPoint) -> str:
+    """Return what meets the goal in one sentence."""
     best = "throughput" if goal.best_by is Objective.THROUGHPUT else "speed of one user"
-    wanted = " and ".join([*limits, f"best {best}"])
-    where = f"batch {point.batch}, draft length {choice.draft_length}"
+    wanted = " and ".join([*_limits(goal), f"best {best}"])
+    where = f"batch {choice.point.batch}, draft length {choice.draft_length}"
     pace = f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
-    lines = [f"Goal ({wanted}): {where} at context {format_size(point.context)}: {pace}."]
+    return f"Goal ({wanted}): {where} at context {format_size(choice.point.context)}: {pace}."
+
+
+def goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
+    """Return the acceptance that each draft length would need, if the goal has limits."""
+    if not _limits(goal):
+        return []
     needs = [
         f"{need.tokens_per_step:.2f} at D = {need.draft_length} ("
         + (f"has {need.reached:.2f}" if need.possible else "out of reach")
         + ")"
         for need in choice.needed
     ]
-    if limits:
-        shortest = min(n.draft_length for n in choice.needed if n.met)
-        lines.append(
-            f"Tokens per step needed at batch {point.batch}: {', '.join(needs)}. The shortest "
-            f"draft length that meets it is {shortest}."
-        )
-    return lines
+    shortest = min(n.draft_length for n in choice.needed if n.met)
+    needed = (
+        f"Tokens per step needed at batch {choice.point.batch}: {', '.join(needs)}. The shortest "
+        f"draft length that meets it is {shortest}."
+    )
+    return [needed]
+
+
+def _limits(goal: Goal) -> list[str]:
+    """Return the limits of a goal in words."""
+    limits = []
+    if goal.tpot is not None:
+        limits.append(f"at most {1e3 * goal.tpot:g} ms per token")
+    if goal.rate is not None:
+        limits.append(f"at least {goal.rate:g} tokens/s")
+    return limits

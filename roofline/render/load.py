@@ -1,87 +1,92 @@
-"""The answer over a load as a table, JSON, CSV or Markdown."""
+"""The answer over a load: its blocks, its rows and its data."""
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
+from roofline.advice.columns import Column
 from roofline.advice.decide import dollars_per_million
 from roofline.base.errors import Option
-from roofline.base.files import csv_text
+from roofline.base.notices import Code as NoticeCode
+from roofline.base.units import format_count
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
+from roofline.render.blocks import Answer, Block, Code, Note, Paragraph, Table, Tone, table
 from roofline.render.data import inputs_data, provenance, summary
-from roofline.render.formats import Column, OutputFormat, markdown_table, text_table, wrap
 from roofline.render.load_sentences import (
     headline,
+    marks,
     overloaded,
     reading,
     schedule_line,
-    schedule_notes,
-    uncaptured,
+    schedule_notices,
     where,
 )
-from roofline.render.notices import assumed_lines, warnings
-from roofline.render.recommendation import COST, setting
-from roofline.render.sentences import dollars
+from roofline.render.notices import notes, notes_data, sentence, warnings
+from roofline.render.recommendation import COST, engine_blocks, setting
+from roofline.render.why import dollars
 
-__all__ = ["render_load"]
+__all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
-SCHEMA = "roofline.load/1"
+SCHEMA = "roofline.load/2"
+
+
+def _column(key: str, heading: str, form: str) -> Column:
+    return Column(key=key, heading=heading, form=form)
+
+
 _SHARED = (
-    Column("tokens\nper burst", "tokens_per_step", "{value:.2f}"),
-    Column("TPOT\nms", "tpot_ms", "{value:.2f}"),
-    Column("gap\np50 ms", "gap_p50_ms", "{value:.1f}"),
-    Column("gap\np99 ms", "gap_p99_ms", "{value:.1f}"),
-    Column("gain", "gain", "{value:.2f}x"),
+    _column("marked", "D", "{value}"),
+    _column("tokens_per_step", "tokens\nper burst", "{value:.2f}"),
+    _column("tpot_ms", "TPOT\nms", "{value:.2f}"),
+    _column("gap_p50_ms", "gap\np50 ms", "{value:.1f}"),
+    _column("gap_p99_ms", "gap\np99 ms", "{value:.1f}"),
+    _column("gain", "gain", "{value:.2f}x"),
 )
 _ARRIVALS = (
-    Column("running\nbatch", "running", "{value:.1f}"),
-    *_SHARED,
-    Column("most\nreq/s", "most_rps", "{value:.3g}"),
+    _SHARED[0],
+    _column("running", "running\nbatch", "{value:.1f}"),
+    *_SHARED[1:],
+    _column("most_rps", "most\nreq/s", "{value:.3g}"),
 )
-_HISTOGRAM = (*_SHARED, Column("tokens/s\nof all", "tokens_per_s", "{value:.0f}"))
-_COST_AT_MOST = Column("$/M\nat most", "dollars_per_million_at_most", "{value:.3g}")
+_HISTOGRAM = (*_SHARED, _column("tokens_per_s", "tokens/s\nof all", "{value:.0f}"))
+_COST_AT_MOST = _column("dollars_per_million_at_most", "$/M\nat most", "{value:.3g}")
 
 
-def render_load(answer: LoadAnswer, how: OutputFormat) -> str:
-    """Return the answer in the format asked for, ending in a newline."""
-    if how is OutputFormat.JSON:
-        return json.dumps(as_data(answer), indent=2, allow_nan=False) + "\n"
-    if how is OutputFormat.CSV:
-        return _csv(answer)
-    headers, rows = _table(answer)
-    description = setting(answer.question, where=where(answer))
-    after = [
-        reading(answer),
-        *uncaptured(answer),
-        *overloaded(answer),
-        *_cost_lines(answer),
-        schedule_line(answer),
+def as_answer(answer: LoadAnswer) -> Answer:
+    """Return the answer in every form."""
+    said = {NoticeCode.PAST_GRAPHS_UNDER_LOAD}  # where the marks of the table are explained
+    if answer.no_schedule is not None:
+        said.add(answer.no_schedule.code)
+    pays = schedule_notices(answer) if answer.schedule_pays else ()
+    return Answer(
+        headlines=(headline(answer),),
+        blocks=tuple(answer_blocks(answer)),
+        notes=(*notes([*answer.notices, *pays], said=said), *_load_notes(answer)),
+        more=(Paragraph(summary(answer.question, answer.times)),),
+        data=lambda: data(answer),
+        rows=lambda: rows(answer),
+    )
+
+
+def answer_blocks(answer: LoadAnswer) -> list[Block]:
+    """Return the advice, what each policy yields, and what to paste."""
+    question, advised = answer.question, answer.advised
+    after = [reading(answer), *overloaded(answer), *_cost_lines(answer), schedule_line(answer)]
+    blocks: list[Block] = [
+        Paragraph(headline(answer), tone=Tone.HEADLINE),
+        Paragraph(setting(question, where=where(answer))),
+        _table(answer),
+        Paragraph(marks(answer), tone=Tone.QUIET, close=True),
+        *map(Paragraph, after),
     ]
-    if how is OutputFormat.MARKDOWN:
-        blocks = [
-            f"**{headline(answer)}**",
-            description,
-            markdown_table(headers, rows),
-            *after,
-            f"```\n{_to_paste(answer)}\n```",
-            *_footer(answer),
-        ]
-    else:
-        blocks = [
-            wrap(headline(answer)),
-            wrap(description),
-            text_table(headers, rows),
-            *map(wrap, after),
-            f"{answer.question.deployment.engine.name}:\n  {_to_paste(answer)}",
-            "\n".join(map(wrap, _footer(answer))),
-        ]
-    return "\n\n".join(blocks) + "\n"
+    if answer.schedule is not None and answer.schedule_pays:
+        return [*blocks, Code(answer.schedule.text, of=question.deployment.engine.name)]
+    return [*blocks, *engine_blocks(question, advised.draft_length or 0, running=advised.slots)]
 
 
-def as_data(answer: LoadAnswer) -> dict[str, Any]:
+def data(answer: LoadAnswer) -> dict[str, Any]:
     """Return the whole answer as JSON-ready data."""
     load, chunks = answer.load, answer.chunks
     return {
@@ -108,8 +113,9 @@ def as_data(answer: LoadAnswer) -> dict[str, Any]:
         ),
         "policies": [_policy(answer, policy) for policy in answer.policies],
         "schedule": None if answer.schedule is None else answer.schedule.text,
-        "notes": schedule_notes(answer),
+        "schedule_notes": [sentence(each) for each in schedule_notices(answer)],
         "warnings": warnings(answer.notices),
+        "notes": notes_data([*answer.notices, *schedule_notices(answer)]),
         "provenance": provenance(answer.question, answer.times),
     }
 
@@ -148,22 +154,18 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _table(answer: LoadAnswer) -> tuple[list[str], list[list[str]]]:
+def _table(answer: LoadAnswer) -> Table:
+    """Return what every policy yields, the advised one and those past the graphs marked."""
     arrivals = answer.load.rps is not None
     columns = _ARRIVALS if arrivals else _HISTOGRAM
     if answer.question.workload.gpu_hour is not None:
         columns = (*columns, _COST_AT_MOST if arrivals else COST)
-    rows = []
+    marked = []
     for policy in answer.policies:
-        data = _policy(answer, policy)
         name = "schedule" if policy.draft_length is None else f"{policy.draft_length}"
         mark = "* " if policy is answer.advised else "! " if policy.past else ""
-        cells = [
-            "-" if data[column.key] is None else column.form.format(value=data[column.key])
-            for column in columns
-        ]
-        rows.append([f"{mark}{name}", *cells])
-    return ["D", *(column.heading for column in columns)], rows
+        marked.append(_policy(answer, policy) | {"marked": f"{mark}{name}"})
+    return table(columns, marked)
 
 
 def _cost_lines(answer: LoadAnswer) -> list[str]:
@@ -171,7 +173,8 @@ def _cost_lines(answer: LoadAnswer) -> list[str]:
     if price is None:
         return []
     best, plain = (_policy(answer, policy) for policy in (answer.advised, answer.plain))
-    start = f"At {dollars(price)} per GPU-hour and {answer.question.deployment.cards} GPU(s): "
+    cards = answer.question.deployment.cards
+    start = f"At {dollars(price)} per GPU-hour and {format_count(cards, 'GPU')}: "
     length = f"draft length {answer.advised.draft_length}"
 
     def cost(policy: dict[str, Any], name: str) -> str:
@@ -192,38 +195,29 @@ def _cost_lines(answer: LoadAnswer) -> list[str]:
     return [line]
 
 
-def _to_paste(answer: LoadAnswer) -> str:
-    if answer.schedule is not None and answer.schedule_pays:
-        return answer.schedule.text
-    advised = answer.advised
-    return answer.question.deployment.launch.flags_and_omission(
-        advised.draft_length or 0, running=advised.slots
-    )
-
-
-def _footer(answer: LoadAnswer) -> list[str]:
-    load, chunks = answer.load, answer.chunks
-    lines = []
+def _load_notes(answer: LoadAnswer) -> tuple[Note, ...]:
+    """Return what was assumed of the load."""
+    load, chunks, found = answer.load, answer.chunks, list[Note]()
     if load.rps is not None:
-        lines.append(
-            "Assumed: requests arrive at random and independently (Poisson) with these lengths; at "
-            f"most {answer.advised.slots} run at once"
+        text = (
+            "requests arrive at random and independently (Poisson) with these lengths; at most "
+            f"{answer.advised.slots} run at once"
         )
+        found.append(Note(code="poisson-arrivals", text=text, assumption=True))
     if chunks.most:
-        lines.append(
-            f"Assumed: prompts are read in {chunks.per_prompt} chunk(s) of {chunks.each:.0f} "
+        text = (
+            f"prompts are read in {format_count(chunks.per_prompt, 'chunk')} of {chunks.each:.0f} "
             f"tokens, up to {chunks.most} in a step ({Option('prefill_chunk')})"
         )
-    question = answer.question
-    return [*lines, *assumed_lines(question.notices), summary(question, answer.times)]
+        found.append(Note(code="prompt-chunks", text=text, assumption=True))
+    return tuple(found)
 
 
-def _csv(answer: LoadAnswer) -> str:
+def rows(answer: LoadAnswer) -> list[dict[str, Any]]:
+    """Return a row for every policy."""
     inputs = inputs_data(answer.question)
     shared = {key: inputs[key] for key in ("model", "gpu", "gpus", "tp")}
-    return csv_text(
-        [
-            {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}
-            for policy in answer.policies
-        ]
-    )
+    return [
+        {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}
+        for policy in answer.policies
+    ]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from roofline.advice.decide import TIE
+from roofline.base.notices import Notice
 from roofline.base.units import format_pace, format_size
 from roofline.questions.load.answer import LoadAnswer
-from roofline.render.notices import capitalised, sentence, warnings
+from roofline.render.notices import capitalised, sentence
 from roofline.render.why import DO_NOT_SPECULATE
 
 __all__ = [
     "headline",
+    "marks",
     "overloaded",
     "reading",
     "schedule_line",
-    "schedule_notes",
-    "uncaptured",
+    "schedule_notices",
     "where",
 ]
 
@@ -76,17 +77,16 @@ def reading(answer: LoadAnswer) -> str:
     )
 
 
-def uncaptured(answer: LoadAnswer) -> list[str]:
-    """Say what marks the draft lengths past the captured graphs, if there are any."""
+def marks(answer: LoadAnswer) -> str:
+    """Say what the marks in front of the table's rows mean, for those that there are."""
     graphs = answer.question.deployment.engine.graphs
     if graphs is None or not any(policy.past for policy in answer.policies):
-        return []
-    engine = answer.question.deployment.engine.name
-    line = (
-        f"! not advised: at this load some steps have more than the {graphs.largest} rows that "
-        f"{engine} captures CUDA graphs for, and can cost several times more than shown."
+        return "*: advised."
+    return (
+        f"*: advised. !: not advised: some steps have more than the {graphs.largest} rows that "
+        f"{answer.question.deployment.engine.name} captures CUDA graphs for, and can take several "
+        "times as long as shown."
     )
-    return [line]
 
 
 def overloaded(answer: LoadAnswer) -> list[str]:
@@ -104,11 +104,11 @@ def overloaded(answer: LoadAnswer) -> list[str]:
     return [f"Left out, {why} {', '.join(shown)}."]
 
 
-def schedule_notes(answer: LoadAnswer) -> list[str]:
+def schedule_notices(answer: LoadAnswer) -> tuple[Notice, ...]:
     """Return why there is no schedule, or what to know about the one there is."""
     if answer.no_schedule is not None:
-        return [sentence(answer.no_schedule)]
-    return [] if answer.schedule is None else warnings(answer.schedule.notes)
+        return (answer.no_schedule,)
+    return () if answer.schedule is None else tuple(answer.schedule.notes)
 
 
 def schedule_line(answer: LoadAnswer) -> str:

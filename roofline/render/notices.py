@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import assert_never
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, assert_never
 
 from roofline.advice.question import Ending
 from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
+from roofline.base.units import listed
+from roofline.render.blocks import Note
 from roofline.render.reading_notices import READING_SENTENCES
 
 __all__ = [
+    "ORDER",
     "SENTENCES",
     "assumed_lines",
     "assumptions",
     "capitalised",
+    "notes",
+    "notes_data",
+    "ranked",
     "sentence",
     "warnings",
     "why_drafts_end",
@@ -37,6 +43,165 @@ def capitalised(text: str) -> str:
     'Nothing is drafted.'
     """
     return f"{text[:1].upper()}{text[1:]}."
+
+
+#: What a notice could change in the advice, most first: why the group stands there, and its codes.
+ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
+    (
+        "a setting to change: the answer would be another one",
+        (
+            Code.SHIPPED_IS_FASTER,
+            Code.GOAL_MISSED,
+            Code.LEAVE_FLAG_OUT,
+            Code.SCHEDULE_OFF_IN_COPIES,
+            Code.SCHEDULE_OFF_IN_GROUPS,
+            Code.FORM_REJECTED,
+            Code.OTHER_RELEASES_DIFFER,
+            Code.OTHER_RELEASES_REFUSE,
+            Code.ANOTHER_SERVER_SETTING,
+        ),
+    ),
+    (
+        "the numbers of the acceptance contradict themselves or may be read in two ways",
+        (
+            Code.READ_AS_SURVIVAL,
+            Code.POSITIONS_DISAGREE,
+            Code.LENGTH_CONTRADICTS_POSITIONS,
+            Code.RATE_CONTRADICTS_COUNTS,
+            Code.TOKENS_DO_NOT_FIT_PASSES,
+            Code.DRAFT_TREE,
+            Code.ANOTHER_DRAFT_LENGTH_GIVEN,
+            Code.ANOTHER_DRAFT_LENGTH_COUNTED,
+            Code.UNUSUAL_DRAFT_LENGTH,
+            Code.CONTEXTS_DISAGREE,
+            Code.SURVIVAL_RISES,
+            Code.TOKENS_PER_STEP_FALL,
+        ),
+    ),
+    (
+        "the setup may not run as it is priced",
+        (
+            Code.ENGINE_ELSEWHERE,
+            Code.ANOTHER_VOCABULARY,
+            Code.OFF_FAST_PATH,
+            Code.UNKNOWN_GENERATION,
+            Code.NO_16_BIT_RATE,
+        ),
+    ),
+    (
+        "what is priced leaves out a cost that was measured",
+        (Code.SCHEDULE_GRAPH_MODE, Code.PAST_GRAPHS_UNDER_LOAD),
+    ),
+    (
+        "the acceptance is that of something else: the best draft length moves with it",
+        (
+            Code.ACCEPTANCE_STANDS_IN,
+            Code.COUNTED_ON_ANOTHER_MODEL,
+            Code.COUNTED_WITH_ANOTHER_KV,
+            Code.ACCEPTANCE_UNKNOWN,
+            Code.MEAN_ONLY,
+            Code.LENGTH_NOT_READ,
+            Code.BEYOND_TRAINED_CONTEXT,
+            Code.OUTSIDE_MEASURED_CONTEXTS,
+            Code.ONE_RATE_IN_LONG_DRAFTS,
+            Code.DRAFTS_CUT_SHORT,
+            Code.DRAFTS_IN_SOME_PASSES,
+            Code.SOME_PASSES_DRAFTED,
+            Code.DRAFTING_PASSES_ONLY,
+            Code.COUNTED_AT_END,
+            Code.LINES_LEFT_OUT,
+        ),
+    ),
+    (
+        "draft lengths, batches or variants that were not looked at may be better",
+        (
+            Code.LONGEST_IS_BEST,
+            Code.DRAFTS_DO_NOT_FIT,
+            Code.PAST_GRAPHS,
+            Code.PAST_GRAPHS_IN_SWEEP,
+            Code.LENGTHS_NOT_TAKEN,
+            Code.VARIANT_LEFT_OUT,
+            Code.BATCHES_DO_NOT_FIT,
+            Code.CONTEXT_DOES_NOT_FIT,
+            Code.BATCHES_NOT_ASKED,
+        ),
+    ),
+    (
+        "another format may be faster, or answer worse",
+        (Code.SLOWER_THAN_WIDE, Code.WEIGHTS_STORED_ONLY, Code.FEW_BITS),
+    ),
+    (
+        "why there is no schedule, or what an engine makes of one",
+        (
+            Code.NO_SCHEDULE,
+            Code.NOTHING_TO_SCHEDULE,
+            Code.NO_RELEASE_TAKES_SCHEDULES,
+            Code.SCHEDULE_OFF_UNDER_DP_ATTENTION,
+            Code.DRAFTER_DOES_NOT_FIT,
+            Code.DRAFTER_CACHE_BEHIND,
+            Code.NEAREST_SCHEDULE,
+            Code.FORM_PROPOSED,
+            Code.DEFAULT_SIZES,
+            Code.GIVEN_SIZES,
+            Code.LAST_BAND_KEPT,
+            Code.NOTHING_DRAFTED_ABOVE,
+            Code.COSTS_HOLD_WITH,
+            Code.OTHER_RELEASES_AGREE,
+        ),
+    ),
+    (
+        "what was assumed where the question left it open",
+        (
+            Code.ACCEPTANCE_ASSUMED,
+            Code.HEAD_DERIVED,
+            Code.HEAD_ASSUMED,
+            Code.HOST_ASSUMED,
+            Code.CONFIG_DEFAULT,
+            Code.NO_FP16_RATE,
+            Code.ALIAS,
+            Code.CONFIG_NOTE,
+            Code.PRE_RELEASE,
+        ),
+    ),
+    (
+        "where a figure comes from",
+        (
+            Code.WEIGHTS_BY_NAME,
+            Code.DRAFTER_NOT_BUNDLED,
+            Code.SETTING_CHANGED,
+            Code.BANDWIDTH_OF_PROFILE,
+            Code.MEMORY_SIZE_OF_DRIVER,
+            Code.MEMORY_SIZE_OF_DATASHEET,
+        ),
+    ),
+)
+_RANK = {code: n for n, code in enumerate(code for _, codes in ORDER for code in codes)}
+#: What another notice says better: the first is left out beside the second.
+SAID_BETTER = {Code.ACCEPTANCE_ASSUMED: Code.ACCEPTANCE_STANDS_IN}
+
+
+def ranked(notices: Iterable[Notice]) -> list[Notice]:
+    """Return each notice once, those that could change the advice most first."""
+    return sorted(dict.fromkeys(notices), key=lambda each: _RANK[each.code])
+
+
+def notes(notices: Iterable[Notice], *, said: Container[Code] = ()) -> tuple[Note, ...]:
+    """Return the notes below an answer; ``said`` are codes that the answer's blocks say already."""
+    found = ranked(notices)
+    codes = {each.code for each in found}
+    return tuple(
+        Note(code=each.code.value, text=sentence(each), assumption=each.assumption)
+        for each in found
+        if each.code not in said and SAID_BETTER.get(each.code) not in codes
+    )
+
+
+def notes_data(notices: Iterable[Notice]) -> list[dict[str, Any]]:
+    """Return every notice as JSON has it."""
+    return [
+        {"code": each.code.value, "text": sentence(each), "assumption": each.assumption}
+        for each in ranked(notices)
+    ]
 
 
 def assumptions(notices: Iterable[Notice]) -> list[str]:
@@ -150,10 +315,9 @@ def _beyond_trained_context(network: str, trained: int, context: int) -> str:
 
 
 def _lengths_not_taken(drafter: str, modules: int, engine: str, lengths: tuple[int, ...]) -> str:
-    listed = ", ".join(map(str, lengths))
     return (
         f"{drafter} has {modules} modules: {engine} drafts up to {modules} tokens with them, or a "
-        f"multiple of {modules}; D = {listed} left out"
+        f"multiple of {modules}; D = {', '.join(map(str, lengths))} left out"
     )
 
 
@@ -211,6 +375,22 @@ def _slower_than_wide(
     return (
         f"{'/'.join(dtypes)} weights: a plain step takes {own_ms:.3g} ms here, {wide_ms:.3g} ms "
         f"with {base}: they save memory, not time ({kernel}: {provenance}, {detail}{off})"
+    )
+
+
+def _shipped_is_faster(
+    *,
+    model: str,
+    field: str,
+    asked: str,
+    shipped: tuple[str, ...],
+    asked_ms: float,
+    shipped_ms: float,
+) -> str:
+    what = "" if field == "weights" else " KV"
+    return (
+        f"{model} ships as {listed(shipped)}{what}: leave {Option(field, asked)} out (a plain step "
+        f"takes {shipped_ms:.3g} ms then, {asked_ms:.3g} ms as asked)"
     )
 
 
@@ -480,6 +660,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,
     Code.DRAFTS_DO_NOT_FIT: _drafts_do_not_fit,
     Code.SLOWER_THAN_WIDE: _slower_than_wide,
+    Code.SHIPPED_IS_FASTER: _shipped_is_faster,
     Code.PAST_GRAPHS: _past_graphs,
     Code.PAST_GRAPHS_IN_SWEEP: _past_graphs_in_sweep,
     Code.LAST_BAND_KEPT: _last_band_kept,

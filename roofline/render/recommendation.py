@@ -1,141 +1,136 @@
-"""The answer of ``recommend`` as a table, JSON, CSV or Markdown."""
+"""The answer of ``recommend``: its blocks, its rows and its data."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
+from roofline.advice.columns import Column, columns
 from roofline.advice.decide import Point
-from roofline.advice.question import Question
+from roofline.advice.question import Ending, Question
 from roofline.advice.recommend import Recommendation
-from roofline.base.files import csv_text
+from roofline.advice.why import Outcome, outcome
+from roofline.base.notices import Code as NoticeCode
 from roofline.base.units import format_pace, format_size
 from roofline.kernels.ops import Part
-from roofline.render.data import as_data, explain_rows, point_data, summary
+from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone, table
+from roofline.render.data import (
+    benchmark_rows,
+    engine_data,
+    explain_rows,
+    inputs_data,
+    point_data,
+    provenance,
+    summary,
+)
 from roofline.render.deployment import gpus_named, set_column, set_line, stored_as
-from roofline.render.formats import Column, OutputFormat, markdown_table, text_table, wrap
-from roofline.render.notices import assumed_lines
-from roofline.render.refusals import refused_lines, room_columns
-from roofline.render.sentences import cost_line, likely_line, timing_lines, uncaptured_lines
-from roofline.render.why import caveat
+from roofline.render.notices import notes, notes_data, warnings
+from roofline.render.why import (
+    caveat,
+    cost_line,
+    headline,
+    likely_line,
+    marks_line,
+)
 
 if TYPE_CHECKING:
     from roofline.questions.goals import Goal, OperatingPoint
 
-__all__ = ["COLUMNS", "COST", "render", "setting"]
+__all__ = [
+    "COLUMNS",
+    "COST",
+    "answer_blocks",
+    "as_answer",
+    "data",
+    "engine_blocks",
+    "rows",
+    "setting",
+]
 
-
-_PACE = Column("tokens/s\nbatch", "tokens_per_s", "{value:.0f}")  # in text see format_pace
-COLUMNS = (
-    Column("D", "draft_length", "{value:d}"),
-    Column("tokens\nper step", "tokens_per_step", "{value:.2f}"),
-    Column("step\nms", "step_ms", "{value:.2f}"),
-    Column("verify\nms", "verify_ms", "{value:.2f}"),
-    Column("draft\nms", "draft_ms", "{value:.2f}"),
-    Column("overhead\nms", "overhead_ms", "{value:.2f}"),
-    Column("cost ratio =\nbreak-even", "cost_ratio", "{value:.3f}"),
-    Column("speedup", "speedup", "{value:.2f}x"),
-    _PACE,
+SCHEMA = "roofline.recommend/1"
+COLUMNS = columns(
+    "draft_length",
+    "tokens_per_step",
+    "step_ms",
+    "verify_ms",
+    "draft_ms",
+    "overhead_ms",
+    "cost_ratio",
+    "speedup",
+    "tokens_per_s",
 )
 #: One column more where a GPU has a price.
-COST = Column("$/M\ntokens", "dollars_per_million_tokens", "{value:.3g}")
-_NARROW = {"overhead\nms": "over-\nhead ms", "cost ratio =\nbreak-even": "cost\nratio"}
+(COST,) = columns("dollars_per_million_tokens")
+_NARROW = {"overhead_ms": "over-\nhead ms", "cost_ratio": "cost\nratio"}
+#: A goal with the choices that meet it.
+Met = tuple["Goal", Sequence["OperatingPoint"]]
 
 
-def _columns(question: Question) -> tuple[Column, ...]:
-    return COLUMNS if question.workload.gpu_hour is None else (*COLUMNS, COST)
+def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None = None) -> Answer:
+    """Return the answer in every form; ``met`` is a goal with the choices that meet it."""
+    return Answer(
+        headlines=tuple(_headlines(answer, met)),
+        blocks=tuple(answer_blocks(answer, explain=explain, met=met)),
+        notes=notes(answer.notices, said=_said(answer)),
+        more=tuple(_more(answer, explain=explain)),
+        data=lambda: data(answer, explain=explain, met=met),
+        rows=lambda: rows(answer),
+    )
 
 
-def _headings(columns: tuple[Column, ...]) -> list[str]:
-    """Return the headings, narrower where the cost needs their room in a terminal."""
-    headings = [column.heading for column in columns]
-    return [_NARROW.get(name, name) for name in headings] if COST in columns else headings
-
-
-def render(
-    answer: Recommendation,
-    how: OutputFormat,
-    *,
-    explain: bool = False,
-    met: tuple[Goal, list[OperatingPoint]] | None = None,
-) -> str:
-    """Return the answer in the format asked for, ending in a newline.
-
-    ``met`` is a goal with the choices that meet it.
-    """
-    goal_lines, goal = _goal(met)
-    match how:
-        case OutputFormat.TABLE:
-            return "\n\n".join([*map(wrap, goal_lines), _text(answer, explain=explain)])
-        case OutputFormat.JSON:
-            data = as_data(answer, explain=explain) | goal
-            return json.dumps(data, indent=2, allow_nan=False) + "\n"
-        case OutputFormat.CSV:
-            return _csv(answer)
-        case OutputFormat.MARKDOWN:
-            return "\n\n".join([*goal_lines, _markdown(answer, explain=explain)])
-        case _:
-            assert_never(how)
-
-
-def _goal(met: tuple[Goal, list[OperatingPoint]] | None) -> tuple[list[str], dict[str, Any]]:
-    """Return the lines and the data about a goal, if there is one."""
-    if met is None:
-        return [], {}
-    from roofline.render.goals import goal_data, goal_lines
-
-    return goal_lines(*met), {"goal": goal_data(*met)}
-
-
-def _cells(point: dict[str, Any], columns: tuple[Column, ...]) -> list[list[str]]:
-    rows = []
-    for entry in point["by_draft_length"]:
-        cells = [
-            format_pace(entry[column.key])
-            if column is _PACE
-            else column.form.format(value=entry[column.key])
-            for column in columns
-        ]
-        length = entry["draft_length"]
-        mark = "*" if length == point["draft_length"] else " " if entry["captured"] else "!"
-        cells[0] = f"{mark} {cells[0]}"
-        rows.append(cells)
-    return rows
-
-
-def _text(answer: Recommendation, *, explain: bool) -> str:
-    blocks, columns = list[str](), _columns(answer.question)
-    for point in answer.points:
+def answer_blocks(
+    answer: Recommendation, *, explain: bool = False, met: Met | None = None
+) -> list[Block]:
+    """Return the answer first, what was refused, then how each point comes about."""
+    blocks, question = list[Block](), answer.question
+    headlines = _headlines(answer, met)
+    choices = [None] * len(answer.points) if met is None else met[1]
+    marks_explained = False
+    for n, (point, choice) in enumerate(zip(answer.points, choices, strict=True)):
         entry = point_data(answer, point)
+        blocks.append(Paragraph(headlines[n] + caveat(answer, point), tone=Tone.HEADLINE))
+        if n == 0 and answer.refused:
+            from roofline.render.refusals import refused_blocks
+
+            blocks += refused_blocks(answer.deployment, answer.refused)
+        if met is not None and choice is not None:
+            from roofline.render.goals import goal_lines
+
+            blocks += [Paragraph(line) for line in (entry["headline"], *goal_lines(met[0], choice))]
+        if n == 0:
+            blocks.append(Paragraph(setting(question, where=_at(point))))
+        blocks.append(_table(question, entry))
+        marks = marks_line(answer, point)
+        if not marks_explained:
+            blocks.append(Paragraph(marks, tone=Tone.QUIET, close=True))
+            marks_explained = "!" in marks or (n == 0 and len(answer.points) == 1)
+        if question.workload.gpu_hour is not None:
+            lengths, advised = entry["by_draft_length"], entry["draft_length"]
+            blocks.append(Paragraph(cost_line(question, lengths, advised), close=True))
         blocks += [
-            wrap(entry["headline"] + caveat(answer, point)),
-            wrap(setting(answer.question, where=_at(point))),
-            text_table(_headings(columns), _cells(entry, columns)),
-            *map(wrap, uncaptured_lines(answer, point)),
-            *map(wrap, _cost_lines(answer.question, entry)),
-            wrap(f"Why: {entry['reason']}"),
-            _flags_block(answer, point),
+            Paragraph(f"Why: {entry['reason']}"),
+            Paragraph(likely_line(point, question.unmeasured), close=True),
+            *engine_blocks(question, point.draft_length, running=answer.largest_batch),
         ]
-        if len(point.tie_band) > 1:
-            ties = ", ".join(map(str, point.tie_band))
-            blocks.insert(-1, wrap(f"Within 1 % of the best: draft lengths {ties}."))
-        blocks.insert(-1, wrap(likely_line(point, answer.question.unmeasured)))
         if explain:
-            blocks.append(_explain_text(answer, point))
-    blocks += map(wrap, refused_lines(answer.deployment, answer.refused))
-    blocks.append("\n".join(wrap(line) for line in _footer(answer)))
-    return "\n\n".join(blocks) + "\n"
+            blocks += _explained(answer, point)
+    return blocks
 
 
-def _flags_to_paste(answer: Recommendation, point: Point) -> str:
-    launch = answer.deployment.launch
-    return launch.flags_and_omission(point.draft_length, running=answer.largest_batch)
+def _headlines(answer: Recommendation, met: Met | None) -> list[str]:
+    """Return the answer of every point in a sentence, with its place if there are several."""
+    if met is not None:
+        from roofline.render.goals import goal_headline
 
-
-def _flags_block(answer: Recommendation, point: Point) -> str:
-    flags = _flags_to_paste(answer, point).replace("\n", "\n  ")
-    return f"{answer.deployment.engine.name}:\n  {flags}"
+        return [goal_headline(met[0], choice) for choice in met[1]]
+    several = len(answer.points) + len(answer.refused) > 1
+    return [
+        f"{_at(point).capitalize()}: {said}" if several else said
+        for point in answer.points
+        for said in [headline(answer, point)]
+    ]
 
 
 def _at(point: Point) -> str:
@@ -154,19 +149,75 @@ def setting(question: Question, *, where: str) -> str:
     )
 
 
-def _cost_lines(question: Question, entry: dict[str, Any]) -> list[str]:
-    """Return what tokens cost, if a GPU has a price."""
-    if question.workload.gpu_hour is None:
-        return []
-    return [cost_line(question, entry["by_draft_length"], entry["draft_length"])]
+def _table(question: Question, entry: Mapping[str, Any]) -> Table:
+    """Return the draft lengths of a point, the advised one and those past the graphs marked."""
+    shown = COLUMNS if question.workload.gpu_hour is None else (*COLUMNS, COST)
+    if COST in shown:  # which needs their room in a terminal
+        shown = tuple(replace(c, heading=_NARROW.get(c.key, c.heading)) for c in shown)
+    lengths = entry["by_draft_length"]
+    paces = {row["draft_length"]: format_pace(row["tokens_per_s"]) for row in lengths}
+    whole = table(shown, lengths)
+    pace = [column.key for column in shown].index("tokens_per_s")
+    cells = []
+    for row, line in zip(lengths, whole.cells, strict=True):
+        length = row["draft_length"]
+        mark = "*" if length == entry["draft_length"] else " " if row["captured"] else "!"
+        cells.append((f"{mark} {line[0]}", *line[1:pace], paces[length], *line[pace + 1 :]))
+    return replace(whole, cells=tuple(cells))
 
 
-def _footer(answer: Recommendation) -> list[str]:
-    question = answer.question
-    return [*assumed_lines(question.notices), summary(question, answer.times)]
+def engine_blocks(question: Question, draft_length: int, *, running: int) -> list[Block]:
+    """Return the flags of a draft length to paste, and which flag is left out without drafts."""
+    launch, name = question.deployment.launch, question.deployment.engine.name
+    flags = launch.flags(draft_length, running=running)
+    if draft_length:
+        return [Code(flags, of=name)]
+    if flags == launch.left_out:
+        return [Paragraph(f"{name}: {flags}.")]
+    return [Code(flags, of=name), Paragraph(f"({launch.left_out})", close=True)]
 
 
-_EXPLAIN_HEADERS = ("op", "count", "rows", "GFLOP", "MB", "FLOP/B", "ms", "bound", "share")
+def _said(answer: Recommendation) -> set[NoticeCode]:
+    """Return the notices that the answer's own blocks say: none of them stands there twice."""
+    points = answer.points
+    said = {NoticeCode.PAST_GRAPHS}  # where the marks of the table are explained
+    if any(caveat(answer, point) for point in points):
+        said.add(NoticeCode.BEYOND_TRAINED_CONTEXT)
+    if all(outcome(point) is Outcome.NO_ROOM for point in points):
+        said.add(NoticeCode.DRAFTS_DO_NOT_FIT)
+    for each in answer.notices:
+        if each.code is NoticeCode.LONGEST_IS_BEST and each.values["ending"] is Ending.ACCEPTANCE:
+            said.add(each.code)  # what to measure stands beside the odds
+    return said
+
+
+def _more(answer: Recommendation, *, explain: bool) -> list[Block]:
+    """Return what stands below all notes: bytes of what was refused, and the constants."""
+    blocks = list[Block]()
+    if answer.refused:
+        from roofline.render.refusals import refused_details
+
+        blocks += refused_details(answer.deployment, answer.refused)
+    if not explain:  # which ends with them
+        blocks.append(Paragraph(summary(answer.question, answer.times)))
+    return blocks
+
+
+def _explain_column(key: str, heading: str, form: str) -> Column:
+    return Column(key=key, heading=heading, form=form)
+
+
+_EXPLAINED = (
+    _explain_column("op", "op", "{value}"),
+    _explain_column("count", "count", "{value}"),
+    _explain_column("rows_shown", "rows", "{value}"),
+    _explain_column("gflop", "GFLOP", "{value:.3g}"),
+    _explain_column("megabytes", "MB", "{value:.4g}"),
+    _explain_column("intensity", "FLOP/B", "{value:.1f}"),
+    _explain_column("total_ms", "ms", "{value:.3f}"),
+    _explain_column("bound", "bound", "{value}"),
+    _explain_column("share", "share", "{value:.1%}"),
+)
 _PASSES = {
     "verify": "Verify pass",
     "draft": "First draft pass",
@@ -174,52 +225,91 @@ _PASSES = {
 }
 
 
-def _explain_cells(row: dict[str, Any]) -> list[str]:
-    return [
-        row["op"],
-        f"{row['count']}",
-        f"{row['rows']:.0f}" if row["rows"] < 1e6 else f"{row['rows']:.1e}",
-        f"{row['flops'] / 1e9:.3g}",
-        f"{row['bytes'] / 1e6:.4g}",
-        f"{row['intensity']:.1f}",
-        f"{row['total_ms']:.3f}",
-        row["bound"],
-        f"{row['share']:.1%}",
-    ]
-
-
-def _explain_tables(answer: Recommendation, point: Point) -> dict[str, list[list[str]]]:
-    """Return the kernels of the recommended step by pass."""
-    tables: dict[str, list[list[str]]] = {}
-    for row in explain_rows(answer, point):
-        tables.setdefault(_PASSES[row["pass"]], []).append(_explain_cells(row))
-    return tables
-
-
-def _formula_lines(answer: Recommendation, point: Point) -> list[str]:
-    """Return the formulas and the rules of a point."""
+def _explained(answer: Recommendation, point: Point) -> list[Block]:
+    """Return every kernel of the recommended step, its formulas, and how to time it."""
     from roofline.render.formulas import formulas
     from roofline.render.rules import rule_lines
 
-    return [*formulas(answer, point), *rule_lines(answer, point)]
-
-
-def _explain_text(answer: Recommendation, point: Point) -> str:
-    blocks = [
-        f"{title} (GFLOP and MB of one launch, ms of all):\n"
-        + text_table(_EXPLAIN_HEADERS, rows, names_first=True)
-        for title, rows in _explain_tables(answer, point).items()
+    passes: dict[str, list[dict[str, Any]]] = {}
+    for row in explain_rows(answer, point):
+        count = row["rows"]
+        shown = {
+            "rows_shown": f"{count:.0f}" if count < 1e6 else f"{count:.1e}",
+            "gflop": row["flops"] / 1e9,
+            "megabytes": row["bytes"] / 1e6,
+        }
+        passes.setdefault(_PASSES[row["pass"]], []).append(row | shown)
+    lines = [*formulas(answer, point), *rule_lines(answer, point)]
+    return [
+        *(
+            table(
+                _EXPLAINED,
+                kernels,
+                align="l",
+                title=f"{title} (GFLOP and MB of one launch, ms of all)",
+            )
+            for title, kernels in passes.items()
+        ),
+        *map(Paragraph, lines),
+        *_to_time(answer, point),
+        Paragraph(summary(answer.question, answer.times)),
     ]
-    lines = _formula_lines(answer, point)
-    return "\n\n".join([*blocks, *map(wrap, lines), *timing_lines(answer, point)])
 
 
-def _csv(answer: Recommendation) -> str:
-    """Return a row for every batch, context and draft length, empty if it does not fit."""
-    data, question = as_data(answer, explain=False), answer.question
-    points = {(point["batch"], point["context"]): point for point in data["points"]}
-    names = [name for name in data["points"][0]["by_draft_length"][0] if name != "breakdown_ms"]
-    rows = []
+def _to_time(answer: Recommendation, point: Point) -> list[Block]:
+    """Return the flags that time the likely best draft lengths with acceptance held fixed."""
+    lengths, name = benchmark_rows(answer, point), answer.deployment.engine.name
+    if all(row["flag"] is None for row in lengths if row["draft_length"]):
+        return [Paragraph(f"{name} cannot hold acceptance fixed while timing.")]
+    flags = "\n".join(row["flag"] for row in lengths if row["flag"])
+    return [Code(flags, of=f"To time them with acceptance held fixed, {name}")]
+
+
+def data(
+    answer: Recommendation, *, explain: bool = False, met: Met | None = None
+) -> dict[str, Any]:
+    """Return the whole answer as JSON-ready data."""
+    from roofline.render.refusals import refused_data
+
+    question = answer.question
+    whole: dict[str, Any] = {
+        "schema": SCHEMA,
+        "inputs": inputs_data(question),
+        "points": [point_data(answer, point) for point in answer.points],
+        "refused": refused_data(answer.refused),
+        "engine": engine_data(question),
+        "warnings": warnings(answer.notices),
+        "notes": notes_data(answer.notices),
+        "provenance": provenance(question, answer.times),
+    }
+    if explain:
+        from roofline.render.rules import rule_rows
+
+        whole["explain"] = [
+            {
+                "batch": point.batch,
+                "context": point.context,
+                "ops": explain_rows(answer, point),
+                "rules": rule_rows(answer, point),
+            }
+            for point in answer.points
+        ]
+    if met is not None:
+        from roofline.render.goals import goal_data
+
+        whole["goal"] = goal_data(*met)
+    return whole
+
+
+def rows(answer: Recommendation) -> list[dict[str, Any]]:
+    """Return a row for every batch, context and draft length, without numbers if it cannot fit."""
+    from roofline.render.refusals import room_columns
+
+    question, inputs = answer.question, inputs_data(answer.question)
+    points = {(p.batch, p.context): point_data(answer, p) for p in answer.points}
+    first = next(iter(points.values()))["by_draft_length"][0]
+    names = [name for name in first if name != "breakdown_ms"]
+    found = []
     for batch, context, length in product(
         question.workload.batches, question.workload.contexts, question.draft_lengths
     ):
@@ -227,39 +317,17 @@ def _csv(answer: Recommendation) -> str:
         by_length = {entry["draft_length"]: entry for entry in point["by_draft_length"]}
         entry = by_length.get(length, {"draft_length": length})
         parts = entry.get("breakdown_ms", {})
-        row = {
-            **{name: data["inputs"][name] for name in ("model", "gpu", "gpus", "tp")},
-            "batch": batch,
-            "context": context,
-            **{name: entry.get(name) for name in names},
-            **{f"{part}_ms": parts.get(part) for part in Part},
-            "confidence": point.get("confidence"),
-            "recommended": int(length == point.get("draft_length")),
-            **room_columns(answer.memory, batch=batch, context=context, draft_length=length),
-        }
-        rows.append(row | set_column(answer.deployment.changes))
-    return csv_text(rows)
-
-
-def _markdown(answer: Recommendation, *, explain: bool) -> str:
-    blocks, columns = list[str](), _columns(answer.question)
-    for point in answer.points:
-        entry = point_data(answer, point)
-        blocks += [
-            f"**{entry['headline']}**{caveat(answer, point)}",
-            setting(answer.question, where=_at(point)),
-            markdown_table([column.heading for column in columns], _cells(entry, columns)),
-            *uncaptured_lines(answer, point),
-            *_cost_lines(answer.question, entry),
-            f"Why: {entry['reason']}",
-            likely_line(point, answer.question.unmeasured),
-            f"```\n{_flags_to_paste(answer, point)}\n```",
-        ]
-        if explain:
-            for title, rows in _explain_tables(answer, point).items():
-                blocks += [f"{title}:", markdown_table(_EXPLAIN_HEADERS, rows)]
-            blocks += _formula_lines(answer, point)
-            blocks += [f"```\n{text}\n```" for text in timing_lines(answer, point)]
-    blocks += refused_lines(answer.deployment, answer.refused)
-    blocks.append("  \n".join(_footer(answer)))
-    return "\n\n".join(blocks) + "\n"
+        found.append(
+            {
+                **{name: inputs[name] for name in ("model", "gpu", "gpus", "tp")},
+                "batch": batch,
+                "context": context,
+                **{name: entry.get(name) for name in names},
+                **{f"{part}_ms": parts.get(part) for part in Part},
+                "confidence": point.get("confidence"),
+                "recommended": int(length == point.get("draft_length")),
+                **room_columns(answer.memory, batch=batch, context=context, draft_length=length),
+                **set_column(answer.deployment.changes),
+            }
+        )
+    return found

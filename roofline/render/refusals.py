@@ -7,39 +7,98 @@ from typing import TYPE_CHECKING, Any
 
 from roofline.advice.deployment import Deployment
 from roofline.base.errors import Option
-from roofline.base.units import format_bytes, format_size
-from roofline.render.formats import listed
+from roofline.base.units import format_bytes, format_size, listed
+from roofline.render.blocks import Paragraph, Tone
 from roofline.timing.memory import Memory
 
 if TYPE_CHECKING:
     from roofline.advice.remedies import Refused
 
-__all__ = ["drafts_without_room", "refused_data", "refused_lines", "room_columns"]
+__all__ = [
+    "drafts_without_room",
+    "refused_blocks",
+    "refused_data",
+    "refused_details",
+    "refused_lines",
+    "room_columns",
+]
 
 MOST_NAMED = 8  # batches of one context; of more, the first and the last
 
 
 def refused_lines(deployment: Deployment, refused: Sequence[Refused]) -> list[str]:
     """Return a paragraph for each context: what does not fit, what is missing and what helps."""
-    if not refused:
-        return []
-    from roofline.advice.remedies import explain_refusal, remedies_phrase
+    memory = deployment.memory
+    lines = []
+    for context, points in _alike(refused):
+        last = max(points, key=lambda point: point.batch)
+        if len(points) == 1:
+            begins = f"Does not fit: {_missing(memory, last)}"
+        else:
+            begins = (
+                f"Do not fit at context {format_size(context)}: {_batches_named(points)}. "
+                f"The largest: {_missing(memory, last)}"
+            )
+        lines.append(f"{begins}. {_what_fits(last)}")
+    return lines
 
-    memory, lines = deployment.memory, []
+
+def refused_blocks(deployment: Deployment, refused: Sequence[Refused]) -> list[Paragraph]:
+    """Return what does not fit, right below the headline."""
+    return [
+        Paragraph(line, tone=Tone.WARNING, close=True)
+        for line in refused_lines(deployment, refused)
+    ]
+
+
+def refused_details(deployment: Deployment, refused: Sequence[Refused]) -> list[Paragraph]:
+    """Return where the bytes go of what does not fit, for those who ask for all notes."""
+    from roofline.advice.remedies import explain_refusal
+
+    return [
+        Paragraph(
+            "Bytes: "
+            f"{explain_refusal(deployment.memory, max(points, key=lambda point: point.batch))}."
+        )
+        for _, points in _alike(refused)
+    ]
+
+
+def _alike(refused: Sequence[Refused]) -> list[tuple[int, list[Refused]]]:
+    """Return the refused points of each context, those that the drafter has no room for apart."""
     alike: dict[tuple[int, int], list[Refused]] = {}
     for point in refused:
         alike.setdefault((point.context, point.draft_length), []).append(point)
-    for (context, _), points in alike.items():
-        last = max(points, key=lambda point: point.batch)
-        reason = f"{explain_refusal(memory, last)}; {remedies_phrase(last)}."
-        if len(points) == 1:
-            lines.append(f"Does not fit: {reason}")
-            continue
-        lines.append(
-            f"Do not fit at context {format_size(context)}: {_batches_named(points)}. "
-            f"{reason[0].upper()}{reason[1:]}"
-        )
-    return lines
+    return [(context, points) for (context, _), points in alike.items()]
+
+
+def _missing(memory: Memory, refused: Refused) -> str:
+    """Say what a refused batch needs, and what there is."""
+    if refused.on_host:
+        from roofline.advice.remedies import explain_refusal
+
+        return explain_refusal(memory, refused)
+    cards = memory.target.placement.cards
+    owner = "the GPU has" if cards == 1 else f"each of the {cards} GPUs has"
+    drafts = f" with draft length {refused.draft_length}" if refused.draft_length else ""
+    return (
+        f"batch {refused.batch} at {refused.context} tokens{drafts} needs "
+        f"{format_bytes(refused.needed)}, but {owner} {format_bytes(refused.available)} usable of "
+        f"{format_bytes(memory.total)}"
+    )
+
+
+def _what_fits(refused: Refused) -> str:
+    """Say the largest batch that fits as asked, and with each remedy."""
+    fits = [f"batch {refused.largest_batch} as asked"] if refused.largest_batch else []
+    for n, remedy in enumerate(refused.remedies):
+        batch = f"{remedy.largest_batch}" if fits or n else f"batch {remedy.largest_batch}"
+        fits.append(f"{batch} with {Option(remedy.field, remedy.value)}")
+    if fits:
+        return f"What fits: {', '.join(fits)}."
+    if refused.on_host:
+        return f"Use narrower {Option('weights')} or another {Option('host')}."
+    return "Use more or larger GPUs."
 
 
 def drafts_without_room(memory: Memory, *, batch: int, context: int) -> str:

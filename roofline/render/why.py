@@ -1,10 +1,12 @@
-"""The answer in one sentence, and why. The page fills in the same sentences by script."""
+"""The sentences of an answer: the headline, why, odds, costs. The page fills in the same ones."""
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Sequence
+from typing import Any, assert_never
 
-from roofline.advice.decide import Confidence, Point
+from roofline.advice.decide import LIKELY, Confidence, Point
+from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import (
     Bound,
@@ -19,8 +21,8 @@ from roofline.advice.why import (
     plain_pass,
     trained_context_passed,
 )
-from roofline.base.units import SLOW_PACE, format_bytes, format_size
-from roofline.render.refusals import drafts_without_room
+from roofline.base.numbers import DRAWS
+from roofline.base.units import SLOW_PACE, format_bytes, format_count, format_size, listed
 
 __all__ = [
     "BEYOND",
@@ -31,7 +33,11 @@ __all__ = [
     "REASON",
     "VERDICTS",
     "caveat",
+    "cost_line",
+    "dollars",
     "headline",
+    "likely_line",
+    "marks_line",
     "opening",
     "reason",
 ]
@@ -77,10 +83,9 @@ VERDICTS = {
 }
 #: Why, after what the plain pass waits for.
 REASON = (
-    "{opening} Verifying {rows:d} rows per sequence costs {growth:.2f}x a plain pass, drafting "
-    "adds {drafting:.0%} and the engine {engine:.0%} of a plain step: draft length {length:d} must "
-    "yield {break_even:.2f} tokens per step to break even, and this acceptance yields "
-    "{tokens:.2f}."
+    "{opening} Verifying {rows:d} rows per sequence takes {growth:.2f}x a plain pass; drafting "
+    "adds {drafting:.0%} of a plain step and the engine {engine:.0%}. Draft length {length:d} "
+    "breaks even at {break_even:.2f} tokens per step, and this acceptance gives {tokens:.2f}."
 )
 #: Why, if every draft length leaves the captured graphs.
 PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
@@ -126,6 +131,8 @@ def reason(answer: Recommendation, point: Point) -> str:
         return f"{_costs(answer, point, looked_at)}{_beyond(answer, point)}"
     match outcome(point):
         case Outcome.NO_ROOM:
+            from roofline.render.refusals import drafts_without_room
+
             return drafts_without_room(answer.memory, batch=point.batch, context=point.context)
         case Outcome.PAST_GRAPHS:
             return f"{PAST}{_beyond(answer, point)}"
@@ -169,15 +176,15 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     text = _what_it_waits_for(answer, point, plain)
     if (experts := plain.active_experts) is not None:
         text += (
-            f" A plain pass wakes {experts.plain:.1f} experts in each layer, the verify pass "
-            f"{experts.verify:.1f}, and reads the weights of all of them."
+            f" Each layer computes {experts.plain:.1f} of its experts then, {experts.verify:.1f} "
+            "in the verify pass."
         )
     if plain.cards_in_turn > 1:
         text += f" The {plain.cards_in_turn} cards work one after the other."
     if plain.host is not None:
         text += (
-            f" The processor computes the experts of {plain.host.layers} layers from its "
-            f"{plain.host.memory} in {host_share(answer, point):.0%} of a plain pass."
+            f" The processor computes the experts of {format_count(plain.host.layers, 'layer')} "
+            f"from its {plain.host.memory} in {host_share(answer, point):.0%} of a plain pass."
         )
     return text
 
@@ -200,16 +207,107 @@ def _what_it_waits_for(answer: Recommendation, point: Point, plain: PlainPass) -
             )
         case Bound.COMPUTE:
             return (
-                f"A plain pass computes for {share:.0%} of its time ({point.batch} rows), "
-                "so every further row is paid for in full."
+                f"A plain pass computes for {share:.0%} of its time "
+                f"({format_count(point.batch, 'row')}), so every further row costs its full time."
             )
         case Bound.LINK:
             return f"A plain pass waits on the links between the GPUs for {share:.0%} of its time."
         case Bound.LATENCY:
             return (
-                f"A plain pass spends {share:.0%} of its time in launches and latencies that "
-                f"neither traffic nor arithmetic explains (it reads {weights} of weights and "
-                f"{cache} of KV)."
+                f"A plain pass spends {share:.0%} of its time on the fixed costs of its kernels "
+                f"(launch and latency); it reads {weights} of weights and {cache} of KV."
             )
         case _:
             assert_never(main)
+
+
+def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
+    """Return how probable it is that each draft length is within 1 % of the best.
+
+    ``unmeasured`` are the next lengths, if the acceptance ends with the longest one.
+    """
+    if len(point.draft_lengths) == 1:
+        return "One draft length was looked at, so there is nothing to benchmark."
+    if not point.feasible[1:].any():
+        return "Only plain decoding fits, so there is nothing to benchmark."
+    if not point.candidates[1:].any():
+        return "Only plain decoding stays in captured graphs, so there is nothing to benchmark."
+    ranked = point.by_odds
+    first = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
+    shown = [
+        f"{_odds(float(point.near_best[i]))} for D = {point.draft_lengths[i]}"
+        for i in first
+        if point.near_best[i] > 0 or i == point.best
+    ]
+    surest = ""
+    if point.near_best[ranked[0]] > point.near_best[point.best]:
+        surest = (
+            f"; {point.draft_length} is the shortest within 1 % of the best expected speed, "
+            f"{point.draft_lengths[ranked[0]]} the surest"
+        )
+    return (
+        "Odds of being within 1 % of the best, given the model's error: "
+        f"{listed(shown)}{surest}. {_what_next(point, unmeasured)}."
+    )
+
+
+def _what_next(point: Point, unmeasured: Sequence[int]) -> str:
+    """Return the draft lengths worth timing, or to measure acceptance if it ends at the advice."""
+    at_the_end = unmeasured and point.draft_length == point.draft_lengths[-1]
+    positions = [
+        i for i in point.worth_benchmarking if point.near_best[i] >= LIKELY or not at_the_end
+    ]
+    benchmark = f"Benchmark {listed([str(point.draft_lengths[i]) for i in positions])}"
+    if not at_the_end:
+        return benchmark
+    where = f"acceptance at D = {listed([str(d) for d in unmeasured])}, where none is known"
+    if len(positions) > 1:
+        return f"{benchmark}, and measure {where}"
+    return f"Measure {where}"
+
+
+def _odds(share: float) -> str:
+    """Return a share of the draws as a percentage, never 100 %: all draws are no certainty.
+
+    >>> _odds(0.5), _odds(1.0)
+    ('50%', 'at least 98%')
+    """
+    most = 1 - 1 / DRAWS
+    return f"at least {most:.0%}" if share > most else f"{share:.0%}"
+
+
+def marks_line(answer: Recommendation, point: Point) -> str:
+    """Say what the marks in front of the table's rows mean, for those that there are."""
+    graphs, advised = answer.deployment.engine.graphs, "*: advised."
+    if graphs is None or point.captured.all():
+        return advised
+    past = "can take several times as long as shown"
+    if point.captured[0]:
+        past += ", so none of them is advised"
+    return (
+        f"{advised} !: more rows than the {graphs.largest} that {answer.deployment.engine.name} "
+        f"captures CUDA graphs for; such steps {past}."
+    )
+
+
+def cost_line(question: Question, rows: list[dict[str, Any]], draft_length: int) -> str:
+    """Return what a million tokens cost with and without speculation."""
+    cost = {row["draft_length"]: row["dollars_per_million_tokens"] for row in rows}
+    plain = dollars(cost[0])
+    price, cards = question.workload.gpu_hour or 0.0, question.deployment.cards
+    start = f"At {dollars(price)} per GPU-hour and {format_count(cards, 'GPU')}: "
+    if draft_length == 0:
+        return f"{start}{plain} per million output tokens, without speculation."
+    return (
+        f"{start}{dollars(cost[draft_length])} per million output tokens at draft length "
+        f"{draft_length}, {plain} without speculation."
+    )
+
+
+def dollars(amount: float) -> str:
+    """Print an amount with cents, or with three digits where it is small.
+
+    >>> dollars(2.5), dollars(0.01234)
+    ('$2.50', '$0.0123')
+    """
+    return f"${amount:.2f}" if amount >= 1 else f"${amount:.3g}"

@@ -112,8 +112,8 @@ def test_every_relative_has_a_curve() -> None:
 
 
 def test_a_stand_in_names_the_closest_curves(cli: Cli) -> None:
-    err = cli("recommend", "llama-3.1-70b", "--tp", "4").err
-    assert "stands in; closest bundled curves: llama-3.3-70b-eagle3-by-context" in err
+    said = cli("recommend", "llama-3.1-70b", "--tp", "4").said
+    assert "stands in; closest bundled curves: llama-3.3-70b-eagle3-by-context" in said
     assert_refused(
         cli("recommend", "qwen3.5-9b", "--drafter", "dflash"),
         "no acceptance is known",
@@ -127,7 +127,7 @@ def test_the_answer_says_which_was_taken(cli: Cli) -> None:
     outcome = cli("recommend", "qwen3-30b-a3b")
     said = " ".join(outcome.out.split())
     assert "Assumed: acceptance of qwen3-30b-a3b-eagle3-specforge#mtbench" in said
-    assert "no acceptance is bundled" not in outcome.err
+    assert "no acceptance is bundled" not in outcome.said
     given = cli(
         "recommend", "qwen3-30b-a3b", "--acceptance", "qwen3-30b-a3b-eagle3-specforge#mtbench"
     )
@@ -177,21 +177,21 @@ VLLM = ["recommend", "llama-3.1-8b", "--drafter", "eagle3", "--format", "json"]
 
 def test_a_curve_of_another_model_is_named(cli: Cli) -> None:
     outcome = cli(*VLLM, "--acceptance", "qwen3-8b-eagle3-deepspec#gsm8k")
-    assert "counted on Qwen3-8B, not on llama-3.1-8b" in outcome.err
+    assert "counted on Qwen3-8B, not on llama-3.1-8b" in outcome.said
 
 
 def test_parts_of_a_mix_are_named(cli: Cli) -> None:
     mix = "mix:0.5*llama-3.1-8b-eagle3,0.5*kimi-k2.5-eagle3-coding"
     outcome = cli(*VLLM, "--acceptance", mix)
-    assert "counted on Kimi-K2.5-NVFP4" in outcome.err
-    assert "counted on Llama" not in outcome.err
+    assert "counted on Kimi-K2.5-NVFP4" in outcome.said
+    assert "counted on Llama" not in outcome.said
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b-eagle3", "llama-3.1-8b-eagle3-lmsys#mtbench"])
 def test_a_models_own_curve_is_not_doubted(cli: Cli, name: str) -> None:
     done = cli(*VLLM, "--acceptance", name)
     assert done.code == 0
-    assert "counted on" not in done.err
+    assert "counted on" not in done.said
 
 
 def test_every_bundled_curve_fits_the_model_that_it_is_named_after() -> None:
@@ -212,8 +212,8 @@ def test_siblings_are_told_apart(one: str, other: str) -> None:
 
 def test_falling_tokens_per_step_are_said(cli: Cli) -> None:
     outcome = cli(*VLLM, "--acceptance", "al:1.8,2.6,2.4")
-    assert "fall from 2.6 at D=2 to 2.4 at D=3" in outcome.err
-    assert "fall" not in cli(*VLLM, "--acceptance", "al:1.8,2.4,2.4").err
+    assert "fall from 2.6 at D=2 to 2.4 at D=3" in outcome.said
+    assert "fall from" not in cli(*VLLM, "--acceptance", "al:1.8,2.4,2.4").said
 
 
 def test_a_readings_own_count_is_its_rounds(cli: Cli, tmp_path: Path) -> None:

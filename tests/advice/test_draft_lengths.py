@@ -129,7 +129,7 @@ def test_the_next_draft_lengths_to_measure_can_be_drafted(cli: Cli, two: str) ->
 def test_the_limit_of_the_search_is_what_ends_it(cli: Cli, two: str) -> None:
     """Up to 7 the last one that can be drafted is 6, though the acceptance goes on."""
     done = cli("recommend", two, *ASKED[:-1], "0.95", "--max-draft-length", "7")
-    assert "is the longest one tried (6): raise --max-draft-length to look further" in done.err
+    assert "is the longest one tried (6): raise --max-draft-length to look further" in done.said
 
 
 def test_an_acceptance_of_refused_draft_lengths_alone(cli: Cli, two: str) -> None:

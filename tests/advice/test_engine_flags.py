@@ -270,7 +270,7 @@ def test_without_drafts_only_the_flags_that_stay_are_pasted(cli: Cli) -> None:
         "--drafter", "none",
     )  # fmt: skip
     assert cli(*base, "--format", "json").point()["flag"] == "--split-mode layer"
-    assert "\n  --split-mode layer\n  (leave --spec-type and --model-draft out)\n" in cli(*base).out
+    assert "\n  --split-mode layer\n(leave --spec-type and --model-draft out)\n" in cli(*base).out
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])

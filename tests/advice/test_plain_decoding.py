@@ -60,7 +60,7 @@ def test_the_cost_of_plain_decoding(cli: Cli) -> None:
     text = " ".join(cli("recommend", "llama-3.1-8b", *flags).out.split())
     speed = cli("recommend", "llama-3.1-8b", *flags, "--format", "json").by_draft_length()[0]
     dollars = 2 / 3600 / (1e3 / speed["step_ms"]) * 1e6
-    said = f"At $2.00 per GPU-hour and 1 GPU(s): ${dollars:.2f} per million output tokens, without"
+    said = f"At $2.00 per GPU-hour and 1 GPU: ${dollars:.2f} per million output tokens, without"
     assert said in text
 
 

@@ -15,7 +15,7 @@ from roofline.acceptance.models import (
     survival_by_position,
 )
 from roofline.advice.decide import Confidence, Point
-from roofline.render.sentences import likely_line
+from roofline.render.why import likely_line
 from tests.schedule_rules import vllm_config
 from tests.support import Cli, assert_refused
 
@@ -100,7 +100,7 @@ def test_the_advice_is_among_what_is_timed(cli: Cli, rate: str, advised: int) ->
     assert point["draft_length"] == advised
     assert advised in {row["draft_length"] for row in point["benchmark"]}
     odds = answer.out[answer.out.index("Odds of") : answer.out.index("Benchmark")]
-    assert f"D = {advised} " in " ".join(odds.split())
+    assert f"% for D = {advised}" in " ".join(odds.split())
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])

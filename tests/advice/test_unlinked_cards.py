@@ -80,7 +80,7 @@ def test_a_draft_model_may_have_up_to_128_tokens_more_or_fewer(cli: Cli, tmp_pat
     base = ("recommend", "qwen2.5-7b", "--acceptance", "0.7")
     taken = cli(*base, *LLAMA, "--drafter", "qwen2.5-0.5b")
     assert taken.code == 0
-    assert "151936" in taken.err
+    assert "151936" in taken.said
     assert_refused(cli(*base, "--drafter", "qwen2.5-0.5b"), "151936", "152064")
     spec = resources.spec_file("qwen2.5-0.5b", MODEL_SHELF, "model")
     text = spec.read_text(encoding="utf-8").replace("151936", "151935")

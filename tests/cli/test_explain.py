@@ -67,8 +67,8 @@ def test_markdown_has_a_table_for_each_pass(cli: Cli) -> None:
     answer = cli(
         "recommend", "llama-3.1-8b", "--explain", "--gpu-hour", "2", "--format", "markdown"
     ).out
-    for title in ("Verify pass:", "First draft pass:"):
-        _, _, below = answer.partition(f"\n{title}\n\n")
+    for title in ("Verify pass", "First draft pass"):
+        _, _, below = answer.partition(f"\n{title} (GFLOP and MB of one launch, ms of all):\n\n")
         assert below.startswith("| op | count | rows |")
     assert "GEMM rows: M = B (1 + D) = 1 x 6 = 6" in answer
     assert "$2.00 per GPU-hour" in answer

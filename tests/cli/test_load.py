@@ -55,7 +55,7 @@ def test_the_whole_way_against_a_simulation_on_the_same_steps() -> None:
 
 def test_json_of_a_load() -> None:
     data = answer(f"{LLAMA} --gpu-hour 2.5")
-    assert data["schema"] == "roofline.load/1"
+    assert data["schema"] == "roofline.load/2"
     assert data["load"]["context"] == 1224  # 1024 + 400 / 2
     best = min((p for p in data["policies"] if p["policy"] == "fixed"), key=lambda p: p["tpot_ms"])
     advised = next(p for p in data["policies"] if p["draft_length"] == data["draft_length"])

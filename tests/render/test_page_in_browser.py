@@ -31,7 +31,7 @@ def same_as_the_tool(page: Page, cli: Cli) -> dict[str, Any]:
     assert text(page, "reason") == entry["reason"]
     assert text(page, "flag") == entry["flag"]
     assert table(page, "by-draft-length") == [
-        [form.format(value=row[key]) for _, key, form in COLUMNS]
+        [column.form.format(value=row[column.key]) for column in COLUMNS]
         for row in entry["by_draft_length"]
     ]
     ties = ", ".join(map(str, entry["tie_band"]))

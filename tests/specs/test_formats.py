@@ -139,13 +139,17 @@ def test_fp8_weights_on_an_h100_speed_up_arithmetic(cli: Cli) -> None:
     assert 1.3 < gate_up() / gate_up("--weights", "fp8") <= 2
 
 
-def test_the_warning_reaches_stderr_and_json(cli: Cli) -> None:
-    outcome = cli(
+def test_the_warning_reaches_text_json_and_the_talk_beside_a_csv(cli: Cli) -> None:
+    asked = (
         "recommend", "llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--weights", "fp8", "--drafter",
-        "none", "--format", "json",
+        "none",
     )  # fmt: skip
-    assert any("a100-sxm-80gb has no fp8 rate" in text for text in outcome.data()["warnings"])
-    assert "warning: a100-sxm-80gb has no fp8 rate" in outcome.err
+    said = "a100-sxm-80gb has no fp8 rate"
+    data = cli(*asked, "--format", "json").data()
+    assert any(said in text for text in data["warnings"])
+    assert any(said in note["text"] and not note["assumption"] for note in data["notes"])
+    assert f"Note: {said}" in cli(*asked).out
+    assert f"note: {said}" in cli(*asked, "--format", "csv").err
 
 
 def test_refused_activations_on_the_command_line(cli: Cli) -> None:

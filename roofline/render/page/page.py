@@ -19,12 +19,12 @@ from roofline.base.errors import InputError, spelled
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
-from roofline.render.data import as_data
 from roofline.render.deployment import gpus_named, stored_as
 from roofline.render.notices import assumptions, capitalised, sentence, warnings
 from roofline.render.page.data import PAGE_WORDS, page_data
 from roofline.render.page.report import Report
 from roofline.render.recommendation import COLUMNS
+from roofline.render.recommendation import data as answer_data
 from roofline.render.refusals import refused_lines
 from roofline.render.schedule import (
     BAND_HEADERS,
@@ -32,7 +32,7 @@ from roofline.render.schedule import (
     schedule_headline,
     schedule_losses,
 )
-from roofline.render.sentences import likely_line
+from roofline.render.why import likely_line
 
 __all__ = ["render_page", "safe_json"]
 
@@ -120,7 +120,7 @@ def _static(report: Report) -> dict[str, Any]:
     """Return what the page shows until its script runs, or without it."""
     answer = report.answer
     question, point = answer.question, answer.points[0]
-    data = as_data(answer, explain=False)
+    data = answer_data(answer)
     entry = data["points"][0]
     rows = {row["draft_length"]: row for row in entry["by_draft_length"]}
     grid_notices = [n for n in report.grid.question.notices if n not in answer.notices]

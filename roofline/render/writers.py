@@ -1,0 +1,336 @@
+"""The four writers: text, Markdown, JSON and CSV. There are no others in the project."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, assert_never
+
+from roofline.base.errors import Option, spelled
+from roofline.base.files import csv_text
+from roofline.render.blocks import Answer, Block, Code, Note, Paragraph, Table, Tone
+
+__all__ = [
+    "MOST_NOTES",
+    "Layout",
+    "OutputFormat",
+    "broken_code",
+    "csv",
+    "json_text",
+    "markdown",
+    "markdown_table",
+    "note_lines",
+    "spell_all",
+    "text",
+    "wrap",
+    "write",
+]
+
+
+class OutputFormat(StrEnum):
+    """The formats of every answer."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+WIDTH = 80
+#: Lines of a terminal that an answer for one point keeps to: it has as many notes as there is room.
+HEIGHT = 40
+#: Notes that stand below an answer; the others are asked for.
+MOST_NOTES = 3
+
+
+def _unstyled(line: str, tone: Tone) -> str:
+    del tone
+    return line
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """How an answer is laid out as text."""
+
+    width: int = WIDTH
+    all_notes: bool = False
+    short: bool = False  # the headlines alone
+    whole_code: bool = False  # flags in one line each, however long
+    spell: Callable[[str], str] = spelled  # how a text names its options
+    style: Callable[[str, Tone], str] = _unstyled  # of a line that is laid out
+
+
+def write(answer: Answer, form: OutputFormat, layout: Layout | None = None) -> str:
+    """Return the answer in a format, ending in a newline."""
+    layout = layout or Layout()
+    match form:
+        case OutputFormat.TABLE:
+            return text(answer, layout)
+        case OutputFormat.MARKDOWN:
+            return markdown(answer, layout)
+        case OutputFormat.JSON:
+            return json_text(answer.data(), layout.spell)
+        case OutputFormat.CSV:
+            return csv(answer, layout)
+        case _:
+            assert_never(form)
+
+
+def json_text(data: Any, spell: Callable[[str], str] = spelled) -> str:
+    """Return plain data as JSON, the options in its texts spelled."""
+    return json.dumps(spell_all(data, spell), indent=2, allow_nan=False) + "\n"
+
+
+def csv(answer: Answer, layout: Layout) -> str:
+    """Return the rows of an answer as CSV."""
+    return csv_text(spell_all(list(answer.rows()), layout.spell))
+
+
+def spell_all(value: Any, spell: Callable[[str], str]) -> Any:
+    """Return plain data with the options in its texts spelled."""
+    if isinstance(value, str):
+        return spell(value) if "{{" in value else value
+    if isinstance(value, dict):
+        return {key: spell_all(each, spell) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [spell_all(each, spell) for each in value]
+    return value
+
+
+def text(answer: Answer, layout: Layout) -> str:
+    """Return an answer as text, wrapped to a width."""
+    if layout.short:
+        headlines = map(layout.spell, answer.headlines)
+        return "".join(f"{layout.style(line, Tone.HEADLINE)}\n" for line in headlines)
+    lines = _text_of(answer.blocks, layout)
+    lines += _text_of_notes(answer, layout, room=HEIGHT - len(lines))
+    if layout.all_notes:
+        lines += ["", *_text_of(answer.more, layout)] if answer.more else []
+    return "\n".join(lines) + "\n"
+
+
+def _text_of(blocks: Sequence[Block], layout: Layout) -> list[str]:
+    """Return the lines of blocks, a blank one between two that are not close."""
+    lines = list[str]()
+    for block in blocks:
+        close = isinstance(block, Paragraph) and block.close
+        lines += [""] if lines and not close else []
+        match block:
+            case Paragraph():
+                wrapped = wrap(layout.spell(block.text), layout.width).split("\n")
+                lines += [layout.style(line, block.tone) for line in wrapped]
+            case Code():
+                lines += _text_code(block, layout)
+            case Table():
+                title = wrap(f"{layout.spell(block.title)}:", layout.width) if block.title else ""
+                lines += [*filter(None, [title]), *_text_table(block, layout)]
+            case _:
+                assert_never(block)
+    return lines
+
+
+def _text_of_notes(answer: Answer, layout: Layout, *, room: int) -> list[str]:
+    """Return the first notes below an answer, or all; for one point those that there is room for.
+
+    ``room`` is in lines. There is always one note, if there are any.
+    """
+    notes, lines = answer.notes, list[str]()
+    shown = 0
+    for note in notes if layout.all_notes else notes[:MOST_NOTES]:
+        of_note = wrap(layout.spell(_sentence(note)), layout.width).split("\n")
+        last = shown + 1 == len(notes)
+        needed = 1 + len(lines) + len(of_note) + (0 if last else 1)
+        if shown and not layout.all_notes and len(answer.headlines) == 1 and needed > room:
+            break
+        lines += [layout.style(line, Tone.QUIET) for line in of_note]
+        shown += 1
+    lines += [layout.style(line, Tone.QUIET) for line in _more(len(notes) - shown, layout)]
+    return ["", *lines] if lines else []
+
+
+def _sentence(note: Note) -> str:
+    """Return a note as a sentence by itself."""
+    return f"{'Assumed' if note.assumption else 'Note'}: {note.text.rstrip('.')}."
+
+
+def _more(count: int, layout: Layout) -> list[str]:
+    """Say how many notes are left."""
+    if count < 1:
+        return []
+    return [layout.spell(f"{count} more note{'s' if count > 1 else ''}: {Option('notes')}")]
+
+
+def note_lines(answer: Answer) -> list[str]:
+    """Return a line for each note, where an answer's format has no place for them."""
+    return [f"{'assumed' if note.assumption else 'note'}: {note.text}" for note in answer.notes]
+
+
+def wrap(paragraph: str, width: int = WIDTH) -> str:
+    """Break a paragraph at ``width`` columns, leaving long words whole.
+
+    >>> print(wrap("one two three", width=8))
+    one two
+    three
+    """
+    import textwrap  # only text output needs it
+
+    return textwrap.fill(paragraph, width=width, break_long_words=False, break_on_hyphens=False)
+
+
+def _text_code(code: Code, layout: Layout) -> list[str]:
+    """Return code below the name of what it is for, indented; long flags on several lines."""
+    indent = "  " if code.of else ""
+    lines = [layout.style(f"{layout.spell(code.of)}:", Tone.PLAIN)] if code.of else []
+    for line in layout.spell(code.text).split("\n"):
+        width = len(line) if layout.whole_code else layout.width - len(indent)
+        lines += [f"{indent}{part}" for part in broken_code(line, width=width).split("\n")]
+    return lines
+
+
+#: What a shell reads: flags, after values for the environment.
+_SHELL = re.compile(r"(\w+=\S+ )*-")
+
+
+def broken_code(line: str, *, width: int) -> str:
+    r"""Return flags on lines of at most ``width`` where they can be broken and pasted again.
+
+    Outside quotes a shell goes on after a backslash; inside quoted JSON, and in YAML in braces, a
+    line may end after a comma.
+
+    >>> print(broken_code("--a 1 --bb '{\"c\": 1, \"d\": 2}'", width=14))
+    --a 1 --bb \
+      '{"c": 1,
+      "d": 2}'
+    """
+    if len(line) <= width:
+        return line
+    lines, start = list[str](), 0
+    places = [*_places(line), (len(line), "")]
+    while start < len(line):
+        indent = "  " if lines else ""
+        room = width - len(indent)
+        ahead = [place for place in places if place[0] > start]
+        fitting = [at for at in ahead if at[0] - start + len(at[1]) <= room]
+        end, mark = fitting[-1] if fitting else ahead[0]
+        lines.append(f"{indent}{line[start:end].rstrip()}{mark}")
+        start = end
+        while line[start : start + 1] == " ":
+            start += 1
+    return "\n".join(lines)
+
+
+def _places(line: str) -> Iterator[tuple[int, str]]:
+    """Yield where a line may be broken, and what marks the break."""
+    shell = _SHELL.match(line) is not None
+    quoted = in_string = False
+    depth = 0
+    for i, letter in enumerate(line):
+        if letter == "'" and not in_string:
+            quoted = not quoted
+        elif letter == '"' and line[i - 1] != "\\":
+            in_string = not in_string
+        elif in_string:
+            continue
+        elif letter in "{[":
+            depth += 1
+        elif letter in "}]":
+            depth -= 1
+        elif letter == "," and depth and (quoted or not shell) and line[i + 1 : i + 2] == " ":
+            yield i + 1, ""
+        elif letter == " " and not quoted and not depth and shell and line[i + 1 : i + 2] != " ":
+            yield i + 1, " \\"
+
+
+def _text_table(table: Table, layout: Layout) -> list[str]:
+    """Return a table's lines: headings, then rows, each column as wide as its widest line.
+
+    A first cell that leaves no room for the others stands on a line of its own.
+    """
+    headings = [layout.spell(heading).split("\n") for heading in table.headings]
+    rows = [[layout.spell(cell) for cell in row] for row in table.cells]
+    names = [row[0] for row in rows] if table.apart else []
+    if table.apart:
+        headings, rows = headings[1:], [row[1:] for row in rows]
+    align = (table.align[1:] if table.apart else table.align).ljust(len(headings), "r")
+    height = max((len(lines) for lines in headings), default=0)
+    head = [[lines[i] if i < len(lines) else "" for lines in headings] for i in range(height)]
+    head = head if any(any(line) for line in head) else []
+    widths = [max((len(line[i]) for line in [*head, *rows]), default=0) for i in range(len(align))]
+    if align[:1] == "l" and not table.apart:
+        room = layout.width - sum(2 + width for width in widths[1:])
+        if len(align) > 1 and align[-1] == "l" and widths[0] <= layout.width // 2:
+            widths[-1] = min(widths[-1], max(layout.width - sum(w + 2 for w in widths[:-1]), 20))
+        else:
+            widths[0] = min(widths[0], max(room, *(len(line[0]) for line in head), 0))
+    lines = [_line(line, widths, align) for line in head]
+    previous = ""
+    for n, row in enumerate(rows):
+        if names:
+            lines += wrap(names[n], layout.width).split("\n")
+        elif len(row[0]) > widths[0]:
+            lines += [row[0]] if row[0] != previous else []  # once above all of its rows
+            previous = row[0]
+        first = "" if len(row[0]) > widths[0] else row[0]
+        last = wrap(row[-1], widths[-1]).split("\n") if len(row[-1]) > widths[-1] else [row[-1]]
+        lines.append(_line([first, *row[1:-1], last[0]] if row[1:] else last, widths, align))
+        lines += [" " * (sum(widths[:-1]) + 2 * len(widths[:-1])) + more for more in last[1:]]
+    return lines
+
+
+def _line(row: Sequence[str], widths: Sequence[int], align: str) -> str:
+    padded = (
+        cell.ljust(width) if side == "l" else cell.rjust(width)
+        for cell, width, side in zip(row, widths, align, strict=True)
+    )
+    return "  ".join(padded).rstrip()
+
+
+def markdown(answer: Answer, layout: Layout) -> str:
+    """Return an answer as Markdown; flags stay in one line each."""
+    if layout.short:
+        return "\n\n".join(f"**{layout.spell(line)}**" for line in answer.headlines) + "\n"
+    parts = [_markdown_of(block, layout) for block in answer.blocks]
+    notes = answer.notes if layout.all_notes else answer.notes[:MOST_NOTES]
+    if notes:
+        lines = [layout.spell(_sentence(note)) for note in notes]
+        lines += _more(len(answer.notes) - len(notes), layout)
+        parts.append("\n".join(f"- {line}" for line in lines))
+    if layout.all_notes:
+        parts += [_markdown_of(block, layout) for block in answer.more]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_of(block: Block, layout: Layout) -> str:
+    match block:
+        case Paragraph():
+            words = layout.spell(block.text)
+            return f"**{words}**" if block.tone is Tone.HEADLINE else words
+        case Code():
+            of = f"{layout.spell(block.of)}:\n\n" if block.of else ""
+            return f"{of}```\n{layout.spell(block.text)}\n```"
+        case Table():
+            title = f"{layout.spell(block.title)}:\n\n" if block.title else ""
+            cells = [[layout.spell(cell) for cell in row] for row in block.cells]
+            return title + markdown_table(block.headings, cells, align=block.align)
+        case _:
+            assert_never(block)
+
+
+def markdown_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = ""
+) -> str:
+    """Return a pipe table.
+
+    >>> print(markdown_table(["D", "ms"], [["0", "6.8"]]))
+    | D | ms |
+    |---:|---:|
+    | 0 | 6.8 |
+    """
+    rules = [":---" if side == "l" else "---:" for side in align.ljust(len(headings), "r")]
+    head = [heading.replace("\n", " ") for heading in headings]
+    whole = [[cell.replace("|", "\\|") for cell in line] for line in (head, *rows)]
+    lines = [f"| {' | '.join(line)} |" for line in whole]
+    return "\n".join([lines[0], f"|{'|'.join(rules)}|", *lines[1:]])
