@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -19,14 +19,28 @@ __all__ = ["OptionsOnce", "build", "commands_for"]
 class OptionsOnce(TyperCommand):
     """A command that refuses an option given twice, of which the parser would keep the last."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, first only to count how often each option is given."""
-        _, _, options = self.make_parser(ctx).parse_args(args=list(args))
-        for option, times in Counter(options).items():
-            single = option.param_type_name == "option" and not getattr(option, "is_flag", False)
-            if times > 1 and single and not option.multiple:
-                raise InputError(_given_twice(option.opts, args, times))
-        return super().parse_args(ctx, args)
+    def make_parser(self, ctx: Any) -> Any:
+        """Return Typer's parser, which counts how often each option is given."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            given = list(args)
+            values, rest, order = parse(args=args)
+            if not ctx.resilient_parsing:  # a shell asks for the completion of an unfinished line
+                _check_given_once(order, given)
+            return values, rest, order
+
+        parser.parse_args = parse_once
+        return parser
+
+
+def _check_given_once(order: Iterable[Any], arguments: Sequence[str]) -> None:
+    """Refuse an option that stands twice in ``order``, unless it takes several values."""
+    for option, times in Counter(order).items():
+        single = option.param_type_name == "option" and not getattr(option, "is_flag", False)
+        if times > 1 and single and not option.multiple:
+            raise InputError(_given_twice(option.opts, arguments, times))
 
 
 def _given_twice(names: Sequence[str], arguments: Sequence[str], times: int) -> str:
