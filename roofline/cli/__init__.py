@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 __all__ = ["main"]
 
@@ -39,8 +40,10 @@ def main() -> None:
     except RooflineError as error:
         _stop(typed(error.text), error.exit_code)
     except usage_error as error:
-        message = _plain(error, getattr(error, "format_message", error.__str__)())
         path = getattr(getattr(error, "ctx", None), "command_path", "roofline")
+        message = _unknown_option(error, path) or _plain(
+            error, getattr(error, "format_message", error.__str__)()
+        )
         _stop(f"{message.rstrip('.')}; see '{path} --help'", 2)
     except typer.Abort:
         _stop("stopped", 130)
@@ -55,6 +58,22 @@ def main() -> None:
     except OSError as error:
         _stop(f"{error.strerror or error}: {error.filename or 'input or output'}", 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _unknown_option(error: Any, path: str) -> str | None:
+    """Return the refusal of an option that other commands take; None for any other fault."""
+    name = getattr(error, "option_name", None)
+    if name is None or not hasattr(error, "possibilities"):
+        return None
+    from roofline.cli.commands import commands_with
+
+    others = commands_with(name)
+    if not others:
+        return None
+    some = f"{', '.join(others[:3])} and others" if len(others) > 3 else " and ".join(others)
+    near = [f"; did you mean {own}?" for own in error.possibilities or () if own.startswith(name)]
+    verb = "takes" if len(others) == 1 else "take"
+    return f"{name}: {path} does not take it ({some} {verb} it){''.join(near[:1])}"
 
 
 def _plain(error: Exception, message: str) -> str:

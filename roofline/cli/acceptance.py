@@ -10,7 +10,6 @@ import typer
 from roofline.base.errors import InputError
 from roofline.cli import completion
 from roofline.cli.printing import (
-    FORMAT,
     cut,
     emit,
     emit_rows,
@@ -18,6 +17,7 @@ from roofline.cli.printing import (
     emit_warnings,
     help_if_bare,
 )
+from roofline.cli.question import LISTED
 from roofline.cli.values import choice, seconds
 
 if TYPE_CHECKING:
@@ -39,11 +39,17 @@ SHORTEST_WAIT = 0.01  # [s]
 @app.command("list")
 def list_(
     match: Annotated[
-        str | None, typer.Option(help="Only curves whose id, target or drafter holds this text.")
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Only curves whose id, target or drafter holds this text."
+        ),
     ] = None,
-    form: Annotated[str, FORMAT] = "table",
+    form: Annotated[str, LISTED] = "table",
 ) -> None:
-    """List the bundled curves."""
+    """List the bundled curves.
+
+    Example: roofline acceptance list --match llama
+    """
     from roofline.acceptance.files import bundled_curves
 
     rows: list[dict[str, Any]] = [
@@ -63,17 +69,21 @@ def show(
     curve: Annotated[
         list[str],
         typer.Argument(
-            help="Bundled ids or files; #DATASET picks one.", autocompletion=completion.curves
+            metavar="CURVE...",
+            help="Bundled ids or files; #DATASET picks one.",
+            autocompletion=completion.curves,
         ),
     ],
     models: Annotated[
         bool, typer.Option("--models", help="Compare models of acceptance with each curve.")
     ] = False,
-    form: Annotated[str, FORMAT] = "table",
+    form: Annotated[str, LISTED] = "table",
 ) -> None:
     """Show curves and their sources.
 
     With --models, how well simple models follow them.
+
+    Example: roofline acceptance show llama-3.1-8b-eagle3
     """
     if models:
         from roofline.acceptance.models import compare_models
@@ -101,15 +111,24 @@ def show(
 
 @app.command()
 def convert(
-    values: Annotated[str, typer.Argument(help="One number, or one per position: 0.885,0.740.")],
-    source: Annotated[str, typer.Option("--from", help=f"What they are: {_KINDS}.")],
-    target: Annotated[str, typer.Option("--to", help="What you want: the same words.")],
+    values: Annotated[
+        str, typer.Argument(metavar="VALUES", help="One number, or one per position: 0.885,0.740.")
+    ],
+    source: Annotated[
+        str, typer.Option("--from", metavar="WORD", help=f"What they are: {_KINDS}.")
+    ],
+    target: Annotated[
+        str, typer.Option("--to", metavar="WORD", help="What you want: the same words.")
+    ],
     draft_length: Annotated[
-        int | None, typer.Option(help="D that a single number was measured at.")
+        int | None, typer.Option(metavar="D", help="D that a single number was measured at.")
     ] = None,
-    form: Annotated[str, FORMAT] = "table",
+    form: Annotated[str, LISTED] = "table",
 ) -> None:
-    """Convert acceptance from one convention to another."""
+    """Convert acceptance from one convention to another.
+
+    Example: roofline acceptance convert 0.72,0.45 --from survival --to rate
+    """
     from roofline.acceptance.curve import Convention, check_values
     from roofline.acceptance.curve import convert as converted
 
@@ -129,24 +148,36 @@ def convert(
 @app.command()
 def read(
     source: Annotated[
-        str, typer.Argument(help="A page, log or JSON: path, http address or -; #MODEL picks one.")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A page, log or JSON: path, http address or -; #MODEL picks one."
+        ),
     ],
     since: Annotated[
-        str | None, typer.Option(help="An earlier copy of the page: count from there.")
+        str | None,
+        typer.Option(metavar="FILE", help="An earlier copy of the page: count from there."),
     ] = None,
     interval: Annotated[
-        str | None, typer.Option(help="Read twice, 30s or 5m apart, and count between.")
+        str | None,
+        typer.Option(metavar="TIME", help="Read twice, 30s or 5m apart, and count between."),
     ] = None,
     draft_length: Annotated[
-        int | None, typer.Option(help="D of the server, where the source does not say it.")
+        int | None,
+        typer.Option(metavar="D", help="D of the server, where the source does not say it."),
     ] = None,
-    timeout: Annotated[str, typer.Option(help="Time allowed for one http answer.")] = "5s",
-    form: Annotated[str, FORMAT] = "table",
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="Time allowed for one http answer.")
+    ] = "5s",
+    form: Annotated[str, LISTED] = "table",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write an acceptance file: FILE.yaml.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write an acceptance file: FILE.yaml."),
     ] = None,
 ) -> None:
-    """Read acceptance from what a serving engine prints or serves."""
+    """Read acceptance from what a serving engine prints or serves.
+
+    Example: roofline acceptance read http://localhost:8000/metrics
+    """
     from roofline.engines.acceptance_source import read_acceptance as read_source
     from roofline.render.notices import warnings
 

@@ -23,26 +23,41 @@ app = typer.Typer(
 @app.command("fit-steps")
 def fit_steps(
     file: Annotated[
-        Path, typer.Argument(help="CSV: batch,context,draft_length,step_ms (drafting included).")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="CSV: batch,context,draft_length,step_ms (drafting included)."
+        ),
     ],
     model: Annotated[
         str,
-        typer.Argument(help="The model that was served.", autocompletion=completion.models),
+        typer.Argument(
+            metavar="MODEL", help="The model that was served.", autocompletion=completion.models
+        ),
     ],
     gpu: Annotated[
         str,
-        typer.Option(help="A bundled id, or a path to a profile.", autocompletion=completion.gpus),
+        typer.Option(
+            metavar="NAME",
+            help="A bundled id, or a path to a profile.",
+            autocompletion=completion.gpus,
+        ),
     ] = "h100-sxm",
-    tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
-    drafter: Annotated[str, typer.Option(help="As in recommend.")] = "none",
-    weights: Annotated[str | None, typer.Option(help="As in recommend.")] = None,
-    kv: Annotated[str | None, typer.Option(help="As in recommend.")] = None,
-    engine: Annotated[str, typer.Option(help="The engine, or its YAML file.")] = "vllm",
+    tp: Annotated[int, typer.Option(metavar="N", help="Tensor-parallel GPUs.")] = 1,
+    drafter: Annotated[str, typer.Option(metavar="NAME", help="As in recommend.")] = "none",
+    weights: Annotated[str | None, typer.Option(metavar="FORMAT", help="As in recommend.")] = None,
+    kv: Annotated[str | None, typer.Option(metavar="FORMAT", help="As in recommend.")] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="The engine, or its YAML file.")
+    ] = "vllm",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Engine file to write: engine.yaml.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Engine file to write: engine.yaml."),
     ] = None,
 ) -> None:
-    """Fit an engine's numbers to a few measured steps of your own."""
+    """Fit an engine's numbers to a few measured steps of your own.
+
+    Example: roofline calibrate fit-steps steps.csv qwen3-8b --gpu h100-sxm
+    """
     import numpy as np
 
     from roofline.advice.configuration import Configuration
@@ -75,19 +90,31 @@ def fit_steps(
 
 @app.command()
 def measure(
-    device: Annotated[str, typer.Option(help="cpu or cuda (ROCm builds of torch are cuda too).")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="CSV to write, row by row.")],
-    model: Annotated[str, typer.Option(help="The model whose shapes are measured.")] = "qwen3-0.6b",
+    device: Annotated[
+        str, typer.Option(metavar="WORD", help="cpu or cuda (ROCm builds of torch are cuda too).")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="CSV to write, row by row.")
+    ],
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="The model whose shapes are measured.")
+    ] = "qwen3-0.6b",
     library: Annotated[
-        str | None, typer.Option(help="numpy or torch.  [numpy on cpu, torch on cuda]")
+        str | None,
+        typer.Option(metavar="WORD", help="numpy or torch.  [numpy on cpu, torch on cuda]"),
     ] = None,
-    budget: Annotated[str, typer.Option(help="Time to spend, such as 60s or 3m.")] = "3m",
-    threads: Annotated[int, typer.Option(help="CPU threads of the library.")] = 1,
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Time to spend, such as 60s or 3m.")
+    ] = "3m",
+    threads: Annotated[int, typer.Option(metavar="N", help="CPU threads of the library.")] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the CSV instead of refusing it.")
     ] = False,
 ) -> None:
-    """Time the kernels of a model on this machine."""
+    """Time the kernels of a model on this machine.
+
+    Example: roofline calibrate measure --device cuda -o run.csv
+    """
     from roofline.calibrate.session import measure as run
     from roofline.render.calibration import failed_line, measured_lines
 
@@ -115,19 +142,26 @@ def measure(
 
 @app.command()
 def fit(
-    run: Annotated[Path, typer.Argument(help="The CSV that measure wrote.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Profile (YAML) to write.")],
+    run: Annotated[Path, typer.Argument(metavar="FILE", help="The CSV that measure wrote.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Profile (YAML) to write.")
+    ],
     gpu: Annotated[
-        str | None, typer.Option(help="Datasheet to put the laws on.  [by the device's name]")
+        str | None,
+        typer.Option(metavar="NAME", help="Datasheet to put the laws on.  [by the device's name]"),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw predicted against measured to FILE: .png, .svg or .pdf."),
+        typer.Option(
+            metavar="FILE", help="Draw predicted against measured to FILE: .png, .svg or .pdf."
+        ),
     ] = None,
 ) -> None:
     """Fit the laws to a machine's own measurements.
 
     Writes the machine's profile.
+
+    Example: roofline calibrate fit run.csv -o my-gpu.yaml
     """
     from roofline.calibrate.session import fit as run_fit
     from roofline.render.calibration import fitted_lines

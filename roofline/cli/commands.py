@@ -5,23 +5,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, did_you_mean
+from roofline.cli.panels import (
+    ASKING,
+    DRAWING,
+    LOOKING_UP,
+    MEASURING,
+    in_panels,
+    write_panels,
+)
 from roofline.cli.printing import help_if_bare, with_output_options
 
-__all__ = ["OptionsOnce", "build", "commands_for"]
+__all__ = ["Command", "Group", "build", "commands_for", "commands_with"]
 
 
-class OptionsOnce(TyperCommand):
-    """A command that refuses an option given twice, of which the parser would keep the last."""
+class Command(TyperCommand):
+    """A command whose help has panels, and that refuses an option given twice.
+
+    The parser would keep the last value of such an option.
+    """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options of the help by panels."""
+        write_panels(in_panels(self.get_params(ctx), ctx), formatter)
 
     def make_parser(self, ctx: Any) -> Any:
         """Return Typer's parser, which counts how often each option is given."""
-        parser = super().make_parser(ctx)
+        parser: Any = super().make_parser(ctx)
         parse = parser.parse_args
 
         def parse_once(args: list[str]) -> Any:
@@ -33,6 +48,19 @@ class OptionsOnce(TyperCommand):
 
         parser.parse_args = parse_once
         return parser
+
+
+class Group(TyperGroup):
+    """The commands, listed by panels."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the commands of the help by panels, each with its first sentence."""
+        room = formatter.width - 6 - max(map(len, self.commands))
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            panel = getattr(command, "rich_help_panel", None) or "Commands"
+            panels.setdefault(panel, []).append((name, command.get_short_help_str(room)))
+        write_panels(panels, formatter)
 
 
 def _check_given_once(order: Iterable[Any], arguments: Sequence[str]) -> None:
@@ -68,38 +96,52 @@ def _given_twice(names: Sequence[str], arguments: Sequence[str], times: int) -> 
     return message
 
 
-#: Modules of this package that hold a function, or an ``app``, of the same name.
-COMMANDS = (
-    "recommend",
-    "schedule",
-    "compare",
-    "memory",
-    "explore",
-    "live",
-    "diagnose",
-    "report",
-    "sweep",
-)
+#: Modules of this package that hold a function, or an ``app``, of the same name; their panels.
+COMMANDS = {
+    "recommend": ASKING,
+    "schedule": ASKING,
+    "compare": ASKING,
+    "memory": ASKING,
+    "explore": ASKING,
+    "sweep": ASKING,
+    "live": ASKING,
+    "diagnose": ASKING,
+    "report": DRAWING,
+}
+GROUPS = {
+    "plot": DRAWING,
+    "models": LOOKING_UP,
+    "hardware": LOOKING_UP,
+    "acceptance": LOOKING_UP,
+    "calibrate": MEASURING,
+    "validate": MEASURING,
+}
+HELP = "help"
 #: Commands whose answer has a headline and notes.
 ANSWERS = ("recommend", "schedule", "compare", "memory", "explore", "live", "diagnose")
-GROUPS = ("plot", "hardware", "models", "acceptance", "calibrate", "validate")
 
 
 def commands_for(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the commands that a command line needs: the one it begins with, else all.
 
-    >>> commands_for(["recommend", "qwen3-8b"]), len(commands_for(["--help"]))
-    (('recommend',), 15)
+    >>> commands_for(["recommend", "qwen3-8b"]), commands_for(["help", "plot", "speedup"])
+    (('recommend',), ('plot',))
+    >>> len(commands_for(["--help"]))
+    15
     """
+    if arguments and arguments[0] == HELP:
+        return commands_for(arguments[1:])
     names = (*COMMANDS, *GROUPS)
     return (arguments[0],) if arguments and arguments[0] in names else names
 
 
 def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
-    """Return the application with these commands."""
+    """Return the application with these commands, and the one that shows their help."""
     app = typer.Typer(
         name="roofline",
-        help="Which draft length should I run, and what will it buy me?",
+        cls=Group,
+        help="Which draft length should I run, and what will it buy me?\n\n"
+        "Example: roofline recommend llama-3.1-8b --batch 8",
         invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -108,15 +150,57 @@ def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
     for name in names:
         module = import_module(f"roofline.cli.{name}")
         if name in COMMANDS:
-            app.command()(getattr(module, name))
+            app.command(rich_help_panel=COMMANDS[name])(getattr(module, name))
         else:
-            app.add_typer(module.app, name=name)
+            app.add_typer(module.app, name=name, rich_help_panel=GROUPS[name])
+    app.command(HELP, rich_help_panel=LOOKING_UP)(_help)
     for typer_app in (app, *(group.typer_instance for group in app.registered_groups)):
         for command in typer_app.registered_commands if typer_app else ():
-            command.cls = OptionsOnce
+            command.cls = Command
             command.callback = with_output_options(command.callback, answering=ANSWERS)
     app.callback()(_root)
     return app
+
+
+def commands_with(option: str) -> list[str]:
+    """Return the commands that take an option, as they are typed.
+
+    >>> commands_with("--tie"), commands_with("--nothing-like-it")
+    (['schedule'], [])
+    """
+    found = []
+    for name, command in typer.main.get_command(build()).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", {})
+        paths = {f"{name} {word}": each for word, each in inner.items()} or {name: command}
+        found += [
+            path for path, each in paths.items() if any(option in p.opts for p in each.params)
+        ]
+    return found
+
+
+def _help(
+    context: typer.Context,
+    topic: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND]...", help="Such as recommend, or plot speedup."),
+    ] = None,
+) -> None:
+    """Show the help of a command, or all commands.
+
+    Example: roofline help recommend
+    """
+    shown: Any = context.parent
+    for word in topic or ():
+        known = getattr(shown.command, "commands", {})
+        if word not in known:
+            place = shown.command_path
+            raise InputError(
+                f"{place} has no command '{word}': {did_you_mean(word, known)}"
+                if known
+                else f"{place} has no commands below it, got '{word}'"
+            )
+        shown = typer.Context(known[word], info_name=word, parent=shown)
+    typer.echo(shown.get_help())
 
 
 def _version(show: bool) -> None:

@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from roofline.base.errors import InputError
+from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
-from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
@@ -27,14 +26,25 @@ def compare(
     *,
     drafter: Annotated[
         list[str] | None,
-        typer.Option(help="NAME or NAME=ACCEPTANCE; repeat for each.  [bundled heads]"),
+        option(
+            QUESTION,
+            "NAME or NAME=ACCEPTANCE; repeat for each.  [bundled heads]",
+            metavar="NAME[=CURVE]",
+        ),
     ] = None,
-    batch: Annotated[str, typer.Option(help="Sequences decoded together: 1 or 1,8,32.")] = "1",
-    context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
+    batch: Annotated[
+        str, option(QUESTION, "Sequences decoded together: 1 or 1,8,32.", metavar="N,...")
+    ] = "1",
+    context: Annotated[
+        str, option(QUESTION, "Tokens in the KV cache: 4k or 1k,8k.", metavar="N,...")
+    ] = "4k",
     form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
-    """Compare drafters for MODEL, each at its own best draft length."""
+    """Compare drafters for MODEL, each at its own best draft length.
+
+    Example: roofline compare qwen3-8b --drafter eagle3 --drafter ngram=0.5
+    """
     from roofline.acceptance.defaults import choose_curve
     from roofline.advice.deployment import model_names
     from roofline.importers.references import heads_for, open_model

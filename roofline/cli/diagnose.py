@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from roofline.base.errors import InputError, Option
+from roofline.cli.panels import MEASUREMENT
 from roofline.cli.printing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
 from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 
 if TYPE_CHECKING:
@@ -28,34 +27,47 @@ def diagnose(
     *,
     measured: Annotated[
         list[str] | None,
-        typer.Option(
-            help="D[@BATCH[xCONTEXT]]:TIME[:TOKENS] with the time of a token or tokens/s of all "
-            "(0:7.1ms,3@8x4k:1840/s:2.4), or a CSV of steps; repeatable."
+        option(
+            MEASUREMENT,
+            "D[@BATCH[xCONTEXT]]:TIME[:TOKENS] with the time of a token or tokens/s of all "
+            "(0:7.1ms,3@8x4k:1840/s:2.4), or a CSV of steps; repeatable.",
+            metavar="POINT",
         ),
     ] = None,
     tpot: Annotated[
-        str | None, typer.Option(help="One measurement: ms of a token of one user, 4.1 or 4.1ms.")
+        str | None,
+        option(
+            MEASUREMENT, "One measurement: ms of a token of one user, 4.1 or 4.1ms.", metavar="MS"
+        ),
     ] = None,
     tokens_per_s: Annotated[
-        str | None, typer.Option(help="One measurement: tokens per second of all sequences.")
+        str | None,
+        option(MEASUREMENT, "One measurement: tokens per second of all sequences.", metavar="RATE"),
     ] = None,
-    draft_length: Annotated[int, typer.Option(help="D of --tpot or --tokens-per-s.")] = 0,
+    draft_length: Annotated[
+        int, option(MEASUREMENT, "D of --tpot or --tokens-per-s.", metavar="D")
+    ] = 0,
     tokens_per_step: Annotated[
-        float | None, typer.Option(help="Tokens that a step yields, where a point does not say.")
+        float | None,
+        option(MEASUREMENT, "Tokens that a step yields, where a point does not say.", metavar="AL"),
     ] = None,
     batch: Annotated[
-        str, typer.Option(help="Sequences together, where a point does not say.")
+        str, option(MEASUREMENT, "Sequences together, where a point does not say.", metavar="N")
     ] = "1",
-    context: Annotated[str, typer.Option(help="Tokens in the KV cache, where it does not.")] = "4k",
+    context: Annotated[
+        str, option(MEASUREMENT, "Tokens in the KV cache, where it does not.", metavar="N")
+    ] = "4k",
     noise: Annotated[
-        str, typer.Option(help="Error of the measurements: one deviation, in percent.")
+        str,
+        option(MEASUREMENT, "Error of the measurements: one deviation, in percent.", metavar="%"),
     ] = "3",
-    form: Annotated[
-        str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
-    ] = None,
+    form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
-    """Say which term of the prediction a measurement contradicts."""
+    """Say which term of the prediction a measurement contradicts.
+
+    Example: roofline diagnose llama-3.1-8b --measured 0:7.9ms,3:5.5ms:2.66
+    """
     from roofline.questions.diagnose.diagnose import diagnose as find
     from roofline.questions.diagnose.points import read_points
     from roofline.render.diagnose import render_diagnosis

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
+from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
-from roofline.cli.question import FORMATS, OUTPUT, asks, format_for
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
 from roofline.cli.values import one_size, sizes_or_range
 
 if TYPE_CHECKING:
@@ -27,21 +29,28 @@ def explore(
     *,
     vary: Annotated[
         list[str],
-        typer.Option(
+        option(
+            QUESTION,
+            "What to vary, as in --set: group_size=1,2,4,8; repeat for every combination.",
             metavar="PATH=A,B,...",
-            help="What to vary, as in --set: group_size=1,2,4,8; repeat for every combination.",
         ),
     ],
-    batch: Annotated[int, typer.Option(help="Sequences decoded together.")] = 1,
-    context: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k.")] = "4k",
+    batch: Annotated[int, option(QUESTION, "Sequences decoded together.", metavar="N")] = 1,
+    context: Annotated[str, option(QUESTION, "Tokens in the KV cache: 4k.", metavar="N")] = "4k",
     batches: Annotated[
-        str | None, typer.Option(help="Batches to look for knees at.  [1 to 1024, two a doubling]")
+        str | None,
+        option(
+            QUESTION, "Batches to look for knees at.  [1 to 1024, two a doubling]", metavar="N,..."
+        ),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show every draft length's speedup and cost ratio.")
+        bool, option(OUTPUT_PANEL, "Show every draft length's speedup and cost ratio.", "--explain")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the four quantities to FILE: .png, .svg or .pdf.")
+        Path | None,
+        option(
+            OUTPUT_PANEL, "Draw the four quantities to FILE: .png, .svg or .pdf.", metavar="FILE"
+        ),
     ] = None,
     form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
@@ -49,6 +58,8 @@ def explore(
     """Show how the answer moves with the architecture of MODEL.
 
     Best D, speedup, the batch at which it falls, and KV bytes, for every combination of --vary.
+
+    Example: roofline explore llama-3.1-8b --vary group_size=1,2,4,8
     """
     from roofline.questions.explore import EXPLORED_BATCHES, parse_axis
     from roofline.questions.explore import explore as vary_over

@@ -8,13 +8,13 @@ import typer
 
 from roofline.cli import completion
 from roofline.cli.printing import (
-    FORMAT,
     cut,
     emit,
     emit_rows,
     emit_warnings,
     help_if_bare,
 )
+from roofline.cli.question import LISTED
 
 if TYPE_CHECKING:
     from roofline.specs.gpu import HardwareProfile
@@ -29,14 +29,19 @@ app = typer.Typer(
 )
 
 _PROFILE = typer.Argument(
-    help="A bundled id, or a path to a profile.", autocompletion=completion.gpus
+    metavar="GPU", help="A bundled id, or a path to a profile.", autocompletion=completion.gpus
 )
-_OTHER = typer.Argument(help="The one to compare with it.", autocompletion=completion.gpus)
+_OTHER = typer.Argument(
+    metavar="GPU", help="The one to compare with it.", autocompletion=completion.gpus
+)
 
 
 @app.command("list")
-def list_(form: Annotated[str, FORMAT] = "table") -> None:
-    """List the bundled accelerators."""
+def list_(form: Annotated[str, LISTED] = "table") -> None:
+    """List the bundled accelerators.
+
+    Example: roofline hardware list --format json
+    """
     from roofline.base.resources import bundled_names
     from roofline.specs.gpu import GPU_SHELF, load_hardware
 
@@ -47,9 +52,12 @@ def list_(form: Annotated[str, FORMAT] = "table") -> None:
 @app.command()
 def show(
     gpu: Annotated[str, _PROFILE],
-    form: Annotated[str, FORMAT] = "table",
+    form: Annotated[str, LISTED] = "table",
 ) -> None:
-    """Show every figure of one accelerator, with its source."""
+    """Show every figure of one accelerator, with its source.
+
+    Example: roofline hardware show h100-sxm
+    """
     from roofline.specs.gpu import load_hardware
 
     emit(_details(load_hardware(gpu)), form)
@@ -58,9 +66,12 @@ def show(
 @app.command()
 def check(
     gpu: Annotated[str, _PROFILE],
-    form: Annotated[str, FORMAT] = "table",
+    form: Annotated[str, LISTED] = "table",
 ) -> None:
-    """Check that a profile can be used."""
+    """Check that a profile can be used.
+
+    Example: roofline hardware check my-gpu.yaml
+    """
     from roofline.render.notices import warnings
     from roofline.specs.gpu import load_hardware
     from roofline.specs.priors import unknown_generation
@@ -75,11 +86,13 @@ def check(
 def diff(
     first: Annotated[str, _PROFILE],
     second: Annotated[str, _OTHER],
-    form: Annotated[str, FORMAT] = "table",
+    form: Annotated[str, LISTED] = "table",
 ) -> None:
     """Show in which figures and laws two profiles differ.
 
     The table cuts long values.
+
+    Example: roofline hardware diff h100-sxm h200-sxm
     """
     from roofline.calibrate.diff import profile_differences
     from roofline.specs.gpu import load_hardware

@@ -10,8 +10,18 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
+from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
-from roofline.cli.question import INTERVAL, OUTPUT, TIMEOUT, asks, format_for, given_by_flag
+from roofline.cli.question import (
+    FORMATS,
+    INTERVAL,
+    OUTPUT,
+    TIMEOUT,
+    asks,
+    format_for,
+    given_by_flag,
+    option,
+)
 from roofline.cli.values import one_size, seconds
 
 if TYPE_CHECKING:
@@ -33,36 +43,42 @@ def live(
     url: Annotated[
         str,
         typer.Argument(
-            help="The server: HOST:PORT or https://HOST, #MODEL where it serves several."
+            metavar="URL",
+            rich_help_panel=QUESTION,
+            help="The server: HOST:PORT or https://HOST, #MODEL where it serves several.",
         ),
     ],
     model: Annotated[
         str | None,
-        typer.Option(
-            help="A bundled id, or a path, where the server's name is unknown.",
+        option(
+            QUESTION,
+            "A bundled id, or a path, where the server's name is unknown.",
+            metavar="MODEL",
             autocompletion=completion.models,
         ),
     ] = None,
     batch: Annotated[
-        str | None, typer.Option(help="Sequences that run together in one copy.  [as read]")
+        str | None,
+        option(QUESTION, "Sequences that run together in one copy.  [as read]", metavar="N"),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="Tokens in the KV cache of one of them.  [as read]")
+        str | None,
+        option(QUESTION, "Tokens in the KV cache of one of them.  [as read]", metavar="N"),
     ] = None,
     interval: INTERVAL = "30s",
     timeout: TIMEOUT = "10s",
     largest_batch: Annotated[
-        int, typer.Option(help="Largest batch that the schedule covers.")
+        int, option(QUESTION, "Largest batch that the schedule covers.", metavar="N")
     ] = 256,
-    form: Annotated[
-        str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
-    ] = None,
+    form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
     options: typer.Context,
 ) -> None:
     """Read a running server and say what to change.
 
     The server is vLLM, SGLang or TensorRT-LLM.
+
+    Example: roofline live localhost:8000 --gpu h100-sxm
     """
     from roofline.advice.decide import TIE
     from roofline.advice.remedies import does_not_fit, refuse

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for, given_by_flag
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, given_by_flag, option
 from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
@@ -27,22 +28,26 @@ def memory(
     configuration: Configuration,
     workload: Workload,
     *,
-    context: Annotated[str, typer.Option(help="Tokens of each sequence: 4k or 2k,32k.")] = "4k",
+    context: Annotated[
+        str, option(QUESTION, "Tokens of each sequence: 4k or 2k,32k.", metavar="N,...")
+    ] = "4k",
     batch: Annotated[
-        int | None, typer.Option(help="Account for this batch.  [the largest that fits]")
+        int | None,
+        option(QUESTION, "Account for this batch.  [the largest that fits]", metavar="N"),
     ] = None,
     draft_length: Annotated[
-        int | None, typer.Option(help="D to account for.  [best throughput at equal memory]")
+        int | None,
+        option(QUESTION, "D to account for.  [best throughput at equal memory]", metavar="D"),
     ] = None,
-    form: Annotated[
-        str | None, typer.Option("--format", help="table or json.  [by FILE; table]")
-    ] = None,
+    form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
     options: typer.Context,
 ) -> None:
     """Say where memory goes, what fits, and what drafting takes.
 
     Weights, cache and reserve of each GPU; how many sequences fit, without and with drafts.
+
+    Example: roofline memory llama-3.1-70b --gpu h100-sxm --tp 4 --context 8k
     """
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices

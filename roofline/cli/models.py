@@ -9,7 +9,8 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
-from roofline.cli.printing import FORMAT, emit, emit_rows, emit_text, help_if_bare
+from roofline.cli.printing import emit, emit_rows, emit_text, help_if_bare
+from roofline.cli.question import LISTED
 
 if TYPE_CHECKING:
     from roofline.importers.importing import Imported
@@ -22,20 +23,24 @@ app = typer.Typer(
 )
 
 _MODEL = typer.Argument(
-    help="A bundled id, or a path to a YAML spec.", autocompletion=completion.specs
+    metavar="MODEL", help="A bundled id, or a path to a YAML spec.", autocompletion=completion.specs
 )
 _ANY = typer.Argument(
+    metavar="MODEL",
     help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec.",
     autocompletion=completion.specs,
 )
 _TARGET = typer.Option(
-    help="The model that a drafter was made for.", autocompletion=completion.models
+    metavar="MODEL", help="The model that a drafter was made for.", autocompletion=completion.models
 )
 
 
 @app.command("list")
-def list_(form: Annotated[str, FORMAT] = "table") -> None:
-    """List the bundled models and drafters."""
+def list_(form: Annotated[str, LISTED] = "table") -> None:
+    """List the bundled models and drafters.
+
+    Example: roofline models list --format json
+    """
     from roofline.base.resources import bundled_names
     from roofline.specs.network import MODEL_SHELF, load_network
 
@@ -43,8 +48,11 @@ def list_(form: Annotated[str, FORMAT] = "table") -> None:
 
 
 @app.command()
-def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") -> None:
-    """Show one spec and what follows from it."""
+def show(model: Annotated[str, _MODEL], form: Annotated[str, LISTED] = "table") -> None:
+    """Show one spec and what follows from it.
+
+    Example: roofline models show llama-3.1-8b
+    """
     from roofline.importers.spec_yaml import wrapped_spec_text
     from roofline.specs.network import load_network
 
@@ -60,11 +68,13 @@ def show(model: Annotated[str, _MODEL], form: Annotated[str, FORMAT] = "table") 
 def check(
     model: Annotated[str, _ANY],
     target: Annotated[str | None, _TARGET] = None,
-    form: Annotated[str, FORMAT] = "table",
+    form: Annotated[str, LISTED] = "table",
 ) -> None:
     """Check that a model can be used.
 
     Says what was read, defaulted and ignored, and what the model counts.
+
+    Example: roofline models check config.json
     """
     from roofline.importers.references import importable, open_network
     from roofline.render.model import check_data, check_text
@@ -80,13 +90,19 @@ def check(
 
 @app.command("import")
 def import_(
-    path: Annotated[str, typer.Argument(help="A config.json, a folder with one, or a GGUF file.")],
+    path: Annotated[
+        str,
+        typer.Argument(metavar="PATH", help="A config.json, a folder with one, or a GGUF file."),
+    ],
     target: Annotated[str | None, _TARGET] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the spec to FILE.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the spec to FILE.")
     ] = None,
 ) -> None:
-    """Write the spec that a published config describes."""
+    """Write the spec that a published config describes.
+
+    Example: roofline models import config.json -o my-model.yaml
+    """
     from roofline.importers.spec_yaml import spec_text, wrapped_spec_text
     from roofline.render.notices import assumptions
 

@@ -9,6 +9,7 @@ import typer
 
 from roofline.base.units import format_size
 from roofline.cli import plot_kernels
+from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
     Batch,
     Batches,
@@ -27,7 +28,7 @@ from roofline.cli.plotting import (
     span,
 )
 from roofline.cli.printing import help_if_bare
-from roofline.cli.question import asks
+from roofline.cli.question import asks, option
 from roofline.cli.values import batches_in_order, sizes
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def speedup(
     """Draw the speedup by draft length, with its error.
 
     A line for each batch; the band is what the model's error leaves of it.
+
+    Example: roofline plot speedup llama-3.1-8b --batch 1,8,64 -o speedup.png
     """
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
@@ -94,12 +97,18 @@ def heatmap(
     batch: Batches = DOUBLINGS,
     context: Annotated[
         str | None,
-        typer.Option("--context", help="Tokens in the KV cache.  [512 to 128k by doublings]"),
+        option(
+            QUESTION,
+            "Tokens in the KV cache.  [512 to 128k by doublings]",
+            metavar="N,...",
+        ),
     ] = None,
 ) -> None:
     """Draw the best draft length over batch and context.
 
     The line is where speculation stops paying.
+
+    Example: roofline plot heatmap llama-3.1-8b --gpu h200-sxm -o heatmap.png
     """
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
@@ -139,6 +148,8 @@ def breakdown(
     """Draw where the time of a step goes by draft length.
 
     The time per token stands beside it.
+
+    Example: roofline plot breakdown llama-3.1-8b --batch 32 -o breakdown.png
     """
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
@@ -170,11 +181,18 @@ def frontier(
     *,
     batch: Annotated[
         str | None,
-        typer.Option(help="Batches on the curve: 1,8 or 1..64.  [1 to 1024, those that fit]"),
+        option(
+            QUESTION,
+            "Batches on the curve: 1,8 or 1..64.  [1 to 1024, those that fit]",
+            metavar="N,...",
+        ),
     ] = None,
     context: Context = "4k",
 ) -> None:
-    """Draw throughput against interactivity, plain and advised."""
+    """Draw throughput against interactivity, plain and advised.
+
+    Example: roofline plot frontier llama-3.1-8b --context 8k -o frontier.png
+    """
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
     from roofline.questions.goals import GOAL_BATCHES

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
     Batch,
     ChartFiles,
@@ -20,7 +21,7 @@ from roofline.cli.plotting import (
     source_line,
     span,
 )
-from roofline.cli.question import asks
+from roofline.cli.question import asks, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,8 @@ def roofline_chart(
     """Draw the rate that each kernel reaches as D grows.
 
     Roofs are those of the datasheet and of the fitted laws.
+
+    Example: roofline plot roofline llama-3.1-8b --batch 32 -o roofline.png
     """
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices, draft_lengths_to_draw
@@ -101,6 +104,8 @@ def attention(
     """Draw time and use of attention by its query rows.
 
     Rows are those of a verify pass that share one KV head's cache.
+
+    Example: roofline plot attention llama-3.1-8b --context 32k -o attention.png
     """
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices
@@ -141,15 +146,27 @@ def attention(
 def parity(
     files: ChartFiles,
     *,
-    what: Annotated[str, typer.Argument(help="kernels, or decode for served runs.")] = "kernels",
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORD",
+            help="kernels, or decode for served runs.",
+            rich_help_panel=QUESTION,
+        ),
+    ] = "kernels",
     gpu: Annotated[
-        list[str] | None, typer.Option(help="Only this accelerator; repeatable.")
+        list[str] | None,
+        option(QUESTION, "Only this accelerator; repeatable.", metavar="NAME"),
     ] = None,
-    engine: Annotated[list[str] | None, typer.Option(help="Only this engine; repeatable.")] = None,
+    engine: Annotated[
+        list[str] | None, option(QUESTION, "Only this engine; repeatable.", metavar="NAME")
+    ] = None,
 ) -> None:
     """Draw predictions beside public measurements.
 
     The measurements ship with the package.
+
+    Example: roofline plot parity kernels --gpu h100-sxm -o parity.png
     """
     from roofline.cli.validate import compared
     from roofline.render.charts.validation import draw_parity, parity_caption, parity_rows

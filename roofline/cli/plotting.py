@@ -15,8 +15,10 @@ import typer
 from roofline.base.errors import InputError
 from roofline.base.files import printable
 from roofline.base.units import format_size
+from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
+from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_warnings, typed
-from roofline.cli.question import hints, show_parameters
+from roofline.cli.question import hints, option, show_parameters
 from roofline.cli.values import one_size
 
 if TYPE_CHECKING:
@@ -51,10 +53,15 @@ __all__ = [
 ]
 
 
-Batches = Annotated[str, typer.Option("--batch", help="Sequences decoded together: 1,8 or 1..64.")]
-Batch = Annotated[str, typer.Option("--batch", help="Sequences decoded together.")]
-Context = Annotated[str, typer.Option("--context", help="Tokens in the KV cache.")]
-Contexts = Annotated[str, typer.Option("--context", help="Tokens in the KV cache: 1k,8k.")]
+Batches = Annotated[
+    str,
+    option(QUESTION, "Sequences decoded together: 1,8 or 1..64.", "--batch", metavar="N,..."),
+]
+Batch = Annotated[str, option(QUESTION, "Sequences decoded together.", "--batch", metavar="N")]
+Context = Annotated[str, option(QUESTION, "Tokens in the KV cache.", "--context", metavar="N")]
+Contexts = Annotated[
+    str, option(QUESTION, "Tokens in the KV cache: 1k,8k.", "--context", metavar="N,...")
+]
 #: Options that say where a chart goes, not what it shows.
 _WHERE = ("-o", "--output", "--plot", "--data", "--dpi", "--size")
 MOST_WARNINGS = 4
@@ -73,11 +80,22 @@ class ChartFiles:
 def _chart_files(
     default_size: tuple[float, float],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Chart to write: .png, .svg or .pdf.")
+        Path | None,
+        option(
+            OUTPUT_PANEL,
+            "Chart to write: .png, .svg or .pdf.",
+            "-o",
+            "--output",
+            metavar="FILE",
+        ),
     ] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="The chart's numbers as CSV.")] = None,
-    dpi: Annotated[int, typer.Option("--dpi", help="Dots per inch of a PNG.")] = 150,
-    size: Annotated[str | None, typer.Option(help="Inches: 7x5.  [by chart]")] = None,
+    data: Annotated[
+        Path | None, option(OUTPUT_PANEL, "The chart's numbers as CSV.", metavar="FILE")
+    ] = None,
+    dpi: Annotated[int, option(OUTPUT_PANEL, "Dots per inch of a PNG.", metavar="N")] = 150,
+    size: Annotated[
+        str | None, option(OUTPUT_PANEL, "Inches: 7x5.  [by chart]", metavar="WxH")
+    ] = None,
 ) -> ChartFiles:
     """Return where these options write a chart; refuse wrong ones before it is computed."""
     from roofline.render.charts.figure import check_chart_path

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from roofline.render.writers import Layout, OutputFormat
 
 __all__ = [
-    "FORMAT",
     "check_format",
     "cut",
     "emit",
@@ -61,9 +60,6 @@ def flag(field: str, value: str | None = None) -> str:
 def typed(text: str) -> str:
     """Return a text with its options as they are typed."""
     return spelled(text, flag)
-
-
-FORMAT = typer.Option("--format", help="table, json, csv, markdown.")
 
 
 @dataclass

@@ -12,6 +12,9 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
+from roofline.cli.panels import DRAFTER, ENGINE, EXPERT, PLACEMENT, QUESTION, SERVER
+from roofline.cli.panels import FORMATS as FORMATS_PANEL
+from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.values import MILLISECONDS, Choice, choice, dtype, numbers, routing
 
 if TYPE_CHECKING:
@@ -21,14 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
+    "GPU",
     "INTERVAL",
+    "LISTED",
+    "MODEL",
     "OUTPUT",
     "TIMEOUT",
+    "TP",
     "asks",
     "asks_grid",
+    "form_option",
     "format_for",
     "given_by_flag",
     "hints",
+    "option",
     "option_flags",
     "option_types",
     "question",
@@ -36,59 +45,101 @@ __all__ = [
 ]
 
 _DTYPES = "fp32, bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, or a GGUF type (q4_k_m)"
-OUTPUT = typer.Option("-o", "--output", help="Write to FILE; its ending sets the format.")
-FORMATS = typer.Option("--format", help="table, json, csv, markdown.  [by FILE; table]")
 _ENDINGS = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 
 
-def _dtype_option(help_text: str) -> Any:
-    return typer.Option(help=help_text, autocompletion=completion.formats)
+def option(panel: str, help_text: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
+    """Declare an option of a panel; without ``names`` it is called as its parameter."""
+    return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel, **more)
+
+
+def form_option(words: str, default: str) -> Any:
+    """Declare the format of an answer."""
+    return option(OUTPUT_PANEL, f"{words}.  [{default}]", "--format", metavar="WORD")
+
+
+def _dtype_option(panel: str, help_text: str) -> Any:
+    return option(panel, help_text, metavar="FORMAT", autocompletion=completion.formats)
+
+
+OUTPUT = option(
+    OUTPUT_PANEL, "Write to FILE; its ending sets the format.", "-o", "--output", metavar="FILE"
+)
+#: The formats of every answer.
+FORMATS = form_option("table, json, csv, markdown", "by FILE; table")
+#: The formats of a list or a record.
+LISTED = typer.Option("--format", metavar="WORD", help="table or json.")
+MODEL = typer.Argument(
+    metavar="MODEL",
+    help="A bundled id, or a path: config.json, its folder, GGUF, YAML.",
+    autocompletion=completion.models,
+    rich_help_panel=QUESTION,
+)
+GPU = option(
+    QUESTION,
+    "A bundled id, or a path to a profile.",
+    metavar="NAME",
+    autocompletion=completion.gpus,
+)
+TP = option(QUESTION, "Tensor-parallel GPUs.", metavar="N")
 
 
 def question(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec.",
-            autocompletion=completion.models,
-        ),
-    ],
-    gpu: Annotated[
-        str,
-        typer.Option(help="A bundled id, or a path to a profile.", autocompletion=completion.gpus),
-    ] = "h100-sxm",
-    tp: Annotated[int, typer.Option(help="Tensor-parallel GPUs.")] = 1,
-    ep: Annotated[int, typer.Option(help="Groups of those GPUs that experts are placed on.")] = 1,
+    model: Annotated[str, MODEL],
+    gpu: Annotated[str, GPU] = "h100-sxm",
+    tp: Annotated[int, TP] = 1,
+    ep: Annotated[
+        int, option(PLACEMENT, "Groups of those GPUs that experts are placed on.", metavar="N")
+    ] = 1,
     dp_attention: Annotated[
-        int, typer.Option(help="Groups of those GPUs that share out the sequences (attention DP).")
+        int,
+        option(
+            PLACEMENT,
+            "Attention data-parallel groups of those GPUs.",
+            metavar="N",
+        ),
     ] = 1,
     gpus: Annotated[
-        int, typer.Option(help="Cards in one machine, joined by its slots only (llamacpp).")
+        int,
+        option(PLACEMENT, "Cards joined by the slots of one machine (llamacpp).", metavar="N"),
     ] = 1,
     split: Annotated[
         str | None,
-        typer.Option(help="How those cards share the model: layer, row, tensor.  [layer]"),
+        option(
+            PLACEMENT,
+            "How those cards share the model: layer, row, tensor.  [layer]",
+            metavar="HOW",
+        ),
     ] = None,
     tensor_split: Annotated[
-        str | None, typer.Option(help="Shares of the layers by card: 3,1.  [even]")
+        str | None,
+        option(PLACEMENT, "Shares of the layers by card: 3,1.  [even]", metavar="N,N"),
     ] = None,
     cpu_experts: Annotated[
         str | None,
-        typer.Option(help="First layers whose experts stay in the CPU's memory: 24 or all."),
+        option(
+            PLACEMENT,
+            "First layers whose experts stay in CPU memory: 24, all.",
+            metavar="N",
+        ),
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option(
-            help="The machine: desktop-ddr4, desktop-ddr5, workstation-ddr5, server-ddr5 or a "
+        option(
+            PLACEMENT,
+            "The machine: desktop-ddr4, desktop-ddr5, workstation-ddr5, server-ddr5 or a "
             "YAML file.  [desktop-ddr5]",
+            metavar="NAME",
             autocompletion=completion.hosts,
         ),
     ] = None,
     drafter: Annotated[
         str | None,
-        typer.Option(
-            help="none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, "
+        option(
+            QUESTION,
+            "none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, "
             "dspark, domino, peagle), a model id or a path.  [bundled eagle3 head]",
+            metavar="NAME",
             autocompletion=completion.drafters,
         ),
     ] = None,
@@ -99,76 +150,114 @@ def question(
             "cond:0.8,0.7,0.6 conditional | al:1.84,2.45 tokens per step | "
             "al:2=2.36,3=2.79 | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
             "[bundled curve]",
+            metavar="CURVE",
+            rich_help_panel=QUESTION,
             autocompletion=completion.curves,
         ),
     ] = None,
     acceptance_rounds: Annotated[
         int | None,
-        typer.Option(help="Verify passes behind the acceptance: its sampling error.  [exact]"),
+        option(
+            DRAFTER,
+            "Verify passes behind the acceptance: its sampling error.  [exact]",
+            metavar="N",
+        ),
     ] = None,
-    max_draft_length: Annotated[int | None, typer.Option(help="Longest draft to consider.")] = 8,
+    max_draft_length: Annotated[
+        int | None, option(DRAFTER, "Longest draft to consider.", metavar="D")
+    ] = 8,
     extrapolate: Annotated[
-        bool, typer.Option("--extrapolate", help="Go beyond the acceptance that was measured.")
+        bool, option(DRAFTER, "Go beyond the acceptance that was measured.", "--extrapolate")
     ] = False,
-    weights: Annotated[str | None, _dtype_option(f"Layer weights: {_DTYPES}.")] = None,
+    weights: Annotated[str | None, _dtype_option(QUESTION, f"Layer weights: {_DTYPES}.")] = None,
     activations: Annotated[
-        str | None, _dtype_option("Format that products run in, where the GPU has a rate.")
+        str | None,
+        _dtype_option(FORMATS_PANEL, "Format of the products, where the GPU has it."),
     ] = None,
-    kv: Annotated[str | None, _dtype_option("KV cache format (storage only).")] = None,
+    kv: Annotated[str | None, _dtype_option(QUESTION, "KV cache format (storage only).")] = None,
     draft_tp: Annotated[
-        int | None, typer.Option(help="GPUs the drafter runs on.  [as --tp]")
+        int | None, option(DRAFTER, "GPUs the drafter runs on.  [as --tp]", metavar="N")
     ] = None,
-    draft_weights: Annotated[str | None, _dtype_option("The drafter's weights.")] = None,
+    draft_weights: Annotated[
+        str | None, _dtype_option(FORMATS_PANEL, "The drafter's weights.")
+    ] = None,
     verify_attention: Annotated[
         str | None,
-        typer.Option(help="How verify reads KV: kv_once, tile, kv_per_query.  [measured]"),
+        option(
+            EXPERT, "How verify reads KV: kv_once, tile, kv_per_query.  [measured]", metavar="HOW"
+        ),
     ] = None,
     state_handling: Annotated[
         str,
-        typer.Option(help="How verify keeps states of linear mixers: snapshots, replay."),
+        option(
+            EXPERT,
+            "How verify keeps states of linear mixers: snapshots, replay.",
+            metavar="HOW",
+        ),
     ] = "snapshots",
     routing_skew: Annotated[
-        float | None, typer.Option(help="Expert popularity ~ rank^-s; 0 is uniform.  [fitted]")
+        float | None,
+        option(EXPERT, "Expert popularity ~ rank^-S; 0: uniform.  [fitted]", metavar="S"),
     ] = None,
     routing_correlation: Annotated[
         float | None,
-        typer.Option(help="Chance that a draft token reuses the last token's experts.  [0]"),
+        option(EXPERT, "Chance that a draft reuses the last experts.  [0]", metavar="P"),
     ] = None,
     memory_fraction: Annotated[
-        float | None, typer.Option(help="Share of the GPU that the engine takes.  [the engine's]")
+        float | None,
+        option(ENGINE, "Share of memory the engine takes.  [the engine's]", metavar="SHARE"),
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(
-            help="vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file.",
+        option(
+            QUESTION,
+            "vllm, sglang, trtllm, llamacpp; vllm@2025 for an era; or a YAML file.",
+            metavar="NAME",
             autocompletion=completion.engines,
         ),
     ] = "vllm",
     overhead_ms: Annotated[
         str | None,
-        typer.Option(help="Own ms around a plain step, a round, a draft pass: 0.5,0.7,0.15."),
+        option(
+            ENGINE,
+            "Own ms around a plain step, a round, a draft pass: 0.5,0.7,0.15.",
+            metavar="MS,MS,MS",
+        ),
     ] = None,
     verify_width: Annotated[
-        int | None, typer.Option(help="Rows per sequence that a tree is verified with.  [1 + D]")
+        int | None,
+        option(EXPERT, "Rows of a sequence in a tree's verify.  [1 + D]", metavar="N"),
     ] = None,
-    tree_topk: Annotated[int, typer.Option(help="Branches of a tree's draft passes.")] = 1,
+    tree_topk: Annotated[
+        int, option(EXPERT, "Branches of a tree's draft passes.", metavar="N")
+    ] = 1,
     draft_block: Annotated[
-        int | None, typer.Option(help="Block that a block drafter was deployed with.  [its own]")
+        int | None,
+        option(EXPERT, "Block of a block drafter as deployed.  [its own]", metavar="N"),
     ] = None,
     first_pass_rows: Annotated[
         float | None,
-        typer.Option(help="Rows per sequence of the first draft pass.  [padded to 1 + D]"),
+        option(
+            EXPERT, "Rows of a sequence in the first draft pass.  [padded to 1 + D]", metavar="N"
+        ),
     ] = None,
     prefill_tokens_per_step: Annotated[
-        float, typer.Option(help="Prompt tokens that ride in each pass (chunked prefill).")
+        float,
+        option(
+            ENGINE,
+            "Prompt tokens that ride in each pass (chunked prefill).  [0]",
+            metavar="N",
+            show_default=False,
+        ),
     ] = 0.0,
     overrides: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            EXPERT,
+            "Change a value: group_size=4, attention.num_kv_heads=4, drafter.layers=2, "
+            "gpu.memory.bandwidth='4 TB/s'; repeat for each.",
             "--set",
             metavar="PATH=VALUE",
-            help="Change a value: group_size=4, attention.num_kv_heads=4, drafter.layers=2, "
-            "gpu.memory.bandwidth='4 TB/s'; repeat for each.",
         ),
     ] = None,
 ) -> tuple[Configuration, Workload]:
@@ -310,8 +399,10 @@ def asks_grid(command: Callable[..., None]) -> Any:
         if name == "model":
             kind = str | None
             option = typer.Argument(
+                metavar=option.metavar,
                 help=f"One or more, with commas. {option.help}",
                 autocompletion=option.autocompletion,
+                rich_help_panel=option.rich_help_panel,
             )
         elif types[name] is bool:
             kind = bool
@@ -348,12 +439,15 @@ def format_for(form: str | None, output: Path | None, *, kinds: type[Choice]) ->
 
 INTERVAL = Annotated[
     str,
-    typer.Option(help="Time that counters are watched: 30s, 5m; 0 reads once, since its start."),
+    option(
+        SERVER,
+        "Time that counters are watched: 30s, 5m; 0 reads once, since its start.",
+        metavar="TIME",
+    ),
 ]
-
-
 TIMEOUT = Annotated[
-    str, typer.Option(help="Time allowed for all of the server's answers together.")
+    str,
+    option(SERVER, "Time allowed for all of the server's answers together.", metavar="TIME"),
 ]
 
 

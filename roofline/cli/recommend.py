@@ -10,6 +10,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli.load import load_of
+from roofline.cli.panels import LOAD, QUESTION, SERVER
 from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
     FORMATS,
@@ -19,6 +20,7 @@ from roofline.cli.question import (
     asks,
     format_for,
     given_by_flag,
+    option,
 )
 from roofline.cli.values import (
     DOLLARS,
@@ -47,54 +49,62 @@ def recommend(
     *,
     batch: Annotated[
         str | None,
-        typer.Option(help="Sequences decoded together: 1,8 or 1..64.  [1; with a goal many]"),
+        option(
+            QUESTION,
+            "Sequences decoded together: 1,8 or 1..64.  [1; with a goal many]",
+            metavar="N,...",
+        ),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.  [4k]")
+        str | None, option(QUESTION, "Tokens in the KV cache: 4k or 1k,8k.  [4k]", metavar="N,...")
     ] = None,
-    rps: Annotated[
-        str | None, typer.Option(help="Load: requests per second, of the lengths that follow.")
-    ] = None,
+    rps: Annotated[str | None, option(LOAD, "Load: requests per second.", metavar="RATE")] = None,
     input_tokens: Annotated[
-        str | None, typer.Option(help="Prompt tokens of a request of the load.")
+        str | None, option(LOAD, "Prompt tokens of a request of the load.", metavar="N")
     ] = None,
     output_tokens: Annotated[
-        str | None, typer.Option(help="Tokens that a request of the load is answered with.")
+        str | None, option(LOAD, "Answer tokens of a request of the load.", metavar="N")
     ] = None,
     batches_histogram: Annotated[
-        str | None, typer.Option(help="Load: share of time by batch, 8:0.5,32:0.5 or a CSV file.")
+        str | None,
+        option(LOAD, "Load: share of time by batch, or a CSV file.", metavar="N:SHARE,..."),
     ] = None,
     max_batch: Annotated[
-        int | None, typer.Option(help="Sequences that the engine runs at most.  [1024]")
+        int | None, option(LOAD, "Sequences that the engine runs at most.  [1024]", metavar="N")
     ] = None,
     prefill_chunk: Annotated[
-        str | None, typer.Option(help="Prompt tokens of one step at most.  [the engine's]")
+        str | None, option(LOAD, "Prompt tokens of one step at most.  [the engine's]", metavar="N")
     ] = None,
     gpu_hour: Annotated[
-        str | None, typer.Option(help="Price of one GPU for an hour, $: gives $/M output tokens.")
+        str | None, option(LOAD, "Price of one GPU for an hour: gives $/M tokens.", metavar="USD")
     ] = None,
     slo_tpot: Annotated[
-        str | None, typer.Option(help="Goal: at most this many ms per token of a user.")
+        str | None,
+        option(QUESTION, "Goal: at most this many ms per token of a user (TPOT).", metavar="MS"),
     ] = None,
     target_tokens_per_s: Annotated[
-        str | None, typer.Option(help="Goal: at least this many tokens/s of all users.")
+        str | None, option(LOAD, "Goal: at least this many tokens/s of all users.", metavar="RATE")
     ] = None,
     live: Annotated[
-        str | None, typer.Option(help="Read a running server; flags that are given win.")
+        str | None, option(SERVER, "Ask a running server; options given here win.", metavar="URL")
     ] = None,
     interval: INTERVAL = "30s",
     timeout: TIMEOUT = "10s",
     objective: Annotated[
-        str | None, typer.Option(help="Choose the batch as well, for latency or throughput.")
+        str | None,
+        option(LOAD, "Goal: choose the batch, for latency or throughput.", metavar="WORD"),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show every kernel of the step.")
+        bool, option(QUESTION, "Show every kernel of the step.", "--explain")
     ] = False,
     form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
     options: typer.Context,
 ) -> None:
-    """Say which draft length to run, what it buys, and why."""
+    """Say which draft length to run, what it buys, and why.
+
+    Example: roofline recommend qwen3-8b --gpu h100-sxm --batch 8
+    """
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend as answer_for
     from roofline.render.recommendation import as_answer

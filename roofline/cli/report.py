@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
     Batch,
     Context,
@@ -19,7 +20,7 @@ from roofline.cli.plotting import (
     without_options,
 )
 from roofline.cli.printing import emit_warnings, typed
-from roofline.cli.question import asks
+from roofline.cli.question import asks, option
 from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
@@ -51,19 +52,21 @@ def report(
     context: Context = "4k",
     batches: Annotated[
         str | None,
-        typer.Option(help="Batches to move through.  [1 to 1024, two a doubling]"),
+        option(QUESTION, "Batches to move through.  [1 to 1024, two a doubling]", metavar="N,..."),
     ] = None,
     contexts: Annotated[
         str | None,
-        typer.Option(help="Contexts to move through.  [512 to 128k by doublings]"),
+        option(QUESTION, "Contexts to move through.  [512 to 128k by doublings]", metavar="N,..."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Report to write: .html.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Report to write: .html.")
     ] = None,
 ) -> None:
     """Write the answer as one HTML file with charts and sliders.
 
     Its grid of batch, context and D, the schedule, and all sources are in it too.
+
+    Example: roofline report llama-3.1-8b --gpu h100-sxm -o report.html
     """
     from roofline.base.files import write_atomically
     from roofline.questions.explore import EXPLORED_BATCHES

@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from roofline.base.errors import InputError
+from roofline.cli.panels import ENGINE, LOAD, PLACEMENT, QUESTION
 from roofline.cli.printing import emit_text
-from roofline.cli.question import OUTPUT, asks, format_for
+from roofline.cli.question import OUTPUT, asks, form_option, format_for, option
 from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
 
 if TYPE_CHECKING:
@@ -26,41 +25,53 @@ def schedule(
     workload: Workload,
     *,
     batches: Annotated[
-        str, typer.Option(help="Batches to cover: 1..256, or points such as 1,8,64.")
+        str, option(QUESTION, "Batches to cover: 1..256, or points such as 1,8,64.", metavar="A..B")
     ] = "1..256",
-    contexts: Annotated[str, typer.Option(help="Tokens in the KV cache: 4k or 1k,8k.")] = "4k",
+    contexts: Annotated[
+        str, option(QUESTION, "Tokens in the KV cache: 4k or 1k,8k.", metavar="N,...")
+    ] = "4k",
     tie: Annotated[
-        str, typer.Option(help="Percent of speed that a band may lose; 0 is the exact best.")
+        str,
+        option(LOAD, "Percent of speed that a band may lose; 0 is the exact best.", metavar="%"),
     ] = "1",
     mix: Annotated[
         str | None,
-        typer.Option(help="Share of time by batch: 1:0.2,32:0.8.  [every doubling alike]"),
+        option(
+            LOAD,
+            "Share of time by batch: 1:0.2,32:0.8.  [every doubling alike]",
+            metavar="N:SHARE,...",
+        ),
     ] = None,
     engine_version: Annotated[
-        str | None, typer.Option(help="TensorRT-LLM release: the reading changed in 1.3.  [1.3]")
+        str | None,
+        option(ENGINE, "TensorRT-LLM release: the reading changed in 1.3.  [1.3]", metavar="V"),
     ] = None,
     gate: Annotated[
-        bool, typer.Option("--gate", help="TensorRT-LLM: stop for good below the break-even.")
+        bool, option(ENGINE, "TensorRT-LLM: stop for good below the break-even.", "--gate")
     ] = False,
     proposed: Annotated[
-        bool, typer.Option("--proposed", help="vLLM: rows by context too, which no release takes.")
+        bool, option(ENGINE, "vLLM: rows by context too, which no release takes.", "--proposed")
     ] = False,
     candidate_sets: Annotated[
-        bool, typer.Option("--candidate-sets", help="SGLang: let each slot choose within the tie.")
+        bool, option(ENGINE, "SGLang: let each slot choose within the tie.", "--candidate-sets")
     ] = False,
     graph_batches: Annotated[
-        str | None, typer.Option(help="SGLang: captured CUDA-graph batch sizes.  [its default]")
+        str | None,
+        option(ENGINE, "SGLang: captured CUDA-graph batch sizes.  [its default]", metavar="N,..."),
     ] = None,
-    data_parallel: Annotated[int, typer.Option(help="Data-parallel copies, for warnings.")] = 1,
+    data_parallel: Annotated[
+        int, option(PLACEMENT, "Data-parallel copies, for warnings.", metavar="N")
+    ] = 1,
     form: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="table, vllm, trtllm, sglang, llamacpp, json, csv.  [by FILE; table]"
-        ),
+        form_option("table, json, csv, markdown, vllm, sglang, trtllm, llamacpp", "by FILE; table"),
     ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
-    """Write the best draft length by batch, in an engine's words."""
+    """Write the best draft length by batch, in an engine's words.
+
+    Example: roofline schedule llama-3.1-8b --gpu h100-sxm --format vllm
+    """
     from roofline.questions.schedule.formats import (
         SCHEDULE_ENGINES,
         ScheduleFormat,

@@ -12,8 +12,9 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.base.units import format_bytes
+from roofline.cli.panels import QUESTION, RUNNING
 from roofline.cli.printing import emit_warnings, typed
-from roofline.cli.question import OUTPUT, asks_grid
+from roofline.cli.question import OUTPUT, asks_grid, form_option, option
 from roofline.cli.values import choice
 
 if TYPE_CHECKING:
@@ -33,33 +34,39 @@ def sweep(
     flags: dict[str, Any],
     *,
     batch: Annotated[
-        list[str] | None, typer.Option(help="1,8 or 1..512 or 1..64+4 or 1..1024*2.  [1]")
+        list[str] | None,
+        option(QUESTION, "1,8 or 1..512 or 1..64+4 or 1..1024*2.  [1]", metavar="N,..."),
     ] = None,
     context: Annotated[
-        list[str] | None, typer.Option(help="Tokens, as --batch: 1k..128k*2.  [4k]")
+        list[str] | None, option(QUESTION, "Tokens, as --batch: 1k..128k*2.  [4k]", metavar="N,...")
     ] = None,
     grid: Annotated[
-        Path | None, typer.Option(help="YAML file with the same names as axes; flags override it.")
+        Path | None,
+        option(
+            QUESTION, "YAML file with the same names as axes; flags override it.", metavar="FILE"
+        ),
     ] = None,
-    form: Annotated[
-        str | None, typer.Option("--format", help="csv, jsonl, parquet.  [by FILE; csv]")
-    ] = None,
+    form: Annotated[str | None, form_option("csv, jsonl, parquet", "by FILE; csv")] = None,
     output: Annotated[Path | None, OUTPUT] = None,
-    jobs: Annotated[int, typer.Option(help="Processes to price with.")] = 1,
+    jobs: Annotated[int, option(RUNNING, "Processes to price with.", metavar="N")] = 1,
     dask: Annotated[
-        str | None, typer.Option(help="Scheduler of a Dask cluster to price on, host:port.")
+        str | None,
+        option(RUNNING, "Scheduler of a Dask cluster to price on, host:port.", metavar="HOST:PORT"),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an unfinished FILE.partial.")
+        bool, option(RUNNING, "Go on with an unfinished FILE.partial.", "--resume")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do run a grid of more than 100 million points.")
+        bool, option(RUNNING, "Do run a grid of more than 100 million points.", "--yes")
     ] = False,
 ) -> None:
     """Price every point of a grid as a row.
 
     One row per option, batch, context and draft length.
     Every option takes several values: comma lists (whole numbers also ranges), or the option again.
+    What is left out is as in recommend.
+
+    Example: roofline sweep qwen3-8b,qwen3-32b --batch 1..64 -o sweep.csv
     """
     from roofline.cli.sweep_grid import plan_for
     from roofline.questions.sweep.encoding import check_format

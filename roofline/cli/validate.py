@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
+from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
+from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import source_line
 from roofline.cli.printing import check_format, emit_text, help_if_bare
+from roofline.cli.question import FORMATS, option
 from roofline.cli.values import check_word
 
 if TYPE_CHECKING:
@@ -26,12 +29,11 @@ app = typer.Typer(
 )
 WORST = 12  # rows that are shown
 
-_GPU = typer.Option(help="Only this accelerator; repeatable.")
-_ENGINE = typer.Option(help="Only this engine; repeatable.")
-_FORMAT = typer.Option("--format", help="table, json or markdown.")
-_PLOT = typer.Option(help="Write a parity plot: .png, .svg or .pdf.")
-_GROUP = typer.Option(help="Only this group of runs; repeatable.")
-_OUTPUT = typer.Option("-o", "--output", help="Write to FILE instead of stdout.")
+_GPU = option(QUESTION, "Only this accelerator; repeatable.", metavar="NAME")
+_ENGINE = option(QUESTION, "Only this engine; repeatable.", metavar="NAME")
+_PLOT = option(OUTPUT_PANEL, "Write a parity plot: .png, .svg or .pdf.", metavar="FILE")
+_GROUP = option(QUESTION, "Only this group of runs; repeatable.", metavar="NAME")
+_OUTPUT = option(OUTPUT_PANEL, "Write to FILE instead of stdout.", "-o", "--output", metavar="FILE")
 
 
 def _suite(name: str, about: str, title: str, *, module: str, function: str) -> None:
@@ -43,14 +45,15 @@ def _suite(name: str, about: str, title: str, *, module: str, function: str) -> 
     def command(
         gpu: Annotated[list[str] | None, _GPU] = None,
         engine: Annotated[list[str] | None, _ENGINE] = None,
-        form: Annotated[str, _FORMAT] = "table",
+        form: Annotated[str, FORMATS] = "table",
         plot: Annotated[Path | None, _PLOT] = None,
         output: Annotated[Path | None, _OUTPUT] = None,
     ) -> None:
         compare = getattr(import_module(f"roofline.validation.{module}"), function)
         _run(compare, title, gpu, engine, form, plot, output)
 
-    app.command(name, help=about)(command)
+    example = f"Example: roofline validate {name} --gpu h100-sxm"
+    app.command(name, help=f"{about}\n\n{example}")(command)
 
 
 _suite(
@@ -127,13 +130,15 @@ def _names(flag: str, names: list[str] | None, known: list[str]) -> list[str]:
 @app.command()
 def steps(
     group: Annotated[list[str] | None, _GROUP] = None,
-    form: Annotated[str, _FORMAT] = "table",
+    form: Annotated[str, FORMATS] = "table",
     plot: Annotated[Path | None, _PLOT] = None,
     output: Annotated[Path | None, _OUTPUT] = None,
 ) -> None:
     """Compare step times and cost ratios of published runs.
 
     Engine numbers are fitted without each row's group.
+
+    Example: roofline validate steps --group NAME
     """
     from roofline.render.validation import render_steps
     from roofline.validation.score import pool
@@ -153,15 +158,18 @@ def steps(
 @app.command()
 def advice(
     group: Annotated[list[str] | None, _GROUP] = None,
-    form: Annotated[str, _FORMAT] = "table",
+    form: Annotated[str, FORMATS] = "table",
     plot: Annotated[
-        Path | None, typer.Option(help="Write a plot of all regrets: .png, .svg or .pdf.")
+        Path | None,
+        option(OUTPUT_PANEL, "Write a plot of all regrets: .png, .svg or .pdf.", metavar="FILE"),
     ] = None,
     output: Annotated[Path | None, _OUTPUT] = None,
 ) -> None:
     """Compare advised draft lengths with the measured best.
 
     The sign of each speedup is compared as well.
+
+    Example: roofline validate advice --format json
     """
     from roofline.render.validation import render_advice
     from roofline.validation.advice import signs, sweeps
