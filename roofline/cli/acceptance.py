@@ -9,6 +9,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
+from roofline.cli.listing import ALL, MATCH, Entry, emit_list
 from roofline.cli.printing import (
     cut,
     emit,
@@ -38,12 +39,8 @@ SHORTEST_WAIT = 0.01  # [s]
 
 @app.command("list")
 def list_(
-    match: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Only curves whose id, target or drafter holds this text."
-        ),
-    ] = None,
+    match: Annotated[str | None, MATCH] = None,
+    everything: Annotated[bool, ALL] = False,
     form: Annotated[str, LISTED] = "table",
 ) -> None:
     """List the bundled curves.
@@ -52,16 +49,15 @@ def list_(
     """
     from roofline.acceptance.files import bundled_curves
 
-    rows: list[dict[str, Any]] = [
-        row
+    entries = [
+        Entry(
+            group=row["id"].partition("-")[0],
+            row=_short(row) if form == "table" else row,
+            text=" ".join(row.values()),
+        )
         for row in bundled_curves()
-        if match is None or match.lower() in " ".join(row.values()).lower()
     ]
-    if not rows:
-        raise InputError(f"--match {match}: no bundled curve holds this text")
-    if form == "table":
-        rows = [_short(row) for row in rows]
-    emit_rows(rows, form)
+    emit_list(entries, form, match=match, everything=everything, noun="curves")
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.cli import completion
+from roofline.cli.listing import ALL, MATCH, Entry, emit_list
 from roofline.cli.printing import (
     cut,
     emit,
@@ -37,16 +38,28 @@ _OTHER = typer.Argument(
 
 
 @app.command("list")
-def list_(form: Annotated[str, LISTED] = "table") -> None:
+def list_(
+    match: Annotated[str | None, MATCH] = None,
+    everything: Annotated[bool, ALL] = False,
+    form: Annotated[str, LISTED] = "table",
+) -> None:
     """List the bundled accelerators.
 
-    Example: roofline hardware list --format json
+    Example: roofline hardware list --match h100
     """
     from roofline.base.resources import bundled_names
     from roofline.specs.gpu import GPU_SHELF, load_hardware
 
     profiles = [load_hardware(name) for name in bundled_names(GPU_SHELF)]
-    emit_rows([_summary(profile) for profile in profiles], form)
+    entries = [
+        Entry(
+            group=profile.generation or profile.vendor,
+            row=_summary(profile),
+            text=f"{profile.id} {profile.name} {profile.vendor} {profile.generation}",
+        )
+        for profile in profiles
+    ]
+    emit_list(entries, form, match=match, everything=everything, noun="accelerators")
 
 
 @app.command()

@@ -9,7 +9,8 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
-from roofline.cli.printing import emit, emit_rows, emit_text, help_if_bare
+from roofline.cli.listing import ALL, MATCH, Entry, emit_list
+from roofline.cli.printing import emit, emit_text, help_if_bare
 from roofline.cli.question import LISTED
 
 if TYPE_CHECKING:
@@ -36,15 +37,25 @@ _TARGET = typer.Option(
 
 
 @app.command("list")
-def list_(form: Annotated[str, LISTED] = "table") -> None:
+def list_(
+    match: Annotated[str | None, MATCH] = None,
+    everything: Annotated[bool, ALL] = False,
+    form: Annotated[str, LISTED] = "table",
+) -> None:
     """List the bundled models and drafters.
 
-    Example: roofline models list --format json
+    Example: roofline models list --match llama
     """
     from roofline.base.resources import bundled_names
     from roofline.specs.network import MODEL_SHELF, load_network
 
-    emit_rows([_summary(load_network(name)) for name in bundled_names(MODEL_SHELF)], form)
+    entries = []
+    for name in bundled_names(MODEL_SHELF):
+        network = load_network(name)
+        row = _summary(network)
+        text = f"{network.id} {network.name} {row['kind']}"
+        entries.append(Entry(group=network.id.partition("-")[0], row=row, text=text))
+    emit_list(entries, form, match=match, everything=everything, noun="models and drafters")
 
 
 @app.command()

@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
-    "GPU",
     "INTERVAL",
     "LISTED",
-    "MODEL",
     "OUTPUT",
     "TIMEOUT",
-    "TP",
     "asks",
     "asks_grid",
     "form_option",

@@ -88,7 +88,7 @@ def test_list(cli: Cli) -> None:
     some = cli("acceptance", "list", "--match", "specforge", "--format", "json").data()
     assert {row["license"] for row in some} == {"MIT"}
     assert_refused(cli("acceptance", "list", "--match", "nothing-like-it"), "nothing-like-it")
-    assert "datasets" in cli("acceptance", "list").out
+    assert "datasets" in cli("acceptance", "list", "--all").out
 
 
 def test_show(cli: Cli) -> None:

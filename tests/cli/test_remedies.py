@@ -149,8 +149,11 @@ def test_a_generation_that_nobody_knows(cli: Cli, tmp_path: Path) -> None:
     "command",
     [
         "models list",
+        "models list --all",
         "acceptance list",
+        "acceptance list --all",
         "hardware list",
+        "hardware list --all",
         "models check deepseek-v4-pro",
         "hardware diff h100-sxm b200-hgx",
         "hardware show h100-sxm",

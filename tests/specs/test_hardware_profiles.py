@@ -108,7 +108,13 @@ def test_lists_hold_the_first_gpus_and_models(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["hardware list", "hardware show h100-sxm", "models list", "models show qwen3-8b"]
+    "arguments",
+    [
+        "hardware list",
+        "hardware show h100-sxm",
+        "models list --match qwen3",
+        "models show qwen3-8b",
+    ],
 )
 def test_text_and_json_of_the_lists(cli: Cli, arguments: str) -> None:
     text = cli(*arguments.split())
