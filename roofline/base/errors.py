@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
     "DoesNotFitError",
+    "FaultsError",
     "InputError",
     "Option",
     "RooflineError",
@@ -94,6 +95,15 @@ class RooflineError(Exception):
 
 class InputError(RooflineError):
     """What the user gave cannot be used."""
+
+
+class FaultsError(InputError):
+    """A file has faults: the line tells the first and how many more there are."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(faults[0] + more)
+        self.faults = tuple(faults)
 
 
 class UnknownAcceptanceError(InputError):

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import FaultsError, InputError, did_you_mean
 from roofline.base.files import CONTROL, Readable, read_at_most
 from roofline.base.units import parse_quantity
 
@@ -279,7 +279,7 @@ class Document(Schema):
             # JSON mode keeps strictness (a bool is no int) yet takes lists for tuples.
             return cls.model_validate_json(json.dumps(data))
         except ValidationError as error:
-            raise InputError(_one_line(error, name, cls)) from None
+            raise FaultsError(_faults(error, name, cls)) from None
 
 
 class Disputed(Schema):
@@ -320,24 +320,27 @@ def as_json(document: Document) -> dict[str, Any]:
     return document.model_dump(mode="json", by_alias=True)
 
 
-def _one_line(error: ValidationError, name: str, model: type[BaseModel]) -> str:
+def _faults(error: ValidationError, name: str, model: type[BaseModel]) -> list[str]:
+    """Return a line for each fault; a misspelt key, which leaves the right one missing, first."""
     problems = error.errors(include_url=False)
-    # a misspelt key also leaves the right one missing: name the one that was written
-    first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        key = str(first["loc"][-1])
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    return [_fault(problem, name, model) for problem in problems]
+
+
+def _fault(problem: Any, name: str, model: type[BaseModel]) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        key = str(problem["loc"][-1])
         message = f"unknown key '{key}'; {did_you_mean(key, _all_fields(model))}"
-    elif first["type"] == "missing":
+    elif problem["type"] == "missing":
         message = "is missing; add it"
     else:
         # a validator's own words, or pydantic's
-        message = str(first.get("ctx", {}).get("error", first["msg"]))
+        message = str(problem.get("ctx", {}).get("error", problem["msg"]))
         message = message[0].lower() + message[1:]
-        if "got" not in message and not isinstance(first["input"], dict | list):
-            message += f", got {first['input']!r}"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{name}: {where}: {message}{more}" if where else f"{name}: {message}{more}"
+        if "got" not in message and not isinstance(problem["input"], dict | list):
+            message += f", got {problem['input']!r}"
+    return f"{name}: {where}: {message}" if where else f"{name}: {message}"
 
 
 def _all_fields(model: type[BaseModel]) -> set[str]:

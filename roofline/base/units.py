@@ -13,6 +13,7 @@ from roofline.base.errors import InputError
 
 __all__ = [
     "SLOW_PACE",
+    "exact_quantity",
     "format_bytes",
     "format_count",
     "format_pace",
@@ -123,6 +124,16 @@ def format_pace(rate: float) -> str:
     return f"{rate:.1f}" if rate < SLOW_PACE else f"{rate:.0f}"
 
 
+def exact_quantity(value: float, unit: str) -> str:
+    """Print a quantity with the prefix that fits and all its digits, up to six.
+
+    >>> exact_quantity(80e9, "B"), exact_quantity(989.4e12, "FLOP/s"), exact_quantity(700, "W")
+    ('80 GB', '989.4 TFLOP/s', '700 W')
+    """
+    scaled, prefix = _with_prefix(value)
+    return f"{scaled:.6g} {prefix}{unit}"
+
+
 def format_quantity(text: str) -> str:
     """Print a quantity in its base unit with the prefix that fits; other text stays as it is.
 
@@ -149,11 +160,17 @@ def format_seconds(seconds: float) -> str:
 
 
 def _scaled(value: float, unit: str) -> str:
+    scaled, prefix = _with_prefix(value)
+    return f"{_three_digits(scaled)} {prefix}{unit}"
+
+
+def _with_prefix(value: float) -> tuple[float, str]:
+    """Return a value in thousands, millions and so on, and their prefix."""
     prefixes = ("", "k", "M", "G", "T", "P")
     power = 0
     while value >= 1e3 and power < len(prefixes) - 1:
         value, power = value / 1e3, power + 1
-    return f"{_three_digits(value)} {prefixes[power]}{unit}"
+    return value, prefixes[power]
 
 
 def _three_digits(value: float) -> str:

@@ -8,22 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from roofline.base.units import format_quantity, format_seconds
-from roofline.specs.gpu import HardwareProfile
+from roofline.specs.gpu import HardwareProfile, figure_unit
 from roofline.specs.laws import LawBlock
 
 __all__ = ["profile_differences"]
 
-#: The base unit of each figure, beside that of the peaks.
-UNITS = {
-    "memory.capacity": "B",
-    "memory.visible": "B",
-    "memory.bandwidth": "B/s",
-    "compute.clock": "Hz",
-    "compute.l2": "B",
-    "compute.last_level_cache": "B",
-    "interconnect.per_direction": "B/s",
-    "tdp": "W",
-}
 #: Constants of the laws that are times.
 TIMES = ("floor", "serial", "latency")
 
@@ -60,8 +49,7 @@ def profile_differences(first: HardwareProfile, second: HardwareProfile) -> list
 def _entries(profile: HardwareProfile) -> Iterator[tuple[str, ProfileEntry]]:
     yield "id", ProfileEntry(profile.id)
     for name, figure in profile.figures().items():
-        unit = "FLOP/s" if name.startswith("compute.peaks.") else UNITS.get(name)
-        yield name, ProfileEntry(figure.value, unit)
+        yield name, ProfileEntry(figure.value, figure_unit(name))
     if profile.verify_attention is not None:
         yield "verify_attention", ProfileEntry(profile.verify_attention.mode.value)
     for block in profile.calibration:

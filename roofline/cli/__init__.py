@@ -88,6 +88,7 @@ def _plain(error: Exception, message: str) -> str:
 
 
 def _stop(message: str, code: int) -> None:
-    line = "".join(c if c.isprintable() else " " for c in message)
-    sys.stderr.write("roofline: " + " ".join(line.split()) + "\n")
+    from roofline.cli.printing import refusal_line
+
+    sys.stderr.write(refusal_line(message) + "\n")
     sys.exit(code)

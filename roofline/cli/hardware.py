@@ -9,6 +9,7 @@ import typer
 from roofline.cli import completion
 from roofline.cli.listing import ALL, MATCH, Entry, emit_list
 from roofline.cli.printing import (
+    all_faults,
     cut,
     emit,
     emit_rows,
@@ -73,7 +74,8 @@ def show(
     """
     from roofline.specs.gpu import load_hardware
 
-    emit(_details(load_hardware(gpu)), form)
+    details = _details(load_hardware(gpu))
+    emit(details if form == "json" else _with_units(details), form)
 
 
 @app.command()
@@ -89,7 +91,8 @@ def check(
     from roofline.specs.gpu import load_hardware
     from roofline.specs.priors import unknown_generation
 
-    profile = load_hardware(gpu)
+    with all_faults():
+        profile = load_hardware(gpu)
     unknown = [] if profile.calibration else unknown_generation(profile.id, profile.generation)
     emit_warnings(warnings(unknown))
     emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
@@ -137,10 +140,33 @@ def _summary(profile: HardwareProfile) -> dict[str, Any]:
     }
 
 
+def _with_units(details: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures for people: one text each, with the unit of the field."""
+    figures = {
+        name: f"{_quantity(name, figure['value'])}, {figure['confidence']}, "
+        f"source {figure['source']}"
+        for name, figure in details["figures"].items()
+    }
+    about = {key: value for key, value in details.items() if key not in ("units", "figures")}
+    after = {key: about.pop(key) for key in ("sources", "disagreements")}
+    return about | figures | after
+
+
+def _quantity(name: str, value: float) -> str:
+    from roofline.base.units import exact_quantity
+    from roofline.specs.gpu import figure_unit
+
+    unit = figure_unit(name)
+    return f"{value:,g}" if unit is None else exact_quantity(value, unit)
+
+
 def _details(profile: HardwareProfile) -> dict[str, Any]:
+    from roofline.specs.gpu import figure_unit
+
     figures = {
         where: {
             "value": figure.value,
+            "unit": figure_unit(where),
             "confidence": figure.confidence or profile.sources[figure.source].confidence,
             "source": figure.source,
         }

@@ -10,7 +10,7 @@ import typer
 from roofline.base.errors import InputError
 from roofline.cli import completion
 from roofline.cli.listing import ALL, MATCH, Entry, emit_list
-from roofline.cli.printing import emit, emit_text, help_if_bare
+from roofline.cli.printing import all_faults, emit, emit_text, help_if_bare
 from roofline.cli.question import LISTED
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ app = typer.Typer(
     invoke_without_command=True,
 )
 
-_MODEL = typer.Argument(
-    metavar="MODEL", help="A bundled id, or a path to a YAML spec.", autocompletion=completion.specs
-)
 _ANY = typer.Argument(
     metavar="MODEL",
     help="A bundled id, or a path: config.json, its folder, GGUF, YAML spec.",
@@ -59,15 +56,18 @@ def list_(
 
 
 @app.command()
-def show(model: Annotated[str, _MODEL], form: Annotated[str, LISTED] = "table") -> None:
+def show(
+    model: Annotated[str, _ANY],
+    target: Annotated[str | None, _TARGET] = None,
+    form: Annotated[str, LISTED] = "table",
+) -> None:
     """Show one spec and what follows from it.
 
     Example: roofline models show llama-3.1-8b
     """
     from roofline.importers.spec_yaml import wrapped_spec_text
-    from roofline.specs.network import load_network
 
-    network = load_network(model)
+    network, _ = _opened(model, target)
     if form == "table":
         summary = "".join(f"# {key}: {value}\n" for key, value in _summary(network).items())
         emit_text(summary + wrapped_spec_text(network), None)
@@ -87,15 +87,10 @@ def check(
 
     Example: roofline models check config.json
     """
-    from roofline.importers.references import importable, open_network
     from roofline.render.model import check_data, check_text
 
-    if importable(model):
-        imported = _imported(model, target)
-        data = check_data(imported.spec, imported)
-    else:
-        _no_target(target, f"{model} is a spec, which names its own")
-        data = check_data(open_network(model))
+    with all_faults():
+        data = check_data(*_opened(model, target))
     emit(data if form == "json" else check_text(data), form)
 
 
@@ -120,6 +115,17 @@ def import_(
     imported = _imported(path, target)
     text = wrapped_spec_text(imported.spec) if output is None else spec_text(imported.spec)
     emit_text(text, output, assumptions(imported.notices))
+
+
+def _opened(model: str, target: str | None) -> tuple[NetworkSpec, Imported | None]:
+    """Return a spec, and what was read of its config where it is imported from one."""
+    from roofline.importers.references import importable, open_network
+
+    if importable(model):
+        imported = _imported(model, target)
+        return imported.spec, imported
+    _no_target(target, f"{model} is a spec, which names its own")
+    return open_network(model), None
 
 
 def _imported(path: str, target: str | None) -> Imported:

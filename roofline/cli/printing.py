@@ -8,13 +8,14 @@ import os
 import shutil
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_type_hints
 
 import typer
 
-from roofline.base.errors import InputError, spelled
+from roofline.base.errors import FaultsError, InputError, spelled
 from roofline.base.files import printable
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from roofline.render.writers import Layout, OutputFormat
 
 __all__ = [
+    "all_faults",
     "check_format",
     "cut",
     "emit",
@@ -32,6 +34,7 @@ __all__ = [
     "flag",
     "help_if_bare",
     "is_quiet",
+    "refusal_line",
     "talk",
     "typed",
     "with_output_options",
@@ -298,6 +301,27 @@ def _flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]
             yield from _flat(value, f"{above}{key}.")
         elif value is not None:
             yield f"{above}{key}", _value(value)
+
+
+def refusal_line(message: str) -> str:
+    r"""Return a refusal as the one line that it is on stderr.
+
+    >>> refusal_line("a.yaml: expected\n one number")
+    'roofline: a.yaml: expected one number'
+    """
+    line = "".join(letter if letter.isprintable() else " " for letter in message)
+    return "roofline: " + " ".join(line.split())
+
+
+@contextmanager
+def all_faults() -> Iterator[None]:
+    """Print every fault of a file as a line of its own, where one line would name the first."""
+    try:
+        yield
+    except FaultsError as error:
+        for fault in error.faults:
+            typer.echo(refusal_line(typed(fault)), err=True)
+        raise typer.Exit(error.exit_code) from None
 
 
 def check_format(form: str, *known: str) -> None:

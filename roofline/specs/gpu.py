@@ -158,6 +158,28 @@ class HardwareProfile(Document):
         return list(self.compute.peaks)
 
 
+#: The base unit of each figure that has one, beside that of the peaks.
+_UNITS = {
+    "memory.capacity": "B",
+    "memory.visible": "B",
+    "memory.bandwidth": "B/s",
+    "compute.clock": "Hz",
+    "compute.l2": "B",
+    "compute.last_level_cache": "B",
+    "interconnect.per_direction": "B/s",
+    "tdp": "W",
+}
+
+
+def figure_unit(name: str) -> str | None:
+    """Return the base unit of a figure by its dotted path; None of a plain count.
+
+    >>> figure_unit("memory.capacity"), figure_unit("compute.peaks.fp8")
+    ('B', 'FLOP/s')
+    """
+    return "FLOP/s" if name.startswith("compute.peaks.") else _UNITS.get(name)
+
+
 class Overlay(Document):
     """The laws of one engine's kernels on one accelerator: ``<gpu>.<engine>.yaml``."""
 

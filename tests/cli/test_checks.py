@@ -1,0 +1,77 @@
+"""``show`` and ``check`` of models and accelerators: any path, units, and every fault of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.published import CONFIGS
+from tests.support import GPU, MODEL, Cli, write
+
+
+@pytest.mark.parametrize(
+    ("config", "bundled"),
+    [("Qwen--Qwen3-8B.json", "qwen3-8b"), ("openai--gpt-oss-120b.json", "gpt-oss-120b")],
+)
+def test_a_published_config_is_shown_as_its_spec(cli: Cli, config: str, bundled: str) -> None:
+    shown = cli("models", "show", str(CONFIGS / config), "--format", "json").data()
+    known = cli("models", "show", bundled, "--format", "json").data()
+    assert shown["spec"]["layers"] == known["spec"]["layers"]
+    assert shown["parameters"] == known["parameters"]
+    assert "layers:" in cli("models", "show", str(CONFIGS / config)).out
+
+
+def test_a_shown_config_can_be_kept_and_used(cli: Cli, tmp_path: Path) -> None:
+    text = cli("models", "show", str(CONFIGS / "Qwen--Qwen3-8B.json")).out
+    path = write(tmp_path, "own.yaml", text)
+    assert cli("models", "check", path).code == 0
+
+
+def test_figures_have_the_units_of_the_field(cli: Cli) -> None:
+    """NVIDIA's datasheet of the T4: 16 GB, 320 GB/s, 65 TFLOP/s in fp16, 70 W."""
+    lines = cli("hardware", "show", "t4").out.splitlines()
+    shown = dict(
+        line.split(": ", 1) for line in lines if line.startswith(("memory", "comp", "tdp"))
+    )
+    assert shown["memory.capacity"].startswith("16 GB,")
+    assert shown["memory.bandwidth"].startswith("320 GB/s,")
+    assert shown["compute.peaks.fp16"].startswith("65 TFLOP/s,")
+    assert shown["tdp"].startswith("70 W,")
+    figures = cli("hardware", "show", "t4", "--format", "json").data()["figures"]
+    assert (figures["memory.capacity"]["value"], figures["memory.capacity"]["unit"]) == (16e9, "B")
+
+
+#: What is wrong in each file, and the field that the fault stands under.
+BROKEN = {
+    "hardware": (
+        GPU,
+        {"vendor:": "vendr:", "64 GB": "64 metres", "kind: link": "knd: link"},
+        ("vendr", "64 metres", "knd"),
+    ),
+    "models": (
+        MODEL,
+        {"vocab_size: 1000": "vocab_size: many", "hidden_size": "hiden_size"},
+        ("many", "hiden_size"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_check_names_every_fault(cli: Cli, tmp_path: Path, what: str) -> None:
+    text, changes, words = BROKEN[what]
+    for right, wrong in changes.items():
+        assert right in text
+        text = text.replace(right, wrong)
+    path = write(tmp_path, "broken.yaml", text)
+    outcome = cli(what, "check", path)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    lines = outcome.err.splitlines()
+    assert all(line.startswith("roofline: broken.yaml: ") for line in lines)
+    for word in words:
+        assert any(word in line for line in lines), word
+    # elsewhere one line tells the first, and how many there are
+    other = {"hardware": ("recommend", "qwen3-8b", "--gpu", path), "models": ("recommend", path)}
+    (line,) = cli(*other[what]).err.splitlines()
+    assert line == f"{lines[0]} (and {len(lines) - 1} more)"
