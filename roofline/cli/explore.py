@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roofline.base.errors import InputError
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
@@ -68,10 +67,9 @@ def explore(
     from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=OutputFormat)
+    notes = list[str]()
     if explain and how in (OutputFormat.CSV, OutputFormat.JSON):
-        raise InputError(
-            "--explain: CSV and JSON hold every draft length as they are; leave it out"
-        )
+        notes.append("--explain changes nothing here: CSV and JSON hold every draft length anyway")
     exploration = vary_over(
         configuration,
         replace(workload, contexts=(one_size("--context", context, "expected one context here"),)),
@@ -85,6 +83,5 @@ def explore(
 
         write_exploration(exploration, plot, source=source_line())
         typer.echo(f"wrote {plot}", err=True)
-    emit_text(
-        render_explore(exploration, how, explain=explain), output, warnings(exploration.notices)
-    )
+    notes += warnings(exploration.notices)
+    emit_text(render_explore(exploration, how, explain=explain), output, notes)

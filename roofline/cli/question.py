@@ -12,7 +12,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.cli import completion
-from roofline.cli.panels import DRAFTER, ENGINE, EXPERT, PLACEMENT, QUESTION, SERVER
+from roofline.cli.panels import DRAFTER, ENGINE, EXPERT, LOAD, PLACEMENT, QUESTION, SERVER
 from roofline.cli.panels import FORMATS as FORMATS_PANEL
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.values import MILLISECONDS, Choice, choice, dtype, numbers, routing
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
+    "GPU_HOUR",
     "INTERVAL",
     "LISTED",
     "OUTPUT",
@@ -78,6 +79,7 @@ GPU = option(
     metavar="NAME",
     autocompletion=completion.gpus,
 )
+GPU_HOUR = option(LOAD, "Price of one GPU for an hour: gives $/M tokens.", metavar="USD")
 TP = option(QUESTION, "Tensor-parallel GPUs.", metavar="N")
 
 

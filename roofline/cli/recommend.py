@@ -14,6 +14,7 @@ from roofline.cli.panels import LOAD, QUESTION, SERVER
 from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
     FORMATS,
+    GPU_HOUR,
     INTERVAL,
     OUTPUT,
     TIMEOUT,
@@ -75,9 +76,7 @@ def recommend(
     prefill_chunk: Annotated[
         str | None, option(LOAD, "Prompt tokens of one step at most.  [the engine's]", metavar="N")
     ] = None,
-    gpu_hour: Annotated[
-        str | None, option(LOAD, "Price of one GPU for an hour: gives $/M tokens.", metavar="USD")
-    ] = None,
+    gpu_hour: Annotated[str | None, GPU_HOUR] = None,
     slo_tpot: Annotated[
         str | None,
         option(QUESTION, "Goal: at most this many ms per token of a user (TPOT).", metavar="MS"),
@@ -112,7 +111,6 @@ def recommend(
 
     how = format_for(form, output, kinds=OutputFormat)
     goal = _goal(slo_tpot, target_tokens_per_s, objective)
-    _check_csv(how, goal, explain=explain)
     load = load_of(
         rps, input_tokens, output_tokens, batches_histogram, max_batch, prefill_chunk, context
     )
@@ -132,7 +130,7 @@ def recommend(
     price = (
         None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
     )
-    workload, about = replace(workload, gpu_hour=price), list[str]()
+    workload, about = replace(workload, gpu_hour=price), _csv_notes(how, goal, explain=explain)
     if live is not None:
         if not live.strip():
             raise InputError("--live: expected the address of a server: http://HOST:8000")
@@ -151,7 +149,7 @@ def recommend(
             contexts=contexts,
         )
         configuration, workload = server.configuration, server.workload
-        about = _server_warnings(server)
+        about += _server_warnings(server)
         if load is not None and load.input_tokens is None:
             load = replace(load, context=workload.contexts[0])
     elif not configuration.model:
@@ -199,14 +197,14 @@ def _meet_goal(
     return replace(chosen, refused=refused), choices
 
 
-def _check_csv(how: str, goal: Goal | None, *, explain: bool) -> None:
-    """Refuse what CSV has no place for."""
+def _csv_notes(how: str, goal: Goal | None, *, explain: bool) -> list[str]:
+    """Return what CSV leaves out; a goal is refused there."""
     if how != "csv":
-        return
-    if explain:
-        raise InputError("--explain: CSV has no place for it; use --format table, json or markdown")
+        return []
     if goal is not None:
         raise InputError("--format csv: has no place for a goal; use table, json or markdown")
+    without = "--explain changes nothing here: CSV has no place for kernels, JSON has"
+    return [without] if explain else []
 
 
 def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ from roofline.base.errors import InputError
 from roofline.base.units import format_bytes
 from roofline.cli.panels import QUESTION, RUNNING
 from roofline.cli.printing import emit_warnings, typed
-from roofline.cli.question import OUTPUT, asks_grid, form_option, option
+from roofline.cli.question import GPU_HOUR, OUTPUT, asks_grid, form_option, option
 from roofline.cli.values import choice
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def sweep(
     context: Annotated[
         list[str] | None, option(QUESTION, "Tokens, as --batch: 1k..128k*2.  [4k]", metavar="N,...")
     ] = None,
+    gpu_hour: Annotated[list[str] | None, GPU_HOUR] = None,
     grid: Annotated[
         Path | None,
         option(
@@ -78,7 +79,7 @@ def sweep(
     if output is None and (resume or how == "parquet"):
         raise InputError(f"{'--resume' if resume else '--format parquet'}: needs -o FILE")
     check_format(how)
-    plan = plan_for(flags | {"batch": batch, "context": context}, grid)
+    plan = plan_for(flags | {"batch": batch, "context": context, "gpu_hour": gpu_hour}, grid)
     if not yes:
         _check_size(plan, how, jobs)
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)

@@ -6,28 +6,33 @@ import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from roofline.advice.configuration import Configuration, check_configuration
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError
+from roofline.cli.printing import flag
 from roofline.cli.question import option_flags, option_types, question
+from roofline.cli.values import DOLLARS, amount
 from roofline.questions.sweep.axes import axis_numbers, check_distinct
 from roofline.questions.sweep.columns import ASKED, Column, ColumnKind
 from roofline.questions.sweep.plan import OptionValue, SweepPlan
 
 __all__ = ["plan_for"]
 
-#: The options of a question, in its order.
-OPTIONS = tuple(inspect.signature(question).parameters)
+#: The price of a GPU, an axis as the options of a question are.
+PRICE = "gpu_hour"
+#: The options of a question, in its order, and the price.
+OPTIONS = (*inspect.signature(question).parameters, PRICE)
 #: Options whose values hold commas, so that several are given by repeating the option.
 WITH_COMMAS = ("acceptance", "overhead_ms", "tensor_split")
 #: Options by their names in a grid file: the flag's, with underscores.
 _KEYS = {
-    "model" if name == "model" else flag.removeprefix("--").replace("-", "_"): name
-    for name, flag in option_flags().items()
-}
+    "model" if name == "model" else typed.removeprefix("--").replace("-", "_"): name
+    for name, typed in option_flags().items()
+} | {PRICE: PRICE}
 _FIELDS = {name: key for key, name in _KEYS.items()}
 Values = Mapping[str, Any]
 Axes = dict[str, tuple[OptionValue, ...]]
@@ -65,7 +70,7 @@ def plan_for(flags: Values, grid: Path | None) -> SweepPlan:
         extra=tuple(
             Column(name=name, kind=_kind(name), meaning=f"{_flag(name)}, as asked")
             for name in names
-            if len(_values(name, axes, cases)) > 1
+            if len(_values(name, axes, cases)) > (0 if name == PRICE else 1)
         ),
     )
 
@@ -75,7 +80,9 @@ _RECTANGLE: dict[str, tuple[OptionValue, ...]] = {"batch": (1,), "context": (409
 
 def _question(**options: Any) -> tuple[Configuration, Workload]:
     """Return the question with these options; without a model, an empty one."""
-    return question(**({"model": ""} | options))
+    price: Any = options.pop(PRICE, None)
+    configuration, workload = question(**({"model": ""} | options))
+    return configuration, replace(workload, gpu_hour=price)
 
 
 def _from_flags(flags: Values) -> Axes:
@@ -119,6 +126,8 @@ def _from_file(entries: Values) -> Axes:
 
 
 def _typed(name: str, value: OptionValue) -> OptionValue:
+    if name == PRICE:
+        return amount(_flag(name), str(value), DOLLARS, "dollars such as 2.5")
     match _kind(name):
         case ColumnKind.NUMBER:
             try:
@@ -201,13 +210,15 @@ def _check_name(name: str, value: str) -> None:
 
 
 def _flag(name: str) -> str:
-    return "MODEL" if name == "model" else option_flags().get(name, f"--{name}")
+    return "MODEL" if name == "model" else option_flags().get(name, flag(name))
 
 
 def _value_types(name: str) -> set[Any]:
     """Return the types that an option's value may have."""
     if name in _RECTANGLE:
         return {int}
+    if name == PRICE:
+        return {float}
     annotation = option_types()[name]
     return {kind for kind in (get_args(annotation) or (annotation,)) if kind is not type(None)}
 

@@ -151,6 +151,16 @@ def test_combinations_that_cannot_be_are_left_out(cli: Cli) -> None:
     assert_refused(cli(*asked, "--vary", "experts=8", "--vary", "top_k=4,16"), "top_k 16 exceeds")
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.json"])
+def test_explain_beside_data_changes_nothing(cli: Cli, tmp_path: Path, name: str) -> None:
+    asked = ("explore", "llama-3.1-8b", "--vary", "group_size=1,4", "--batches", "1,8")
+    said = cli(*asked, "--explain", "-o", str(tmp_path / f"with-{name}"))
+    assert said.code == 0
+    assert "--explain changes nothing here" in said.err
+    assert cli(*asked, "-o", str(tmp_path / name)).code == 0
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"with-{name}").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -166,7 +176,6 @@ def test_combinations_that_cannot_be_are_left_out(cli: Cli) -> None:
         (["--vary", "group_size=1", "--context", "4k,8k"], "one context"),
         (["--vary", "group_size=1", "--batch", "0"], "--batch 0"),
         (["--vary", "group_size=1", "--plot", "x.gif"], ".png"),
-        (["--vary", "group_size=1", "--explain", "--format", "csv"], "--explain"),
         (["--vary", f"layers={','.join(map(str, range(1, 2100)))}"], "at most 2000"),
         ([], "--vary"),
     ],

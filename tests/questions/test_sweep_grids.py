@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,58 @@ def test_a_grid_file_holds_axes_and_cases_that_go_together(cli: Cli, tmp_path: P
     assert {(r["gpu"], r["batch"]) for r in over} == {("l40s", 2)}
 
 
+def test_a_price_is_an_axis_and_gives_the_cost_of_a_million_tokens(
+    cli: Cli,
+) -> None:
+    """By hand: dollars per hour and GPU, times GPUs, over 3600 s and the tokens of a second."""
+    asked = ("llama-3.1-70b", "--gpu", "h200-sxm", "--tp", "2,4", "--acceptance", "0.7")
+    few = ("--max-draft-length", "1", "--batch", "1,2000", "--format", "jsonl")
+    out = cli("sweep", *asked, *few, "--gpu-hour", "$2.5,4").out
+    found = [json.loads(line) for line in out.splitlines()]
+    assert {(r["tp"], r["gpus"], r["gpu_hour"]) for r in found} == {
+        (2, 2, 2.5), (2, 2, 4.0), (4, 4, 2.5), (4, 4, 4.0),
+    }  # fmt: skip
+    for row in found:
+        cost = row["dollars_per_million_tokens"]
+        if not row["fits"]:
+            assert cost is None
+            continue
+        by_hand = row["gpu_hour"] * row["tp"] / 3600 / row["tokens_per_s_batch"] * 1e6
+        assert cost == pytest.approx(by_hand, rel=1e-12)
+    assert {row["fits"] for row in found} == {True, False}
+
+
+def test_prices_go_with_gpus_in_a_grid_file(cli: Cli, tmp_path: Path) -> None:
+    """A case without a price has no cost, and no grid without one has the column."""
+    text = (
+        "schema: 1\nmodel: qwen3-8b\nacceptance: 0.7\nmax_draft_length: 0\ncases:\n"
+        "- {gpu: h100-sxm, gpu_hour: 3}\n- {gpu: l40s, gpu_hour: $1}\n- {gpu: a10}\n"
+    )
+    out = cli("sweep", "--grid", write(tmp_path, "g.yaml", text), "--format", "jsonl").out
+    found = {row["gpu"]: row for row in map(json.loads, out.splitlines())}
+    assert [found[gpu]["gpu_hour"] for gpu in ("h100-sxm", "l40s", "a10")] == [3.0, 1.0, None]
+    assert found["a10"]["dollars_per_million_tokens"] is None
+    assert found["l40s"]["dollars_per_million_tokens"] > 0
+    plain = rows(cli("sweep", "qwen3-8b", "--max-draft-length", "0").out)
+    assert "dollars_per_million_tokens" not in plain[0]
+
+
+def test_cards_of_one_machine_are_counted(cli: Cli) -> None:
+    asked = ("qwen3-32b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--weights", "q4_k_m")
+    out = cli("sweep", *asked, "--drafter", "none", "--gpus", "1,2", "--gpu-hour", "0.5").out
+    found = rows(out)
+    assert [row["gpus"] for row in found] == [1, 2]
+    costs = [float(row["dollars_per_million_tokens"] or "nan") for row in found]
+    paces = [row["tokens_per_s_batch"] for row in found]
+    assert costs[1] == pytest.approx(0.5 * 2 / 3600 / paces[1] * 1e6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--gpu-hour", "free"), ("--gpu-hour free", "dollars")),
+        (("--gpu-hour", "0"), ("--gpu-hour 0", "more than 0")),
+        (("--gpu-hour", "2,2.0"), ("--gpu-hour", "twice")),
         (("--batch", "1,8,1"), ("--batch", "1 is given twice")),
         (("--gpu", "h100-sxm,h100-sxm"), ("--gpu", "twice")),
         (("--gpu", "h100-sxm,h10"), ("h10", "did you mean")),

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from roofline.kernels.ops import Part
 
-__all__ = ["ASKED", "COLUMNS", "Column", "ColumnKind", "columns_for", "columns_table"]
+__all__ = ["ASKED", "COLUMNS", "COST", "Column", "ColumnKind", "columns_for", "columns_table"]
 
 
 class ColumnKind(StrEnum):
@@ -48,6 +48,7 @@ ASKED = (
     _column("gpu", ColumnKind.TEXT, "id of the accelerator, as `model`"),
     _column("engine", ColumnKind.TEXT, "serving engine as asked, era included"),
     _column("tp", ColumnKind.INTEGER, "tensor-parallel GPUs"),
+    _column("gpus", ColumnKind.INTEGER, "GPUs in all: tensor-parallel, or the cards of a machine"),
     _column("ep", ColumnKind.INTEGER, "groups of those GPUs that experts are placed on"),
     _column("drafter", ColumnKind.TEXT, "drafter; the one chosen where none was asked for"),
     _column("acceptance", ColumnKind.TEXT, "acceptance as asked; the curve chosen where none was"),
@@ -97,9 +98,20 @@ COLUMNS = (
 )
 
 
-def columns_for(extra: Sequence[Column]) -> tuple[Column, ...]:
-    """Return all columns, those of further options that the grid varies after what was asked."""
-    return (*ASKED, *extra, *COLUMNS[len(ASKED) :])
+#: The column of a grid with the price of a GPU.
+COST = _column(
+    "dollars_per_million_tokens",
+    ColumnKind.NUMBER,
+    "price of a million output tokens of all sequences, at `gpu_hour`",
+)
+
+
+def columns_for(extra: Sequence[Column], *, priced: bool) -> tuple[Column, ...]:
+    """Return all columns, those of further options of the grid after what was asked.
+
+    The last one is the cost where the grid has a price.
+    """
+    return (*ASKED, *extra, *COLUMNS[len(ASKED) :], *([COST] if priced else []))
 
 
 def columns_table() -> str:

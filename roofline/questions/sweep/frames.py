@@ -144,6 +144,7 @@ def shared(combination: Combination, question: Question | None) -> dict[str, Opt
         "gpu": str(asked.gpu),
         "engine": str(asked.engine),
         "tp": asked.tp,
+        "gpus": max(asked.tp, asked.gpus),
         "ep": asked.ep,
         "drafter": asked.drafter,
         "acceptance": label,
@@ -159,6 +160,7 @@ def shared(combination: Combination, question: Question | None) -> dict[str, Opt
     return values | {
         "model": deployment.target.model.id,
         "gpu": deployment.gpu.id,
+        "gpus": deployment.cards,
         "drafter": deployment.drafter.name,
         "acceptance": label or question.acceptance.label,
         "weights": precision.weights[Component.EXPERTS if mixture else Component.MLP].value,

@@ -65,6 +65,11 @@ class SweepPlan:
     order: tuple[str, ...]  # of the options
     extra: tuple[Column, ...] = ()
 
+    @property
+    def priced(self) -> bool:
+        """Whether any combination has the price of a GPU."""
+        return any("gpu_hour" in options for options in (self.axes, *self.cases))
+
     def as_data(self) -> dict[str, Any]:
         """Return the grid as JSON writes it."""
         return {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from roofline.advice.configuration import Configuration
-from roofline.advice.decide import CONFIDENCES
+from roofline.advice.decide import CONFIDENCES, dollars_per_million
 from roofline.advice.deployment import Documents, PricedGrid, deploy, load_documents
 from roofline.advice.provenance import NumberSource, number_sources
 from roofline.advice.question import (
@@ -22,6 +22,7 @@ from roofline.advice.question import (
 from roofline.advice.recommend import decide_grid, law_limit_notices
 from roofline.base.errors import InputError, spelled
 from roofline.base.notices import Code, Notice, notice
+from roofline.questions.sweep.columns import COST
 from roofline.questions.sweep.frames import (
     FITS,
     REASONS,
@@ -145,6 +146,8 @@ def _frame(rectangle: Rectangle, group: _Group, remarks: Remarks) -> Frame:
     question = group.question
     shape = (len(rectangle.batches), len(contexts), len(question.draft_lengths))
     columns = blank(shape)
+    if question.workload.gpu_hour is not None:
+        columns[COST.name] = np.empty(shape)
     for batches_in, contexts_in in _tiles(shape):
         priced = question.price(rectangle.batches[batches_in], contexts[contexts_in])
         _fill(columns, question, priced, at=(batches_in, contexts_in))
@@ -204,6 +207,12 @@ def _fill(
         "reason": FITS,
         "confidence": decision.confidence[..., None],
     }
+    if question.workload.gpu_hour is not None:
+        values[COST.name] = dollars_per_million(
+            gpu_hour=question.workload.gpu_hour,
+            gpus=question.deployment.cards,
+            tokens_per_s=grid.batch * speed,
+        )
     for name, value in values.items():
         columns[name][at] = value
     if not priced.fits.all():

@@ -193,7 +193,7 @@ def to_stream(
     tell: Progress,
 ) -> list[str]:
     """Write the rows as they come, as soon as one has numbers; return the warnings."""
-    columns, warnings = columns_for(plan.extra), set[str]()
+    columns, warnings = columns_for(plan.extra, priced=plan.priced), set[str]()
     refusals: list[str] = []
     started = False  # a row with numbers has come
     with tempfile.SpooledTemporaryFile(HELD_BYTES) as held:
@@ -237,7 +237,7 @@ def to_file(
 
     Returns the warnings.
     """
-    columns = columns_for(plan.extra)
+    columns = columns_for(plan.extra, priced=plan.priced)
     tell(sum(entry.points for entry in store.entries.values()))
     unfinished = (task for task in plan.tasks() if task.index not in store.entries)
     try:
