@@ -1,9 +1,10 @@
 """How far the step times may be off, drawn jointly for all draft lengths.
 
 A draw moves every launch of a kernel by one factor for the whole grid, so what D = 0 and D = 3
-share cancels in their ratio, as it does in reality. A second factor grows with the rows beyond one
-per sequence: it stands for what the law may get wrong about more rows. A third moves every
-step with drafts: what a served build does that neither laws nor engine numbers know.
+share cancels in their ratio, as it does in reality. A second factor walks with the rows of a
+sequence, a step of its own for each row: it stands for what the law may get wrong about more rows,
+so that neighbouring draft lengths share most of it and not all. A third moves every step with
+drafts: what a served build does that neither laws nor engine numbers know.
 
 Kernels that move together are added up before they are multiplied, so a draw of all points is one
 product of two small matrices; the draws run along the last axis, where they are sorted.
@@ -13,20 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.numbers import DRAWS, normal_draws
+from roofline.kernels.ops import Kind
 from roofline.specs.placement import Grid
 from roofline.specs.priors import Spread
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
-__all__ = ["Drawn", "drawn_kernels", "drawn_steps", "grouped", "speedup_range"]
+__all__ = ["Drawn", "drawn_kernels", "drawn_steps", "grouped", "row_walk", "speedup_range"]
 
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
+#: The first stream of the walks; no model has as many kernels and kinds, whose streams come first.
+FIRST_WALK = 64
+_KINDS = tuple(Kind)
 #: Points whose draws are held at a time: 64 draws of them stay in a core's cache.
 TILE = 512
 #: Positions of the 10th and 90th percentile among sorted draws.
@@ -42,6 +48,28 @@ class _Streams:
 
     def draws(self, name: str) -> Draws:
         return normal_draws(self._known.setdefault(name, len(self._known)))
+
+
+@cache
+def row_walk(kind: Kind, rows: tuple[int, ...]) -> Draws:
+    """Return the error in more rows in units of its standard deviation at four times the rows.
+
+    W(q) = sum over j = 2 ... q of sqrt(log(j / (j - 1)) / log 4) z_j, so that W(1) = 0, the
+    variance of W(q) is log q / log 4 and that of W(q) - W(p) is log(q / p) / log 4: a Brownian
+    motion in log q (N. Wiener, "Differential space", 1923). Each z_j is a stream of its own for
+    each kind of kernel, the same one whichever rows are asked for, less what it shares with the
+    steps before it by chance. ``rows`` q are at least 1; the result has shape (rows, DRAWS). From
+    q = 5 to 6 the standard deviation is sqrt(log 1.2 / log 4) = 0.36.
+    """
+    steps: list[Draws] = []
+    path = [np.zeros(DRAWS)]
+    for j in range(2, max(rows) + 1):
+        z = normal_draws(FIRST_WALK + _KINDS.index(kind) + (j - 2) * len(_KINDS))
+        for earlier in steps:
+            z = z - (z @ earlier) / DRAWS * earlier
+        steps.append(z * np.sqrt(DRAWS / (z @ z)))
+        path.append(path[-1] + np.sqrt(np.log(j / (j - 1)) / np.log(4)) * steps[-1])
+    return np.asarray([path[q - 1] for q in rows])
 
 
 def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
@@ -131,35 +159,34 @@ class _Piece(NamedTuple):
 def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     """Yield what a step is made of, with the factors that its errors draw.
 
-    log f = s (z_kind + z_kernel) / sqrt(2) + r sqrt(log q / log 4) z_rows + v [D > 0] z_served:
+    log f = s (z_kind + z_kernel) / sqrt(2) + r W_kind(q) + v [D > 0] z_served:
     s and r are the standard deviations of `law_sigma`, q the rows per sequence, v is
-    ``spread.served``, and every z is a standard normal number of the draw. Half the variance of a
-    kernel's level is shared by its kind. The error in more rows is a walk in log q: its variance
-    grows evenly, and r is its standard deviation at four times the rows. With s = 0.1, r = 0.05
-    and q = 4, log f is spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how
-    often its ranges hold what was measured is counted in docs/validation.md.
+    ``spread.served``, W is `row_walk`, and every z is a standard normal number of the draw. Half
+    the variance of a kernel's level is shared by its kind. With s = 0.1, r = 0.05 and q = 4, log f
+    is spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how often its ranges hold
+    what was measured is counted in docs/validation.md.
     """
     streams, drafts = _Streams(), grid.draft_length
     overhead = np.exp(spread.overhead * streams.draws("overhead"))[None, :]
     pieces = [
         _Piece(which="overhead", time=None, group="", factors=overhead, seconds=times.overhead)
     ]
-    growth_verified = np.sqrt(np.log(grid.rows) / np.log(4)).reshape(-1, 1)
+    verified = tuple(grid.rows.ravel().astype(int).tolist())
     passes = (
-        ("verify", times.verify_ops, growth_verified, np.ones_like(drafts)),
-        ("draft", times.first_pass_ops, growth_verified, (drafts > 0).astype(float)),
-        ("draft", times.further_pass_ops, np.zeros((1, 1)), np.maximum(drafts - 1, 0)),
+        ("verify", times.verify_ops, verified, np.ones_like(drafts)),
+        ("draft", times.first_pass_ops, verified, (drafts > 0).astype(float)),
+        ("draft", times.further_pass_ops, (1,), np.maximum(drafts - 1, 0)),
     )
     factors: dict[object, Draws] = {}
-    for which, ops, growth, repeats in passes:
+    for which, ops, pass_rows, repeats in passes:
         for time in ops:
             kind, name = time.op.kind.value, f"{time.op.kind.value}/{time.op.name}"
             z_level = (streams.draws(kind) + streams.draws(name)) / np.sqrt(2)
-            z_rows = streams.draws(f"{kind}/rows")
             level, rows = law_sigma(time, spread)
-            group = (name, level, rows, len(growth))
+            group = (name, level, rows, pass_rows)
             if group not in factors:
-                factors[group] = np.exp(level * z_level + rows * growth * z_rows)
+                walk = row_walk(time.op.kind, pass_rows)
+                factors[group] = np.exp(level * z_level + rows * walk)
             seconds = repeats * _three(time.total)
             pieces.append(
                 _Piece(which=which, time=time, group=group, factors=factors[group], seconds=seconds)
