@@ -208,7 +208,7 @@ def _batch_128() -> list[list[str]]:
                 drafter="eagle3",
                 acceptance="al:3=2.3",
                 verify_attention=mode,
-            ).cost_ratio[1]
+            ).cost_ratio[3]
             for batch in speedups
         }
         implied = ", ".join(f"{speedups[b] * ratio:.2f}" for b, ratio in ratios.items())

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
@@ -25,9 +25,11 @@ __all__ = [
     "check_values",
     "conditional_from_survival",
     "convert",
+    "fill_gaps",
     "from_curve",
     "from_rates",
     "from_survival",
+    "gap_rate",
     "iid_rate",
     "mean_rate",
     "standard_error",
@@ -61,18 +63,19 @@ def tokens_per_step(conditional: Sequence[float]) -> NDArray[np.float64]:
 class Acceptance:
     """AL by draft length.
 
-    ``table`` maps D to AL for every D that was given; a D between two of them is unknown, not
-    interpolated. ``tail`` is the conditional rate of the positions after the last, None where
-    unknown. ``contexts`` holds one acceptance per measured context, shortest first; ``table`` is
-    then that of the shortest. ``drafts`` is the number of passes that were counted.
+    ``table`` maps every D up to the last that was given to AL; those in ``filled`` lie in gaps
+    (`fill_gaps`) and were not measured. ``tail`` is the conditional rate of the positions after the
+    last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
+    first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
+    counted.
     """
 
     table: dict[int, float]
     label: str
     source: str
+    filled: frozenset[int] = frozenset()
     unlimited: bool = False  # a single rate holds at any depth
     tail: float | None = None
-    assumed: bool = False
     drafts: float | None = None
     targets: tuple[str, ...] = ()  # models that it was measured on
     contexts: tuple[tuple[int, Acceptance], ...] = ()
@@ -102,8 +105,8 @@ class Acceptance:
         Outside the measured contexts the nearest one holds.
 
         >>> ends = [(1024, from_curve({3: 3.0})), (4096, from_curve({3: 2.0}))]
-        >>> by_context(ends, label="x", source="y").at_context(2048).table
-        {0: 1.0, 3: 2.5}
+        >>> by_context(ends, label="x", source="y").at_context(2048).table[3]
+        2.5
         """
         if not self.contexts:
             return self
@@ -157,6 +160,16 @@ class Acceptance:
         """The largest draft length that was given."""
         return max(self.table)
 
+    @property
+    def measured(self) -> dict[int, float]:
+        """AL by D as it was given, D = 0 included."""
+        return {d: al for d, al in self.table.items() if d not in self.filled}
+
+    def filled_up_to(self, longest: int) -> list[int]:
+        """Return the draft lengths up to ``longest`` that were filled in, at any context."""
+        parts = [self, *(part for _, part in self.contexts)]
+        return sorted({d for part in parts for d in part.filled if d <= longest})
+
 
 def from_rates(
     rates: Sequence[float], *, label: str = "", source: str = "", unlimited: bool = False
@@ -191,14 +204,76 @@ def from_survival(
     return replace(from_curve(table, label=label, source=source), drafts=drafts)
 
 
-def from_curve(curve: dict[int, float], *, label: str = "", source: str = "") -> Acceptance:
-    """Make an acceptance from measured AL(D) [tokens]; a table may fall, and may have gaps.
+def from_curve(curve: Mapping[int, float], *, label: str = "", source: str = "") -> Acceptance:
+    """Make an acceptance from measured AL(D) [tokens]; a table may fall, and its gaps are filled.
 
-    >>> from_curve({2: 2.1, 5: 2.0}).table
-    {0: 1.0, 2: 2.1, 5: 2.0}
+    >>> made = from_curve({2: 1.96})  # 1 + 0.6 + 0.36
+    >>> round(made.table[1], 6), sorted(made.filled)
+    (1.6, [1])
     """
-    table = {0: 1.0} | dict(sorted(curve.items()))
-    return Acceptance(table=table, label=label, source=source, tail=_last_conditional(table))
+    table = {0: 1.0, **curve}
+    full = fill_gaps(table)
+    return Acceptance(
+        table=full,
+        label=label,
+        source=source,
+        filled=frozenset(full) - frozenset(table),
+        tail=_last_conditional(table),
+    )
+
+
+def gap_rate(*, gain: ArrayLike, survival: ArrayLike, steps: ArrayLike) -> NDArray[np.float64]:
+    """Return the conditional rate a that holds inside a gap of a curve of tokens per step.
+
+    Between known D_1 < D_2 it is the root of S (a + a^2 + ... + a^n) = gain, with S the survival
+    S_(D_1) (1 at D_1 = 0), n = D_2 - D_1 steps and gain = AL(D_2) - AL(D_1) [tokens]. It is
+    Leviathan et al. 2023, Eq. (1) begun at position D_1 instead of 0. A gain below 0 gives 0, one
+    above n S gives 1: no rate explains them. By bisection; arrays broadcast.
+
+    AL(2) = 1.96 alone: a + a^2 = 0.96, so a = 0.6.
+
+    >>> round(float(gap_rate(gain=0.96, survival=1.0, steps=2)), 6)
+    0.6
+    """
+    gained, before, n = np.broadcast_arrays(
+        *(np.asarray(v, float) for v in (gain, survival, steps))
+    )
+    share = np.divide(gained, before, out=np.zeros(gained.shape), where=before > 0)
+    position = np.arange(1, int(n.max(initial=0)) + 1)
+    inside = position <= n[..., None]
+    low, high = np.zeros(share.shape), np.ones(share.shape)
+    for _ in range(60):
+        middle = (low + high) / 2
+        short = np.where(inside, middle[..., None] ** position, 0.0).sum(axis=-1) < share
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return np.where(share <= 0, 0.0, np.where(share >= n, 1.0, (low + high) / 2))
+
+
+def fill_gaps(table: Mapping[int, float]) -> dict[int, float]:
+    """Return AL(D) for every D up to the last, with one conditional rate in each gap (`gap_rate`).
+
+    ``table`` maps known D to AL, D = 0 included; its values stay. Survival inside a gap is
+    S_(D_1 + k) = S_(D_1) a^k: between 0 and 1, never rising. Where AL falls over a gap nothing more
+    survives in it. Real rates fall within a gap, so AL comes out too low there rather than too
+    high.
+
+    AL(3) = 2.533 alone is a rate of 0.7, hence 1 + 0.7 and 1 + 0.7 + 0.49 before it:
+
+    >>> {d: round(al, 2) for d, al in fill_gaps({0: 1.0, 3: 2.533}).items()}
+    {0: 1.0, 1: 1.7, 2: 2.19, 3: 2.53}
+    """
+    full, survival = dict(table), 1.0
+    for before, after in pairwise(sorted(table)):
+        gain, steps = table[after] - table[before], after - before
+        if steps == 1:
+            survival = min(survival, max(gain, 0.0))
+            continue
+        rate = float(gap_rate(gain=gain, survival=survival, steps=steps))
+        for d in range(before + 1, after):
+            survival *= rate
+            full[d] = full[d - 1] + survival
+        survival *= rate
+    return dict(sorted(full.items()))
 
 
 def all_accepted(deepest: int) -> Acceptance:
@@ -243,15 +318,18 @@ def weighted_mean(
     rows = np.array([weight * part.tokens_per_step(lengths) for weight, part in parts])
     mean = rows.sum(axis=0)
     table = {d: float(al) for d, al in enumerate(mean) if math.isfinite(al)}
+    filled = frozenset(table).intersection(frozenset().union(*(part.filled for _, part in parts)))
+    measured = {d: al for d, al in table.items() if d not in filled}
     return Acceptance(
         table=table,
         label=label,
         source=source,
-        tail=_last_conditional(table) if len(table) > 1 else None,
+        filled=filled,
+        tail=_last_conditional(measured) if len(table) > 1 else None,
     )
 
 
-def _last_conditional(table: dict[int, float]) -> float | None:
+def _last_conditional(table: Mapping[int, float]) -> float | None:
     """Return S_n / S_{n-1} at the end of a curve, where three neighbours are known."""
     last = max(table)
     if last == 1:
@@ -336,7 +414,7 @@ def mean_rate(*, tokens_per_step: float, draft_length: float) -> float:
 
 
 def iid_rate(*, tokens_per_step: float, draft_length: int) -> float:
-    """Return the single rate a with (1 - a^(D+1)) / (1 - a) = AL, by bisection.
+    """Return the single rate a with (1 - a^(D+1)) / (1 - a) = AL.
 
     It inverts Leviathan et al. 2023, Eq. (1). Real rates fall with the position, so it promises
     too much at a larger D.
@@ -344,12 +422,7 @@ def iid_rate(*, tokens_per_step: float, draft_length: int) -> float:
     >>> round(iid_rate(tokens_per_step=2.533, draft_length=3), 3)
     0.7
     """
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        value = sum(middle**i for i in range(draft_length + 1))
-        low, high = (middle, high) if value < tokens_per_step else (low, middle)
-    return (low + high) / 2
+    return float(gap_rate(gain=tokens_per_step - 1, survival=1.0, steps=draft_length))
 
 
 def standard_error(*, survival: Sequence[float], drafts: float) -> float:

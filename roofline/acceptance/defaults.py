@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from roofline.acceptance.curve import Acceptance, iid_rate, survival_rise, weighted_mean
+from roofline.acceptance.curve import Acceptance, survival_rise, weighted_mean
 from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of, load_file
 from roofline.base import resources
 from roofline.base.notices import Code, Notice, notice
@@ -27,10 +27,9 @@ __all__ = [
     "curve_notices",
     "default_acceptance",
     "default_rules",
-    "fill_gaps",
+    "filled_notices",
     "same_model",
     "single_rate_ratio",
-    "with_gaps_filled",
 ]
 
 
@@ -46,7 +45,7 @@ def curve_notices(curve: Acceptance, *, model: Iterable[str], longest: int) -> l
         notice(Code.COUNTED_ON_ANOTHER_MODEL, label=curve.label, counted=other, model=names[0])
         for other in dict.fromkeys(others)
     ]
-    fall = _first_fall(curve.table, longest)
+    fall = _first_fall(curve.measured, longest)
     if fall is not None:
         first, second = fall
         notices.append(
@@ -59,10 +58,16 @@ def curve_notices(curve: Acceptance, *, model: Iterable[str], longest: int) -> l
                 after=curve.table[second],
             )
         )
-    rise = survival_rise({d: al for d, al in curve.table.items() if d <= longest})
+    rise = survival_rise({d: al for d, al in curve.measured.items() if d <= longest})
     if rise is not None:
         notices.append(rise.notice(f"acceptance of {curve.label}"))
     return notices
+
+
+def filled_notices(curve: Acceptance, *, longest: int) -> list[Notice]:
+    """Return the notice of the draft lengths up to ``longest`` that were not measured."""
+    lengths = tuple(curve.filled_up_to(longest))
+    return [notice(Code.GAPS_FILLED, label=curve.label, lengths=lengths)] if lengths else []
 
 
 def same_model(one: str, other: str) -> bool:
@@ -99,37 +104,6 @@ def _first_fall(table: Mapping[int, float], longest: int) -> tuple[int, int] | N
         if table[second] < table[first]:
             return first, second
     return None
-
-
-def fill_gaps(table: Mapping[int, float]) -> dict[int, float]:
-    """Return AL(D) with one conditional rate in each gap, which yields the next known AL.
-
-    Between known d and e: AL(e) - AL(d) = S_d (r + r^2 + ... + r^(e-d)), S_0 = 1. A gap in which AL
-    falls, or rises faster than r = 1 allows, stays open. Real rates fall within a gap, so AL comes
-    out too low there rather than too high.
-
-    One rate that yields 2.533 at D = 3 is 0.7, hence 1.7 and 2.19 before:
-
-    >>> {d: round(al, 2) for d, al in fill_gaps({0: 1.0, 3: 2.533}).items()}
-    {0: 1.0, 1: 1.7, 2: 2.19, 3: 2.53}
-    """
-    filled, survival = dict(table), 1.0
-    for before, after in pairwise(sorted(table)):
-        gain, steps = table[after] - table[before], after - before
-        if not 0 < gain <= steps * survival:
-            survival = min(survival, max(gain / steps, 0.0))
-            continue
-        rate = iid_rate(tokens_per_step=1 + gain / survival, draft_length=steps)
-        for d in range(before + 1, after):
-            filled[d] = filled[d - 1] + survival * rate ** (d - before)
-        survival *= rate**steps
-    return dict(sorted(filled.items()))
-
-
-def with_gaps_filled(curve: Acceptance) -> Acceptance:
-    """Return an acceptance with the gaps of its tables filled; past their ends nothing changes."""
-    contexts = tuple((context, with_gaps_filled(part)) for context, part in curve.contexts)
-    return replace(curve, table=fill_gaps(curve.table), contexts=contexts)
 
 
 #: The ratio of ``difflib.SequenceMatcher`` from which on two names are close.
@@ -254,7 +228,6 @@ def default_acceptance(
             label=curve.label,
             source=curve.source,
             general=choice.general,
-            filled=_filled_lengths(choice, kv),
         )
     ]
     if choice.closeness in (Closeness.KIN, Closeness.STAND_IN):
@@ -332,14 +305,7 @@ def _choice(row: dict[str, str], closeness: Closeness) -> CurveChoice:
 
 @cache
 def _loaded(choice: CurveChoice, kv: str | None) -> Acceptance:
-    """Return the chosen curve, its gaps filled unless it is to be taken as measured."""
-    curve = _measured(choice, kv)
-    return curve if choice.closeness in _AS_MEASURED else with_gaps_filled(curve)
-
-
-@cache
-def _measured(choice: CurveChoice, kv: str | None) -> Acceptance:
-    """Return the chosen curve as measured; the mean of several datasets if none is chosen."""
+    """Return the chosen curve; the mean of several datasets if none is chosen."""
     file = load_file(choice.id)[1]
     datasets = file.dataset_ids()
     if choice.dataset is not None or len(datasets) == 1:
@@ -349,13 +315,3 @@ def _measured(choice: CurveChoice, kv: str | None) -> Acceptance:
     share = 1 / len(curves)
     mean = weighted_mean([(share, curve) for curve in curves], label=label, source=file.source)
     return replace(mean, targets=curves[0].targets)
-
-
-#: Curves whose gaps stay open: the drafter's own, and a stand-in of another model.
-_AS_MEASURED = (Closeness.OWN, Closeness.STAND_IN)
-
-
-def _filled_lengths(choice: CurveChoice, kv: str | None) -> tuple[int, ...]:
-    """Return the draft lengths of the chosen curve that were filled in."""
-    measured, filled = _measured(choice, kv).table, _loaded(choice, kv).table
-    return tuple(d for d in filled if d not in measured)

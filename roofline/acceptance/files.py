@@ -307,7 +307,7 @@ def index_text() -> str:
 def index_row(file: AcceptanceFile) -> dict[str, Any]:
     """Return the row of one file in the index, without its id."""
     acceptances = [curve.to_acceptance(label="", source="") for curve in file.all_curves()]
-    lengths = {d for acceptance in acceptances for d in acceptance.table if d > 0}
+    lengths = {d for acceptance in acceptances for d in acceptance.measured if d > 0}
     return {
         "target": file.target,
         "drafter": file.drafter,
@@ -354,7 +354,7 @@ def parse_acceptance(text: str) -> Acceptance:
     Rates by position are survival S_i, which engines print; ``pos:`` may say so. After ``cond:``
     they are conditional rates a_i.
 
-    >>> parse_acceptance("al:2=2.36,3=2.79").table
+    >>> parse_acceptance("al:2=2.36,3=2.79").measured
     {0: 1.0, 2: 2.36, 3: 2.79}
     >>> round(parse_acceptance("0.72,0.45,0.21").table[3], 3)  # 1 + 0.72 + 0.45 + 0.21
     2.38

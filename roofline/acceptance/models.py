@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.curve import tokens_per_step
+from roofline.acceptance.curve import gap_rate, tokens_per_step
 from roofline.acceptance.files import load_acceptance
 from roofline.base.numbers import DRAWS, normal_draws
 
@@ -153,7 +153,7 @@ def fit_positions(curve: Mapping[int, float], *, depth: int) -> Fit:
     survival, last, tokens = 1.0, 0, 1.0
     for length in sorted(curve):
         steps = length - last
-        rate = _rate_of_gain(gain=smooth[length] - tokens, survival=survival, steps=steps)
+        rate = float(gap_rate(gain=smooth[length] - tokens, survival=survival, steps=steps))
         rates += [rate] * steps
         survival *= rate**steps
         last, tokens = length, float(tokens_per_step(rates)[-1])
@@ -190,17 +190,6 @@ def _without_rises(curve: Mapping[int, float]) -> dict[int, float]:
             blocks.append((gain + gain_before, steps + steps_before))
     survival = [gain / steps for gain, steps in blocks for _ in range(steps)]
     return {length: 1 + sum(survival[:length]) for length in sorted(curve)}
-
-
-def _rate_of_gain(*, gain: float, survival: float, steps: int) -> float:
-    """Return the rate a with survival * (a + a^2 + ... + a^steps) = gain, within 0 ... 1."""
-    if survival <= 0 or gain <= 0:
-        return 0.0
-    if gain >= survival * steps:
-        return 1.0
-    return _minimise(
-        lambda a: abs(survival * sum(a**k for k in range(1, steps + 1)) - gain), 0.0, 1.0
-    )
 
 
 def _minimise(misfit: Callable[[float], float], low: float, high: float) -> float:
@@ -240,7 +229,7 @@ def compare_models(reference: str) -> list[dict[str, Any]]:
 
     ``error`` is that of a fit to the whole curve, ``from half`` that of a fit to its first half.
     """
-    curve = {d: al for d, al in load_acceptance(reference).table.items() if d > 0}
+    curve = {d: al for d, al in load_acceptance(reference).measured.items() if d > 0}
     deepest = max(curve)
     half = {d: al for d, al in curve.items() if d <= max(deepest // 2, min(curve))}
     rows = []

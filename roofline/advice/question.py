@@ -17,6 +17,7 @@ from roofline.acceptance.defaults import (
     closest_curves,
     curve_notices,
     default_acceptance,
+    filled_notices,
 )
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import check_price
@@ -47,7 +48,6 @@ __all__ = [
     "known_lengths",
     "lengths_not_taken",
     "next_lengths",
-    "no_length_known",
     "question_about",
     "question_of",
 ]
@@ -101,19 +101,6 @@ def known_lengths(
     allowed = allowed_lengths(deployment, most)
     known = acceptance.over_contexts(contexts, allowed, extrapolate=extrapolate)
     return tuple(d for d, al in zip(allowed, known.T, strict=True) if np.isfinite(al).all())
-
-
-def no_length_known(deployment: Deployment, acceptance: Acceptance, most: int) -> InputError:
-    """Return the refusal of an acceptance that is known for none of the draft lengths."""
-    lengths = f"up to {most}"
-    if lengths_not_taken(deployment, most):
-        taken = ", ".join(map(str, allowed_lengths(deployment, most)[1:]))
-        lengths = f"that {deployment.engine.name} takes ({taken})"
-    return InputError(
-        f"{acceptance.label} says nothing about any draft length {lengths}; raise "
-        f"{Option('max_draft_length')} or give more of the curve",
-        field="acceptance",
-    )
 
 
 def lengths_not_taken(deployment: Deployment, most: int) -> list[Notice]:
@@ -345,8 +332,6 @@ def question_about(
         most=workload.max_draft_length,
         extrapolate=workload.extrapolate,
     )
-    if len(lengths) == 1 and deployment.drafter.kind != "none" and workload.max_draft_length > 0:
-        raise no_length_known(deployment, acceptance, workload.max_draft_length)
     return Question(
         deployment=deployment,
         workload=workload,
@@ -403,7 +388,12 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         curve = acceptance_from(acceptance, kv=kv)
     if acceptance is not None:
         notices += curve_notices(curve, model=_names(deployment), longest=workload.max_draft_length)
-    return curve, [*notices, *curve.notices, *curve.outside_measured_contexts(workload.contexts)]
+    return curve, [
+        *notices,
+        *curve.notices,
+        *filled_notices(curve, longest=workload.max_draft_length),
+        *curve.outside_measured_contexts(workload.contexts),
+    ]
 
 
 def _names(deployment: Deployment) -> tuple[str, ...]:

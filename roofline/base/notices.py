@@ -21,6 +21,7 @@ class Code(StrEnum):
     HOST_ASSUMED = "host-assumed"
     NO_FP16_RATE = "no-fp16-rate"
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
+    GAPS_FILLED = "gaps-filled"
     # what may be wrong with an acceptance
     ACCEPTANCE_STANDS_IN = "acceptance-stands-in"
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
@@ -119,6 +120,7 @@ ASSUMED = frozenset(
         Code.HOST_ASSUMED,
         Code.NO_FP16_RATE,
         Code.ACCEPTANCE_ASSUMED,
+        Code.GAPS_FILLED,
     }
 )
 

@@ -95,7 +95,7 @@ def show(
     dumped = content.model_dump(mode="json", by_alias=True, exclude_none=True)
     shown = {key: dumped[key] for key in (*_FIRST, *dumped) if key in dumped and key != "schema"}
     if part is not None:
-        shown["tokens_per_step"] = _rounded(content.acceptance(name, dataset=part).table)
+        shown["tokens_per_step"] = _rounded(content.acceptance(name, dataset=part).measured)
         shown.pop("curves", None)
     elif "curves" in shown:
         shown["curves"] = {
@@ -208,7 +208,7 @@ def _check_read(
 
 def _data(reading: Reading) -> dict[str, Any]:
     known = reading.draft_length is not None or reading.curve is not None
-    curve = reading.acceptance().table if known else None
+    curve = reading.acceptance().measured if known else None
     error = reading.standard_error
     return {
         "engine": reading.engine,
@@ -234,7 +234,7 @@ def _rise_notices(reading: Reading) -> list[Notice]:
 
     if reading.draft_length is None and reading.curve is None:
         return []
-    risen = survival_rise(reading.acceptance().table)
+    risen = survival_rise(reading.acceptance().measured)
     return [] if risen is None else [risen.notice(reading.where)]
 
 
@@ -259,7 +259,9 @@ def _file_text(reading: Reading) -> str:
     ):
         body["survival"] = [round(value, 6) for value in survival]
     else:
-        body["tokens_per_step"] = {d: round(al, 6) for d, al in acceptance.table.items() if d > 0}
+        body["tokens_per_step"] = {
+            d: round(al, 6) for d, al in acceptance.measured.items() if d > 0
+        }
     return dump_yaml(body)
 
 

@@ -83,10 +83,6 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
         label=", ".join(f"{100 * weight:g} % {part.label}" for weight, part in parts),
         source="; ".join(dict.fromkeys(part.source for _, part in parts)),
     )
-    if len(mixed.table) == 1:
-        raise InputError(
-            "the parts have no draft length in common", field="acceptance", value="mix"
-        )
     notices = tuple(dict.fromkeys(item for _, part in parts for item in part.notices))
     targets = tuple(dict.fromkeys(t for _, part in parts for t in part.targets))
     return replace(mixed, notices=notices, targets=targets)

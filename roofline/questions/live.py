@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.curve import from_rates, iid_rate
+from roofline.acceptance.curve import iid_rate
 from roofline.acceptance.defaults import same_model
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
@@ -339,22 +339,18 @@ def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:
             )
         )
         return None
-    acceptance = reading.acceptance()
-    if reading.survival is not None or reading.curve is not None:
-        return acceptance
-    depth = reading.draft_length or 1
-    rate = iid_rate(tokens_per_step=reading.tokens_per_step, draft_length=depth)
-    one_rate = from_rates([rate] * depth, label=f"{acceptance.label}, one rate at every position")
-    gaps.append(
-        Gap(
-            what="acceptance by position",
-            reason=notice(Code.MEAN_ONLY, draft_length=depth),
-            substitute=Substitute.ONE_RATE,
-            value=rate,
-            field="acceptance",
+    if reading.survival is None and reading.curve is None:
+        depth = reading.draft_length
+        gaps.append(
+            Gap(
+                what="acceptance by position",
+                reason=notice(Code.MEAN_ONLY, draft_length=depth),
+                substitute=Substitute.ONE_RATE,
+                value=iid_rate(tokens_per_step=reading.tokens_per_step, draft_length=depth),
+                field="acceptance",
+            )
         )
-    )
-    return replace(one_rate, source=acceptance.source, drafts=acceptance.drafts, assumed=True)
+    return reading.acceptance()
 
 
 def advised_change(

@@ -18,19 +18,23 @@ def _acceptance_assumed(
     label: str,
     source: str,
     general: bool,
-    filled: tuple[int, ...],
 ) -> str:
     if closeness is Closeness.OWN:
         return f"acceptance of {label} ({source})"
     what = label if general else f"{label}, not a chat set"
-    if filled:
-        what += f"; D = {', '.join(map(str, filled))} filled in between"
     if closeness is Closeness.SAME:
         return (
             f"acceptance of {reference}, counted with a drafter of this kind on this model or one "
             f"of its base: {what} ({source})"
         )
     return f"acceptance borrowed from another model: {what} ({source})"
+
+
+def _gaps_filled(label: str, lengths: tuple[int, ...]) -> str:
+    return (
+        f"acceptance of {label}: not measured at D = {', '.join(map(str, lengths))}, where one "
+        "conditional rate fills each gap"
+    )
 
 
 def _acceptance_stands_in(drafter: str, label: str, closest: tuple[str, ...]) -> str:
@@ -227,6 +231,7 @@ def _mean_only(draft_length: int) -> str:
 
 READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
+    Code.GAPS_FILLED: _gaps_filled,
     Code.ACCEPTANCE_STANDS_IN: _acceptance_stands_in,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,
     Code.TOKENS_PER_STEP_FALL: _tokens_per_step_fall,

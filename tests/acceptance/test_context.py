@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -38,12 +37,16 @@ curves:
 
 
 def test_between_two_contexts_it_is_linear_in_the_logarithm(tmp_path: Path) -> None:
-    """Four doublings from 3.0 to 2.0, so 0.25 less each; D = 2 is known at one end only."""
+    """Four doublings from 3.0 to 2.0, so 0.25 less each; D = 2 was measured at one end only.
+
+    At the other a + a^2 + a^3 = 1 is a = 0.543689 (the tribonacci constant's inverse), so
+    AL(2) = 1.839287; between them (2.6 + 1.839287) / 2.
+    """
     curve = acceptance_from(write(tmp_path, "c.yaml", BY_CONTEXT))
     contexts = (512, 1024, 2048, 4096, 8192, 16384, 65536)
     found = curve.over_contexts(contexts, (3,))[:, 0]
     assert found == pytest.approx([3.0, 3.0, 2.75, 2.5, 2.25, 2.0, 2.0])
-    assert math.isnan(curve.over_contexts([4096], (2,))[0, 0])
+    assert curve.over_contexts([4096], (2,))[0, 0] == pytest.approx(2.2196435)
     assert curve.over_contexts([1024], (2,))[0, 0] == 2.6
 
 
@@ -61,12 +64,12 @@ def test_every_context_gets_its_own_answer(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "c.yaml", BY_CONTEXT)
     answer = cli("recommend", "llama-3.1-8b", "--acceptance", path, "--context", "1k,4k,16k",
                  "--batch", "1,8", "--format", "json").data()  # fmt: skip
-    found = {(p["batch"], p["context"]): [row["tokens_per_step"] for row in p["by_draft_length"]]
+    found = {(p["batch"], p["context"]): p["by_draft_length"][3]["tokens_per_step"]
              for p in answer["points"]}  # fmt: skip
     for batch in (1, 8):
-        assert found[batch, 1024] == [1, 3.0]
-        assert found[batch, 4096] == [1, pytest.approx(2.5)]
-        assert found[batch, 16384] == [1, 2.0]
+        assert found[batch, 1024] == 3.0
+        assert found[batch, 4096] == pytest.approx(2.5)
+        assert found[batch, 16384] == 2.0
 
 
 def test_the_kv_format_picks_its_curve(cli: Cli, tmp_path: Path) -> None:
@@ -81,12 +84,17 @@ def test_the_kv_format_picks_its_curve(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_mix_is_a_weighted_mean(cli: Cli, tmp_path: Path) -> None:
-    """0.75 x 3.2 + 0.25 x 2.0 = 2.9 at D = 3; at D = 2 only one part is known."""
+    """0.75 x 3.2 + 0.25 x 2.0 = 2.9 at D = 3.
+
+    At D = 2 one part is measured; the other, a + a^2 + a^3 = 1, is 1.839287 there:
+    0.75 x 2.6 + 0.25 x 1.839287 = 2.409822.
+    """
     path = write(tmp_path, "d.yaml", DOMAINS)
     mix = f"mix:0.75*{path}#code,0.25*{path}#chat"
     rows = cli("recommend", "llama-3.1-8b", "--acceptance", mix, "--format", "json")
     found = {d: row["tokens_per_step"] for d, row in rows.by_draft_length().items()}
-    assert found == {0: 1, 3: pytest.approx(2.9)}
+    assert list(found) == [0, 1, 2, 3]
+    assert (found[2], found[3]) == (pytest.approx(2.409822), pytest.approx(2.9))
 
 
 def test_a_mix_of_single_rates_and_of_contexts(tmp_path: Path) -> None:
@@ -108,7 +116,6 @@ def test_a_mix_of_single_rates_and_of_contexts(tmp_path: Path) -> None:
         ("mix:-1*0.8,2*0.7", ("0.7*ID", "'-1*0.8'")),
         ("mix:nan*0.8", ("0.7*ID",)),
         ("mix:1*mix:1*0.5", ("0.7*ID",)),
-        ("mix:0.5*al:1=1.8,0.5*al:2=2.2", ("no draft length in common",)),
         ("mix:1*high", ("'high'",)),
         ("qwen3-8b-eagle3-deepspec", ("several datasets", "qwen3-8b-eagle3-deepspec#gsm8k")),
         ("qwen3-8b-eagle3-deepspec#gsm9k", ("did you mean 'gsm8k'",)),
@@ -148,7 +155,7 @@ def test_two_parameters_in_a_file(tmp_path: Path) -> None:
 def test_ask_8_acceptance_falls_with_context_until_speculation_loses(cli: Cli) -> None:
     """SPEED-Bench, Llama-3.3-70B, batch 16, D = 3, B200: 2.23x, 1.91x, 0.87x at 1k, 2k, 8k.
 
-    What is tested is the sign.
+    What is tested is the sign; shorter drafts were not measured.
     """
     answer = cli("recommend", "llama-3.1-70b", "--gpu", "b200-hgx", "--weights", "fp8", "--batch",
                  "16", "--context", "1k,2k,8k", "--acceptance", "llama-3.3-70b-eagle3-by-context",
@@ -156,7 +163,9 @@ def test_ask_8_acceptance_falls_with_context_until_speculation_loses(cli: Cli) -
     speedups = {p["context"]: p["by_draft_length"][-1]["speedup"] for p in answer["points"]}
     assert speedups[1024] > speedups[2048] > 1.5
     assert speedups[8192] < 1
-    assert [p["draft_length"] for p in answer["points"]] == [3, 3, 0]
+    short, medium, long = (p["draft_length"] for p in answer["points"])
+    assert short == medium == 3
+    assert long < 3
 
 
 def test_ask_8_a_drafter_that_does_not_decay_keeps_its_gain(cli: Cli) -> None:
@@ -176,9 +185,9 @@ def test_ask_28_acceptance_of_19_percent_at_32k(cli: Cli) -> None:
     out = cli("acceptance", "convert", "0.19", "--from", "rate", "--to", "tokens-per-step",
               "--draft-length", "3").out  # fmt: skip
     assert out.strip() == "tokens-per-step: 1.57"
-    point = cli(
+    answer = cli(
         "recommend", "qwen3.6-35b-a3b", "--gpu", "b200-hgx", "--drafter", "mtp", "--batch", "8",
         "--context", "32k", "--acceptance", "al:3=1.57", "--format", "json",
-    ).point()  # fmt: skip
-    assert point["draft_length"] == 0
-    assert point["confidence"] == "loss"
+    )  # fmt: skip
+    assert answer.point()["draft_length"] == 0
+    assert answer.by_draft_length()[3]["speedup_high"] < 1

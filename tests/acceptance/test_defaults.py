@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.defaults import (
     Closeness,
     bare_name,
@@ -17,13 +13,11 @@ from roofline.acceptance.defaults import (
     closest_curves,
     default_acceptance,
     default_rules,
-    fill_gaps,
     same_model,
 )
-from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of, load_acceptance
+from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of
 from roofline.base import resources
 from roofline.base.notices import Code
-from tests.acceptance.test_models import GOLDEN
 from tests.support import Cli, assert_refused
 
 MODELS = {*resources.bundled_names("model_specs"), *resources.aliases("model_specs")}
@@ -72,8 +66,8 @@ def test_published_values_arrive() -> None:
     assert layer is not None
     assert (head.curve.table[3], head.curve.table[5]) == (2.496, 2.831)
     assert layer.curve.table[2] == 2.58
-    assert head.notices[0].values["filled"] == (1, 2, 4, 6)
-    assert layer.notices[0].values["filled"] == ()
+    assert head.curve.filled == {1, 2, 4, 6}
+    assert layer.curve.filled == frozenset()
 
 
 def test_without_a_chat_set_the_mean_of_all_is_taken() -> None:
@@ -132,38 +126,6 @@ def test_the_answer_says_which_was_taken(cli: Cli) -> None:
         "recommend", "qwen3-30b-a3b", "--acceptance", "qwen3-30b-a3b-eagle3-specforge#mtbench"
     )
     assert outcome.out.splitlines()[0] == given.out.splitlines()[0]
-
-
-@given(rates=st.lists(st.floats(0.05, 0.99), min_size=2, max_size=8), data=st.data())
-def test_filling_meets_what_is_known(rates: list[float], data: st.DataObject) -> None:
-    whole = dict(enumerate(float(al) for al in tokens_per_step(rates)))
-    kept = data.draw(st.sets(st.integers(1, len(rates)), min_size=1))
-    table = {0: 1.0} | {d: whole[d] for d in kept}
-    full = fill_gaps(table)
-    assert all(full[d] == al for d, al in table.items())
-    assert all(1 <= al <= 1 + d for d, al in full.items())
-
-
-def test_one_rate_fills_exactly() -> None:
-    """Leviathan et al. 2023, Eq. 1 at 0.6: 1.6, 1.96, 2.176, 2.3056."""
-    full = fill_gaps({0: 1.0, 2: 1.96, 4: 2.3056})
-    assert [round(full[d], 4) for d in (1, 3)] == [1.6, 2.176]
-
-
-def test_a_falling_curve_keeps_its_gap() -> None:
-    assert fill_gaps({0: 1.0, 1: 1.8, 3: 1.7}) == {0: 1.0, 1: 1.8, 3: 1.7}
-
-
-def test_filled_from_one_value_the_golden_curves_come_out_low() -> None:
-    """What docs/acceptance.md says of it: 4 % low in the median, at worst 18 %, never 4 % high."""
-    errors = []
-    for name in GOLDEN:
-        table = load_acceptance(name).table
-        full = fill_gaps({0: 1.0, 7: table[7]})
-        errors += [full[d] / table[d] - 1 for d in range(1, 7)]
-    assert median(errors) == pytest.approx(-0.038, abs=0.005)
-    assert -0.18 < min(errors) < -0.17
-    assert 0.03 < max(errors) < 0.04
 
 
 def test_the_index_states_lengths_as_the_files_have_them() -> None:

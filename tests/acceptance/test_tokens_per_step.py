@@ -146,20 +146,6 @@ def test_a_measured_curve_is_taken_as_it_is() -> None:
     assert [at("al:1.84,2.45,2.87", d) for d in (0, 1, 2, 3)] == [1, 1.84, 2.45, 2.87]
 
 
-def test_gaps_are_left_out_not_interpolated() -> None:
-    """al:2=2.36,3=2.79 says nothing about D = 1."""
-    known = parse_acceptance("al:2=2.36,3=2.79").tokens_per_step([0, 1, 2, 3, 4])
-    assert np.isnan(known).tolist() == [False, True, False, False, True]
-
-
-def test_a_gap_is_left_out_of_the_answer(cli: Cli) -> None:
-    rows = cli(
-        "recommend", "llama-3.1-8b", "--acceptance", "al:2=2.36,4=3.08", "--format", "json"
-    ).by_draft_length()
-    assert list(rows) == [0, 2, 4]
-    assert [row["tokens_per_step"] for row in rows.values()] == [1, 2.36, 3.08]
-
-
 def test_a_curve_may_fall(cli: Cli) -> None:
     """The issue: 3.77 then 3.73 is data, not an error."""
     rows = cli(

@@ -45,7 +45,6 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
         ("llama-3.1-8b --acceptance al:x=2", ("--acceptance", "x=2")),
         ("llama-3.1-8b --acceptance al:0=1", ("--acceptance", "'0'")),
         ("llama-3.1-8b --acceptance al:", ("--acceptance",)),
-        ("llama-3.1-8b --acceptance al:5=3 --max-draft-length 3", ("--acceptance", "D=5", "3")),
         ("llama-3.1-8b --drafter ngram", ("--acceptance", "ngram")),
         ("llama-3.1-8b --drafter llama-3.2-1b", ("--acceptance", "llama-3.2-1b")),
         ("llama-3.2-1b", ("--drafter", "llama-3.2-1b")),

@@ -145,9 +145,8 @@ def test_remedies_of_a_refusal_work(cli: Cli) -> None:
     [
         # 15 drafts: a block of 16 less the token it starts from (the head's config.json)
         (("qwen3.6-27b", "--gpu", "h20", "--drafter", "dflash"), 15),
-        (("llama-3.1-8b",), 1),  # its bundled acceptance begins at D = 2
         (("llama-3.1-8b", "--acceptance", "0.7,0.6"), 5),
-        (("llama-3.1-8b", "--max-draft-length", "1"), 1),
+        (("llama-3.1-8b",), 8),  # its bundled acceptance ends at D = 7
     ],
 )
 def test_memory_needs_no_acceptance(cli: Cli, ask: tuple[str, ...], length: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roofline.questions.goals import GOAL_BATCHES as TRIED
-from tests.support import Cli, assert_refused
+from tests.support import Cli, assert_refused, write
 
 ASK = ("recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--context", "2k")
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128]
@@ -123,14 +124,24 @@ def test_out_of_reach_or_meaningless_is_one_line(
     assert_refused(cli(*ASK, *arguments.split()), *words)
 
 
-def test_the_stated_acceptance_reaches_the_goal(cli: Cli) -> None:
-    """The acceptance that the refusal names is enough, and a hundredth less is not."""
+def test_the_stated_acceptance_reaches_the_goal(cli: Cli, tmp_path: Path) -> None:
+    """The acceptance that the refusal names is enough, and a hundredth less is not.
+
+    Shorter drafts are given as useless, so that they do not reach the goal.
+    """
     line = assert_refused(cli(*ASK, "--slo-tpot", "2.5", "--acceptance", "0.2", "--batch", "1"))
     words = line.split()
     needed = float(words[words.index("take") + 1])
     length = int(words[words.index("length", words.index("take")) + 1])
-    enough = f"al:{length}={needed + 0.006:.3f}"
-    less = f"al:{length}={needed - 0.01:.3f}"
+    shorter = "".join(f"{d}: 1, " for d in range(1, length))
+    enough, less = (
+        write(
+            tmp_path,
+            f"{name}.yaml",
+            f"schema: 1\nsource: invented\ntokens_per_step: {{{shorter}{length}: {tokens:.3f}}}\n",
+        )
+        for name, tokens in (("enough", needed + 0.006), ("less", needed - 0.01))
+    )
     assert cli(*ASK, "--slo-tpot", "2.5", "--batch", "1", "--acceptance", enough).code == 0
     assert cli(*ASK, "--slo-tpot", "2.5", "--batch", "1", "--acceptance", less).code == 2
 

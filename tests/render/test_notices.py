@@ -26,11 +26,18 @@ def test_every_code_has_a_sentence() -> None:
                 "label": "eagle3 of m",
                 "source": "s",
                 "general": False,
-                "filled": (1, 2),
             },
             (
                 "acceptance of r, counted with a drafter of this kind on this model or one of its "
-                "base: eagle3 of m, not a chat set; D = 1, 2 filled in between (s)"
+                "base: eagle3 of m, not a chat set (s)"
+            ),
+        ),
+        (
+            Code.GAPS_FILLED,
+            {"label": "eagle3 of m", "lengths": (1, 4)},
+            (
+                "acceptance of eagle3 of m: not measured at D = 1, 4, where one conditional rate "
+                "fills each gap"
             ),
         ),
         (
