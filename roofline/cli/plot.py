@@ -88,6 +88,45 @@ def speedup(
 
 @app.command()
 @asks()
+@draws_chart(7.0, 5.2)
+def cost_ratio(
+    configuration: Configuration,
+    workload: Workload,
+    files: ChartFiles,
+    *,
+    batch: Batches = "1,32,128",
+    context: Context = "4k",
+) -> None:
+    """Draw cost ratio R(D) beside tokens per step AL(D).
+
+    Drafts pay where a step costs fewer plain steps than it yields tokens.
+    """
+    from roofline.advice.question import ask
+    from roofline.advice.recommend import recommend
+    from roofline.render.charts.cost_ratio import cost_ratio_rows, draw_cost_ratio
+
+    contexts = one_value("--context", context)
+    answer = recommend(
+        ask(
+            configuration,
+            replace(workload, batches=batches_in_order("--batch", batch), contexts=contexts),
+        )
+    )
+    rows = cost_ratio_rows(answer)
+    draw_for_deployment(
+        files,
+        answer.deployment,
+        rows,
+        lambda axes: draw_cost_ratio(axes[0], rows),
+        title=f"cost ratio and tokens per step, run D = {_advised(answer)}",
+        where=f"context {format_size(contexts[0])}{_left_out(answer)}",
+        warnings=[*answer_warnings(answer), *refused_warnings(answer)],
+        acceptance=answer.question.acceptance,
+    )
+
+
+@app.command()
+@asks()
 @draws_chart(8.0, 5.4)
 def heatmap(
     configuration: Configuration,

@@ -47,7 +47,7 @@ def roofline_chart(
 ) -> None:
     """Draw the rate that each kernel reaches as D grows.
 
-    Roofs are those of the datasheet and of the fitted laws.
+    Each number format has one roof, the datasheet's.
 
     Example: roofline plot roofline llama-3.1-8b --batch 32 -o roofline.png
     """

@@ -17,7 +17,7 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import recommend
 from roofline.questions.explore import Exploration, Variant, explore, holds_from, parse_axis
-from roofline.render.charts.explore import draw_exploration, lines_of
+from roofline.render.charts.explore import draw_exploration, lines_of, panels_of
 from roofline.render.charts.figure import new_panels
 from roofline.specs.overrides import parse_override
 from tests.support import Cli, assert_refused
@@ -255,9 +255,25 @@ def test_the_chart_ticks_whole_draft_lengths_and_batches(axes: tuple[str, ...]) 
     ticks = [tick for tick in panels[0].get_yticks() if low <= tick <= high]
     assert all(tick == round(tick) for tick in ticks)
     assert bests <= set(ticks)
-    falls = {v.falls_from for v in found.variants if v.falls_from is not None}
+    # where D never falls, the last batch tried stands in, hollow
+    falls = {v.falls_from or v.batches[-1] for v in found.variants if any(v.by_batch)}
     if falls and panels[2].get_yscale() == "linear":
         assert list(panels[2].get_yticks()) == sorted(falls)
+
+
+def test_no_panel_of_the_chart_is_empty() -> None:
+    """D that never falls is drawn hollow; where nothing is drafted, no D could fall."""
+    plain = varied("layers=40,80", configuration=replace(LLAMA, drafter="none"))
+    assert "batch from which D falls" not in [panel.title for panel in panels_of(plain)]
+    for found in (plain, varied("layers=40,80"), varied("layers=8,80")):
+        panels = panels_of(found)
+        _, axes = new_panels(1, len(panels))
+        for lines in draw_exploration(axes, found).values():
+            values = [np.asarray(line.get_ydata(), dtype=float) for line in lines]
+            assert np.isfinite(np.concatenate(values)).any()
+        never = [v for v in found.variants if any(v.by_batch) and v.falls_from is None]
+        hollow = [line for axis in axes for line in axis.lines if line.get_marker() == "^"]
+        assert sum(len(np.asarray(line.get_ydata())) for line in hollow) == len(never)
 
 
 def test_a_variant_among_fifty_is_the_variant_alone() -> None:

@@ -1,4 +1,4 @@
-"""Three charts beside their baselines. The rows are invented: only the drawing is tested here.
+"""Four charts beside their baselines. The rows are invented: only the drawing is tested here.
 
 ``python -m tests.render.test_chart_images`` draws the baselines anew; look at them before a commit.
 """
@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 from roofline.render.charts.breakdown import BreakdownRow, draw_breakdown
+from roofline.render.charts.cost_ratio import CostRatioRow, draw_cost_ratio
 from roofline.render.charts.figure import Caption, caption, save, styled
-from roofline.render.charts.heatmap import HeatmapRow, draw_heatmap
+from roofline.render.charts.heatmap import Cause, HeatmapRow, draw_heatmap
 from roofline.render.charts.speedup import SpeedupRow, draw_speedup
 from tests.support import ROOT
 
@@ -40,6 +41,7 @@ def speedup(axes_of: Figure, scale: float = 1.0) -> None:
             speedup_high=1 + 1.1 * scale * gain * d * (6 - d) / 9,
             tie=d in (3, 4),
             recommended=d == 3,
+            captured=(batch, d) < (256, 4),
         )
         for batch, gain in ((1, 1.2), (16, 0.7), (256, -0.2))
         for d in range(7)
@@ -68,6 +70,7 @@ def breakdown(axes_of: Figure, scale: float = 1.0) -> None:
                 step_ms=step,
                 time_per_token_ms=step / (1 + 0.6 * d),
                 recommended=d == 3,
+                captured=d < 4,
             )
         )
     draw_breakdown(axes_of.add_subplot(), rows)
@@ -78,18 +81,44 @@ def heatmap(axes_of: Figure, scale: float = 1.0) -> None:
     for i, batch in enumerate((1, 8, 64, 512)):
         for j, context in enumerate((1024, 8192, 65536)):
             if i + j > 4:
-                rows.append(HeatmapRow(batch, context, False, None, None, None, 9e10, 7e10))
+                rows.append(HeatmapRow(batch, context, False, None, None, None, None, 9e10, 7e10))
                 continue
             gain = 1.9 - 0.43 * scale * i + 0.05 * j  # a tenth more: one cell loses
             best = max(4 - i - j // 2, 0) if gain > 1 else 0
-            rows.append(HeatmapRow(batch, context, True, best, max(gain, 1.0), gain, 6e10, 7e10))
+            why = Cause.GRAPHS if (i, j) == (3, 0) else None
+            rows.append(
+                HeatmapRow(batch, context, True, best, max(gain, 1.0), gain, why, 6e10, 7e10)
+            )
     draw_heatmap(axes_of.add_subplot(), rows)
+
+
+def cost_ratio(axes_of: Figure, scale: float = 1.0) -> None:
+    rows = []
+    for batch, slope in ((1, 0.1), (64, 0.3)):
+        for d in range(6):
+            ratio, tokens = 1 + scale * slope * d, 1 + 0.7 * d * (11 - d) / 10
+            rows.append(
+                CostRatioRow(
+                    batch=batch,
+                    context=4096,
+                    draft_length=d,
+                    tokens_per_step=tokens,
+                    cost_ratio=ratio,
+                    cost_ratio_low=1 + 0.9 * (ratio - 1),
+                    cost_ratio_high=1 + 1.2 * (ratio - 1),
+                    speedup=tokens / ratio,
+                    recommended=d == 4,
+                    captured=(batch, d) < (64, 5),
+                )
+            )
+    draw_cost_ratio(axes_of.add_subplot(), rows)
 
 
 CHARTS: dict[str, Callable[..., None]] = {
     "speedup": speedup,
     "breakdown": breakdown,
     "heatmap": heatmap,
+    "cost-ratio": cost_ratio,
 }
 
 

@@ -13,6 +13,7 @@ from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
 from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
+from roofline.render.charts.cost_ratio import cost_ratio_rows, draw_cost_ratio
 from roofline.render.charts.figure import Caption, caption, styled
 from roofline.render.charts.frontier import draw_frontier, frontier_rows
 from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
@@ -40,6 +41,8 @@ def paint(name: str, options: dict[str, Any], figure: Figure) -> None:
         axes = figure.add_subplot()
         if name == "speedup":
             draw_speedup(axes, speedup_rows(answer))
+        elif name == "cost-ratio":
+            draw_cost_ratio(axes, cost_ratio_rows(answer))
         elif name == "frontier":
             draw_frontier(axes, frontier_rows(answer))
         elif name == "heatmap":
@@ -50,12 +53,17 @@ def paint(name: str, options: dict[str, Any], figure: Figure) -> None:
     caption(figure, Caption(title=words, setting=2 * words, source=3 * words))
 
 
-BATCHES = {"speedup": (1, 8, 32), "frontier": (1, 2, 4, 8, 16, 32, 64), "heatmap": (1, 8, 64)}
+BATCHES = {
+    "speedup": (1, 8, 32),
+    "cost-ratio": (1, 8, 32),
+    "frontier": (1, 2, 4, 8, 16, 32, 64),
+    "heatmap": (1, 8, 64),
+}
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", DEEP["model"]])
 @pytest.mark.parametrize(
-    "name", ["speedup", "breakdown", "frontier", "heatmap", "roofline", "attention"]
+    "name", ["speedup", "cost-ratio", "breakdown", "frontier", "heatmap", "roofline", "attention"]
 )
 def test_no_word_is_clipped_or_lies_on_another(name: str, model: str) -> None:
     base = DEEP if model == DEEP["model"] else H200

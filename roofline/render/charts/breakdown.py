@@ -39,6 +39,7 @@ class BreakdownRow(NamedTuple):
     step_ms: float
     time_per_token_ms: float
     recommended: bool
+    captured: bool  # the engine's graphs cover the verify pass, or it has none
 
 
 #: Column, words, colour and hatch of each slice, from the bottom up.
@@ -52,6 +53,7 @@ SLICES = (
     ("draft_ms", "draft passes", PALETTE[5], 2 * "-"),  # a hatch: twice as dense as one
     ("overhead_ms", "engine overhead", "#FFFFFF", "||"),
 )
+NO_GRAPH = "no graph"  # below a draft length whose verify pass no captured graph covers
 THIN = 0.002  # slices below this share of every step are left out of the picture
 
 
@@ -76,10 +78,21 @@ def breakdown_rows(answer: Recommendation, point: Point) -> list[BreakdownRow]:
                 step_ms=1e3 * float(point.step[i]),
                 time_per_token_ms=1e3 * float(point.time_per_token[i]),
                 recommended=i == point.best,
+                captured=bool(point.captured[i]),
                 **verify,
             )
         )
     return rows
+
+
+def _tick(row: BreakdownRow) -> str:
+    """Name a draft length, and say what it is."""
+    said = [
+        word
+        for word, holds in (("advised", row.recommended), (NO_GRAPH, not row.captured))
+        if holds
+    ]
+    return "\n".join([f"{row.draft_length}", *said])
 
 
 def draw_breakdown(
@@ -124,10 +137,7 @@ def draw_breakdown(
             ha="center",
             size=7.5,
         )
-    names = [
-        f"{row.draft_length}\nadvised" if row.recommended else f"{row.draft_length}" for row in rows
-    ]
-    axes.set_xticks(x, names)
+    axes.set_xticks(x, [_tick(row) for row in rows])
     axes.grid(visible=False, axis="x")
     axes.set_xlabel("draft length D (tokens drafted for each verify pass)")
     axes.set_ylabel("time of one step (ms)")

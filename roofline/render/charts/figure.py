@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from roofline.acceptance import Acceptance
 from roofline.advice.deployment import Deployment
 from roofline.base.errors import InputError, Option
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARKERS",
+    "NOTHING",
     "PALETTE",
+    "SEQUENCE",
     "Caption",
     "caption",
     "caption_for",
@@ -32,6 +36,7 @@ __all__ = [
     "label_ticks",
     "new_panels",
     "save",
+    "shades",
     "styled",
     "write_chart",
 ]
@@ -39,6 +44,13 @@ __all__ = [
 #: Colours that people with any common colour blindness can tell apart (M. Okabe and K. Ito,
 #: "Color Universal Design", 2008).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+#: A sequence from light to dark that people with any common colour blindness read in order:
+#: viridis, reversed (S. van der Walt and N. Smith, matplotlib 1.5, 2015), in eighths.
+SEQUENCE = (
+    *("#FDE725", "#AADC32", "#5CC863", "#27AD81", "#21908D"),
+    *("#2C718E", "#3B518B", "#472C7A", "#440154"),
+)
+NOTHING = "#DEDEDE"  # of D = 0
 #: One for each colour, so that a black-and-white print can be read.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FORMATS = (".png", ".svg", ".pdf")
@@ -71,6 +83,18 @@ class Caption:
     title: str
     setting: str
     source: str
+
+
+def shades(longest: int) -> list[str]:
+    """Return a colour for each D from 0 to the longest: grey for 0, then light to dark.
+
+    >>> shades(2)
+    ['#DEDEDE', '#E2E329', '#461D6C']
+    """
+    parts = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in SEQUENCE])
+    at = np.linspace(0.04, 0.92, longest) * (len(SEQUENCE) - 1)
+    mixed = [np.interp(at, np.arange(len(SEQUENCE)), part) for part in parts.T]
+    return [NOTHING, *(f"#{r:02X}{g:02X}{b:02X}" for r, g, b in np.rint(mixed).astype(int).T)]
 
 
 @contextmanager

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.question import Question, allowed_lengths
 from roofline.advice.recommend import Recommendation
 from roofline.base.units import format_size
+from roofline.render.charts.figure import NOTHING, shades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
 
-__all__ = ["HeatmapRow", "break_even_edges", "draw_heatmap", "heatmap_rows"]
+__all__ = [
+    "CAUSES",
+    "Cause",
+    "HeatmapRow",
+    "break_even_edges",
+    "causes",
+    "could_run_unmeasured",
+    "draw_heatmap",
+    "heatmap_rows",
+]
 
 Array = NDArray[np.float64]
 
+
+class Cause(StrEnum):
+    """Why no draft length can be advised at a point."""
+
+    MEMORY = "memory"  # no draft fits beside the batch
+    GRAPHS = "graphs"  # each draft that fits leaves the captured graphs
+    ACCEPTANCE = "acceptance"  # those that could run have no known acceptance
+
+
+#: Words for a cell, words for the legend, and the hatch of each cause.
+CAUSES = {
+    Cause.MEMORY: ("no memory", "no memory: no draft fits beside the batch", "xxx"),
+    Cause.GRAPHS: ("no graph", "no graph: drafts leave the captured graphs", "..."),
+    Cause.ACCEPTANCE: ("no AL", "no AL: acceptance unknown where drafts could run", "|||"),
+}
+
+EDGE = "#D55E00"  # of the break-even
+BELOW = 32  # points from the cells to the legend: ticks and label of the axis stand between
 MOST_COLUMNS, MOST_ROWS = 13, 12  # with more, numbers have no room in the cells and beside them
 
 
@@ -31,20 +61,65 @@ class HeatmapRow(NamedTuple):
     draft_length: int | None
     speedup: float | None
     best_speculative_speedup: float | None  # of all D > 0: below 1 plain decoding is faster
+    no_draft_because: Cause | None  # None where a draft length could be advised
     memory_needed_bytes: float  # by plain decoding, on one GPU
     memory_available_bytes: float
+
+
+def could_run_unmeasured(
+    question: Question, batches: Sequence[int], contexts: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Return where a draft length could be advised if its acceptance were known.
+
+    Shape (batches, contexts).
+    """
+    allowed = allowed_lengths(question.deployment, question.workload.max_draft_length)
+    unknown = [d for d in allowed if d not in question.draft_lengths]
+    if not unknown:
+        return np.zeros((len(batches), len(contexts)), dtype=bool)
+    grid = question.deployment.grid(
+        batches,
+        contexts,
+        (0, *unknown),
+        prefill_tokens=question.workload.prefill_tokens_per_step,
+    )
+    return np.asarray(question.deployment.price(grid).candidates[..., 1:].any(axis=-1))
+
+
+def causes(
+    *, fits: NDArray[np.bool_], candidates: NDArray[np.bool_], unmeasured: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Return why no draft length can be advised; None where one can.
+
+    ``fits`` and ``candidates`` (what fits and may be advised) run over draft lengths, D = 0 first;
+    ``unmeasured`` says where others could run if their acceptance were known.
+
+    >>> only_plain = np.array([True, False])
+    >>> causes(fits=only_plain, candidates=only_plain, unmeasured=np.array(False)).item()
+    <Cause.MEMORY: 'memory'>
+    """
+    any_fits = np.asarray(fits[..., 1:].any(axis=-1))
+    why = np.full(any_fits.shape, None, dtype=object)
+    why[~any_fits] = Cause.MEMORY
+    why[any_fits] = Cause.GRAPHS
+    why[unmeasured] = Cause.ACCEPTANCE
+    nothing_to_draft = fits.shape[-1] == 1
+    why[candidates[..., 1:].any(axis=-1) | nothing_to_draft] = None
+    return why
 
 
 def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
     """Return every cell of the request's grid, those that do not fit included."""
     points = {(point.batch, point.context): point for point in answer.points}
     memory, rows = answer.memory, []
-    for batch in answer.question.workload.batches:
-        for context in answer.question.workload.contexts:
+    batches, contexts = answer.question.workload.batches, answer.question.workload.contexts
+    unmeasured = could_run_unmeasured(answer.question, batches, contexts)
+    for i, batch in enumerate(batches):
+        for j, context in enumerate(contexts):
             point = points.get((batch, context))
             needed, available = float(memory.needed(batch, context, 0)), memory.available
             if point is None:
-                row = HeatmapRow(batch, context, False, None, None, None, needed, available)
+                row = HeatmapRow(batch, context, False, None, None, None, None, needed, available)
                 rows.append(row)
                 continue
             drafts = point.speedup[1:][point.candidates[1:]]
@@ -56,6 +131,11 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
                     draft_length=point.draft_length,
                     speedup=float(point.speedup[point.best]),
                     best_speculative_speedup=float(drafts.max()) if len(drafts) else None,
+                    no_draft_because=causes(
+                        fits=point.feasible,
+                        candidates=point.candidates,
+                        unmeasured=unmeasured[i, j],
+                    ).item(),
                     memory_needed_bytes=needed,
                     memory_available_bytes=available,
                 )
@@ -84,6 +164,7 @@ def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
     cells = axes.pcolormesh(
         best, cmap=colours, norm=norm, edgecolors="white", linewidth=1 if roomy else 0
     )
+    shown = _hatch_causes(axes, rows, batches, contexts, roomy=roomy)
     if roomy:
         _name_cells(axes, rows, batches, contexts, cells)
     drawn = _draw_break_even(axes, gain)
@@ -97,7 +178,7 @@ def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
     axes.tick_params(length=0)
     axes.set_xlabel("batch (sequences decoded together)", loc="left")
     axes.set_ylabel("context (tokens of one sequence)")
-    _legend(axes, drawn=drawn, full=not np.isnan(best).any())
+    _legend(axes, shown, drawn=drawn, full=not np.isnan(best).any())
     figure = axes.get_figure()
     if figure is not None:
         bar = figure.colorbar(cells, ax=axes, ticks=range(int(np.nanmax(best)) + 1))
@@ -109,13 +190,41 @@ def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
 
 
 def _scale(longest: int) -> tuple[Any, Any]:
-    """Return one colour for each D: grey for 0, then even steps of a colour-blind safe map."""
-    from matplotlib import colormaps
+    """Return one colour for each D and the norm that maps D to it."""
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    shades = colormaps["cividis"](np.linspace(0.15, 1.0, longest))
-    colours = ListedColormap(["#D9D9D9", *map(tuple, shades)])
+    colours = ListedColormap(shades(longest))
     return colours, BoundaryNorm(np.arange(-0.5, longest + 1), colours.N)
+
+
+def _hatch_causes(
+    axes: Axes,
+    rows: Sequence[HeatmapRow],
+    batches: Sequence[int],
+    contexts: Sequence[int],
+    *,
+    roomy: bool,
+) -> list[Any]:
+    """Hatch the cells in which no draft length can be advised; return what the legend shows."""
+    from matplotlib.patches import Patch, PathPatch
+    from matplotlib.path import Path
+
+    shown = []
+    for cause, (_, words, hatch) in CAUSES.items():
+        look: dict[str, Any] = {"facecolor": NOTHING, "edgecolor": "#C0C0C0", "hatch": hatch}
+        corners = [
+            np.array((batches.index(row.batch), contexts.index(row.context)))
+            for row in rows
+            if row.no_draft_because == cause
+        ]
+        if corners:
+            squares = [Path(corner + Path.unit_rectangle().vertices) for corner in corners]
+            one = Path.make_compound_path(*squares)
+            axes.add_patch(PathPatch(one, **look, linewidth=0))
+            if roomy:
+                axes.add_patch(PathPatch(one, facecolor="none", edgecolor="white"))
+            shown.append(Patch(**look, label=words))
+    return shown
 
 
 def _name_cells(
@@ -150,9 +259,10 @@ def _name_cells(
 
 
 def _gain(row: HeatmapRow) -> str:
-    """Return the speedup, or that no draft fits in memory beside the batch."""
-    no_room = row.draft_length == 0 and row.best_speculative_speedup is None
-    return "no room" if no_room else f"{row.speedup:.2f}x"
+    """Return the speedup, or why nothing can be drafted."""
+    if row.no_draft_because is not None:
+        return CAUSES[row.no_draft_because][0]
+    return f"{row.speedup:.2f}x"
 
 
 def _draw_break_even(axes: Axes, gain: Array) -> bool:
@@ -162,7 +272,7 @@ def _draw_break_even(axes: Axes, gain: Array) -> bool:
         return False
     from matplotlib.collections import LineCollection
 
-    lines = LineCollection(edges, colors="#D55E00", linewidths=2.5, capstyle="round", zorder=3)
+    lines = LineCollection(edges, colors=EDGE, linewidths=2.5, capstyle="round", zorder=3)
     axes.add_collection(lines, autolim=False)
     return True
 
@@ -184,17 +294,30 @@ def break_even_edges(gain: Array) -> list[list[tuple[int, int]]]:
     ]
 
 
-def _legend(axes: Axes, *, drawn: bool, full: bool) -> None:
+def _legend(axes: Axes, causes_shown: Sequence[Any], *, drawn: bool, full: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
 
-    shown: list[Any] = []
+    shown: list[Any] = [*causes_shown]
     if drawn:
         words = "break-even of the best D > 0"
-        shown.append(Line2D([], [], color="#D55E00", linewidth=2.5, label=words))
+        shown.insert(0, Line2D([], [], color=EDGE, linewidth=2.5, label=words))
     if not full:
         words = "does not fit in memory"
         shown.append(Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label=words))
-    if shown:
-        # below the cells, which fill the axes, and beside the label of the axis
-        axes.legend(handles=shown, loc="upper right", bbox_to_anchor=(1.0, -0.05), frameon=False)
+    figure = axes.get_figure()
+    if shown and figure is not None:
+        # below the cells, which fill the axes, and below the label of the axis
+        axes.legend(
+            handles=shown,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 0.0),
+            bbox_transform=axes.transAxes
+            + ScaledTranslation(0, -BELOW / 72, figure.dpi_scale_trans),
+            borderaxespad=0,
+            ncols=2,
+            columnspacing=1.2,
+            fontsize=7.5,
+            frameon=False,
+        )

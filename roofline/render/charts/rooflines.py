@@ -1,10 +1,9 @@
-"""The roofline: the rate of each kernel as D grows, under datasheet and fitted roofs."""
+"""The roofline: the rate of each kernel as D grows, under the datasheet's roof of its format."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +19,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-__all__ = ["GROUPS", "RooflineRow", "draw_roofline", "roofline_rows"]
+__all__ = ["GROUPS", "RooflineRow", "draw_roofline", "drawn_tracks", "roofline_rows"]
 
 Array = NDArray[np.float64]
 SMALL = 0.01  # a track that never takes this share of a step is in the data, not in the picture
-ROOFS = ("#000000", "#999999", "#C0A060")  # by rate
-APART = 0.036  # between two names, as a share of the axis
-NEAR = 2.5  # factor in intensity within which names could meet
-NAMED = 0.03  # of several tracks of a group only those that take this share have a name
-#: What each group of kernels is called, its colour and its marker.
+#: Kernels that are drawn however small they are: readers look for them.
+ALWAYS = ("lm_head", "router")
+APART = 0.052  # between two names beside the axes, as a share of their height
+SAMPLE, NAME = 1.03, 1.062  # where a name's marker and text stand, as a share of the width
+#: Marker and dashes of the tracks in turn, so that tracks of one colour are told apart.
+TRACK_MARKERS = ("o", "s", "^", "D", "v", "X", "p", "<", "h", ">", "d", "*")
+TRACK_LINES = ("-", "dashed", (0, (1, 1.2)), "-.", (0, (5, 1, 1, 1, 1, 1)))
+#: What each group of kernels is called, and its colour.
 GROUPS = {
-    "gemm": ("GEMM", PALETTE[0], "o"),
-    "attention": ("attention", PALETTE[1], "s"),
-    "moe": ("MoE experts", PALETTE[2], "^"),
-    "lm_head": ("lm_head", PALETTE[3], "D"),
-    "state": ("linear-mixer state", PALETTE[4], "v"),
-    "draft": ("all draft passes", PALETTE[6], "P"),
+    "gemm": ("GEMM", PALETTE[0]),
+    "attention": ("attention", PALETTE[1]),
+    "moe": ("MoE experts", PALETTE[2]),
+    "lm_head": ("lm_head", PALETTE[3]),
+    "state": ("linear-mixer state", PALETTE[4]),
+    "draft": ("all draft passes", PALETTE[6]),
 }
 _KINDS = {
     Kind.GEMM: "gemm",
@@ -57,10 +59,16 @@ class RooflineRow(NamedTuple):
     attained_tflop_per_s: float
     time_ms: float | None
     share_of_step: float | None
+    roof: str | None  # the op of the roof that it stands under
+    share_of_roof: float | None  # of what that roof allows at this intensity
 
 
 def roofline_rows(priced: PricedGrid) -> list[RooflineRow]:
-    """Return the roofs, and the track of every kernel with products, at one batch and context."""
+    """Return the roofs, and the track of every kernel with products, at one batch and context.
+
+    Draft passes of several formats stand under the highest of their roofs: each of their kernels
+    takes at least FLOPs / peak and bytes / bandwidth, and so do all together.
+    """
     if priced.grid.shape[:2] != (1, 1):
         raise InputError(
             f"{Option('batch')}, {Option('context')}: a roofline is of one batch and context; give "
@@ -83,8 +91,14 @@ def roofline_rows(priced: PricedGrid) -> list[RooflineRow]:
     ]
     if drafts:
         tracks["draft", "draft passes"] = drafts
-    rows = _roofs(priced.deployment, verify)
+    rates = {rate_name(time.op.compute) for members in tracks.values() for time, _ in members}
+    roofs = {rate: _roof(priced.deployment, rate) for rate in rates}
+    rows = sorted(roofs.values(), key=lambda roof: roof.attained_tflop_per_s)
     for (group, name), members in tracks.items():
+        roof = max(
+            (roofs[rate_name(time.op.compute)] for time, _ in members),
+            key=lambda roof: roof.attained_tflop_per_s,
+        )
         flops, moved, seconds = (
             sum((_along(t, what, len(lengths)) * count for t, count in members), np.zeros(1))
             for what in ("flops", "bytes", "total")
@@ -98,9 +112,12 @@ def roofline_rows(priced: PricedGrid) -> list[RooflineRow]:
                 attained_tflop_per_s=float(flops[i] / seconds[i] / 1e12),
                 time_ms=1e3 * float(seconds[i]),
                 share_of_step=float(seconds[i] / step[i]),
+                roof=roof.op,
+                share_of_roof=float(flops[i] / seconds[i] / 1e12)
+                / _allowed(roof, float(flops[i] / moved[i])),
             )
             for i, d in enumerate(lengths)
-            if fits[i] and moved[i] > 0
+            if fits[i] and flops[i] > 0
         ]
     return rows
 
@@ -119,115 +136,109 @@ def _along(time: OpTime, what: str, lengths: int) -> Array:
     return along
 
 
-def _roofs(deployment: Deployment, verify: Sequence[OpTime]) -> list[RooflineRow]:
-    """Return the ridges: the datasheet's at each rate, and that of the law with the most FLOPs."""
-    gpu, rows = deployment.gpu, []
-    heaviest: dict[str, OpTime] = {}
-    for time in sorted(verify, key=lambda t: float(np.max(t.op.count * np.asarray(t.op.flops)))):
-        heaviest[rate_name(time.op.compute)] = time
-    for rate, time in heaviest.items():
-        law = time.chosen.law
-        # a fit may reach a little beyond the datasheet, a roof does not
-        reached = (min(getattr(law, name, 1.0), 1.0) for name in ("compute_eff", "mem_eff"))
-        origin = "fitted" if time.chosen.provenance == "calibrated" else time.chosen.provenance
-        for name, (compute, memory) in (
-            (f"{rate} datasheet", (1.0, 1.0)),
-            (f"{rate} {origin} ({time.op.name})", tuple(reached)),
-        ):
-            peak, bandwidth = compute * gpu.peak(rate), memory * gpu.bandwidth
-            rows.append(RooflineRow("roof", name, None, peak / bandwidth, peak / 1e12, None, None))
-    return rows
+def _roof(deployment: Deployment, rate: str) -> RooflineRow:
+    """Return the datasheet's roof of one format by its ridge."""
+    peak, bandwidth = deployment.gpu.peak(rate), deployment.gpu.bandwidth
+    return RooflineRow(
+        "roof", f"{rate} datasheet", None, peak / bandwidth, peak / 1e12, None, None, None, None
+    )
+
+
+def _allowed(roof: RooflineRow, intensity: float) -> float:
+    """Return what a roof allows at an arithmetic intensity [TFLOP/s]."""
+    return roof.attained_tflop_per_s * min(intensity / roof.intensity_flop_per_byte, 1.0)
 
 
 def draw_roofline(axes: Axes, rows: Sequence[RooflineRow]) -> dict[str, Line2D]:
-    """Draw roofs and tracks; return the lines by op, a group's name in front where it is a draft.
+    """Draw roofs and tracks, each with its name at the right edge; return the lines by op.
 
     Each track runs from a hollow point, its smallest D, through every D to the largest.
     """
-    roofs: dict[str, RooflineRow] = {}
-    for row in rows:
-        if row.group == "roof":
-            roofs.setdefault(row.op, row)
-    shown = _tracks(rows)
-    x = np.array([row.intensity_flop_per_byte for track in shown.values() for row in track])
-    y = np.array([row.attained_tflop_per_s for track in shown.values() for row in track])
-    ridge = max(row.intensity_flop_per_byte for row in roofs.values())
-    peak = max(row.attained_tflop_per_s for row in roofs.values())
-    span = (float(x[x > 0].min()) / 1.6, max(4 * ridge, 1.6 * float(x.max())))
-    # pairs of the datasheet's roof and the law's, one pair for each rate
-    lines = {
-        op: _draw_roof(axes, row, span, colour=ROOFS[number // 2 % len(ROOFS)])
-        for number, (op, row) in enumerate(roofs.items())
-    }
-    named: set[str] = set()
-    for (group, op), track in shown.items():
-        label = GROUPS[group][0] if group not in named else None
-        named.add(group)
-        lines[op] = _draw_track(axes, track, label)
-    axes.set(xscale="log", yscale="log", xlim=span, ylim=(float(y[y > 0].min()) / 1.8, 1.8 * peak))
-    count = Counter(group for group, _ in shown)
-    _name_tracks(
-        axes,
-        [
-            track[-1]
-            for (group, _), track in shown.items()
-            if count[group] > 1 and _largest_share(track) >= NAMED
-        ],
-    )
-    label_ticks(axes.xaxis, low=span[0], high=span[1])
-    label_ticks(axes.yaxis, low=float(y[y > 0].min()), high=peak)
+    roofs = [row for row in rows if row.group == "roof"]
+    tracks = drawn_tracks(rows)
+    x = np.array([row.intensity_flop_per_byte for track in tracks for row in track])
+    y = np.array([row.attained_tflop_per_s for track in tracks for row in track])
+    ridge = max(row.intensity_flop_per_byte for row in roofs)
+    peak = max(row.attained_tflop_per_s for row in roofs)
+    left, right = float(x[x > 0].min()) / 1.6, max(2 * ridge, 1.6 * float(x.max()))
+    low, high = float(y[y > 0].min()) / 1.8, 1.8 * max(peak, float(y.max()))
+    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
+    lines = {row.op: _draw_roof(axes, row, left, right) for row in roofs}
+    ends = [(lines[row.op], row.op, (right, row.attained_tflop_per_s)) for row in roofs]
+    of_group: dict[str, int] = {}
+    for number, track in enumerate(tracks):
+        row = track[-1]
+        among = of_group[row.group] = of_group.get(row.group, -1) + 1
+        line = lines[row.op] = _draw_track(axes, track, number, among)
+        ends.append((line, _name(row), (row.intensity_flop_per_byte, row.attained_tflop_per_s)))
+    _name_lines(axes, ends)
+    label_ticks(axes.xaxis, low=left, high=right)
+    label_ticks(axes.yaxis, low=low, high=high)
     axes.set_xlabel("arithmetic intensity (FLOP for each byte moved)")
     axes.set_ylabel("attained rate of one GPU (TFLOP/s)")
-    axes.legend(
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        borderaxespad=0,
-        frameon=False,
-        title="hollow: the smallest D,\nthen every D in turn",
-        title_fontsize=7.5,
-        alignment="left",
+    axes.annotate(
+        "hollow: the smallest D, then every D in turn",
+        (0.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(4, -4),
+        textcoords="offset points",
+        va="top",
+        size=7.5,
+        color="#444444",
     )
     return lines
 
 
-def _tracks(rows: Sequence[RooflineRow]) -> dict[tuple[str, str], list[RooflineRow]]:
-    """Return each kernel's rows by group and op, without kernels that are small at every D.
+def _name(row: RooflineRow) -> str:
+    """Return what a track is called beside the chart."""
+    return GROUPS["draft"][0] if row.group == "draft" else row.op
 
-    If all are small, as beside experts on the processor, all are kept.
+
+def drawn_tracks(rows: Sequence[RooflineRow]) -> list[list[RooflineRow]]:
+    """Return each kernel's rows, without kernels that are small at every D.
+
+    The lm_head and the router of experts are kept. If all are small, as beside experts on the
+    processor, all are kept.
     """
     tracks: dict[tuple[str, str], list[RooflineRow]] = {}
     for row in rows:
         if row.group != "roof":
             tracks.setdefault((row.group, row.op), []).append(row)
-    return {key: track for key, track in tracks.items() if _largest_share(track) >= SMALL} or tracks
+    large = {key for key, track in tracks.items() if _largest_share(track) >= SMALL}
+    return [
+        track
+        for (group, op), track in tracks.items()
+        if not large or (group, op) in large or op in ALWAYS
+    ]
 
 
 def _largest_share(rows: Sequence[RooflineRow]) -> float:
     return max(row.share_of_step or 0.0 for row in rows)
 
 
-def _draw_roof(axes: Axes, row: RooflineRow, span: tuple[float, float], colour: str) -> Line2D:
-    ridge, peak = row.intensity_flop_per_byte, row.attained_tflop_per_s
-    x = np.array([span[0], ridge, span[1]])
-    datasheet = row.op.endswith("datasheet")
-    (line,) = axes.plot(
-        x,
-        peak * np.minimum(x / ridge, 1.0),
-        label=row.op,
-        color=colour,
-        linewidth=1.2,
-        linestyle="dashed" if datasheet else "-",
-        zorder=1,
-    )
+def _draw_roof(axes: Axes, row: RooflineRow, left: float, right: float) -> Line2D:
+    x = np.array([left, row.intensity_flop_per_byte, right])
+    y = [_allowed(row, intensity) for intensity in x]
+    (line,) = axes.plot(x, y, label=row.op, color="#666666", linewidth=1.4, zorder=1)
     return line
 
 
-def _draw_track(axes: Axes, track: Sequence[RooflineRow], label: str | None) -> Line2D:
-    _, colour, marker = GROUPS[track[0].group]
-    x = [row.intensity_flop_per_byte for row in track]
-    y = [row.attained_tflop_per_s for row in track]
+def _draw_track(axes: Axes, track: Sequence[RooflineRow], number: int, among: int) -> Line2D:
+    """Draw the track of this number, ``among`` those of its colour; return its line."""
+    group, op = track[0].group, track[0].op
+    colour = GROUPS[group][1]
+    marker = TRACK_MARKERS[number % len(TRACK_MARKERS)]
+    x = np.array([row.intensity_flop_per_byte for row in track])
+    y = np.array([row.attained_tflop_per_s for row in track])
     (line,) = axes.plot(
-        x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=label
+        x,
+        y,
+        color=colour,
+        linestyle=TRACK_LINES[among % len(TRACK_LINES)],
+        linewidth=1.2,
+        marker=marker,
+        markersize=4.5,
+        label=op,
     )
     axes.plot(
         x[:1],
@@ -241,26 +252,48 @@ def _draw_track(axes: Axes, track: Sequence[RooflineRow], label: str | None) -> 
     return line
 
 
-def _name_tracks(axes: Axes, ends: Sequence[RooflineRow]) -> None:
-    """Write kernels' names beside their last points, with room between names that are near."""
-    low, high = (float(np.log(limit)) for limit in axes.get_ylim())
-    gap = APART * (high - low)
-    placed: list[tuple[float, float]] = []
-    for row in sorted(ends, key=lambda row: -row.attained_tflop_per_s):
-        x, y = row.intensity_flop_per_byte, float(np.log(row.attained_tflop_per_s))
-        near = [height for place, height in placed if max(place / x, x / place) < NEAR]
-        if near and y > min(near) - gap:
-            y = min(near) - gap
-        placed.append((x, y))
-        right = max(place for place, _ in placed if max(place / x, x / place) < NEAR)
-        axes.annotate(
-            row.op,
-            (x, row.attained_tflop_per_s),
-            xytext=(1.12 * right, float(np.exp(y))),
-            textcoords="data",
-            size=6.5,
-            va="center",
-            color=GROUPS[row.group][1],
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.4},
-            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": "#999999", "shrinkB": 2},
+def _name_lines(axes: Axes, ends: Sequence[tuple[Line2D, str, tuple[float, float]]]) -> None:
+    """Write each line's name right of the axes, where no marker is, joined to its last point."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    places = to_axes.transform([end for _, _, end in ends])
+    order = np.argsort(-places[:, 1], kind="stable")
+    heights = spread_out(places[order, 1].tolist(), apart=APART, high=1.0)
+    beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+    for height, position in zip(heights, order, strict=True):
+        (line, name, _), (x, y) = ends[position], places[position]
+        colour = line.get_color()
+        axes.plot([x, 1.0], [y, height], color="#AAAAAA", linewidth=0.5, zorder=1, **beside)
+        axes.plot(
+            [1.005, SAMPLE, 2 * SAMPLE - 1.005],
+            3 * [height],
+            color=colour,
+            linestyle=line.get_linestyle(),
+            linewidth=1.2,
+            marker=line.get_marker(),
+            markevery=[1],
+            markersize=4.5,
+            **beside,
         )
+        axes.text(NAME, height, name, size=7.5, va="center", color=colour, **beside)
+
+
+def spread_out(heights: Sequence[float], *, apart: float, high: float) -> list[float]:
+    """Return falling heights moved as little as needed to be ``apart``, the first at most ``high``.
+
+    Neighbours that are too near share the way: the pools of isotonic regression. What would go
+    below 0 moves up as a block.
+
+    >>> [round(h, 3) for h in spread_out([0.9, 0.5, 0.5], apart=0.1, high=1.0)]
+    [0.9, 0.55, 0.45]
+    """
+    pools: list[list[float]] = []  # of wanted heights of the pool's first member
+    for i, height in enumerate(heights):
+        pools.append([height + i * apart])
+        while len(pools) > 1 and np.mean(pools[-1]) > np.mean(pools[-2]):
+            last = pools.pop()
+            pools[-1].extend(last)
+    flat = [float(np.mean(pool)) for pool in pools for _ in pool]
+    room = (len(heights) - 1) * apart
+    return [
+        float(np.clip(first, room, max(high, room))) - i * apart for i, first in enumerate(flat)
+    ]

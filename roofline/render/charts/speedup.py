@@ -16,8 +16,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-__all__ = ["SpeedupRow", "draw_speedup", "speedup_rows"]
+__all__ = [
+    "LINES",
+    "MOST_LINES",
+    "UNCAPTURED",
+    "SpeedupRow",
+    "draw_speedup",
+    "mark_uncaptured",
+    "speedup_rows",
+]
 
+#: What the crosses of a chart mark.
+UNCAPTURED = "past the captured graphs"
 #: The palette's last colour is too light for a line.
 MOST_LINES = len(PALETTE) - 1
 LINES = ("-", "dashed", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (6, 2)), (0, (3, 1)))
@@ -34,6 +44,7 @@ class SpeedupRow(NamedTuple):
     speedup_high: float
     tie: bool  # within 1 % of the best
     recommended: bool
+    captured: bool  # the engine's graphs cover the verify pass, or it has none
 
 
 def speedup_rows(answer: Recommendation) -> list[SpeedupRow]:
@@ -48,6 +59,7 @@ def speedup_rows(answer: Recommendation) -> list[SpeedupRow]:
             speedup_high=float(point.high[i]),
             tie=bool(point.tie[i]),
             recommended=i == point.best,
+            captured=bool(point.captured[i]),
         )
         for point in answer.points
         for i, d in enumerate(point.draft_lengths)
@@ -58,7 +70,8 @@ def speedup_rows(answer: Recommendation) -> list[SpeedupRow]:
 def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int], Line2D]:
     """Draw a line for each (batch, context); return the lines by that pair.
 
-    Filled points tie with the best, the large one is the advice, the shade is the model's error.
+    Filled points tie with the best, the large one is the advice, the shade is the model's error. A
+    cross is a draft length whose verify pass leaves the captured graphs.
     """
     keys = list(dict.fromkeys((row.batch, row.context) for row in rows))
     if len(keys) > MOST_LINES:
@@ -73,13 +86,15 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
         where = f", context {format_size(key[1])}" if len(contexts) > 1 else ""
         lines[key] = _draw_line(axes, line_rows, number, where)
     axes.axhline(1.0, color="black", linewidth=1, label="plain decoding")
+    mark_uncaptured(axes, [(row.draft_length, row.speedup) for row in rows if not row.captured])
     axes.set_xlabel("draft length D (tokens drafted for each verify pass)")
     axes.set_ylabel("speedup over plain decoding (times)")
     axes.set_xticks(sorted({row.draft_length for row in rows}))
     # the legend stands above all curves
     low, high = axes.get_ylim()
     columns = 1 + (len(keys) > 2)
-    axes.set_ylim(low, high + (0.09 + 0.06 * -(-(len(keys) + 1) // columns)) * (high - low))
+    entries = len(axes.get_legend_handles_labels()[0])
+    axes.set_ylim(low, high + (0.09 + 0.06 * -(-entries // columns)) * (high - low))
     axes.legend(
         loc="upper left",
         ncols=columns,
@@ -120,3 +135,17 @@ def _draw_line(axes: Axes, rows: Sequence[SpeedupRow], number: int, where: str) 
         markeredgecolor="black",
     )
     return line
+
+
+def mark_uncaptured(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """Put a cross on the draft lengths whose verify pass no captured graph covers."""
+    if points:
+        axes.plot(
+            *zip(*points, strict=True),
+            color="black",
+            linestyle="",
+            marker="x",
+            markersize=7,
+            markeredgewidth=1.4,
+            label=UNCAPTURED,
+        )

@@ -85,7 +85,7 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
             for batch in batches
         ],
         "slices": [{"key": key, "name": name, "colour": c} for key, name, c, _ in SLICES],
-        "groups": {key: {"name": name, "colour": c} for key, (name, c, _) in GROUPS.items()},
+        "groups": {key: {"name": name, "colour": c} for key, (name, c) in GROUPS.items()},
         "kernels": [row._asdict() for row in report.kernels],
         "flags": [
             question.deployment.launch.flags(d, running=grid.largest_batch)
