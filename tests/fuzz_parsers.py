@@ -84,9 +84,9 @@ def _grid(path: Path) -> object:
 
 
 def _histogram(path: Path) -> object:
-    from roofline.cli.load import load_of
+    from roofline.questions.load.load import load_of
 
-    load = load_of(None, None, None, str(path), None, None, None)
+    load = load_of(batches_histogram=str(path))
     assert load is not None
     return load.share, load.length
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.values import choice, seconds
 from roofline.cli import completion
 from roofline.cli.listing import ALL, MATCH, Entry, emit_list
 from roofline.cli.printing import (
@@ -19,7 +20,6 @@ from roofline.cli.printing import (
     help_if_bare,
 )
 from roofline.cli.question import LISTED
-from roofline.cli.values import choice, seconds
 
 if TYPE_CHECKING:
     from roofline.base.notices import Notice
@@ -130,8 +130,8 @@ def convert(
 
     if draft_length is not None and not 1 <= draft_length <= 256:
         raise InputError(f"--draft-length {draft_length}: expected 1 to 256")
-    given = choice("--from", source, Convention)
-    wanted = choice("--to", target, Convention)
+    given = choice("from", source, Convention)
+    wanted = choice("to", target, Convention)
     numbers = _numbers(values)
     check_values(numbers, given, draft_length)
     result = converted(numbers, source=given, target=wanted, draft_length=draft_length)
@@ -181,8 +181,8 @@ def read(
     reading = read_source(
         source,
         earlier=since,
-        interval=None if interval is None else seconds("--interval", interval, least=SHORTEST_WAIT),
-        timeout=seconds("--timeout", timeout, least=SHORTEST_WAIT),
+        interval=None if interval is None else seconds("interval", interval, least=SHORTEST_WAIT),
+        timeout=seconds("timeout", timeout, least=SHORTEST_WAIT),
         draft_length=draft_length,
     )
     emit_warnings(warnings((*reading.notices, *_rise_notices(reading))))

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.values import check_word
+from roofline.base.values import seconds as time_in_seconds
 from roofline.cli import completion
 from roofline.cli.printing import help_if_bare, typed
-from roofline.cli.values import check_word, dtype
-from roofline.cli.values import seconds as time_in_seconds
 
 app = typer.Typer(
     help="Fit constants to measured kernels and steps.",
@@ -64,6 +64,7 @@ def fit_steps(
     from roofline.base.files import write_atomically
     from roofline.calibrate.steps import fit_steps as fit
     from roofline.questions.measured import read_steps
+    from roofline.specs.formats import parse_dtype
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":
         raise InputError(f"{model}: FILE comes first: roofline calibrate fit-steps {model} {file}")
@@ -72,8 +73,8 @@ def fit_steps(
         gpu=gpu,
         tp=tp,
         drafter=drafter,
-        weights=dtype("weights", weights),
-        kv=dtype("kv", kv),
+        weights=None if weights is None else parse_dtype(weights, "weights"),
+        kv=None if kv is None else parse_dtype(kv, "kv"),
         engine=engine,
     )
     fitted = fit(configuration, read_steps(file))
@@ -119,13 +120,13 @@ def measure(
     from roofline.render.calibration import failed_line, measured_lines
 
     chosen = library or ("numpy" if device == "cpu" else "torch")
-    check_word("--device", device, ["cpu", "cuda"])
-    check_word("--library", chosen, ["numpy", "torch"])
+    check_word("device", device, ["cpu", "cuda"])
+    check_word("library", chosen, ["numpy", "torch"])
     if device == "cuda" and chosen == "numpy":
         raise InputError("--library numpy: runs on --device cpu only; use --library torch")
     if not 1 <= threads <= 1024:
         raise InputError(f"--threads {threads}: expected 1 to 1024")
-    seconds = time_in_seconds("--budget", budget, least=1, most=86400)
+    seconds = time_in_seconds("budget", budget, least=1, most=86400)
     measured = run(
         device=device,
         library=chosen,

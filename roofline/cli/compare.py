@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofline.base.errors import InputError
+from roofline.base.values import sizes
 from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
-from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -72,9 +72,7 @@ def compare(
             f"--drafter: no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once "
             "for each drafter"
         )
-    workload = replace(
-        workload, batches=sizes("--batch", batch), contexts=sizes("--context", context)
-    )
+    workload = replace(workload, batches=sizes("batch", batch), contexts=sizes("context", context))
     points = side_by_side(configuration, workload, [parse_candidate(name) for name in names])
     of_answers = (line for entry in points[0] for line in warnings(entry.answer.notices))
     emit_text(render_compare(points, how), output, [*left_out, *dict.fromkeys(of_answers)])

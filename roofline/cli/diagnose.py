@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofline.base.errors import InputError, Option
+from roofline.base.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 from roofline.cli.panels import MEASUREMENT
 from roofline.cli.printing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
-from roofline.cli.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -75,7 +75,7 @@ def diagnose(
     from roofline.render.notices import warnings
 
     how = format_for(form, output, kinds=TableOrJson)
-    deviation = amount("--noise", noise, PERCENT, "percent, such as 3")
+    deviation = amount("noise", noise, PERCENT, "percent, such as 3")
     if not 0.1 <= deviation <= 50:
         raise InputError(f"--noise {noise}: expected 0.1 to 50 percent")
     if measured and (tpot is not None or tokens_per_s is not None):
@@ -85,8 +85,8 @@ def diagnose(
     points = read_points(
         measured or [],
         extra=_single_point(tpot, tokens_per_s, draft_length),
-        batch=one_size("--batch", batch, _ONE),
-        context=one_size("--context", context, _ONE),
+        batch=one_size("batch", batch, _ONE),
+        context=one_size("context", context, _ONE),
         tokens_per_step=_tokens_per_step(tokens_per_step, workload),
     )
     diagnosis = find(configuration, workload, points, noise=deviation / 100)
@@ -102,11 +102,11 @@ def _single_point(
     if draft_length < 0:
         raise InputError(f"--draft-length {draft_length}: expected 0 to 64")
     if tpot is not None:
-        ms = amount("--tpot", tpot, MILLISECONDS, "ms, such as 4.1 or 4.1ms")
+        ms = amount("tpot", tpot, MILLISECONDS, "ms, such as 4.1 or 4.1ms")
         return Option("tpot", tpot), f"{draft_length}:{ms!r}ms"
     if rate is None:
         return None
-    pace = amount("--tokens-per-s", rate, PER_SECOND, "tokens/s, such as 1840")
+    pace = amount("tokens_per_s", rate, PER_SECOND, "tokens/s, such as 1840")
     return Option("tokens_per_s", rate), f"{draft_length}:{pace!r}/s"
 
 

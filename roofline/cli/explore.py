@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofline.base.values import one_size, sizes_or_range
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
-from roofline.cli.values import one_size, sizes_or_range
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -72,10 +72,10 @@ def explore(
         notes.append("--explain changes nothing here: CSV and JSON hold every draft length anyway")
     exploration = vary_over(
         configuration,
-        replace(workload, contexts=(one_size("--context", context, "expected one context here"),)),
+        replace(workload, contexts=(one_size("context", context, "expected one context here"),)),
         [parse_axis(text) for text in vary],
         batch=batch,
-        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("--batches", batches),
+        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("batches", batches),
     )
     if plot is not None:
         from roofline.cli.plotting import source_line

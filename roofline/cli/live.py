@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.values import one_size, seconds
 from roofline.cli import completion
 from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
@@ -22,7 +23,6 @@ from roofline.cli.question import (
     given_by_flag,
     option,
 )
-from roofline.cli.values import one_size, seconds
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -103,8 +103,8 @@ def live(
         options,
         interval=interval,
         timeout=timeout,
-        batches=None if batch is None else (one_size("--batch", batch, _ONE),),
-        contexts=None if context is None else (one_size("--context", context, _ONE),),
+        batches=None if batch is None else (one_size("batch", batch, _ONE),),
+        contexts=None if context is None else (one_size("context", context, _ONE),),
     )
     most = max(largest_batch, *server.workload.batches)
     every_batch = replace(server.workload, batches=tuple(range(1, most + 1)))
@@ -143,8 +143,8 @@ def live_question(
     from roofline.engines.server import read_server
     from roofline.questions.live import check_model_and_gpu, live_question
 
-    wait = seconds("--interval", interval, least=0)
-    time_allowed = seconds("--timeout", timeout, least=0.01)
+    wait = seconds("interval", interval, least=0)
+    time_allowed = seconds("timeout", timeout, least=0.01)
     given = given_by_flag(context)
     if "engine" in given:
         from roofline.specs.engine import load_engine

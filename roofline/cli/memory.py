@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.values import sizes
 from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_text
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, given_by_flag, option
-from roofline.cli.values import sizes
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -68,7 +68,7 @@ def memory(
         raise InputError(
             f"--draft-length {draft_length}: is above --max-draft-length {longest}; leave one out"
         )
-    contexts = sizes("--context", context)
+    contexts = sizes("context", context)
     workload = replace(
         workload, contexts=contexts, max_draft_length=max(draft_length or 0, longest)
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.units import format_size
+from roofline.base.values import batches_in_order, sizes
 from roofline.cli import plot_kernels
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
@@ -29,7 +30,6 @@ from roofline.cli.plotting import (
 )
 from roofline.cli.printing import help_if_bare
 from roofline.cli.question import asks, option
-from roofline.cli.values import batches_in_order, sizes
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -66,11 +66,11 @@ def speedup(
     from roofline.advice.recommend import recommend
     from roofline.render.charts.speedup import draw_speedup, speedup_rows
 
-    contexts = sizes("--context", context)
+    contexts = sizes("context", context)
     answer = recommend(
         ask(
             configuration,
-            replace(workload, batches=batches_in_order("--batch", batch), contexts=contexts),
+            replace(workload, batches=batches_in_order("batch", batch), contexts=contexts),
         )
     )
     rows = speedup_rows(answer)
@@ -153,11 +153,11 @@ def heatmap(
     from roofline.advice.recommend import recommend
     from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
 
-    contexts = doublings(configuration) if context is None else sizes("--context", context)
+    contexts = doublings(configuration) if context is None else sizes("context", context)
     answer = recommend(
         ask(
             configuration,
-            replace(workload, batches=batches_in_order("--batch", batch), contexts=contexts),
+            replace(workload, batches=batches_in_order("batch", batch), contexts=contexts),
         )
     )
     rows = heatmap_rows(answer)
@@ -237,8 +237,8 @@ def frontier(
     from roofline.questions.goals import GOAL_BATCHES
     from roofline.render.charts.frontier import draw_frontier, frontier_rows
 
-    contexts = one_value("--context", context)
-    batches = GOAL_BATCHES if batch is None else batches_in_order("--batch", batch)
+    contexts = one_value("context", context)
+    batches = GOAL_BATCHES if batch is None else batches_in_order("batch", batch)
     answer = recommend(ask(configuration, replace(workload, batches=batches, contexts=contexts)))
     rows = frontier_rows(answer)
     draw_for_deployment(

@@ -15,11 +15,11 @@ import typer
 from roofline.base.errors import InputError
 from roofline.base.files import printable
 from roofline.base.units import format_size
+from roofline.base.values import one_size
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_warnings, typed
 from roofline.cli.question import hints, option, show_parameters
-from roofline.cli.values import one_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -259,15 +259,15 @@ def first_warnings(answer: Recommendation) -> list[str]:
     return [*warnings[:MOST_WARNINGS], f"and {more} more, which roofline recommend prints"]
 
 
-def one_value(flag: str, text: str) -> tuple[int]:
+def one_value(field: str, text: str) -> tuple[int]:
     """Read the one batch or context that a chart is drawn for."""
-    return (one_size(flag, text, "this chart is drawn for one value; give one"),)
+    return (one_size(field, text, "this chart is drawn for one value; give one"),)
 
 
 def at_one_point(workload: Workload, batch: str, context: str) -> Workload:
     """Return the workload at the one batch and context that a chart is drawn for."""
     return replace(
-        workload, batches=one_value("--batch", batch), contexts=one_value("--context", context)
+        workload, batches=one_value("batch", batch), contexts=one_value("context", context)
     )
 
 

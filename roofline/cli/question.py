@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.values import Choice, choice
 from roofline.cli import completion
 from roofline.cli.panels import DRAFTER, ENGINE, EXPERT, LOAD, PLACEMENT, QUESTION, SERVER
 from roofline.cli.panels import FORMATS as FORMATS_PANEL
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
-from roofline.cli.values import MILLISECONDS, Choice, choice, dtype, numbers, routing
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -261,52 +261,43 @@ def question(
     ] = None,
 ) -> tuple[Configuration, Workload]:
     """Return configuration and workload of these options, at the default batch and context."""
-    from roofline.advice.configuration import Configuration
-    from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
-    from roofline.specs.overrides import parse_override
-    from roofline.specs.placement import SplitMode, StateHandling, VerifyAttention
+    from roofline.advice.options import question_from
 
-    configuration = Configuration(
+    return question_from(
         model=model,
         gpu=gpu,
         tp=tp,
         ep=ep,
         dp_attention=dp_attention,
         gpus=gpus,
-        split=None if split is None else choice("--split", split, SplitMode),
-        tensor_split=numbers("--tensor-split", tensor_split, "3,1") or (),
-        host=host,
+        split=split,
+        tensor_split=tensor_split,
         cpu_experts=cpu_experts,
+        host=host,
         drafter=drafter,
-        weights=dtype("weights", weights),
-        activations=dtype("activations", activations),
-        kv=dtype("kv", kv),
+        acceptance=acceptance,
+        acceptance_rounds=acceptance_rounds,
+        max_draft_length=max_draft_length,
+        extrapolate=extrapolate,
+        weights=weights,
+        activations=activations,
+        kv=kv,
         draft_tp=draft_tp,
-        draft_weights=dtype("draft_weights", draft_weights),
-        verify_attention=(
-            choice("--verify-attention", verify_attention, VerifyAttention)
-            if verify_attention is not None
-            else None
-        ),
-        state_handling=choice("--state-handling", state_handling, StateHandling),
-        routing=routing(routing_skew, routing_correlation),
+        draft_weights=draft_weights,
+        verify_attention=verify_attention,
+        state_handling=state_handling,
+        routing_skew=routing_skew,
+        routing_correlation=routing_correlation,
         memory_fraction=memory_fraction,
-        engine="" if engine is None else engine,
-        overhead_ms=numbers("--overhead-ms", overhead_ms, "0.5,0.7,0.15", MILLISECONDS),
+        engine=engine,
+        overhead_ms=overhead_ms,
         verify_width=verify_width,
         tree_topk=tree_topk,
         draft_block=draft_block,
         first_pass_rows=first_pass_rows,
-        overrides=tuple(parse_override(text) for text in overrides or ()),
-    )
-    workload = Workload(
-        acceptance=acceptance,
-        acceptance_rounds=acceptance_rounds,
-        max_draft_length=MAX_DRAFT_LENGTH if max_draft_length is None else max_draft_length,
-        extrapolate=extrapolate,
         prefill_tokens_per_step=prefill_tokens_per_step,
+        set=overrides,
     )
-    return configuration, workload
 
 
 def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]], Any]:
@@ -433,7 +424,7 @@ def format_for(form: str | None, output: Path | None, *, kinds: type[Choice]) ->
             raise InputError(
                 f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format"
             )
-    return choice("--format", form or by_suffix or "table", kinds)
+    return choice("format", form or by_suffix or "table", kinds)
 
 
 INTERVAL = Annotated[

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from roofline.base.errors import InputError
-from roofline.cli.load import load_of
+from roofline.base.values import DOLLARS, amount, batches_in_order, sizes
 from roofline.cli.panels import LOAD, QUESTION, SERVER
 from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
@@ -23,22 +23,13 @@ from roofline.cli.question import (
     given_by_flag,
     option,
 )
-from roofline.cli.values import (
-    DOLLARS,
-    MILLISECONDS,
-    PER_SECOND,
-    amount,
-    batches_in_order,
-    choice,
-    sizes,
-)
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
-    from roofline.advice.recommend import Recommendation
-    from roofline.questions.goals import Goal, OperatingPoint
+    from roofline.questions.goals import Goal
     from roofline.questions.live import LiveQuestion
+    from roofline.questions.load.load import Load
 
 __all__ = ["recommend"]
 
@@ -110,25 +101,31 @@ def recommend(
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
-    goal = _goal(slo_tpot, target_tokens_per_s, objective)
-    load = load_of(
-        rps, input_tokens, output_tokens, batches_histogram, max_batch, prefill_chunk, context
+    goal = _goal(slo_tpot=slo_tpot, target_tokens_per_s=target_tokens_per_s, objective=objective)
+    load = _load(
+        rps=rps,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        batches_histogram=batches_histogram,
+        max_batch=max_batch,
+        prefill_chunk=prefill_chunk,
+        context=context,
     )
-    for_one_batch = {
-        "--batch": batch,
-        "--slo-tpot": slo_tpot,
-        "--target-tokens-per-s": target_tokens_per_s,
-        "--objective": objective,
-        "--explain": explain or None,
-    }
-    for name, value in for_one_batch.items():
-        if load is not None and value is not None:
-            beside = "--batches-histogram" if rps is None else "--rps"
-            raise InputError(f"{name}: belongs to one batch; leave it out beside {beside}")
-    contexts = None if context is None else sizes("--context", context)
+    if load is not None:
+        from roofline.questions.load.load import check_beside
+
+        for_one_batch = {
+            "batch": batch,
+            "slo_tpot": slo_tpot,
+            "target_tokens_per_s": target_tokens_per_s,
+            "objective": objective,
+            "explain": explain or None,
+        }
+        check_beside(load, for_one_batch)
+    contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
     price = (
-        None if gpu_hour is None else amount("--gpu-hour", gpu_hour, DOLLARS, "dollars such as 2.5")
+        None if gpu_hour is None else amount("gpu_hour", gpu_hour, DOLLARS, "dollars such as 2.5")
     )
     workload, about = replace(workload, gpu_hour=price), _csv_notes(how, goal, explain=explain)
     if live is not None:
@@ -167,34 +164,29 @@ def recommend(
         return
     answer, met = answer_for(ask(configuration, workload)), None
     if goal is not None:
-        answer, choices = _meet_goal(answer, goal, named=batch is not None)
+        from roofline.questions.goals import meet_goal
+
+        answer, choices = meet_goal(answer, goal, named=batch is not None)
         met = goal, choices
     emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
 
 
-def _meet_goal(
-    answer: Recommendation, goal: Goal, *, named: bool
-) -> tuple[Recommendation, list[OperatingPoint]]:
-    """Return the answer at the batches that meet the goal, and those choices.
+def _load(*, context: str | None, **options: Any) -> Load | None:
+    """Return the load that the options describe, if any of them is given."""
+    if all(value is None for value in options.values()):
+        return None
+    from roofline.questions.load.load import load_of
 
-    A batch that was ``named`` and does not fit is refused; else a context at which no batch fits.
-    """
-    from roofline.advice.recommend import answer_at
-    from roofline.advice.remedies import refuse
-    from roofline.questions.goals import GOAL_BATCHES, missed_goals, operating_points
+    return load_of(context=context, **options)
 
-    choices, refused = operating_points(answer.points, goal), answer.refused
-    if not named:
-        answered = {point.context for point in answer.points}
-        contexts = answer.question.workload.contexts
-        unfit = [(GOAL_BATCHES[0], context) for context in contexts if context not in answered]
-        refused = refuse(answer.deployment, unfit)
-    chosen = answer_at(
-        answer,
-        [choice.point for choice in choices],
-        missed_goals(answer.points, goal, choices),
-    )
-    return replace(chosen, refused=refused), choices
+
+def _goal(**options: str | None) -> Goal | None:
+    """Return the goal that the options describe, if any of them is given."""
+    if all(value is None for value in options.values()):
+        return None
+    from roofline.questions.goals import goal_of
+
+    return goal_of(**options)
 
 
 def _csv_notes(how: str, goal: Goal | None, *, explain: bool) -> list[str]:
@@ -210,7 +202,7 @@ def _csv_notes(how: str, goal: Goal | None, *, explain: bool) -> list[str]:
 def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
     """Return the batches given, or those tried for a goal."""
     if batch is not None:
-        return batches_in_order("--batch", batch)
+        return batches_in_order("batch", batch)
     if goal is None:
         return None
     from roofline.questions.goals import GOAL_BATCHES
@@ -224,18 +216,3 @@ def _server_warnings(live: LiveQuestion) -> list[str]:
     from roofline.render.notices import warnings
 
     return [f"warning: {line}" for line in (*gap_lines(live), *warnings(live.serving.notices))]
-
-
-def _goal(tpot: str | None, rate: str | None, objective: str | None) -> Goal | None:
-    if tpot is None and rate is None and objective is None:
-        return None
-    from roofline.questions.goals import Goal, Objective
-
-    ms = None if tpot is None else amount("--slo-tpot", tpot, MILLISECONDS, "ms, such as 5 or 5ms")
-    return Goal(
-        tpot=None if ms is None else ms / 1e3,
-        rate=None
-        if rate is None
-        else amount("--target-tokens-per-s", rate, PER_SECOND, "tokens/s, such as 4000"),
-        objective=None if objective is None else choice("--objective", objective, Objective),
-    )

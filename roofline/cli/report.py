@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.values import sizes, sizes_or_range
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
     Batch,
@@ -21,7 +22,6 @@ from roofline.cli.plotting import (
 )
 from roofline.cli.printing import emit_warnings, typed
 from roofline.cli.question import asks, option
-from roofline.cli.values import sizes, sizes_or_range
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -82,8 +82,8 @@ def report(
     content = report_for(
         configuration,
         at_one_point(workload, batch, context),
-        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("--batches", batches),
-        contexts=doublings(configuration) if contexts is None else sizes("--contexts", contexts),
+        batches=EXPLORED_BATCHES if batches is None else sizes_or_range("batches", batches),
+        contexts=doublings(configuration) if contexts is None else sizes("contexts", contexts),
         named=batches is not None or contexts is not None,
     )
     command = ["roofline", "recommend", *without_options(sys.argv[1:], _CONTROLS)[1:]]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofline.base.errors import InputError
+from roofline.base.values import PERCENT, amount, shares, sizes, sizes_or_range
 from roofline.cli.panels import ENGINE, LOAD, PLACEMENT, QUESTION
 from roofline.cli.printing import emit_text
 from roofline.cli.question import OUTPUT, asks, form_option, format_for, option
-from roofline.cli.values import PERCENT, amount, shares, sizes, sizes_or_range
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -90,7 +90,7 @@ def schedule(
         proposed=proposed,
         gate=gate,
         candidate_sets=candidate_sets,
-        graph_batches=None if graph_batches is None else sizes("--graph-batches", graph_batches),
+        graph_batches=None if graph_batches is None else sizes("graph_batches", graph_batches),
         data_parallel=max(data_parallel, configuration.dp_attention)
         if configuration.dp_attention > 1
         else data_parallel,
@@ -100,15 +100,15 @@ def schedule(
         raise InputError("--drafter none: there is nothing to schedule")
     workload = replace(
         workload,
-        batches=sizes_or_range("--batches", batches),
-        contexts=tuple(sorted(sizes("--contexts", contexts))),
+        batches=sizes_or_range("batches", batches),
+        contexts=tuple(sorted(sizes("contexts", contexts))),
     )
-    tie_share = amount("--tie", tie, PERCENT, "percent, such as 1") / 100
+    tie_share = amount("tie", tie, PERCENT, "percent, such as 1") / 100
     planned = plan_schedule(
         replace(configuration, engine=engine),
         workload,
         tie=tie_share,
-        mix=None if mix is None else shares("--mix", mix),
+        mix=None if mix is None else shares("mix", mix),
     )
     written = write_schedule(planned, options)
     notes = warnings([*planned.notices, *written.notes])

@@ -12,10 +12,10 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.base.units import format_bytes
+from roofline.base.values import choice
 from roofline.cli.panels import QUESTION, RUNNING
 from roofline.cli.printing import emit_warnings, typed
 from roofline.cli.question import GPU_HOUR, OUTPUT, asks_grid, form_option, option
-from roofline.cli.values import choice
 
 if TYPE_CHECKING:
     from roofline.questions.sweep.encoding import SweepFormat
@@ -138,7 +138,7 @@ def _format(form: str | None, output: Path | None) -> SweepFormat:
     if form is None and suffix not in list(SweepFormat):
         endings = ", ".join(f".{kind}" for kind in SweepFormat)
         raise InputError(f"-o {output}: expected a name ending in {endings}, or --format")
-    how = choice("--format", form or suffix, SweepFormat)
+    how = choice("format", form or suffix, SweepFormat)
     if output is not None and suffix in list(SweepFormat) and suffix != how:
         raise InputError(
             f"-o {output}: its ending says {suffix}, --format says {how.value}; give one of them"

@@ -13,9 +13,9 @@ from typing import Any, get_args
 from roofline.advice.configuration import Configuration, check_configuration
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError
+from roofline.base.values import DOLLARS, amount
 from roofline.cli.printing import flag
 from roofline.cli.question import option_flags, option_types, question
-from roofline.cli.values import DOLLARS, amount
 from roofline.questions.sweep.axes import axis_numbers, check_distinct
 from roofline.questions.sweep.columns import ASKED, Column, ColumnKind
 from roofline.questions.sweep.plan import OptionValue, SweepPlan

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.values import check_word
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import source_line
 from roofline.cli.printing import check_format, emit_text, help_if_bare
 from roofline.cli.question import FORMATS, option
-from roofline.cli.values import check_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -109,8 +109,8 @@ def compared(
     from roofline.base.resources import bundled_names
     from roofline.specs.gpu import GPU_SHELF
 
-    gpus = _names("--gpu", gpu, bundled_names(GPU_SHELF))
-    engines = _names("--engine", engine, _ENGINES)
+    gpus = _names("gpu", gpu, bundled_names(GPU_SHELF))
+    engines = _names("engine", engine, _ENGINES)
     parts = list(compare(gpus=gpus, engines=engines))
     if not parts:
         raise InputError("no measurements of these accelerators and engines are shipped")
@@ -120,10 +120,10 @@ def compared(
 _ENGINES = ["vllm", "sglang", "trtllm"]
 
 
-def _names(flag: str, names: list[str] | None, known: list[str]) -> list[str]:
+def _names(field: str, names: list[str] | None, known: list[str]) -> list[str]:
     """Return the names given, by default all that are known; refuse others."""
     for name in names or []:
-        check_word(flag, name, known, what="name")
+        check_word(field, name, known, what="name")
     return names or known
 
 
@@ -187,7 +187,7 @@ def advice(
 def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
     """Return the parts of the wanted groups, by default of all; refuse an unknown group."""
     known = sorted({part.group for part in parts})
-    wanted = _names("--group", wanted, known)
+    wanted = _names("group", wanted, known)
     return [part for part in parts if part.group in wanted]
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE, Point
+from roofline.advice.recommend import Recommendation, answer_at
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.values import MILLISECONDS, PER_SECOND, amount, choice
 
 __all__ = [
     "GOAL_BATCHES",
@@ -19,6 +21,8 @@ __all__ = [
     "NeededTokens",
     "Objective",
     "OperatingPoint",
+    "goal_of",
+    "meet_goal",
     "missed_goals",
     "needed_tokens",
     "operating_point",
@@ -61,6 +65,32 @@ class Goal:
         if self.objective is not None:
             return self.objective
         return Objective.THROUGHPUT if self.tpot is not None else Objective.LATENCY
+
+
+def goal_of(
+    *,
+    slo_tpot: str | None = None,
+    target_tokens_per_s: str | None = None,
+    objective: str | None = None,
+) -> Goal | None:
+    """Return the goal that options describe, if they do.
+
+    >>> goal_of(slo_tpot="5ms")
+    Goal(tpot=0.005, rate=None, objective=None)
+    """
+    if slo_tpot is None and target_tokens_per_s is None and objective is None:
+        return None
+    tpot, rate = None, None
+    if slo_tpot is not None:
+        tpot = amount("slo_tpot", slo_tpot, MILLISECONDS, "ms, such as 5 or 5ms") / 1e3
+    if target_tokens_per_s is not None:
+        expected = "tokens/s, such as 4000"
+        rate = amount("target_tokens_per_s", target_tokens_per_s, PER_SECOND, expected)
+    return Goal(
+        tpot=tpot,
+        rate=rate,
+        objective=None if objective is None else choice("objective", objective, Objective),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,6 +198,29 @@ def operating_points(points: Sequence[Point], goal: Goal) -> list[OperatingPoint
     if not choices:
         raise _out_of_reach(groups[0], goal)
     return choices
+
+
+def meet_goal(
+    answer: Recommendation, goal: Goal, *, named: bool
+) -> tuple[Recommendation, list[OperatingPoint]]:
+    """Return the answer at the batches that meet the goal, and those choices.
+
+    A batch that was ``named`` and does not fit is refused; else a context at which no batch fits.
+    """
+    from roofline.advice.remedies import refuse
+
+    choices, refused = operating_points(answer.points, goal), answer.refused
+    if not named:
+        answered = {point.context for point in answer.points}
+        contexts = answer.question.workload.contexts
+        unfit = [(GOAL_BATCHES[0], context) for context in contexts if context not in answered]
+        refused = refuse(answer.deployment, unfit)
+    chosen = answer_at(
+        answer,
+        [choice.point for choice in choices],
+        missed_goals(answer.points, goal, choices),
+    )
+    return replace(chosen, refused=refused), choices
 
 
 def missed_goals(

@@ -1,0 +1,114 @@
+"""The options that every question shares, read from plain values into what is asked.
+
+The command line gives what was typed, the Python functions what was passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roofline.acceptance import Acceptance
+from roofline.advice.configuration import Configuration
+from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
+from roofline.base.values import MILLISECONDS, choice, numbers
+from roofline.specs.formats import DType, parse_dtype
+from roofline.specs.overrides import parse_override
+from roofline.specs.placement import Routing, SplitMode, StateHandling, VerifyAttention
+from roofline.specs.priors import priors
+
+__all__ = ["question_from"]
+
+
+def question_from(
+    *,
+    model: str = "",
+    gpu: str = "h100-sxm",
+    tp: int = 1,
+    ep: int = 1,
+    dp_attention: int = 1,
+    gpus: int = 1,
+    split: str | None = None,
+    tensor_split: str | None = None,
+    cpu_experts: str | None = None,
+    host: str | None = None,
+    drafter: str | None = None,
+    acceptance: str | Acceptance | None = None,
+    acceptance_rounds: int | None = None,
+    max_draft_length: int | None = MAX_DRAFT_LENGTH,
+    extrapolate: bool = False,
+    weights: str | None = None,
+    activations: str | None = None,
+    kv: str | None = None,
+    draft_tp: int | None = None,
+    draft_weights: str | None = None,
+    verify_attention: str | None = None,
+    state_handling: str = StateHandling.SNAPSHOTS.value,
+    routing_skew: float | None = None,
+    routing_correlation: float | None = None,
+    memory_fraction: float | None = None,
+    engine: str | None = "vllm",
+    overhead_ms: str | None = None,
+    verify_width: int | None = None,
+    tree_topk: int = 1,
+    draft_block: int | None = None,
+    first_pass_rows: float | None = None,
+    prefill_tokens_per_step: float = 0.0,
+    set: Sequence[str] | None = None,
+) -> tuple[Configuration, Workload]:
+    """Return configuration and workload of these options, at the default batch and context."""
+    configuration = Configuration(
+        model=model,
+        gpu=gpu,
+        tp=tp,
+        ep=ep,
+        dp_attention=dp_attention,
+        gpus=gpus,
+        split=None if split is None else choice("split", split, SplitMode),
+        tensor_split=numbers("tensor_split", tensor_split, "3,1") or (),
+        host=host,
+        cpu_experts=cpu_experts,
+        drafter=drafter,
+        weights=_dtype("weights", weights),
+        activations=_dtype("activations", activations),
+        kv=_dtype("kv", kv),
+        draft_tp=draft_tp,
+        draft_weights=_dtype("draft_weights", draft_weights),
+        verify_attention=(
+            choice("verify_attention", verify_attention, VerifyAttention)
+            if verify_attention is not None
+            else None
+        ),
+        state_handling=choice("state_handling", state_handling, StateHandling),
+        routing=_routing(routing_skew, routing_correlation),
+        memory_fraction=memory_fraction,
+        engine="" if engine is None else engine,
+        overhead_ms=numbers("overhead_ms", overhead_ms, "0.5,0.7,0.15", MILLISECONDS),
+        verify_width=verify_width,
+        tree_topk=tree_topk,
+        draft_block=draft_block,
+        first_pass_rows=first_pass_rows,
+        overrides=tuple(parse_override(text) for text in set or ()),
+    )
+    workload = Workload(
+        acceptance=acceptance,
+        acceptance_rounds=acceptance_rounds,
+        max_draft_length=MAX_DRAFT_LENGTH if max_draft_length is None else max_draft_length,
+        extrapolate=extrapolate,
+        prefill_tokens_per_step=prefill_tokens_per_step,
+    )
+    return configuration, workload
+
+
+def _dtype(field: str, text: str | None) -> DType | None:
+    return None if text is None else parse_dtype(text, field)
+
+
+def _routing(skew: float | None, correlation: float | None) -> Routing | None:
+    """Return the routing with these values, and the stated default of the other; else None."""
+    if skew is None and correlation is None:
+        return None
+    stated = priors().routing
+    return Routing(
+        skew=stated.skew if skew is None else skew,
+        correlation=stated.correlation if correlation is None else correlation,
+    )
