@@ -79,7 +79,7 @@ calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rew
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
 	$(BIN)/python -m workshop.import_tables
 	$(BIN)/python -m workshop.engines
-	$(BIN)/python -m workshop.validation_page > docs/validation.md
+	$(BIN)/python -m workshop.validation_page
 
 docs: $(READY)        ## Refresh the outputs that the pages show
 	$(BIN)/python -m tests.test_docs

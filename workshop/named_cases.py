@@ -15,12 +15,14 @@ from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.base import resources
 from roofline.calibrate.engine.spec_numbers import PredictedSteps
-from roofline.render.formats import markdown_table
 from roofline.specs.formats import DType
 from roofline.specs.placement import VerifyAttention
 from roofline.validation.steps import PublishedRuns, in_sample, published_runs
 
-__all__ = ["named_cases", "verify_curve"]
+__all__ = ["CASES", "named_cases", "verify_curve"]
+
+#: What stands above the cells of a case.
+CASES = ("case", "measured", "unseen half", "as shipped")
 
 #: Draft models on a mixture with a recurrent state; a block of 16 on a compute-poor GPU.
 LOSING = {
@@ -32,13 +34,13 @@ LOSING = {
 }
 
 
-def named_cases() -> str:
+def named_cases() -> list[list[str]]:
     """Return each case: what was measured, and what is predicted unseen and as shipped."""
     published, shipped = published_runs(), in_sample()
     cells = [_losing(published, shipped, name, ids) for name, ids in LOSING.items()]
     cells += [_domino(published), *_prefill(), *_verify(), *_context(published, shipped)]
     cells += [*_batch_128(), *_eagle(published, shipped)]
-    return markdown_table(["case", "measured", "unseen half", "as shipped"], cells)
+    return cells
 
 
 def _speedup(published: PublishedRuns, predicted: PredictedSteps, name: str) -> tuple[float, float]:

@@ -1,9 +1,14 @@
-"""``python -m workshop.validation_page``: print docs/validation.md, written from measurements."""
+"""``python -m workshop.validation_page``: write docs/validation.md and the tables that it links.
+
+The page shows pooled errors and the worst rows; docs/validation/*.csv have every row.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +18,7 @@ from roofline.advice.recommend import recommend
 from roofline.base.resources import bundled_names
 from roofline.calibrate.engine.spec_rows import SpecRow
 from roofline.render.formats import markdown_table
-from roofline.specs.gpu import GPU_SHELF
+from roofline.specs.gpu import GPU_SHELF, load_hardware
 from roofline.validation.advice import (
     REGRET_POOLS,
     RULES,
@@ -24,19 +29,18 @@ from roofline.validation.advice import (
     sweeps,
 )
 from roofline.validation.bands import compare_bands, unexplained
-from roofline.validation.kernels import compare_kernels, compare_transfer
+from roofline.validation.kernels import PAIRS, compare_kernels, compare_transfer
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.steps import (
-    POOLS,
     PublishedRuns,
     compare_decode,
     compare_steps,
     in_sample,
     published_runs,
 )
-from workshop.named_cases import named_cases
+from workshop.named_cases import CASES, named_cases
 
-__all__ = ["main"]
+__all__ = ["main", "pages"]
 
 ENGINES = ("vllm", "sglang", "trtllm")
 #: SpecDecode-Bench, arXiv 2601.11580: step time of Llama-3.1-8B on one H100 in vLLM, in ms.
@@ -52,58 +56,141 @@ PROTOTYPE = {
 }
 #: Sweeps whose growth per draft token is told apart: group, drafter, linear layers' format.
 GROWTH = (("thc-9b", "mtp", ""), ("vllm20780", "eagle1", ""), ("trtblog01", "mtp", "nvfp4"))
-WORST = 12  # rows that are listed
+#: The pools that the page shows; every group stands in a table beside it.
+SHOWN = ("all dense", "all moe")
+WORST = 6  # rows that the page lists; the tables have ten times as many
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+ERRORS = ("rows", "median %", "p90 %", "bias %", "textbook %")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Headers and rows of text, shown on the page or written beside it."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self, most: int | None = None) -> str:
+        """Return the first rows as a table of the page."""
+        return markdown_table(self.headers, self.rows[:most])
+
+    def csv(self) -> str:
+        """Return all rows as a file."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.headers, *self.rows])
+        return text.getvalue()
 
 
 def main() -> None:
-    """Write the page to stdout: the template beside this module with its tables filled in."""
+    """Write the page and its tables."""
+    for name, text in pages().items():
+        path = DOCS / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each file by its name: the page's template filled in, and the tables."""
     gpus = bundled_names(GPU_SHELF)
     kernels = list(compare_kernels(gpus=gpus, engines=ENGINES))
     served = list(compare_decode(gpus=gpus, engines=ENGINES))
     moved = list(compare_transfer(gpus=gpus, engines=ENGINES))
-    template = Path(__file__).with_suffix(".md").read_text("utf-8")
-    parts = {
-        "kernels": _table(pool(kernels)),
+    published, scores = published_runs(), pool(compare_steps())
+    choices, sign_rows, regression = sweeps(), signs(), _regression()
+    ratios, times = _worst_ratios(published), _worst_steps(published)
+    tables = {
+        "kernels": _scores(pool(kernels)),
         "kernels_worst": _worst(kernels),
-        "decode": _table(pool(served)),
+        "decode": _scores(pool(served)),
         "decode_worst": _worst(served),
-        "transfer": _table(pool(moved)),
-        "regression": _regression(),
-        "named": named_cases(),
-        **_spec_parts(),
+        "transfer": _scores(pool(moved)),
+        "steps": _step_scores(scores),
+        "cost_ratio_worst": ratios,
+        "step_time_worst": times,
+        "sweeps": _sweeps(choices),
+        "cases": Table(headers=CASES, rows=named_cases()),
+        "regression": regression,
     }
-    for name, text in parts.items():
-        template = template.replace(f"<!-- {name} -->", text)
-    sys.stdout.write(template)
+    off = [float(row[-1]) for row in regression.rows]
+    right = sum(sign.right for sign in sign_rows)
+    ours = np.mean([choice.regret["ours"] for choice in choices])
+    parts = {
+        "loss": f"{100 * ours:.1f} %",
+        "kernels": _pooled(kernels, ("kind",)),
+        "kernels_worst": tables["kernels_worst"].markdown(WORST),
+        "decode": _pooled(served, ("kind", "engine")),
+        "decode_worst": tables["decode_worst"].markdown(WORST),
+        "steps": _step_scores([row for row in scores if row.group in SHOWN]).markdown(),
+        "growth": _growth(published),
+        "cost_ratio_worst": ratios.markdown(WORST),
+        "step_time_worst": times.markdown(WORST),
+        "bands": _bands(),
+        "regret": _regret(choices),
+        "regret_worst": tables["sweeps"].markdown(WORST),
+        "signs": f"{right} of {len(sign_rows)} rows are on the right side of 1.",
+        "signs_wrong": _signs(sign_rows),
+        "regression": f"from {min(off):+.1f} % to {max(off):+.1f} %",
+        "transfer": _transfer(moved),
+    }
+    text = Path(__file__).with_suffix(".md").read_text("utf-8")
+    for name, part in parts.items():
+        text = text.replace(f"<!-- {name} -->", part)
+    return {
+        "validation.md": text,
+        **{f"validation/{name}.csv": table.csv() for name, table in tables.items()},
+    }
 
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-def _table(rows: list[ScoreRow]) -> str:
-    headers = ["kind", "gpu", "engine", "dtype", "rows", "median %", "p90 %", "bias %"]
-    headers += ["textbook %", "above floor: median %", "p90 %"]
-    cells = [
-        [
-            row.kind,
-            row.gpu,
-            row.engine,
-            row.dtype,
-            str(row.n),
-            _percent(row.median_abs_error),
-            _percent(row.p90_abs_error),
-            _percent(row.bias),
-            _percent(row.textbook_median_abs_error),
-            _percent(row.above_floor_median_abs_error),
-            _percent(row.above_floor_p90_abs_error),
-        ]
-        for row in rows
-    ]
-    return markdown_table(headers, cells)
+def _errors(row: ScoreRow) -> list[str]:
+    """Return the cells under ``ERRORS``."""
+    errors = (row.median_abs_error, row.p90_abs_error, row.bias, row.textbook_median_abs_error)
+    return [str(row.n), *map(_percent, errors)]
 
 
-def _worst(parts: list[Compared]) -> str:
+def _scores(rows: Iterable[ScoreRow]) -> Table:
+    """Return the score of each accelerator, engine and format."""
+    return Table(
+        headers=["kind", "gpu", "engine", "dtype", *ERRORS, "above floor: median %", "p90 %"],
+        rows=[
+            [
+                *(row.kind, row.gpu, row.engine, row.dtype, *_errors(row)),
+                _percent(row.above_floor_median_abs_error),
+                _percent(row.above_floor_p90_abs_error),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _pooled(parts: Iterable[Compared], by: Sequence[str]) -> str:
+    """Return the scores of all rows that have the same kind, or kind and engine."""
+    alike = {name: "all" for name in ("kind", "gpu", "engine", "dtype") if name not in by}
+    rows = pool(replace(part, **alike) for part in parts)  # type: ignore[arg-type]
+    cells = [[*(getattr(row, name) for name in by), *_errors(row)] for row in rows]
+    return markdown_table([*by, *ERRORS], cells)
+
+
+def _transfer(parts: Sequence[Compared]) -> str:
+    """Return the scores of borrowed laws: inside an architecture, and across architectures."""
+    alike = {
+        f"{lender} on {borrower}"
+        for lender, borrower in PAIRS
+        if load_hardware(lender).generation == load_hardware(borrower).generation
+    }
+    near = [part for part in parts if part.gpu in alike]
+    far = [part for part in parts if part.gpu not in alike]
+    cells = []
+    for name, group in (("the same", near), ("another", far)):
+        rows = pool(replace(part, gpu="all", engine="all", dtype="all") for part in group)
+        cells += [[row.kind, name, *_errors(row)] for row in rows]
+    return markdown_table(["kind", "lender's architecture", *ERRORS], sorted(cells))
+
+
+def _worst(parts: list[Compared]) -> Table:
     rows = [
         [
             str(row["kind"]),
@@ -114,14 +201,13 @@ def _worst(parts: list[Compared]) -> str:
             f"{row['predicted_us']:.1f}",
             f"{row['ratio']:.2f}",
         ]
-        for row in worst(parts, 15)
+        for row in worst(parts, 10 * WORST)
     ]
-    return markdown_table(
-        ["kind", "gpu", "engine", "law", "measured µs", "predicted µs", "ratio"], rows
-    )
+    headers = ["kind", "gpu", "engine", "law", "measured µs", "predicted µs", "ratio"]
+    return Table(headers=headers, rows=rows)
 
 
-def _regression() -> str:
+def _regression() -> Table:
     """Compare plain steps with a published regression of the same model, GPU and engine."""
     batches, rows = (1, 2, 4, 8, 16, 32, 48), []
     fixed, per_token, per_cached, per_step = REGRESSION
@@ -142,51 +228,24 @@ def _regression() -> str:
                     f"{100 * (predicted / published - 1):+.1f}",
                 ]
             )
-    return markdown_table(
-        ["context", "batch", "published ms", "predicted ms", "difference %"], rows
+    headers = ["context", "batch", "published ms", "predicted ms", "difference %"]
+    return Table(headers=headers, rows=rows)
+
+
+def _step_scores(rows: Iterable[ScoreRow]) -> Table:
+    """Return the scores of cost ratios and step times, by pool or group of runs."""
+    return Table(
+        headers=["what", "group", "at", *ERRORS, "textbook p90 %", "prototype %"],
+        rows=[
+            [
+                "R(D)" if row.kind == "cost-ratio" else "step",
+                *(row.group, row.dtype, *_errors(row)),
+                _percent(row.textbook_p90_abs_error or 0.0),
+                PROTOTYPE.get((row.kind, row.group, row.dtype), "-"),
+            ]
+            for row in rows
+        ],
     )
-
-
-def _spec_parts() -> dict[str, str]:
-    """Return the tables by their place in the template."""
-    published, scores = published_runs(), pool(compare_steps())
-    choices, sign_rows = sweeps(), signs()
-    return {
-        "steps_pools": _scores([row for row in scores if row.group in POOLS]),
-        "steps_groups": _scores([row for row in scores if row.group not in POOLS]),
-        "growth": _growth(published),
-        "bands": _bands(),
-        "regret": _regret(choices),
-        "regret_worst": _worst_sweeps(choices),
-        "signs": _signs(sign_rows),
-        "steps_worst": _worst_rows(published),
-    }
-
-
-def _scores(rows: Sequence[ScoreRow]) -> str:
-    headers = ["what", "group", "at", "rows", "median %", "p90 %", "bias %"]
-    headers += ["textbook: median %", "p90 %", "prototype %"]
-    cells = [
-        [
-            "R(D)" if row.kind == "cost-ratio" else "step",
-            row.group,
-            row.dtype,
-            str(row.n),
-            *(
-                f"{100 * x:.1f}"
-                for x in (
-                    row.median_abs_error,
-                    row.p90_abs_error,
-                    row.bias,
-                    row.textbook_median_abs_error,
-                    row.textbook_p90_abs_error or 0.0,
-                )
-            ),
-            PROTOTYPE.get((row.kind, row.group, row.dtype), "-"),
-        ]
-        for row in rows
-    ]
-    return markdown_table(headers, cells)
 
 
 def _growth(published: PublishedRuns) -> str:
@@ -257,36 +316,35 @@ def _regret(choices: Sequence[SweepChoice]) -> str:
     return markdown_table(["sweeps", "who chooses", "n", "mean %", "p90 %", "worst %"], cells)
 
 
-def _worst_sweeps(choices: Sequence[SweepChoice]) -> str:
-    bad = sorted(choices, key=lambda choice: -choice.regret["ours"])[:WORST]
+def _sweeps(choices: Sequence[SweepChoice]) -> Table:
+    """Return every sweep with what each rule chose, the largest regret first."""
+    choices = sorted(choices, key=lambda choice: -choice.regret["ours"])
     headers = ["sweep", "own AL", "D", "best", *RULES]
-    return markdown_table(headers, [choice.cells() for choice in bad])
+    return Table(headers=headers, rows=[choice.cells() for choice in choices])
 
 
 def _signs(rows: Sequence[Sign]) -> str:
+    """Show the rows whose prediction is on the wrong side of 1."""
     wrong = sorted((sign for sign in rows if not sign.right), key=lambda sign: sign.id)
     cells = [[sign.id, f"{sign.measured:.2f}x", f"{sign.predicted:.2f}x"] for sign in wrong]
-    right = len(rows) - len(wrong)
-    table = markdown_table(["row", "measured", "predicted"], cells)
-    return f"{right} of {len(rows)} rows are on the right side of 1. The others:\n\n{table}"
+    return markdown_table(["row", "measured", "predicted"], cells)
 
 
-def _worst_rows(published: PublishedRuns) -> str:
-    """List the scored rows that are furthest off: cost ratios, then step times."""
-    ratios = _furthest(
+def _worst_ratios(published: PublishedRuns) -> Table:
+    """Return the scored cost ratios that are furthest off."""
+    return _furthest(
         published,
         lambda row: bool(row.scored and row.ratio),
         lambda i, row: (row.ratio or np.nan, float(published.predicted.ratio[i])),
     )
-    times = _furthest(
+
+
+def _worst_steps(published: PublishedRuns) -> Table:
+    """Return the scored step times that are furthest off, in milliseconds."""
+    return _furthest(
         published,
         lambda row: bool(row.scored and row.step and row.draft_length and not row.total),
         lambda i, row: (1e3 * (row.step or np.nan), 1e3 * float(published.predicted.step[i])),
-    )
-    headers = ["row", "what it is", "measured", "predicted", "off %"]
-    return (
-        f"R(D):\n\n{markdown_table(headers, ratios)}\n\n"
-        f"Step time, ms:\n\n{markdown_table(headers, times)}"
     )
 
 
@@ -294,7 +352,7 @@ def _furthest(
     published: PublishedRuns,
     counts: Callable[[SpecRow], bool],
     values: Callable[[int, SpecRow], tuple[float, float]],
-) -> list[list[str]]:
+) -> Table:
     """Return the rows furthest off, at most three of one group."""
     pairs = [(row, *values(i, row)) for i, row in enumerate(published.rows) if counts(row)]
     pairs.sort(key=lambda pair: -abs(np.log(pair[2] / pair[1])))
@@ -302,11 +360,11 @@ def _furthest(
     seen: dict[str, int] = {}
     for row, measured, predicted in pairs:
         seen[row.group] = seen.get(row.group, 0) + 1
-        if seen[row.group] <= 3 and len(cells) < WORST:
+        if seen[row.group] <= 3 and len(cells) < 10 * WORST:
             what = f"{row.model} {row.kind} D {row.draft_length}, {row.gpu}, batch {row.batch}"
             off = f"{100 * (predicted / measured - 1):+.0f}"
             cells.append([row.id, what, f"{measured:.2f}", f"{predicted:.2f}", off])
-    return cells
+    return Table(headers=["row", "what it is", "measured", "predicted", "off %"], rows=cells)
 
 
 if __name__ == "__main__":

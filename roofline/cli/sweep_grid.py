@@ -127,7 +127,7 @@ def _from_file(entries: Values) -> Axes:
 
 def _typed(name: str, value: OptionValue) -> OptionValue:
     if name == PRICE:
-        return amount(_flag(name), str(value), DOLLARS, "dollars such as 2.5")
+        return amount(name, str(value), DOLLARS, "dollars such as 2.5")
     match _kind(name):
         case ColumnKind.NUMBER:
             try:
