@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from roofline.questions import goals
-from roofline.render.formats import markdown_table
+from roofline.render.writers import markdown_table
 from tests.serving import Engine, replicated
 
 BATCHES = tuple(b for b in goals.GOAL_BATCHES if b <= 160)

@@ -100,7 +100,7 @@ def test_the_drafter_takes_memory(cli: Cli) -> None:
     command = ["recommend", "qwen3-1.7b", "--gpu", "a10", "--drafter", "qwen3-0.6b", "--acceptance",
                "0.7", "--context", "32k", "--batch", "4", "--format", "json"]  # fmt: skip
     with_draft = cli(*command)
-    assert "do not fit beside the drafter" in with_draft.err
+    assert "do not fit beside the drafter" in with_draft.said
     assert with_draft.point()["draft_length"] == 0
 
 

@@ -17,7 +17,7 @@ from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.base.resources import bundled_names
 from roofline.calibrate.engine.spec_rows import SpecRow
-from roofline.render.formats import markdown_table
+from roofline.render.writers import markdown_table
 from roofline.specs.gpu import GPU_SHELF, load_hardware
 from roofline.validation.advice import (
     REGRET_POOLS,

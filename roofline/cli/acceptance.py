@@ -16,7 +16,6 @@ from roofline.cli.printing import (
     emit,
     emit_rows,
     emit_text,
-    emit_warnings,
     help_if_bare,
 )
 from roofline.cli.question import LISTED
@@ -185,11 +184,11 @@ def read(
         timeout=seconds("timeout", timeout, least=SHORTEST_WAIT),
         draft_length=draft_length,
     )
-    emit_warnings(warnings((*reading.notices, *_rise_notices(reading))))
+    notices = (*reading.notices, *_rise_notices(reading))
     if output is not None:
-        emit_text(_file_text(reading), output)
+        emit_text(_file_text(reading), output, warnings(notices))
         return
-    emit(_data(reading), form)
+    emit(_data(reading), form, notices)
 
 
 def _check_read(

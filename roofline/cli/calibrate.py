@@ -11,7 +11,7 @@ from roofline.base.errors import InputError
 from roofline.base.values import check_word
 from roofline.base.values import seconds as time_in_seconds
 from roofline.cli import completion
-from roofline.cli.printing import help_if_bare, typed
+from roofline.cli.printing import emit_answer, help_if_bare, talk
 
 app = typer.Typer(
     help="Fit constants to measured kernels and steps.",
@@ -58,12 +58,12 @@ def fit_steps(
 
     Example: roofline calibrate fit-steps steps.csv qwen3-8b --gpu h100-sxm
     """
-    import numpy as np
-
     from roofline.advice.configuration import Configuration
     from roofline.base.files import write_atomically
     from roofline.calibrate.steps import fit_steps as fit
     from roofline.questions.measured import read_steps
+    from roofline.render.calibration import steps_answer
+    from roofline.render.writers import OutputFormat
     from roofline.specs.formats import parse_dtype
 
     if model.lower().endswith(".csv") and file.suffix.lower() != ".csv":
@@ -78,15 +78,10 @@ def fit_steps(
         engine=engine,
     )
     fitted = fit(configuration, read_steps(file))
-    for name, value in fitted.numbers.items():
-        typer.echo(f"{name}: {1e3 * value:.4g} ms")
-    worst = [100 * float(np.abs(error).max()) for error in (fitted.before, fitted.after)]
-    typer.echo(
-        f"{len(fitted.after)} steps: worst error {worst[0]:.1f} % before, {worst[1]:.1f} % after"
-    )
+    emit_answer(steps_answer(fitted), OutputFormat.TABLE)
     if output is not None:
         write_atomically(output, fitted.text)
-        typer.echo(f"wrote {output}: give it as --engine {output}", err=True)
+        talk([f"wrote {output}: give it as --engine {output}"])
 
 
 @app.command()
@@ -117,7 +112,8 @@ def measure(
     Example: roofline calibrate measure --device cuda -o run.csv
     """
     from roofline.calibrate.session import measure as run
-    from roofline.render.calibration import failed_line, measured_lines
+    from roofline.render.calibration import failed_line, measured_answer
+    from roofline.render.writers import OutputFormat
 
     chosen = library or ("numpy" if device == "cpu" else "torch")
     check_word("device", device, ["cpu", "cuda"])
@@ -135,10 +131,9 @@ def measure(
         threads=threads,
         path=output,
         resume=resume,
-        on_failure=lambda row: typer.echo(typed(failed_line(row)), err=True),
+        on_failure=lambda row: talk([failed_line(row)]),
     )
-    for line in measured_lines(measured):
-        typer.echo(typed(line))
+    emit_answer(measured_answer(measured), OutputFormat.TABLE)
 
 
 @app.command()
@@ -165,7 +160,8 @@ def fit(
     Example: roofline calibrate fit run.csv -o my-gpu.yaml
     """
     from roofline.calibrate.session import fit as run_fit
-    from roofline.render.calibration import fitted_lines
+    from roofline.render.calibration import fit_answer
+    from roofline.render.writers import OutputFormat
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"-o {output}: expected a name ending in .yaml")
@@ -178,5 +174,4 @@ def fit(
             write_residuals(fitted.machine.laws, plot, device=device, source=fitted.cite)
         except (OSError, ValueError) as error:
             raise InputError(f"--plot {plot}: cannot be written ({error})") from None
-    for line in fitted_lines(fitted, output):
-        typer.echo(typed(line))
+    emit_answer(fit_answer(fitted, output), OutputFormat.TABLE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from roofline.base.errors import InputError
 from roofline.base.values import sizes
 from roofline.cli.panels import QUESTION
-from roofline.cli.printing import emit_text
+from roofline.cli.printing import emit_answer
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
 
 if TYPE_CHECKING:
@@ -50,9 +50,8 @@ def compare(
     from roofline.importers.references import heads_for, open_model
     from roofline.questions.compare import compare as side_by_side
     from roofline.questions.compare import parse_candidate
-    from roofline.render.compare import render_compare
-    from roofline.render.formats import OutputFormat
-    from roofline.render.notices import warnings
+    from roofline.render.compare import as_answer
+    from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
     target = open_model(str(configuration.model))[0]
@@ -60,13 +59,8 @@ def compare(
     known = [
         head for head in heads if choose_curve(head, f"{target.id}-{head}", model_ids) is not None
     ]
-    names, left_out = drafter or known or heads, list[str]()
-    unknown = [head for head in heads if head not in known]
-    if not drafter and known and unknown:
-        left_out.append(
-            f"left out, for no acceptance is known for them: {', '.join(unknown)}; name the "
-            f"drafters to have them in: --drafter {unknown[0]}=0.7"
-        )
+    names = drafter or known or heads
+    left_out = [] if drafter else [head for head in heads if head not in names]
     if not names:
         raise InputError(
             f"--drafter: no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once "
@@ -74,5 +68,4 @@ def compare(
         )
     workload = replace(workload, batches=sizes("batch", batch), contexts=sizes("context", context))
     points = side_by_side(configuration, workload, [parse_candidate(name) for name in names])
-    of_answers = (line for entry in points[0] for line in warnings(entry.answer.notices))
-    emit_text(render_compare(points, how), output, [*left_out, *dict.fromkeys(of_answers)])
+    emit_answer(as_answer(points, left_out=left_out), how, output)

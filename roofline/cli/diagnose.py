@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from roofline.base.errors import InputError, Option
 from roofline.base.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 from roofline.cli.panels import MEASUREMENT
-from roofline.cli.printing import emit_text
+from roofline.cli.printing import emit_answer
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
 
 if TYPE_CHECKING:
@@ -70,11 +70,10 @@ def diagnose(
     """
     from roofline.questions.diagnose.diagnose import diagnose as find
     from roofline.questions.diagnose.points import read_points
-    from roofline.render.diagnose import render_diagnosis
-    from roofline.render.formats import TableOrJson
-    from roofline.render.notices import warnings
+    from roofline.render.diagnose import as_answer
+    from roofline.render.writers import OutputFormat
 
-    how = format_for(form, output, kinds=TableOrJson)
+    how = format_for(form, output, kinds=OutputFormat)
     deviation = amount("noise", noise, PERCENT, "percent, such as 3")
     if not 0.1 <= deviation <= 50:
         raise InputError(f"--noise {noise}: expected 0.1 to 50 percent")
@@ -90,7 +89,7 @@ def diagnose(
         tokens_per_step=_tokens_per_step(tokens_per_step, workload),
     )
     diagnosis = find(configuration, workload, points, noise=deviation / 100)
-    emit_text(render_diagnosis(diagnosis, how), output, warnings(diagnosis.notices))
+    emit_answer(as_answer(diagnosis), how, output)
 
 
 def _single_point(

@@ -6,12 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from roofline.base.values import one_size, sizes_or_range
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
-from roofline.cli.printing import emit_text
+from roofline.cli.printing import emit_answer, talk
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
 
 if TYPE_CHECKING:
@@ -62,9 +60,8 @@ def explore(
     """
     from roofline.questions.explore import EXPLORED_BATCHES, parse_axis
     from roofline.questions.explore import explore as vary_over
-    from roofline.render.explore import render_explore
-    from roofline.render.formats import OutputFormat
-    from roofline.render.notices import warnings
+    from roofline.render.explore import as_answer
+    from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
     notes = list[str]()
@@ -82,6 +79,5 @@ def explore(
         from roofline.render.charts.explore import write_exploration
 
         write_exploration(exploration, plot, source=source_line())
-        typer.echo(f"wrote {plot}", err=True)
-    notes += warnings(exploration.notices)
-    emit_text(render_explore(exploration, how, explain=explain), output, notes)
+        talk([f"wrote {plot}"])
+    emit_answer(as_answer(exploration, explain=explain), how, output, about=notes)

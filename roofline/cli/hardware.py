@@ -13,7 +13,6 @@ from roofline.cli.printing import (
     cut,
     emit,
     emit_rows,
-    emit_warnings,
     help_if_bare,
 )
 from roofline.cli.question import LISTED
@@ -87,15 +86,13 @@ def check(
 
     Example: roofline hardware check my-gpu.yaml
     """
-    from roofline.render.notices import warnings
     from roofline.specs.gpu import load_hardware
     from roofline.specs.priors import unknown_generation
 
     with all_faults():
         profile = load_hardware(gpu)
     unknown = [] if profile.calibration else unknown_generation(profile.id, profile.generation)
-    emit_warnings(warnings(unknown))
-    emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form)
+    emit({"id": profile.id, "ok": True, "figures": len(profile.figures())}, form, unknown)
 
 
 @app.command()

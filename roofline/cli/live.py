@@ -12,7 +12,7 @@ from roofline.base.errors import InputError
 from roofline.base.values import one_size, seconds
 from roofline.cli import completion
 from roofline.cli.panels import QUESTION
-from roofline.cli.printing import emit_text
+from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
     FORMATS,
     INTERVAL,
@@ -86,12 +86,11 @@ def live(
     from roofline.questions.live import advised_change
     from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
     from roofline.questions.schedule.plan import plan_schedule, resident_length
-    from roofline.questions.schedule.written import pays, refused_schedule
-    from roofline.render.formats import TableOrJson
-    from roofline.render.live import render_live
-    from roofline.render.notices import warnings
+    from roofline.questions.schedule.written import refused_schedule
+    from roofline.render.live import as_answer
+    from roofline.render.writers import OutputFormat
 
-    how = format_for(form, output, kinds=TableOrJson)
+    how = format_for(form, output, kinds=OutputFormat)
     if not 1 <= largest_batch <= 4096:
         raise InputError(f"--largest-batch {largest_batch}: expected 1 to 4096")
     if configuration.drafter == "none":
@@ -123,9 +122,8 @@ def live(
         written = write_schedule(planned, ScheduleOptions(data_parallel=server.serving.copies))
     except NoScheduleError as error:
         written = refused_schedule(planned, error.reason)
-    text = render_live(server, planned, written, advised_change(server, planned, written), how)
-    notes = written.notes if pays(planned, written) else ()
-    emit_text(text, output, warnings([*server.serving.notices, *planned.notices, *notes]))
+    change = advised_change(server, planned, written)
+    emit_answer(as_answer(server, planned, written, change), how, output)
 
 
 def live_question(

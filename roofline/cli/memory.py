@@ -11,7 +11,7 @@ import typer
 from roofline.base.errors import InputError
 from roofline.base.values import sizes
 from roofline.cli.panels import QUESTION
-from roofline.cli.printing import emit_text
+from roofline.cli.printing import emit_answer
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, given_by_flag, option
 
 if TYPE_CHECKING:
@@ -52,11 +52,10 @@ def memory(
     from roofline.advice.deployment import deploy
     from roofline.advice.question import context_notices
     from roofline.advice.remedies import does_not_fit, refuse
-    from roofline.render.formats import TableOrJson
-    from roofline.render.memory import render_memory
-    from roofline.render.notices import warnings
+    from roofline.render.memory import as_answer
+    from roofline.render.writers import OutputFormat
 
-    how = format_for(form, output, kinds=TableOrJson)
+    how = format_for(form, output, kinds=OutputFormat)
     if batch is not None and not 1 <= batch <= 2**40:
         raise InputError(f"--batch {batch}: expected a whole number of at least 1")
     if draft_length is not None and not 1 <= draft_length <= 64:
@@ -87,7 +86,7 @@ def memory(
         for size in contexts
         if size not in unfit
     ]
-    emit_text(render_memory(answers, how, refused), output, warnings(notices))
+    emit_answer(as_answer(answers, refused, notices), how, output)
 
 
 def _check_length(deployment: Deployment, draft_length: int, most: int) -> None:

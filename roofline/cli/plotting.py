@@ -10,15 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from roofline.base.errors import InputError
-from roofline.base.files import printable
 from roofline.base.units import format_size
 from roofline.base.values import one_size
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
-from roofline.cli.printing import emit_warnings, typed
+from roofline.cli.printing import emit_warnings, talk, typed
 from roofline.cli.question import hints, option, show_parameters
 
 if TYPE_CHECKING:
@@ -205,7 +202,7 @@ def draw_chart(
         written.append(files.data)
     emit_warnings(warnings)
     for path in written:
-        typer.echo(printable(f"wrote {path}"), err=True)
+        talk([f"wrote {path}"])
 
 
 def draw_for_deployment(

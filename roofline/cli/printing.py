@@ -19,6 +19,7 @@ from roofline.base.errors import FaultsError, InputError, spelled
 from roofline.base.files import printable
 
 if TYPE_CHECKING:
+    from roofline.base.notices import Notice
     from roofline.render.blocks import Answer, Block, Tone
     from roofline.render.writers import Layout, OutputFormat
 
@@ -249,16 +250,19 @@ def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
     emit_answer(answer, OutputFormat(form))
 
 
-def emit(data: Mapping[str, Any], form: str) -> None:
+def emit(data: Mapping[str, Any], form: str, notices: Sequence[Notice] = ()) -> None:
     """Print one record, in any format; in CSV a row for each of its fields."""
     from roofline.render.blocks import Answer
+    from roofline.render.notices import notes, notes_data
     from roofline.render.writers import OutputFormat
 
     check_format(form, *OutputFormat)
+    found = notes(notices) if notices else ()
     answer = Answer(
         headlines=(),
         blocks=tuple(_record_blocks(data)),
-        data=lambda: data,
+        notes=found,
+        data=lambda: {**data, "notes": notes_data(notices)} if found else data,
         rows=lambda: [{"field": key, "value": value} for key, value in _flat(data)],
     )
     emit_answer(answer, OutputFormat(form))
@@ -266,11 +270,15 @@ def emit(data: Mapping[str, Any], form: str) -> None:
 
 def _record_blocks(data: Mapping[str, Any]) -> list[Block]:
     """Return a record as lines of field and value, and a table for each group of records in it."""
-    from roofline.render.blocks import Table
+    from roofline.render.blocks import Paragraph, Table
 
     plain = {key: value for key, value in data.items() if not _has_records(value)}
     lines = tuple((f"{key}:", _value(value)) for key, value in plain.items() if value is not None)
-    blocks: list[Block] = [Table(headings=("", ""), cells=lines, align="ll")] if lines else []
+    blocks: list[Block] = []
+    if len(lines) == 1:
+        blocks.append(Paragraph(" ".join(lines[0])))
+    elif lines:
+        blocks.append(Table(headings=("", ""), cells=lines, align="ll"))
     for key, records in data.items():
         if not _has_records(records):
             continue

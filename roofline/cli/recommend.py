@@ -27,8 +27,8 @@ from roofline.cli.question import (
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
+    from roofline.base.notices import Notice
     from roofline.questions.goals import Goal
-    from roofline.questions.live import LiveQuestion
     from roofline.questions.load.load import Load
 
 __all__ = ["recommend"]
@@ -128,12 +128,14 @@ def recommend(
         None if gpu_hour is None else amount("gpu_hour", gpu_hour, DOLLARS, "dollars such as 2.5")
     )
     workload, about = replace(workload, gpu_hour=price), _csv_notes(how, goal, explain=explain)
+    of_server: tuple[Notice, ...] = ()
     if live is not None:
         if not live.strip():
             raise InputError("--live: expected the address of a server: http://HOST:8000")
         if load is not None and load.input_tokens is not None:
             contexts = (load.length,)
         from roofline.cli.live import live_question
+        from roofline.render.live import gap_lines
 
         server = live_question(
             live,
@@ -146,7 +148,8 @@ def recommend(
             contexts=contexts,
         )
         configuration, workload = server.configuration, server.workload
-        about += _server_warnings(server)
+        about += gap_lines(server)
+        of_server = server.serving.notices
         if load is not None and load.input_tokens is None:
             load = replace(load, context=workload.contexts[0])
     elif not configuration.model:
@@ -160,6 +163,7 @@ def recommend(
         from roofline.render.load import as_answer as load_as_answer
 
         load_answer = answer_load(configuration, workload, load)
+        load_answer = replace(load_answer, notices=(*of_server, *load_answer.notices))
         emit_answer(load_as_answer(load_answer), how, output, about=about)
         return
     answer, met = answer_for(ask(configuration, workload)), None
@@ -168,6 +172,7 @@ def recommend(
 
         answer, choices = meet_goal(answer, goal, named=batch is not None)
         met = goal, choices
+    answer = replace(answer, notices=(*of_server, *answer.notices))
     emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
 
 
@@ -208,11 +213,3 @@ def _batches(batch: str | None, goal: Goal | None) -> tuple[int, ...] | None:
     from roofline.questions.goals import GOAL_BATCHES
 
     return GOAL_BATCHES
-
-
-def _server_warnings(live: LiveQuestion) -> list[str]:
-    """Return what a server did not say, and what is doubtful of what it said."""
-    from roofline.render.live import gap_lines
-    from roofline.render.notices import warnings
-
-    return [f"warning: {line}" for line in (*gap_lines(live), *warnings(live.serving.notices))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
+from roofline.base.files import printable
 from roofline.base.values import sizes, sizes_or_range
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
@@ -20,7 +21,7 @@ from roofline.cli.plotting import (
     source_line,
     without_options,
 )
-from roofline.cli.printing import emit_warnings, typed
+from roofline.cli.printing import emit_warnings, talk, typed
 from roofline.cli.question import asks, option
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def report(
     """
     from roofline.base.files import write_atomically
     from roofline.questions.explore import EXPLORED_BATCHES
-    from roofline.render.formats import wrap
     from roofline.render.page.page import render_page
     from roofline.render.page.report import report_for
     from roofline.render.why import caveat, headline
+    from roofline.render.writers import wrap
 
     if output is None:
         raise InputError("-o: give FILE.html for the report")
@@ -90,7 +91,7 @@ def report(
     write_atomically(
         output, render_page(content, source=source_line(), command=command, spell=typed)
     )
-    emit_warnings(first_warnings(content.answer))
-    typer.echo(f"wrote {output}", err=True)
     answer, point = content.answer, content.answer.points[0]
-    typer.echo(typed(wrap(headline(answer, point) + caveat(answer, point))))
+    typer.echo(wrap(printable(typed(headline(answer, point) + caveat(answer, point)))))
+    emit_warnings(first_warnings(content.answer))
+    talk([f"wrote {output}"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from roofline.base.errors import InputError
 from roofline.base.values import PERCENT, amount, shares, sizes, sizes_or_range
 from roofline.cli.panels import ENGINE, LOAD, PLACEMENT, QUESTION
-from roofline.cli.printing import emit_text
+from roofline.cli.printing import emit_answer, emit_text
 from roofline.cli.question import OUTPUT, asks, form_option, format_for, option
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def schedule(
     )
     from roofline.questions.schedule.plan import plan_schedule
     from roofline.render.notices import warnings
-    from roofline.render.schedule import render_schedule
+    from roofline.render.schedule import as_answer
+    from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=ScheduleFormat)
     engine = engine_for(how, configuration.engine)
@@ -111,7 +112,10 @@ def schedule(
         mix=None if mix is None else shares("mix", mix),
     )
     written = write_schedule(planned, options)
-    notes = warnings([*planned.notices, *written.notes])
-    if how.value in SCHEDULE_ENGINES:  # an engine's own text has no place for it
-        notes += map(str, planned.question.deployment.changes)
-    emit_text(render_schedule(planned, written, how), output, notes)
+    if how.value not in SCHEDULE_ENGINES:
+        emit_answer(as_answer(planned, written), OutputFormat(how.value), output)
+        return
+    # an engine's own text has no place for what is to know beside it
+    changes = map(str, planned.question.deployment.changes)
+    notes = [*warnings([*planned.notices, *written.notes]), *changes]
+    emit_text(written.text + "\n", output, notes)

@@ -8,13 +8,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from roofline.base.errors import InputError
 from roofline.base.units import format_bytes
 from roofline.base.values import choice
 from roofline.cli.panels import QUESTION, RUNNING
-from roofline.cli.printing import emit_warnings, typed
+from roofline.cli.printing import emit_warnings, is_quiet, talk, typed
 from roofline.cli.question import GPU_HOUR, OUTPUT, asks_grid, form_option, option
 
 if TYPE_CHECKING:
@@ -88,9 +86,9 @@ def sweep(
     emit_warnings(warnings[:WARNINGS_SHOWN])
     if len(warnings) > WARNINGS_SHOWN:
         more = f"and {len(warnings) - WARNINGS_SHOWN} more warnings"
-        typer.echo(more + (f" in {output}.provenance.json" if output else ""), err=True)
+        talk([more + (f" in {output}.provenance.json" if output else "")])
     if output is not None:
-        typer.echo(f"wrote {output}", err=True)
+        talk([f"wrote {output}"])
 
 
 def _run(
@@ -165,7 +163,7 @@ def _check_size(plan: SweepPlan, how: SweepFormat, jobs: int) -> None:
 @contextmanager
 def _progress(points: int) -> Iterator[Callable[[int], None]]:
     """Show a bar with rate and time left on a terminal; yield what advances it."""
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console

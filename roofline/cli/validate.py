@@ -13,13 +13,13 @@ from roofline.base.values import check_word
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import source_line
-from roofline.cli.printing import check_format, emit_text, help_if_bare
+from roofline.cli.printing import check_format, emit_answer, help_if_bare
 from roofline.cli.question import FORMATS, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from roofline.render.formats import OutputFormat
+    from roofline.render.writers import OutputFormat
     from roofline.validation.score import Compared
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ def _run(
     plot: Path | None,
     output: Path | None,
 ) -> None:
-    from roofline.render.validation import render_scores
+    from roofline.render.validation import scores_answer
     from roofline.validation.score import pool, worst
 
     how = _format(form)
@@ -97,7 +97,7 @@ def _run(
         from roofline.render.charts.validation import write_parity
 
         write_parity(parts, plot, what=what, source=source_line())
-    emit_text(render_scores(pool(parts), worst(parts, WORST), how), output)
+    emit_answer(scores_answer(pool(parts), worst(parts, WORST)), how, output)
 
 
 def compared(
@@ -140,7 +140,7 @@ def steps(
 
     Example: roofline validate steps --group NAME
     """
-    from roofline.render.validation import render_steps
+    from roofline.render.validation import steps_answer
     from roofline.validation.score import pool
     from roofline.validation.steps import compare_steps, unscored_rows
 
@@ -152,7 +152,7 @@ def steps(
         alone = [p for p in parts if p.kind == "step" and not p.group.startswith("all")]
         write_parity(alone, plot, what="steps of published runs", source=source_line())
     left_out = [row for row in unscored_rows() if not group or row["group"] in group]
-    emit_text(render_steps(pool(parts), left_out, how), output)
+    emit_answer(steps_answer(pool(parts), left_out), how, output)
 
 
 @app.command()
@@ -171,7 +171,7 @@ def advice(
 
     Example: roofline validate advice --format json
     """
-    from roofline.render.validation import render_advice
+    from roofline.render.validation import advice_answer
     from roofline.validation.advice import signs, sweeps
 
     how = _format(form)
@@ -181,7 +181,7 @@ def advice(
         from roofline.render.charts.validation import write_regrets
 
         write_regrets(chosen_sweeps, plot, source=source_line())
-    emit_text(render_advice(chosen_sweeps, chosen_signs, how), output)
+    emit_answer(advice_answer(chosen_sweeps, chosen_signs), how, output)
 
 
 def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
@@ -192,7 +192,7 @@ def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
 
 
 def _format(form: str) -> OutputFormat:
-    from roofline.render.formats import OutputFormat
+    from roofline.render.writers import OutputFormat
 
-    check_format(form, "table", "json", "markdown")
+    check_format(form, *OutputFormat)
     return OutputFormat(form)

@@ -71,6 +71,7 @@ class Answer:
     rows: Callable[[], Sequence[Mapping[str, Any]]]
     notes: tuple[Note, ...] = ()  # what could change the advice most first
     more: tuple[Block, ...] = ()  # what stands below all notes where all are asked for
+    height: int | None = None  # lines that it keeps to by leaving notes out
 
 
 def table(

@@ -1,37 +1,50 @@
-"""The answers of ``calibrate`` as lines: counts of measurements, residuals of laws, notes."""
+"""The answers of ``calibrate``: counts of measurements, residuals of laws, fitted numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.columns import Column
 from roofline.base.errors import Option
-from roofline.base.units import format_seconds
+from roofline.base.units import format_count, format_seconds
 from roofline.calibrate.fit.attention import ReadMode
 from roofline.calibrate.fit.core import score, scored_rows
 from roofline.calibrate.fit.fitted_law import FittedLaw
 from roofline.calibrate.fit.machine import Cliff, Steadiness
 from roofline.calibrate.measure.rows import Row
 from roofline.calibrate.session import FittedFile, MeasuredFile
-from roofline.render.formats import text_table, wrap
+from roofline.calibrate.steps import FittedSteps
+from roofline.render.blocks import Answer, Block, Paragraph, Table, table
 
-__all__ = ["failed_line", "fitted_lines", "law_name", "measured_lines", "residual_table"]
+__all__ = [
+    "failed_line",
+    "fit_answer",
+    "law_name",
+    "measured_answer",
+    "measured_lines",
+    "steps_answer",
+]
 
 FAR = 0.25  # a row this far off its law is named
-HEADERS = (
-    "law",
-    "kernel",
-    "format",
-    "rows",
-    "held\nout",
-    "median\n%",
-    "p90\n%",
-    "bias\n%",
-    "worst\n%",
+_COLUMNS = tuple(
+    Column(key=key, heading=heading, form=form)
+    for key, heading, form in (
+        ("law", "law", "{value}"),
+        ("kernel", "kernel", "{value}"),
+        ("format", "format", "{value}"),
+        ("rows", "rows", "{value}"),
+        ("held_out", "held\nout", "{value}"),
+        ("median_percent", "median\n%", "{value:.1f}"),
+        ("p90_percent", "p90\n%", "{value:.1f}"),
+        ("bias_percent", "bias\n%", "{value:+.1f}"),
+        ("worst_percent", "worst\n%", "{value:.0f}"),
+    )
 )
 
 
@@ -43,14 +56,14 @@ def failed_line(row: Row) -> str:
 def measured_lines(measured: MeasuredFile) -> Iterator[str]:
     """Yield the lines that sum up a run of measurements."""
     result, facts = measured.result, measured.facts
-    yield wrap(
+    yield (
         f"{result.measured} rows of {facts['device']} ({facts['library']}) "
         f"written to {measured.path}"
     )
     if result.resumed:
         yield f"{result.resumed} rows were there already"
     if not result.complete:
-        yield wrap(
+        yield (
             f"the budget ended the first round after {measured.cases_seen} of {measured.cases} "
             f"cases; continue with {Option('resume')}"
         )
@@ -62,25 +75,79 @@ def measured_lines(measured: MeasuredFile) -> Iterator[str]:
         yield "skipped: " + ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def fitted_lines(fitted: FittedFile, output: Path) -> Iterator[str]:
-    """Yield the residuals of every law, what the machine reached, and what was left out."""
-    machine = fitted.machine
-    figures, datasheet = machine.figures, fitted.datasheet
-    yield residual_table(machine.laws).rstrip("\n")
-    yield ""
-    yield wrap(
-        f"bandwidth reached {figures.bandwidth / 1e9:.4g} GB/s; peaks reached "
-        + ", ".join(f"{rate} {peak / 1e9:.4g} GFLOP/s" for rate, peak in figures.peaks.items())
+def measured_answer(measured: MeasuredFile) -> Answer:
+    """Return what a run of measurements made, in every form."""
+    lines = list(measured_lines(measured))
+    return _lines_answer(lines)
+
+
+def steps_answer(fitted: FittedSteps) -> Answer:
+    """Return an engine's fitted numbers, and how far steps are off before and after."""
+    worst = [100 * float(np.abs(error).max()) for error in (fitted.before, fitted.after)]
+    lines = [f"{name}: {1e3 * value:.4g} ms" for name, value in fitted.numbers.items()]
+    lines.append(
+        f"{format_count(len(fitted.after), 'step')}: worst error {worst[0]:.1f} % before, "
+        f"{worst[1]:.1f} % after"
     )
-    for op, seconds in figures.launch.items():
-        yield f"an empty kernel takes {format_seconds(seconds)} ({op})"
-    for reason, count in machine.believable.left_out.items():
-        yield f"left out: {count} rows, {reason}"
-    yield wrap(_steadiness_line(machine.steadiness))
-    yield from (wrap(_cliff_line(cliff)) for cliff in machine.cliffs)
-    yield from (wrap(line) for line in _read_mode_lines(machine.read_modes))
+    return _lines_answer(lines)
+
+
+def _lines_answer(lines: Sequence[str]) -> Answer:
+    return Answer(
+        headlines=(),
+        blocks=tuple(Paragraph(line, close=True) for line in lines),
+        data=lambda: {"lines": list(lines)},
+        rows=lambda: [{"line": line} for line in lines],
+    )
+
+
+def fit_answer(fitted: FittedFile, output: Path) -> Answer:
+    """Return the residuals of every law, what the machine reached, and what was left out."""
+    laws = fitted.machine.laws
+    found = [_residual(law) for law in laws]
+    return Answer(
+        headlines=(),
+        blocks=(
+            _residual_table(found),
+            *(Paragraph(line, close=True) for line in worst_rows(laws)),
+            *_machine_blocks(fitted, output),
+        ),
+        data=lambda: {"laws": found},
+        rows=lambda: found,
+    )
+
+
+def _residual_table(found: Sequence[dict[str, Any]]) -> Table:
+    """Return the residuals of laws, without the column of kernels where none is named."""
+    named = any(row["kernel"] for row in found)
+    columns = [column for column in _COLUMNS if named or column.key != "kernel"]
+    return table(columns, found, align="l")
+
+
+def _machine_blocks(fitted: FittedFile, output: Path) -> Iterator[Block]:
+    """Yield what the machine reached, and what to know about its measurements."""
+    machine, datasheet = fitted.machine, fitted.datasheet
+    figures = machine.figures
+    peaks = (f"{rate} {peak / 1e9:.4g} GFLOP/s" for rate, peak in figures.peaks.items())
+    yield Paragraph(
+        f"bandwidth reached {figures.bandwidth / 1e9:.4g} GB/s; peaks reached {', '.join(peaks)}"
+    )
+    lines = [
+        f"an empty kernel takes {format_seconds(seconds)} ({op})"
+        for op, seconds in figures.launch.items()
+    ]
+    lines += [
+        f"left out: {format_count(count, 'row')}, {reason}"
+        for reason, count in machine.believable.left_out.items()
+    ]
+    lines += [
+        _steadiness_line(machine.steadiness),
+        *map(_cliff_line, machine.cliffs),
+        *_read_mode_lines(machine.read_modes),
+    ]
     basis = f"the datasheet of {datasheet.id}" if datasheet else "measured figures (no datasheet)"
-    yield wrap(f"{len(machine.laws)} laws on {basis} written to {output}")
+    lines.append(f"{format_count(len(machine.laws), 'law')} on {basis} written to {output}")
+    yield from (Paragraph(line, close=True) for line in lines)
 
 
 def _steadiness_line(steadiness: Steadiness) -> str:
@@ -119,24 +186,24 @@ def law_name(law: FittedLaw) -> str:
     return str(block.get("op") or block.get("covers") or block["kind"])
 
 
-def _residual_cells(law: FittedLaw) -> list[str]:
-    """Return a law as text cells; errors on held-out rows where there are any."""
+def _residual(law: FittedLaw) -> dict[str, Any]:
+    """Return a law's residuals; errors on held-out rows where there are any."""
     block, name = law.block, law_name(law)
     which = scored_rows(law.held)
     errors = score(law.predicted[which], law.measured[which])
     kernel = str(block.get("kernel", ""))
     many_kernels = len({row.kernel for row in law.rows}) > 1
-    return [
-        name,
-        "" if kernel in (name, "linear") or many_kernels else kernel,
-        str(block.get("dtype", "-")),
-        str(len(law.rows)),
-        str(int(law.held.sum())),
-        f"{100 * errors.median:.1f}",
-        f"{100 * errors.p90:.1f}",
-        f"{100 * errors.bias:+.1f}",
-        f"{100 * _errors(law).max():.0f}",
-    ]
+    return {
+        "law": name,
+        "kernel": "" if kernel in (name, "linear") or many_kernels else kernel,
+        "format": str(block.get("dtype", "-")),
+        "rows": len(law.rows),
+        "held_out": int(law.held.sum()),
+        "median_percent": 100 * errors.median,
+        "p90_percent": 100 * errors.p90,
+        "bias_percent": 100 * errors.bias,
+        "worst_percent": 100 * float(_errors(law).max()),
+    }
 
 
 def _errors(law: FittedLaw) -> NDArray[np.float64]:
@@ -162,13 +229,3 @@ def worst_rows(laws: Sequence[FittedLaw]) -> list[str]:
             f"({format_seconds(worst.seconds)} measured)"
         )
     return lines
-
-
-def residual_table(laws: Sequence[FittedLaw]) -> str:
-    """Return the residuals as columns, and the worst rows under them."""
-    cells = [_residual_cells(law) for law in laws]
-    if not any(line[1] for line in cells):
-        cells = [[line[0], *line[2:]] for line in cells]
-    headers = HEADERS if len(cells[0]) == len(HEADERS) else (HEADERS[0], *HEADERS[2:])
-    table = text_table(headers, cells, names_first=True)
-    return "\n".join([table, *(wrap(line) for line in worst_rows(laws))]) + "\n"

@@ -1,54 +1,108 @@
-"""The answer of ``compare`` as a table, JSON, CSV or Markdown."""
+"""The answer of ``compare``: its blocks, its rows and its data."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from roofline.base.files import csv_text
+from roofline.advice.columns import Column
+from roofline.base.errors import Option
 from roofline.base.units import format_size
 from roofline.questions.compare import ComparedDrafter
+from roofline.render.blocks import Answer, Block, Note, Paragraph, Table, Tone, table
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
-from roofline.render.formats import OutputFormat, markdown_table, text_table, wrap
-from roofline.render.refusals import refused_data, refused_lines, room_columns
+from roofline.render.notices import notes, notes_data
+from roofline.render.refusals import refused_blocks, refused_data, refused_details, room_columns
 from roofline.specs.overrides import AppliedOverride
 
-__all__ = ["render_compare"]
+__all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
 SCHEMA = "roofline.compare/1"
 WIDTH = 14  # characters of a drafter's name
+#: The drafters of every batch and context.
+Points = Sequence[Sequence[ComparedDrafter]]
 
 
-def render_compare(points: list[list[ComparedDrafter]], how: OutputFormat) -> str:
-    """Return the comparison in the format asked for, ending in a newline.
+def as_answer(points: Points, *, left_out: Sequence[str] = ()) -> Answer:
+    """Return the comparison in every form.
 
-    ``points`` has the drafters of every batch and context.
+    ``left_out`` are heads that are bundled, but whose acceptance is not known.
     """
-    if how is OutputFormat.JSON:
-        data = {
-            "schema": SCHEMA,
-            "inputs": deployment_data(points[0][0].answer.deployment),
-            "set": set_data(_changes(points)),
-            "points": [_point(entries) for entries in points],
-            "refused": refused_data(points[0][0].answer.refused),
-        }
-        return json.dumps(data, indent=2, allow_nan=False) + "\n"
-    if how is OutputFormat.CSV:
-        return _csv(points)
+    answers = [entry.answer for entry in points[0]]
+    answer = answers[0]
+    named = _left_out(left_out)
+    notices = dict.fromkeys(notice for each in answers for notice in each.notices)
+    return Answer(
+        headlines=tuple(_headlines(points)),
+        blocks=tuple(answer_blocks(points)),
+        notes=(*named, *notes(notices)),
+        more=tuple(refused_details(answer.deployment, answer.refused)),
+        data=lambda: data(points) | {"notes": [*map(asdict, named), *notes_data(notices)]},
+        rows=lambda: rows(points),
+    )
+
+
+def _left_out(heads: Sequence[str]) -> list[Note]:
+    """Return the note of the heads that are not compared."""
+    if not heads:
+        return []
+    text = (
+        f"left out, for no acceptance is known for them: {', '.join(heads)}; name the drafters to "
+        f"have them in: {Option('drafter', f'{heads[0]}=0.7')}"
+    )
+    return [Note(code="drafters-left-out", text=text)]
+
+
+def answer_blocks(points: Points) -> list[Block]:
+    """Return which drafter is the fastest at every point, and how they compare."""
+    blocks, headlines = list[Block](), _headlines(points)
+    for n, entries in enumerate(points):
+        blocks.append(Paragraph(headlines[n], tone=Tone.HEADLINE))
+        if n == 0:
+            answer = entries[0].answer
+            blocks += refused_blocks(answer.deployment, answer.refused)
+            blocks.append(Paragraph(_setting(entries)))
+        blocks.append(table(_COLUMNS, map(_shown, entries), align="l"))
+        if n == 0:
+            blocks += [Paragraph(_LEGEND, tone=Tone.QUIET, close=True), _acceptances(entries)]
+    return blocks
+
+
+def _headlines(points: Points) -> list[str]:
+    """Return the verdict at every point, with its place if there are several."""
+    several = len(points) + len(points[0][0].answer.refused) > 1
+    return [
+        f"{_at(entries).capitalize()}: {_verdict(entries)}" if several else _verdict(entries)
+        for entries in points
+    ]
+
+
+def _at(entries: Sequence[ComparedDrafter]) -> str:
+    point = entries[0].point
+    return f"batch {point.batch}, context {format_size(point.context)}"
+
+
+def data(points: Points) -> dict[str, Any]:
+    """Return the whole comparison as JSON-ready data."""
     answer = points[0][0].answer
-    fold = str if how is OutputFormat.MARKDOWN else wrap
-    refused = map(fold, refused_lines(answer.deployment, answer.refused))
-    return "\n\n".join([*(_text(entries, how) for entries in points), *refused]) + "\n"
+    return {
+        "schema": SCHEMA,
+        "inputs": deployment_data(answer.deployment),
+        "set": set_data(_changes(points)),
+        "points": [_point(entries) for entries in points],
+        "refused": refused_data(answer.refused),
+    }
 
 
-def _changes(points: list[list[ComparedDrafter]]) -> list[AppliedOverride]:
+def _changes(points: Points) -> list[AppliedOverride]:
     """Return what was set, for all drafters and for single ones, each once."""
     changes = (c for entries in points for e in entries for c in e.answer.deployment.changes)
     return list(dict.fromkeys(changes))
 
 
-def _point(entries: list[ComparedDrafter]) -> dict[str, Any]:
+def _point(entries: Sequence[ComparedDrafter]) -> dict[str, Any]:
     first = entries[0]
     return {
         "batch": first.point.batch,
@@ -83,37 +137,40 @@ def _row(entry: ComparedDrafter) -> dict[str, Any]:
     }
 
 
-_HEADERS = (
-    "drafter",
-    "D",
-    "speedup",
-    "low-high",
-    "step\nms",
-    "split %",
-    "AL",
-    "AL\nneeded",
-    "GB",
-    "slots\nlost",
+def _column(key: str, heading: str, form: str = "{value}") -> Column:
+    return Column(key=key, heading=heading, form=form)
+
+
+_COLUMNS = (
+    _column("name", "drafter"),
+    _column("marked", "D"),
+    _column("speedup", "speedup", "{value:.2f}x"),
+    _column("speedup_low", "low-high", "{value:.2f}-{speedup_high:.2f}"),
+    _column("step_ms", "step\nms", "{value:.2f}"),
+    _column("split", "split %"),
+    _column("tokens_per_step", "AL", "{value:.2f}"),
+    _column("break_even_tokens_per_step", "AL\nneeded", "{value:.2f}"),
+    _column("draft_weights_gb", "GB", "{value:.1f}"),
+    _column("slots_lost", "slots\nlost", "{value:.0%}"),
+)
+_LEGEND = (
+    "Each drafter at its own best D; *: it beats plain decoding. Split: verify/draft/engine. AL: "
+    "tokens per step; needed: to break even. GB: the drafter's weights on one GPU."
 )
 
 
-def _cells(entry: ComparedDrafter) -> list[str]:
+def _shown(entry: ComparedDrafter) -> dict[str, Any]:
+    """Return one drafter with what its row of the table shows beside the data."""
     row = _row(entry)
-    advised = row["draft_length"] == row["best_draft_length"] > 0
     parts = [row["verify_ms"], row["draft_ms"], row["overhead_ms"]]
-    split = "/".join(f"{100 * part / sum(parts):.0f}" for part in parts)
-    return [
-        _short(entry),
-        f"{'*' if advised else ''}{row['best_draft_length']}",
-        f"{row['speedup']:.2f}x",
-        f"{row['speedup_low']:.2f}-{row['speedup_high']:.2f}",
-        f"{sum(parts):.2f}",
-        split,
-        f"{row['tokens_per_step']:.2f}",
-        f"{row['break_even_tokens_per_step']:.2f}",
-        f"{row['draft_weights_bytes'] / 1e9:.1f}",
-        f"{row['slots_lost']:.0%}",
-    ]
+    advised = row["draft_length"] == row["best_draft_length"] > 0
+    return row | {
+        "name": _short(entry),
+        "marked": f"{'*' if advised else ''}{row['best_draft_length']}",
+        "step_ms": sum(parts),
+        "split": "/".join(f"{100 * part / sum(parts):.0f}" for part in parts),
+        "draft_weights_gb": row["draft_weights_bytes"] / 1e9,
+    }
 
 
 def _short(entry: ComparedDrafter) -> str:
@@ -123,42 +180,24 @@ def _short(entry: ComparedDrafter) -> str:
     return name[:WIDTH]
 
 
-def _text(entries: list[ComparedDrafter], how: OutputFormat) -> str:
-    first = entries[0]
-    question, point = first.answer.question, first.point
-    deployment = question.deployment
-    where = (
-        f"{deployment.target.model.name} on {gpus_named(deployment)}, batch {point.batch}, context "
-        f"{format_size(point.context)}, {deployment.engine.name}. Each drafter at its own best D; "
-        "* where it beats plain decoding. Split: verify/draft/engine. AL needed: the break-even. "
-        "GB: the drafter's weights on one GPU."
-    ) + set_line(_changes([entries]))
-    cells = [_cells(entry) for entry in entries]
-    acceptances = [
-        f"{_short(e)}: {e.answer.question.acceptance.label} ({e.answer.question.acceptance.source})"
-        for e in entries
-    ]
-    if how is OutputFormat.MARKDOWN:
-        return "\n\n".join(
-            [
-                _verdict(entries),
-                where,
-                markdown_table(_HEADERS, cells),
-                "Acceptance assumed:",
-                "\n".join(f"- {line}" for line in acceptances),
-            ]
-        )
-    return "\n\n".join(
-        [
-            wrap(_verdict(entries)),
-            wrap(where),
-            text_table(_HEADERS, cells, names_first=True),
-            "Acceptance assumed:\n" + "\n".join(wrap(line) for line in acceptances),
-        ]
+def _setting(entries: Sequence[ComparedDrafter]) -> str:
+    deployment = entries[0].answer.deployment
+    return (
+        f"{deployment.target.model.name} on {gpus_named(deployment)}, {_at(entries)}, "
+        f"{deployment.engine.name}.{set_line(_changes([entries]))}"
     )
 
 
-def _verdict(entries: list[ComparedDrafter]) -> str:
+def _acceptances(entries: Sequence[ComparedDrafter]) -> Table:
+    """Return what was assumed to be accepted of each drafter."""
+    cells = tuple(
+        (_short(e), f"{e.answer.question.acceptance.label} ({e.answer.question.acceptance.source})")
+        for e in entries
+    )
+    return Table(headings=("", ""), cells=cells, align="ll", title="Acceptance assumed")
+
+
+def _verdict(entries: Sequence[ComparedDrafter]) -> str:
     best = entries[0]
     if best.point.best == 0:
         return "None of these drafters beats plain decoding here."
@@ -172,19 +211,19 @@ def _verdict(entries: list[ComparedDrafter]) -> str:
     return f"{fastest}; within the model's error of it: {', '.join(inside)}."
 
 
-def _csv(points: list[list[ComparedDrafter]]) -> str:
+def rows(points: Points) -> list[dict[str, Any]]:
     """Return a row for every batch, context and drafter, without figures if it does not fit."""
     changes = set_column(_changes(points))
-    rows = []
+    found = []
     for entries in points:
         for entry in entries:
             at = {"batch": entry.point.batch, "context": entry.point.context}
             length = entry.point.draft_lengths[entry.judged]
             room = room_columns(entry.answer.memory, **at, draft_length=length)
-            rows.append(at | _row(entry) | room | changes)
+            found.append(at | _row(entry) | room | changes)
     for refused, entry in product(points[0][0].answer.refused, points[0]):
         at, row = {"batch": refused.batch, "context": refused.context}, _row(entry)
         empty = dict.fromkeys(row) | {key: row[key] for key in ("drafter", "drafter_kind")}
         room = room_columns(entry.answer.memory, **at, draft_length=refused.draft_length)
-        rows.append(at | empty | room | changes)
-    return csv_text(rows)
+        found.append(at | empty | room | changes)
+    return found

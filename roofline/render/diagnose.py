@@ -1,22 +1,22 @@
-"""The answer of ``diagnose`` as text or JSON."""
+"""The answer of ``diagnose``: its blocks, its rows and its data."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from roofline.advice.columns import Column
 from roofline.base.errors import Option
 from roofline.base.units import format_size, listed
 from roofline.engines import sglang, vllm
 from roofline.questions.diagnose.diagnose import Diagnosis, Proposal
 from roofline.questions.diagnose.explain import Explanation
 from roofline.questions.diagnose.terms import ADDED, Term
+from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone, table
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
-from roofline.render.formats import TableOrJson, text_table, wrap
-from roofline.render.notices import assumed_lines, warnings
-from roofline.render.refusals import refused_data, refused_lines
+from roofline.render.notices import notes, notes_data, warnings
+from roofline.render.refusals import refused_blocks, refused_data, refused_details
 
-__all__ = ["render_diagnosis"]
+__all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
 SCHEMA = "roofline.diagnose/1"
 #: What settles whether a term is at fault, beside a load at which explanations differ.
@@ -44,20 +44,34 @@ SETTLES = {
 }
 
 
-def render_diagnosis(diagnosis: Diagnosis, how: TableOrJson) -> str:
-    """Return the diagnosis in the format asked for, ending in a newline."""
-    if how is TableOrJson.JSON:
-        return json.dumps(_data(diagnosis), indent=2, allow_nan=False) + "\n"
-    blocks = [wrap(_headline(diagnosis)), wrap(_where(diagnosis)), _points(diagnosis)]
-    if diagnosis.best is not None:
-        blocks += [_explanations(diagnosis), wrap(_settle(diagnosis, diagnosis.best))]
-    blocks += map(
-        wrap, [*refused_lines(diagnosis.deployment, diagnosis.refused), *_waiting_lines(diagnosis)]
+def as_answer(diagnosis: Diagnosis) -> Answer:
+    """Return the diagnosis in every form."""
+    return Answer(
+        headlines=(_headline(diagnosis),),
+        blocks=tuple(answer_blocks(diagnosis)),
+        notes=notes(diagnosis.notices),
+        more=tuple(refused_details(diagnosis.deployment, diagnosis.refused)),
+        data=lambda: data(diagnosis),
+        rows=lambda: rows(diagnosis),
     )
-    return "\n\n".join([*blocks, *map(wrap, assumed_lines(diagnosis.notices))]) + "\n"
 
 
-def _data(diagnosis: Diagnosis) -> dict[str, Any]:
+def answer_blocks(diagnosis: Diagnosis) -> list[Block]:
+    """Return the term that disagrees, the measured loads, and what would settle it."""
+    blocks: list[Block] = [
+        Paragraph(_headline(diagnosis), tone=Tone.HEADLINE),
+        *refused_blocks(diagnosis.deployment, diagnosis.refused),
+        *(Paragraph(line, close=True) for line in _waiting_lines(diagnosis)),
+        Paragraph(_where(diagnosis)),
+        _points(diagnosis),
+    ]
+    if diagnosis.best is not None:
+        blocks += [_explanations(diagnosis), Paragraph(_settle(diagnosis, diagnosis.best))]
+    return blocks
+
+
+def data(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the whole diagnosis as JSON-ready data."""
     deployment, best = diagnosis.deployment, diagnosis.best
     return {
         "schema": SCHEMA,
@@ -78,6 +92,7 @@ def _data(diagnosis: Diagnosis) -> dict[str, Any]:
         "next": None if best is None else _next_data(diagnosis.proposal),
         "refused": refused_data(diagnosis.refused),
         "warnings": warnings(diagnosis.notices),
+        "notes": notes_data(diagnosis.notices),
     }
 
 
@@ -109,6 +124,14 @@ def _points_data(diagnosis: Diagnosis) -> list[dict[str, Any]]:
         for i, (point, predicted, band, explained) in enumerate(
             zip(diagnosis.points, *(column.tolist() for column in columns), strict=True)
         )
+    ]
+
+
+def rows(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Return a row for every measured load."""
+    return [
+        {key: value for key, value in point.items() if key != "terms_ms"}
+        for point in _points_data(diagnosis)
     ]
 
 
@@ -213,47 +236,44 @@ def _where(diagnosis: Diagnosis) -> str:
     )
 
 
-def _points(diagnosis: Diagnosis) -> str:
-    best = diagnosis.best
-    rows = []
-    for i, point in enumerate(diagnosis.points):
-        predicted = float(diagnosis.predicted[i])
-        cells = [
-            f"{point.draft_length}@{point.batch}x{format_size(point.context)}",
-            f"{point.tokens_per_step:.2f}",
-            f"{1e3 * point.time_per_token:.2f}",
-            f"{1e3 * predicted / point.tokens_per_step:.2f}",
-            f"{1e3 * point.seconds:.2f}",
-            f"{1e3 * predicted:.2f}",
-            f"{point.seconds / predicted - 1:+.1%}",
-            f"{diagnosis.agreement.band[i]:.1%}",
-        ]
-        rows.append(
-            cells if best is None else [*cells, f"{1e3 * float(diagnosis.explained[i]):.2f}"]
-        )
-    headers = [
-        "D@batch\nxcontext",
-        "tokens\nper step",
-        "ms/token\nmeasured",
-        "pre-\ndicted",
-        "ms/step\nmeasured",
-        "pre-\ndicted",
-        "off",
-        "band",
-    ]
-    return text_table(headers if best is None else [*headers, "ex-\nplained"], rows)
+def _column(key: str, heading: str, form: str = "{value}") -> Column:
+    return Column(key=key, heading=heading, form=form)
 
 
-def _explanations(diagnosis: Diagnosis) -> str:
-    rows = []
+_COLUMNS = (
+    _column("load", "D@batch\nxcontext"),
+    _column("tokens_per_step", "tokens\nper step", "{value:.2f}"),
+    _column("measured_tpot_ms", "ms/token\nmeasured", "{value:.2f}"),
+    _column("predicted_tpot_ms", "pre-\ndicted", "{value:.2f}"),
+    _column("measured_step_ms", "ms/step\nmeasured", "{value:.2f}"),
+    _column("predicted_step_ms", "pre-\ndicted", "{value:.2f}"),
+    _column("difference", "off", "{value:+.1%}"),
+    _column("band", "band", "{value:.1%}"),
+)
+_EXPLAINED = _column("explained_step_ms", "ex-\nplained", "{value:.2f}")
+
+
+def _points(diagnosis: Diagnosis) -> Table:
+    """Return the measured loads beside their predictions."""
+    columns = _COLUMNS if diagnosis.best is None else (*_COLUMNS, _EXPLAINED)
+    loads = (
+        point | {"load": "{draft_length}@{batch}x".format(**point) + format_size(point["context"])}
+        for point in _points_data(diagnosis)
+    )
+    return table(columns, loads)
+
+
+def _explanations(diagnosis: Diagnosis) -> Table:
+    """Return how well each term explains the measurements."""
+    lines = list[tuple[str, ...]]()
     for explanation in diagnosis.explanations:
         if not explanation.moves:
             continue
         shares = diagnosis.terms[explanation.term] / diagnosis.predicted
         low, high = 100 * float(shares.min()), 100 * float(shares.max())
         share = f"{low:.0f}-{high:.0f}%" if high - low >= 1 else f"{high:.0f}%"
-        rows.append(
-            [
+        lines.append(
+            (
                 f"{'*' if explanation is diagnosis.best else ' '} {explanation.term}",
                 f"+{share}" if explanation.term in ADDED else share,
                 f"{explanation.factor:.2f}x",
@@ -262,7 +282,7 @@ def _explanations(diagnosis: Diagnosis) -> str:
                 f"{explanation.misfit:.1f}",
                 f"{explanation.residual_rms:.1%}",
                 "yes" if explanation.as_good else "no",
-            ]
+            )
         )
     headers = (
         "  term",
@@ -274,7 +294,7 @@ def _explanations(diagnosis: Diagnosis) -> str:
         "leaves",
         "may\nbe",
     )
-    return text_table(headers, rows, names_first=True)
+    return Table(headings=headers, cells=tuple(lines), align="l")
 
 
 def _settle(diagnosis: Diagnosis, best: Explanation) -> str:

@@ -1,39 +1,63 @@
-"""The answer of ``explore`` as a table, JSON, CSV or Markdown."""
+"""The answer of ``explore``: its blocks, its rows and its data."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from roofline.base.errors import Option
-from roofline.base.files import csv_text
+from roofline.base.notices import Notice
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
+from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone
 from roofline.render.data import inputs_data
 from roofline.render.deployment import fixed_changes, gpus_named, set_data, set_line
-from roofline.render.formats import OutputFormat, markdown_table, text_table, wrap
-from roofline.render.notices import assumed_lines, warnings
+from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 
-__all__ = ["render_explore"]
+__all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
 SCHEMA = "roofline.explore/1"
 _WIDTH = 80
 MOST_REFUSED = 3  # variants that do not fit and are explained
 
 
-def render_explore(exploration: Exploration, how: OutputFormat, *, explain: bool = False) -> str:
-    """Return the exploration in the format asked for, ending in a newline."""
-    if how is OutputFormat.JSON:
-        return json.dumps(_data(exploration), indent=2, allow_nan=False) + "\n"
-    return (
-        _csv(exploration) if how is OutputFormat.CSV else _text(exploration, how, explain=explain)
+def as_answer(exploration: Exploration, *, explain: bool = False) -> Answer:
+    """Return the exploration in every form."""
+    return Answer(
+        headlines=(_headline(exploration),),
+        blocks=tuple(answer_blocks(exploration, explain=explain)),
+        notes=notes(_notices(exploration)),
+        data=lambda: data(exploration),
+        rows=lambda: rows(exploration),
     )
 
 
-def _data(exploration: Exploration) -> dict[str, Any]:
+def _notices(exploration: Exploration) -> list[Notice]:
+    """Return what is to know of the exploration, and of each of its variants."""
+    of_variants = (n for variant in exploration.variants for n in variant.question.notices)
+    return list(dict.fromkeys((*exploration.notices, *of_variants)))
+
+
+def answer_blocks(exploration: Exploration, *, explain: bool = False) -> list[Block]:
+    """Return how the answer moves, what does not fit, and every variant."""
+    table = Table(
+        headings=(*_names(exploration), *_HEADERS),
+        cells=tuple((*variant.values, *_cells(variant)) for variant in exploration.variants),
+    )
+    return [
+        Paragraph(_headline(exploration), tone=Tone.HEADLINE),
+        *(Paragraph(line, tone=Tone.WARNING, close=True) for line in _refused(exploration)),
+        Paragraph(_setting(exploration)),
+        table,
+        *(Paragraph(line, tone=Tone.QUIET, close=True) for line in _legend(exploration)),
+        *(_curves(exploration) if explain else ()),
+    ]
+
+
+def data(exploration: Exploration) -> dict[str, Any]:
+    """Return the whole exploration as JSON-ready data."""
     question = exploration.variants[0].question
     return {
         "schema": SCHEMA,
@@ -47,6 +71,7 @@ def _data(exploration: Exploration) -> dict[str, Any]:
         "vary": [{"path": axis.path, "values": list(axis.values)} for axis in exploration.axes],
         "variants": [_variant(exploration, variant) for variant in exploration.variants],
         "warnings": warnings(exploration.notices),
+        "notes": notes_data(_notices(exploration)),
     }
 
 
@@ -97,9 +122,10 @@ def _numbers(variant: Variant) -> dict[str, Any]:
     }
 
 
-def _csv(exploration: Exploration) -> str:
+def rows(exploration: Exploration) -> list[dict[str, Any]]:
+    """Return a row for every variant."""
     lengths = sorted({d for variant in exploration.variants for d in variant.draft_lengths if d})
-    rows = []
+    found = []
     for variant in exploration.variants:
         entry = _variant(exploration, variant)
         by_length = {row["draft_length"]: row for row in entry["by_draft_length"]}
@@ -114,20 +140,8 @@ def _csv(exploration: Exploration) -> str:
             context=exploration.context,
             draft_length=variant.draft_length or 0,
         )
-        rows.append(entry["values"] | _numbers(variant) | curves | room)
-    return csv_text(rows)
-
-
-def _text(exploration: Exploration, how: OutputFormat, *, explain: bool) -> str:
-    table = markdown_table if how is OutputFormat.MARKDOWN else text_table
-    fold = str if how is OutputFormat.MARKDOWN else wrap
-    headers = [*_names(exploration), *_HEADERS]
-    rows = [[*variant.values, *_cells(variant)] for variant in exploration.variants]
-    blocks = [fold(_headline(exploration)), fold(_setting(exploration)), table(headers, rows)]
-    if explain:
-        blocks += _curves(exploration, table)
-    blocks += map(fold, _refused(exploration))
-    return "\n\n".join([*blocks, "\n".join(fold(line) for line in _legend(exploration))]) + "\n"
+        found.append(entry["values"] | _numbers(variant) | curves | room)
+    return found
 
 
 _HEADERS = (
@@ -163,18 +177,22 @@ def _cells(variant: Variant) -> list[str]:
     ]
 
 
-def _curves(exploration: Exploration, table: Any) -> list[str]:
+def _curves(exploration: Exploration) -> list[Block]:
     """Return the speedup and cost ratio of every draft length, in tables as wide as a terminal."""
     lengths = sorted({d for variant in exploration.variants for d in variant.draft_lengths if d})
     room = _WIDTH - sum(2 + max(map(len, [*axis.values, axis.path])) for axis in exploration.axes)
     across = max(room // 7, 1)  # a column has seven characters
-    blocks = []
+    blocks = list[Block]()
     for title, name in (("Speedup", "speedup"), ("Cost ratio (= break-even)", "cost_ratio")):
-        blocks.append(f"{title} at batch {exploration.batch} by draft length:")
         for start in range(0, len(lengths), across):
             part = lengths[start : start + across]
-            rows = [[*v.values, *_curve(v, name, part)] for v in exploration.variants]
-            blocks.append(table([*_names(exploration), *(f"D = {d}" for d in part)], rows))
+            blocks.append(
+                Table(
+                    headings=(*_names(exploration), *(f"D = {d}" for d in part)),
+                    cells=tuple((*v.values, *_curve(v, name, part)) for v in exploration.variants),
+                    title=f"{title} at batch {exploration.batch} by draft length",
+                )
+            )
     return blocks
 
 
@@ -252,7 +270,4 @@ def _legend(exploration: Exploration) -> list[str]:
         "Acceptance is held as given: measure it again for a changed architecture. Speedups are "
         f"expected values; roofline recommend {Option('set')} gives their range."
     )
-    assumed = (
-        line for variant in exploration.variants for line in assumed_lines(variant.question.notices)
-    )
-    return [*dict.fromkeys(assumed), *lines]
+    return lines

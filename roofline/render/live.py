@@ -1,8 +1,9 @@
-"""The answer of ``live`` as text or JSON: what a server does now, and what to change."""
+"""The answer of ``live``: what a server does now, and what to change."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, assert_never
 
 from roofline.base.errors import Option
@@ -12,13 +13,15 @@ from roofline.engines.server_facts import Read, Unread
 from roofline.questions.live import AdvisedChange, Gap, LiveQuestion, Substitute
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain, pays
+from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
 from roofline.render.deployment import deployment_data
-from roofline.render.formats import TableOrJson, wrap
-from roofline.render.notices import assumed_lines, sentence, warnings
-from roofline.render.refusals import refused_data, refused_lines
-from roofline.render.schedule import as_data, fixed_length_name, schedule_blocks
+from roofline.render.notices import notes, notes_data, sentence, warnings
+from roofline.render.refusals import refused_blocks, refused_data, refused_details
+from roofline.render.schedule import answer_blocks as schedule_blocks
+from roofline.render.schedule import data as schedule_data
+from roofline.render.schedule import fixed_length_name
 
-__all__ = ["gap_lines", "render_live"]
+__all__ = ["answer_blocks", "as_answer", "data", "gap_lines", "rows"]
 
 SCHEMA = "roofline.live/1"
 FACT_NAMES = {
@@ -42,33 +45,49 @@ FACT_NAMES = {
 FAR = 0.15
 
 
-def render_live(
-    live: LiveQuestion,
-    plan: SchedulePlan,
-    written: WrittenSchedule,
-    change: AdvisedChange | None,
-    how: TableOrJson,
-) -> str:
-    """Return the reading, the change and the schedule, ending in a newline."""
-    if how is TableOrJson.JSON:
-        data = _data(live, plan, written, change)
-        return json.dumps(data, indent=2, allow_nan=False) + "\n"
-    blocks = [wrap(_headline(live, plan, written, change)), _facts(live)]
+def as_answer(
+    live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, change: AdvisedChange | None
+) -> Answer:
+    """Return the reading, the change and the schedule in every form."""
+    notices = _notices(live, plan, written)
+    return Answer(
+        headlines=(_headline(live, plan, written, change),),
+        blocks=tuple(answer_blocks(live, plan, written, change)),
+        notes=notes(notices),
+        more=tuple(refused_details(plan.question.deployment, plan.refused)),
+        data=lambda: data(live, plan, written, change),
+        rows=lambda: rows(live),
+    )
+
+
+def _notices(live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule) -> list[Notice]:
+    """Return what is to know of the reading, and of a schedule if one is printed."""
+    of_schedule = written.notes if pays(plan, written) else ()
+    return [*live.serving.notices, *plan.notices, *of_schedule]
+
+
+def answer_blocks(
+    live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, change: AdvisedChange | None
+) -> list[Block]:
+    """Return what to change, what was read of the server, and the schedule or the draft length."""
+    blocks: list[Block] = [
+        Paragraph(_headline(live, plan, written, change), tone=Tone.HEADLINE),
+        *refused_blocks(plan.question.deployment, plan.refused),
+    ]
+    if change is not None:
+        blocks.append(Paragraph(_now(live, plan, written, change)))
+    blocks.append(_facts(live))
     if live.gaps:
         blocks.append(_gaps(live))
-    if change is not None:
-        blocks.append(wrap(_now(live, plan, written, change)))
-    blocks += (
-        schedule_blocks(plan, written)
-        if pays(plan, written)
-        else _fixed(live, plan, written, change)
-    )
-    return "\n\n".join(blocks) + "\n"
+    if not pays(plan, written):
+        return [*blocks, *_fixed(live, plan, written, change)]
+    return [*blocks, *schedule_blocks(replace(plan, refused=()), written, tone=Tone.PLAIN)]
 
 
-def _data(
+def data(
     live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, change: AdvisedChange | None
 ) -> dict[str, Any]:
+    """Return the whole answer as JSON-ready data."""
     serving = live.serving
     return {
         "schema": SCHEMA,
@@ -107,8 +126,9 @@ def _data(
             "measured_tokens_per_s": change.measured,
         },
         "refused": refused_data(plan.refused),
-        "schedule": as_data(plan, written),
+        "schedule": schedule_data(plan, written),
         "warnings": warnings(serving.notices),
+        "notes": notes_data(_notices(live, plan, written)),
     }
 
 
@@ -147,30 +167,37 @@ def _headline(
     return advice
 
 
-def _facts(live: LiveQuestion) -> str:
-    """Return what was read, a line each, with its source."""
+def _facts(live: LiveQuestion) -> Table:
+    """Return what was read, a row each, with its source."""
     serving = live.serving
-    lines = [f"{serving.name} at {serving.where}, {serving.how}:"]
+    title = f"{serving.name} at {serving.where}, {serving.how}"
+    return Table(headings=("", "", ""), cells=tuple(_fact_cells(live)), align="lll", title=title)
+
+
+def _fact_cells(live: LiveQuestion) -> Iterator[tuple[str, str, str]]:
     if live.era is not None:
-        source = f"its version: {live.era.builds}"
-        lines.append(_fact_line("priced as", live.configuration.engine, source))
+        yield "priced as", str(live.configuration.engine), f"its version: {live.era.builds}"
     for name, label in FACT_NAMES.items():
-        fact = serving.facts[name]
+        fact = live.serving.facts[name]
         if isinstance(fact, Unread) or (name.endswith("_parallel") and fact.value in (0, 1)):
             continue
-        lines.append(_fact_line(label, _value(fact), fact.source))
-    return "\n".join(lines)
+        yield label, _value(fact), fact.source
 
 
-def _fact_line(label: str, value: object, source: str) -> str:
-    return _indented(f"{label:<16} {value} <- {source}")
-
-
-def _indented(text: str) -> str:
-    """Break a line of a list at the terminal's edge; what a server says may be long."""
-    import textwrap
-
-    return textwrap.fill(text, width=80, initial_indent="  ", subsequent_indent=" " * 6)
+def rows(live: LiveQuestion) -> list[dict[str, Any]]:
+    """Return a row for everything that was looked for: its value and source, or why it is not."""
+    found = []
+    for name in FACT_NAMES:
+        fact = live.serving.facts[name]
+        found.append(
+            {
+                "fact": name,
+                "value": str(fact.value) if isinstance(fact, Read) else None,
+                "source": fact.source if isinstance(fact, Read) else None,
+                "reason": fact.reason if isinstance(fact, Unread) else None,
+            }
+        )
+    return found
 
 
 def _value(fact: Read) -> str:
@@ -224,17 +251,20 @@ def _flag(gap: Gap) -> str:
     return str(Option(gap.field))
 
 
-def _gaps(live: LiveQuestion) -> str:
-    lines = []
-    for gap in live.gaps:
-        name = FACT_NAMES.get(gap.what, gap.what)
-        lines.append(f"{name}: {_reason(gap)}; used {_used(gap)} (give {_flag(gap)})")
-    return "\n".join(["Not read:", *map(_indented, lines)])
+def _gaps(live: LiveQuestion) -> Table:
+    cells = tuple(
+        (
+            FACT_NAMES.get(gap.what, gap.what),
+            f"{_reason(gap)}; used {_used(gap)} (give {_flag(gap)})",
+        )
+        for gap in live.gaps
+    )
+    return Table(headings=("", ""), cells=cells, align="ll", title="Not read")
 
 
 def _fixed(
     live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, change: AdvisedChange | None
-) -> list[str]:
+) -> list[Block]:
     """Say that one draft length is as good as bands, and how to set it if it is another."""
     deployment = plan.question.deployment
     fixed, _ = best_fixed(plan)
@@ -251,12 +281,11 @@ def _fixed(
         comparison = (
             f"A schedule by batch would gain {gains} over {against}; {sentence(written.notes[0])}."
         )
-    blocks = [wrap(comparison)]
+    blocks: list[Block] = [Paragraph(comparison)]
     if change is None or change.draft_length != length:
         flags = deployment.launch.flags(length, running=plan.batches * live.copies)
-        blocks.append(f"{deployment.engine.name}:\n{flags}")
-    blocks += map(wrap, refused_lines(deployment, plan.refused))
-    return [*blocks, *map(wrap, assumed_lines(plan.question.notices))]
+        blocks.append(Code(flags, of=deployment.engine.name))
+    return blocks
 
 
 def _now(

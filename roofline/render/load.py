@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from roofline.advice.columns import Column
@@ -115,7 +116,10 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
         "schedule": None if answer.schedule is None else answer.schedule.text,
         "schedule_notes": [sentence(each) for each in schedule_notices(answer)],
         "warnings": warnings(answer.notices),
-        "notes": notes_data([*answer.notices, *schedule_notices(answer)]),
+        "notes": [
+            *notes_data([*answer.notices, *schedule_notices(answer)]),
+            *map(asdict, _load_notes(answer)),
+        ],
         "provenance": provenance(answer.question, answer.times),
     }
 

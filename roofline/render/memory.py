@@ -1,22 +1,23 @@
-"""The answer of ``memory`` as a table or JSON."""
+"""The answer of ``memory``: its blocks, its rows and its data."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from roofline.advice.deployment import Deployment
 from roofline.advice.remedies import Refused
+from roofline.base.notices import Notice
 from roofline.base.units import format_bytes, format_count, format_size
 from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
+from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
-from roofline.render.formats import TableOrJson, text_table, wrap
-from roofline.render.refusals import refused_data, refused_lines
+from roofline.render.notices import notes, notes_data
+from roofline.render.refusals import refused_blocks, refused_data, refused_details
 from roofline.timing.memory import Memory
 
-__all__ = ["MemoryAnswer", "render_memory"]
+__all__ = ["MemoryAnswer", "answer_blocks", "as_answer", "data", "rows"]
 
 SCHEMA = "roofline.memory/1"
 
@@ -54,23 +55,89 @@ class MemoryAnswer:
         )
 
 
-def render_memory(
-    answers: list[MemoryAnswer], form: TableOrJson, refused: Sequence[Refused]
-) -> str:
-    """Return the accounts, and which contexts do not fit, ending in a newline."""
+def as_answer(
+    answers: Sequence[MemoryAnswer], refused: Sequence[Refused], notices: Sequence[Notice]
+) -> Answer:
+    """Return the accounts of all contexts in every form, and which of them do not fit."""
+    return Answer(
+        headlines=tuple(map(_headline, answers)),
+        blocks=tuple(answer_blocks(answers, refused)),
+        notes=notes(notices),
+        more=tuple(refused_details(answers[0].deployment, refused)),
+        data=lambda: data(answers, refused) | {"notes": notes_data(notices)},
+        rows=lambda: rows(answers),
+    )
+
+
+def answer_blocks(answers: Sequence[MemoryAnswer], refused: Sequence[Refused]) -> list[Block]:
+    """Return how many sequences fit at every context, and where the bytes go."""
+    blocks = list[Block]()
+    for n, answer in enumerate(answers):
+        blocks.append(Paragraph(_headline(answer), tone=Tone.HEADLINE))
+        if n == 0:
+            blocks += refused_blocks(answer.deployment, refused)
+            blocks.append(Paragraph(_setting(answer)))
+        blocks += _account(answer)
+    return blocks
+
+
+def _account(answer: MemoryAnswer) -> list[Block]:
+    columns = [answer.parts(batch, length) for _, batch, length in answer.sides]
+    names = [name for name in columns[0] if any(column[name] for column in columns)]
+    corner = "GB of the fullest GPU" if len(answer.memory.cards) > 1 else "GB of one GPU"
+    blocks: list[Block] = [
+        Table(
+            headings=(corner, *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)),
+            cells=tuple(
+                (name, *(f"{column[name] / 1e9:.2f}" for column in columns)) for name in names
+            ),
+            align="l",
+        ),
+        *(Paragraph(_per_sequence(answer, name, length)) for name, _, length in answer.sides),
+    ]
+    if answer.equal is not None:
+        blocks.append(Paragraph(_equal(answer.equal)))
+    elif len(answer.sides) > 1:
+        line = (
+            "Throughput at equal memory needs the acceptance at draft length "
+            f"{answer.slots.draft_length}, which is not known."
+        )
+        blocks.append(Paragraph(line))
+    return blocks
+
+
+def data(answers: Sequence[MemoryAnswer], refused: Sequence[Refused]) -> dict[str, Any]:
+    """Return the accounts as JSON-ready data."""
     deployment = answers[0].deployment
-    if form is TableOrJson.JSON:
-        data = {
-            "schema": SCHEMA,
-            "inputs": deployment_data(deployment)
-            | {"drafter": deployment.drafter.name, "drafter_kind": deployment.drafter.kind},
-            "set": set_data(deployment.changes),
-            "contexts": [_data(answer) for answer in answers],
-            "refused": refused_data(refused),
-        }
-        return json.dumps(data, indent=2, allow_nan=False) + "\n"
-    lines = map(wrap, refused_lines(deployment, refused))
-    return "\n\n".join([*map(_text, answers), *lines]) + "\n"
+    return {
+        "schema": SCHEMA,
+        "inputs": deployment_data(deployment)
+        | {"drafter": deployment.drafter.name, "drafter_kind": deployment.drafter.kind},
+        "set": set_data(deployment.changes),
+        "contexts": [_data(answer) for answer in answers],
+        "refused": refused_data(refused),
+    }
+
+
+def rows(answers: Sequence[MemoryAnswer]) -> list[dict[str, Any]]:
+    """Return a row for every context, without drafts and with them; sizes in bytes."""
+    found = []
+    for answer in answers:
+        sequences = (answer.slots.plain, answer.slots.speculative)
+        for (_, batch, length), largest in zip(answer.sides, sequences, strict=False):
+            parts = answer.parts(batch, length)
+            sequence = _sequence_data(answer.sequence(length))
+            found.append(
+                {
+                    "context": answer.slots.context,
+                    "draft_length": length,
+                    "batch": batch,
+                    "largest_batch": largest,
+                    **{f"{name.replace(' ', '_')}_bytes": size for name, size in parts.items()},
+                    **{f"sequence_{name}_bytes": size for name, size in sequence.items()},
+                }
+            )
+    return found
 
 
 def _data(answer: MemoryAnswer) -> dict[str, Any]:
@@ -111,42 +178,26 @@ def _sequence_data(sequence: PerSequence) -> dict[str, float]:
     }
 
 
-def _text(answer: MemoryAnswer) -> str:
-    columns = [answer.parts(batch, length) for _, batch, length in answer.sides]
-    names = [name for name in columns[0] if any(column[name] for column in columns)]
-    rows = [[name, *(f"{column[name] / 1e9:.2f}" for column in columns)] for name in names]
-    corner = "GB of the fullest GPU" if len(answer.memory.cards) > 1 else "GB of one GPU"
-    headers = [corner, *(f"{name}\nbatch {batch}" for name, batch, _ in answer.sides)]
-    blocks = [
-        wrap(_headline(answer) + set_line(answer.deployment.changes)),
-        text_table(headers, rows, names_first=True),
-        *(wrap(_per_sequence(answer, name, length)) for name, _, length in answer.sides),
-    ]
-    if answer.equal is not None:
-        blocks.append(wrap(_equal(answer.equal)))
-    elif len(answer.sides) > 1:
-        line = (
-            "Throughput at equal memory needs the acceptance at draft length "
-            f"{answer.slots.draft_length}, which is not known."
-        )
-        blocks.append(wrap(line))
-    return "\n\n".join(blocks)
-
-
 def _headline(answer: MemoryAnswer) -> str:
-    deployment, slots, rules = answer.deployment, answer.slots, answer.memory.rules
-    where = (
-        f"{deployment.target.model.name} on {gpus_named(deployment)} "
-        f"({deployment.engine.name}, {rules.fraction:.0%} of {format_bytes(answer.memory.total)}: "
-        f"{rules.source.partition(':')[0]}), context {format_size(slots.context)}"
-    )
+    """Return how many sequences fit, without speculation and with it."""
+    slots, context = answer.slots, format_size(answer.slots.context)
     fit = "fits" if slots.plain == 1 else "fit"
+    start = f"At context {context}, {format_count(slots.plain, 'sequence')} {fit}"
     if slots.draft_length == 0:
-        return f"{where}: {format_count(slots.plain, 'sequence')} {fit}."
+        return f"{start}."
     return (
-        f"{where}: {format_count(slots.plain, 'sequence')} {fit} without "
-        f"speculation, {slots.speculative} with {deployment.drafter.name} at draft length "
+        f"{start} without speculation, {slots.speculative} with draft length "
         f"{slots.draft_length}: {slots.lost:.1%} of the slots lost."
+    )
+
+
+def _setting(answer: MemoryAnswer) -> str:
+    deployment, rules = answer.deployment, answer.memory.rules
+    drafter = f"; drafter {deployment.drafter.name}" if answer.slots.draft_length else ""
+    return (
+        f"{deployment.target.model.name} on {gpus_named(deployment)}; {deployment.engine.name} "
+        f"takes {rules.fraction:.0%} of {format_bytes(answer.memory.total)} "
+        f"({rules.source.partition(':')[0]}){drafter}.{set_line(deployment.changes)}"
     )
 
 

@@ -15,7 +15,6 @@ from roofline.render.reading_notices import READING_SENTENCES
 __all__ = [
     "ORDER",
     "SENTENCES",
-    "assumed_lines",
     "assumptions",
     "capitalised",
     "notes",
@@ -86,6 +85,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.OFF_FAST_PATH,
             Code.UNKNOWN_GENERATION,
             Code.NO_16_BIT_RATE,
+            Code.PRE_RELEASE,
         ),
     ),
     (
@@ -160,7 +160,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.NO_FP16_RATE,
             Code.ALIAS,
             Code.CONFIG_NOTE,
-            Code.PRE_RELEASE,
         ),
     ),
     (
@@ -207,11 +206,6 @@ def notes_data(notices: Iterable[Notice]) -> list[dict[str, Any]]:
 def assumptions(notices: Iterable[Notice]) -> list[str]:
     """Return the sentences of the notices that state an assumption."""
     return [sentence(notice) for notice in notices if notice.assumption]
-
-
-def assumed_lines(notices: Iterable[Notice]) -> list[str]:
-    """Return a line for each assumption."""
-    return [f"Assumed: {text}" for text in assumptions(notices)]
 
 
 def warnings(notices: Iterable[Notice]) -> list[str]:

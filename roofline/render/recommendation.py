@@ -50,6 +50,8 @@ __all__ = [
 ]
 
 SCHEMA = "roofline.recommend/1"
+#: Lines of a terminal that the answer for one point keeps to.
+HEIGHT = 40
 COLUMNS = columns(
     "draft_length",
     "tokens_per_step",
@@ -75,6 +77,7 @@ def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None 
         blocks=tuple(answer_blocks(answer, explain=explain, met=met)),
         notes=notes(answer.notices, said=_said(answer)),
         more=tuple(_more(answer, explain=explain)),
+        height=HEIGHT if len(answer.points) == 1 and not explain else None,
         data=lambda: data(answer, explain=explain, met=met),
         rows=lambda: rows(answer),
     )

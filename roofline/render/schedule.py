@@ -1,36 +1,63 @@
-"""The answer of ``schedule`` as a table, JSON or CSV, or as an engine's own text."""
+"""The answer of ``schedule``: its blocks, its rows and its data."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
-from roofline.base.files import csv_text
+from roofline.advice.columns import Column, cells
+from roofline.base.notices import Code as NoticeCode
 from roofline.base.units import format_size
 from roofline.engines.writing import Band
-from roofline.questions.schedule.formats import SCHEDULE_ENGINES, ScheduleFormat
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain
+from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
-from roofline.render.formats import text_table, wrap
-from roofline.render.notices import assumed_lines, warnings
-from roofline.render.refusals import refused_data, refused_lines
+from roofline.render.notices import notes, notes_data, warnings
+from roofline.render.refusals import refused_blocks, refused_data, refused_details
 
 __all__ = [
     "BAND_HEADERS",
-    "as_data",
+    "answer_blocks",
+    "as_answer",
     "band_cells",
+    "data",
     "fixed_length_name",
-    "render_schedule",
-    "schedule_blocks",
+    "rows",
     "schedule_headline",
     "schedule_losses",
 ]
 
 SCHEMA = "roofline.schedule/1"
-BAND_HEADERS = ("batches", "context", "D", "speedup\nlow", "speedup\nhigh", "most lost\nto best")
+
+
+def _column(key: str, heading: str, form: str = "{value}") -> Column:
+    return Column(key=key, heading=heading, form=form)
+
+
+_COLUMNS = (
+    _column("batches_shown", "batches"),
+    _column("contexts_shown", "context"),
+    _column("draft_length", "D"),
+    _column("speedup_low", "speedup\nlow", "{value:.2f}x"),
+    _column("speedup_high", "speedup\nhigh", "{value:.2f}x"),
+    _column("largest_loss", "most lost\nto best", "{value:.1%}"),
+)
+BAND_HEADERS = tuple(column.heading for column in _COLUMNS)
+
+
+def as_answer(plan: SchedulePlan, written: WrittenSchedule) -> Answer:
+    """Return the schedule in every form."""
+    notices = [*plan.notices, *written.notes]
+    return Answer(
+        headlines=(schedule_headline(plan, written),),
+        blocks=tuple(answer_blocks(plan, written)),
+        notes=notes(notices, said={NoticeCode.BATCHES_DO_NOT_FIT} if plan.refused else ()),
+        more=tuple(refused_details(plan.question.deployment, plan.refused)),
+        data=lambda: data(plan, written),
+        rows=lambda: rows(plan, written),
+    )
 
 
 def _mix(plan: SchedulePlan) -> str:
@@ -40,18 +67,7 @@ def _mix(plan: SchedulePlan) -> str:
     return f"time spent: {', '.join(f'{share:.0%} at {batch}' for batch, share in plan.mix)}"
 
 
-def render_schedule(plan: SchedulePlan, written: WrittenSchedule, how: ScheduleFormat) -> str:
-    """Return the schedule in the format asked for, ending in a newline."""
-    if how.value in SCHEDULE_ENGINES:
-        return written.text + "\n"
-    if how is ScheduleFormat.JSON:
-        return json.dumps(as_data(plan, written), indent=2, allow_nan=False) + "\n"
-    if how is ScheduleFormat.CSV:
-        return _csv(plan, written)
-    return "\n\n".join(schedule_blocks(plan, written)) + "\n"
-
-
-def as_data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
+def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
     """Return the whole schedule as JSON-ready data."""
     question = plan.question
     fixed, _ = best_fixed(plan)
@@ -77,6 +93,7 @@ def as_data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "idle_ms": 1e3 * plan.idle,
         "text": written.text,
         "warnings": warnings([*plan.notices, *written.notes]),
+        "notes": notes_data([*plan.notices, *written.notes]),
     }
 
 
@@ -85,7 +102,7 @@ def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
     joint = len(band.draft_lengths) == 1
     contexts = [list(plan.contexts)] if joint else [[context] for context in plan.contexts]
     inside = slice(band.first - 1, band.last)
-    rows = []
+    found = []
     for position, row_contexts in enumerate(contexts):
         length = band.draft_lengths[position]
         columns = slice(None) if joint else slice(position, position + 1)
@@ -97,7 +114,7 @@ def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
         speedup = chosen / plan.plain[inside, columns]
         lost = 1 - chosen / np.where(np.isnan(speed), -np.inf, speed).max(axis=-1)
         usable = np.isfinite(speedup)
-        rows.append(
+        found.append(
             {
                 "batch_start": band.first,
                 "batch_end": band.first + batches_that_fit - 1,
@@ -108,57 +125,56 @@ def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
                 "largest_loss": float(lost[usable].max()) if usable.any() else None,
             }
         )
-    return rows
+    return found
 
 
-def schedule_blocks(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
-    """Return the paragraphs of the table format."""
+def answer_blocks(
+    plan: SchedulePlan, written: WrittenSchedule, *, tone: Tone = Tone.HEADLINE
+) -> list[Block]:
+    """Return what the bands gain in this tone, the bands, and the engine's own text of them."""
     question = plan.question
-    contexts = ", ".join(map(format_size, plan.contexts))
-    rows = [row for band in written.bands for row in _rows(plan, band)]
-    joined = f" (one table for all: geometric mean over contexts {contexts})"
     deployment = question.deployment
-    blocks = [
-        wrap(schedule_headline(plan, written)),
-        wrap(
-            f"{deployment.target.model.name} on {gpus_named(deployment)}, contexts {contexts}; "
-            f"drafter {deployment.drafter.name}; acceptance: {question.acceptance.label}."
-            + (joined if len(plan.contexts) > 1 and len(rows) == len(written.bands) else "")
-            + set_line(question.deployment.changes)
-        ),
-        text_table(BAND_HEADERS, band_cells(plan, written)),
-        wrap(schedule_losses(plan, written)),
+    contexts = ", ".join(map(format_size, plan.contexts))
+    bands = [row for band in written.bands for row in _rows(plan, band)]
+    joined = f" (one table for all: geometric mean over contexts {contexts})"
+    setting = (
+        f"{deployment.target.model.name} on {gpus_named(deployment)}, contexts {contexts}; "
+        f"drafter {deployment.drafter.name}; acceptance: {question.acceptance.label}."
+        + (joined if len(plan.contexts) > 1 and len(bands) == len(written.bands) else "")
+        + set_line(question.deployment.changes)
+    )
+    blocks: list[Block] = [
+        Paragraph(schedule_headline(plan, written), tone=tone),
+        *refused_blocks(deployment, plan.refused),
+        Paragraph(setting),
+        Table(headings=BAND_HEADERS, cells=tuple(map(tuple, band_cells(plan, written)))),
+        Paragraph(schedule_losses(plan, written)),
     ]
-    if question.deployment.engine.idle_speculation is not None and any(
-        r["draft_length"] == 0 for r in rows
-    ):
-        blocks.append(
-            wrap(
-                f"At D = 0 speculation stays configured and costs {1e3 * plan.idle:.2f} ms a step "
-                f"({question.deployment.engine.idle_speculation.source})."
-            )
+    idle = deployment.engine.idle_speculation
+    if idle is not None and any(row["draft_length"] == 0 for row in bands):
+        cost = (
+            f"At D = 0 speculation stays configured and costs {1e3 * plan.idle:.2f} ms a step "
+            f"({idle.source})."
         )
-    blocks.append(f"{question.deployment.engine.name}:\n{written.text}")
-    blocks += map(wrap, refused_lines(question.deployment, plan.refused))
-    return [*blocks, *map(wrap, assumed_lines(question.notices))]
+        blocks.append(Paragraph(cost))
+    name = deployment.engine.name
+    if written.text == deployment.launch.left_out:
+        return [*blocks, Paragraph(f"{name}: {written.text}.")]
+    return [*blocks, Code(written.text, of=name)]
 
 
 def band_cells(plan: SchedulePlan, written: WrittenSchedule) -> list[list[str]]:
     """Return the table of bands, under ``BAND_HEADERS``."""
-    return [_cells(row) for band in written.bands for row in _rows(plan, band)]
+    return [cells(_COLUMNS, _shown(row)) for band in written.bands for row in _rows(plan, band)]
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    start, end = row["batch_start"], row["batch_end"]
-    context = row["context"]
-    numbers = [row["speedup_low"], row["speedup_high"]]
-    return [
-        f"{start}-{end}" if end > start else f"{start}",
-        "all" if len(context) > 1 else format_size(context[0]),
-        f"{row['draft_length']}",
-        *("-" if value is None else f"{value:.2f}x" for value in numbers),
-        "-" if row["largest_loss"] is None else f"{row['largest_loss']:.1%}",
-    ]
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a band with its batches and contexts as the table shows them."""
+    start, end, context = row["batch_start"], row["batch_end"], row["context"]
+    return row | {
+        "batches_shown": f"{start}-{end}" if end > start else f"{start}",
+        "contexts_shown": "all" if len(context) > 1 else format_size(context[0]),
+    }
 
 
 def fixed_length_name(draft_length: int) -> str:
@@ -206,11 +222,11 @@ def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     )
 
 
-def _csv(plan: SchedulePlan, written: WrittenSchedule) -> str:
+def rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
+    """Return a row for every band, and for each context where they differ."""
     changes = set_column(plan.question.deployment.changes)
-    rows = [
+    return [
         row | {"context": " ".join(map(str, row["context"]))} | changes
         for band in written.bands
         for row in _rows(plan, band)
     ]
-    return csv_text(rows)

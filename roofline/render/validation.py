@@ -1,121 +1,135 @@
-"""The answers of ``validate`` as a table, JSON or Markdown."""
+"""The answers of ``validate``: their blocks, their rows and their data."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from roofline.render.formats import OutputFormat, captioned_table, markdown_table, text_table, wrap
+from roofline.advice.columns import Column
+from roofline.base.errors import Option
+from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone, table
 from roofline.validation.advice import RULES, Sign, SweepChoice, regret_rows, sign_rows
 from roofline.validation.score import ScoreRow
 
-__all__ = ["render_advice", "render_scores", "render_steps"]
+__all__ = ["advice_answer", "scores_answer", "steps_answer"]
 
 SCHEMA = "roofline.validate/1"
-_HEADERS = (
-    "kind",
-    "gpu",
-    "engine",
-    "dtype",
-    "rows",
-    "median\n%",
-    "p90\n%",
-    "bias\n%",
-    "text-\nbook %",
+
+
+def _column(key: str, heading: str, form: str = "{value}") -> Column:
+    return Column(key=key, heading=heading, form=form)
+
+
+_PERCENT = "{value:.1f}"
+_ERRORS = (
+    _column("median_abs_error", "median\n%", _PERCENT),
+    _column("p90_abs_error", "p90\n%", _PERCENT),
+    _column("bias", "bias\n%", _PERCENT),
+    _column("textbook_median_abs_error", "text-\nbook %", _PERCENT),
+)
+_SCORES = (
+    _column("kind", "kind"),
+    _column("engine", "engine"),
+    _column("dtype", "dtype"),
+    _column("n", "rows"),
+    *_ERRORS,
 )
 #: Columns of attention alone, whose time above a kernel's floor is scored as well.
-_ABOVE_FLOOR = ("above\nfloor %", "p90\n%")
-_WORST_NAMES = ("kind", "gpu", "engine", "law")
-_WORST_NUMBERS = ("measured us", "predicted us", "ratio")
-_STEP_HEADERS = (
-    "kind",
-    "group",
-    "what",
-    "rows",
-    "median\n%",
-    "p90\n%",
-    "bias\n%",
-    "text-\nbook %",
-    "p90\n%",
+_ABOVE_FLOOR = (
+    _column("above_floor_median_abs_error", "above\nfloor %", _PERCENT),
+    _column("above_floor_p90_abs_error", "p90\n%", _PERCENT),
 )
-_REGRET_HEADERS = ("group", "sweeps", "rule", "mean\n%", "p90\n%", "worst\n%")
-_SIGN_HEADERS = ("group", "rows", "right", "wrong")
+_WORST = (
+    _column("law", "law"),
+    _column("measured_us", "measured us", "{value:.1f}"),
+    _column("predicted_us", "predicted us", "{value:.1f}"),
+    _column("ratio", "ratio", "{value:.2f}"),
+)
+_STEPS = (
+    _column("what", "kind"),
+    _column("group", "group"),
+    _column("dtype", "what"),
+    _column("n", "rows"),
+    *_ERRORS,
+    _column("textbook_p90_abs_error", "p90\n%", _PERCENT),
+)
+_REGRETS = (
+    _column("group", "group"),
+    _column("n", "sweeps"),
+    _column("rule", "rule"),
+    _column("mean_regret", "mean\n%", _PERCENT),
+    _column("p90_regret", "p90\n%", _PERCENT),
+    _column("worst_regret", "worst\n%", _PERCENT),
+)
+_SIGNS = (
+    _column("group", "group"),
+    _column("n", "rows"),
+    _column("right", "right"),
+    _column("wrong", "wrong"),
+)
+_SWEEPS = ("sweep", "own AL", "D", "best", *RULES)
 
 
-def render_scores(
-    rows: Sequence[ScoreRow], worst: Sequence[dict[str, Any]], form: OutputFormat
-) -> str:
-    """Return the scores of kernels or served runs, and the worst rows, ending in a newline."""
-    if form is OutputFormat.JSON:
-        return _json({"rows": [row.as_data() for row in rows], "worst": list(worst)})
-    names = [[row["kind"], row["gpu"], row["engine"], row["name"]] for row in worst]
-    numbers = [
-        [f"{row['measured_us']:.1f}", f"{row['predicted_us']:.1f}", f"{row['ratio']:.2f}"]
-        for row in worst
-    ]
+def _in_percent(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose errors and regrets are in percent."""
+    ends = ("_error", "bias", "_regret")
+    return {
+        key: 100 * value if key.endswith(ends) and value is not None else value
+        for key, value in row.items()
+    }
+
+
+def _scored(row: ScoreRow) -> dict[str, Any]:
+    """Return every field of a score, errors in percent."""
+    every = {name: getattr(row, name) for name in row.__slots__}
+    return _in_percent(every | {"what": "R(D)" if row.kind == "cost-ratio" else row.kind})
+
+
+def _flat(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with the same keys, as CSV has them."""
+    found = list(rows)
+    keys = dict.fromkeys(key for row in found for key in row)
+    return [{key: row.get(key) for key in keys} for row in found]
+
+
+def scores_answer(rows: Sequence[ScoreRow], worst: Sequence[dict[str, Any]]) -> Answer:
+    """Return the scores of kernels or served runs, and the worst rows, in every form."""
     above_floor = any(row.kind == "attention" for row in rows)
-    headers = [*_HEADERS, *_ABOVE_FLOOR] if above_floor else [*_HEADERS]
-    if form is OutputFormat.MARKDOWN:
-        scores = markdown_table(headers, [_score_cells(row)[: len(headers)] for row in rows])
-        cells = [[*name, *line] for name, line in zip(names, numbers, strict=True)]
-        table = markdown_table([*_WORST_NAMES, *_WORST_NUMBERS], cells)
-    else:
-        scores = _scores_by_gpu(rows, headers)
-        captions = [f"{', '.join(name[:3])}: {name[3]}" for name in names]
-        table = captioned_table(_WORST_NUMBERS, captions, numbers)
-    return f"{scores}\n\nFurthest off (at most three rows of one law):\n\n{table}\n"
-
-
-def _scores_by_gpu(rows: Sequence[ScoreRow], headers: Sequence[str]) -> str:
-    """Return one table for each accelerator, under its name."""
-    column, tables = headers.index("gpu"), []
-    for gpu in dict.fromkeys(row.gpu for row in rows):
-        cells = [_score_cells(row)[: len(headers)] for row in rows if row.gpu == gpu]
-        table = text_table(
-            _without(headers, column), [_without(line, column) for line in cells], names_first=True
-        )
-        tables.append(f"{gpu}\n\n{table}")
-    return "\n\n".join(tables)
-
-
-def _without(cells: Sequence[str], column: int) -> list[str]:
-    return [*cells[:column], *cells[column + 1 :]]
-
-
-def _score_cells(row: ScoreRow) -> list[str]:
-    numbers = (
-        row.median_abs_error,
-        row.p90_abs_error,
-        row.bias,
-        row.textbook_median_abs_error,
-        row.above_floor_median_abs_error,
-        row.above_floor_p90_abs_error,
+    columns = (*_SCORES, *_ABOVE_FLOOR) if above_floor else _SCORES
+    blocks: list[Block] = [
+        table(columns, [_scored(row) for row in rows if row.gpu == gpu], align="l", title=gpu)
+        for gpu in dict.fromkeys(row.gpu for row in rows)
+    ]
+    named = [row | {"law": "{kind}, {gpu}, {engine}: {name}".format(**row)} for row in worst]
+    title = "Furthest off (at most three rows of one law)"
+    blocks.append(table(_WORST, named, align="l", title=title, apart=True))
+    return Answer(
+        headlines=(),
+        blocks=tuple(blocks),
+        data=lambda: {
+            "schema": SCHEMA,
+            "rows": [row.as_data() for row in rows],
+            "worst": list(worst),
+        },
+        rows=lambda: _flat(row.as_data() for row in rows),
     )
-    shown = ["-" if value is None else f"{100 * value:.1f}" for value in numbers]
-    return [row.kind, row.gpu, row.engine, row.dtype, str(row.n), *shown]
 
 
-def render_steps(
-    rows: Sequence[ScoreRow], left_out: Sequence[dict[str, Any]], form: OutputFormat
-) -> str:
-    """Return the scores of published steps, and why others are left out, ending in a newline."""
-    if form is OutputFormat.JSON:
-        return _json({"rows": [row.as_data() for row in rows], "left_out": list(left_out)})
-    table = _table(_STEP_HEADERS, [_step_cells(row) for row in rows], form)
-    return f"{table}\n\n{_left_out_line(left_out)}\n"
-
-
-def _step_cells(row: ScoreRow) -> list[str]:
-    numbers = (
-        row.median_abs_error,
-        row.p90_abs_error,
-        row.bias,
-        row.textbook_median_abs_error,
-        row.textbook_p90_abs_error or 0.0,
+def steps_answer(rows: Sequence[ScoreRow], left_out: Sequence[dict[str, Any]]) -> Answer:
+    """Return the scores of published steps, and why others are left out, in every form."""
+    return Answer(
+        headlines=(),
+        blocks=(
+            table(_STEPS, map(_scored, rows), align="l"),
+            Paragraph(_left_out_line(left_out), tone=Tone.QUIET),
+        ),
+        data=lambda: {
+            "schema": SCHEMA,
+            "rows": [row.as_data() for row in rows],
+            "left_out": list(left_out),
+        },
+        rows=lambda: _flat(row.as_data() for row in rows),
     )
-    what = "R(D)" if row.kind == "cost-ratio" else row.kind
-    return [what, row.group, row.dtype, str(row.n), *(f"{100 * x:.1f}" for x in numbers)]
 
 
 def _left_out_line(left_out: Sequence[dict[str, Any]]) -> str:
@@ -125,49 +139,38 @@ def _left_out_line(left_out: Sequence[dict[str, Any]]) -> str:
     for row in left_out:
         counts[row["left_out"]] = counts.get(row["left_out"], 0) + 1
     reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-    return wrap(f"Shown in --format json, never scored: {reasons}.")
+    return f"Shown in {Option('format', 'json')}, never scored: {reasons}."
 
 
-def render_advice(sweeps: Sequence[SweepChoice], signs: Sequence[Sign], form: OutputFormat) -> str:
-    """Return the regrets, the signs of speedups and every sweep, ending in a newline."""
+def advice_answer(sweeps: Sequence[SweepChoice], signs: Sequence[Sign]) -> Answer:
+    """Return the regrets, the signs of speedups and every sweep, in every form."""
     regrets, sign_counts = regret_rows(sweeps), sign_rows(signs)
-    if form is OutputFormat.JSON:
-        return _json(
+    return Answer(
+        headlines=(),
+        blocks=(
+            table(_REGRETS, map(_in_percent, regrets), align="l"),
+            table(_SIGNS, sign_counts, align="l"),
+            Table(
+                headings=_SWEEPS,
+                cells=tuple(tuple(choice.cells()) for choice in sweeps),
+                align="l",
+                apart=True,
+            ),
+        ),
+        data=lambda: {
+            "schema": SCHEMA,
+            "rows": [*regrets, *sign_counts],
+            "sweeps": [choice.as_data() for choice in sweeps],
+            "wrong_signs": [sign.as_data() for sign in signs if not sign.right],
+        },
+        rows=lambda: [
             {
-                "rows": [*regrets, *sign_counts],
-                "sweeps": [choice.as_data() for choice in sweeps],
-                "wrong_signs": [sign.as_data() for sign in signs if not sign.right],
+                key: value
+                for key, value in choice.as_data().items()
+                if not isinstance(value, dict | list | tuple)
             }
-        )
-    counts = [
-        [row["group"], str(row["n"]), str(row["right"]), str(row["wrong"])] for row in sign_counts
-    ]
-    blocks = [
-        _table(_REGRET_HEADERS, [_regret_cells(row) for row in regrets], form),
-        _table(_SIGN_HEADERS, counts, form),
-        _sweep_table([choice.cells() for choice in sweeps], form),
-    ]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _regret_cells(row: dict[str, Any]) -> list[str]:
-    numbers = (row["mean_regret"], row["p90_regret"], row["worst_regret"])
-    return [row["group"], str(row["n"]), row["rule"], *(f"{100 * x:.1f}" for x in numbers)]
-
-
-def _sweep_table(cells: Sequence[list[str]], form: OutputFormat) -> str:
-    """Return the sweeps; in text the whole name of each stands above it."""
-    headers = ("own AL", "D", "best", *RULES)
-    if form is OutputFormat.MARKDOWN:
-        return markdown_table(("sweep", *headers), cells)
-    return captioned_table(headers, [line[0] for line in cells], [line[1:] for line in cells])
-
-
-def _table(headers: Sequence[str], cells: Sequence[list[str]], form: OutputFormat) -> str:
-    if form is OutputFormat.MARKDOWN:
-        return markdown_table(headers, cells)
-    return text_table(headers, cells, names_first=True)
-
-
-def _json(data: dict[str, Any]) -> str:
-    return json.dumps({"schema": SCHEMA, **data}, indent=2) + "\n"
+            | {f"{rule}_draft_length": choice.chosen[rule] for rule in RULES}
+            | {f"{rule}_regret": choice.regret[rule] for rule in RULES}
+            for choice in sweeps
+        ],
+    )

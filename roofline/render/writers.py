@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from roofline.base.errors import Option, spelled
 from roofline.base.files import csv_text
@@ -40,8 +41,6 @@ class OutputFormat(StrEnum):
 
 
 WIDTH = 80
-#: Lines of a terminal that an answer for one point keeps to: it has as many notes as there is room.
-HEIGHT = 40
 #: Notes that stand below an answer; the others are asked for.
 MOST_NOTES = 3
 
@@ -106,7 +105,7 @@ def text(answer: Answer, layout: Layout) -> str:
         headlines = map(layout.spell, answer.headlines)
         return "".join(f"{layout.style(line, Tone.HEADLINE)}\n" for line in headlines)
     lines = _text_of(answer.blocks, layout)
-    lines += _text_of_notes(answer, layout, room=HEIGHT - len(lines))
+    lines += _text_of_notes(answer, layout, room=(answer.height or math.inf) - len(lines))
     if layout.all_notes:
         lines += ["", *_text_of(answer.more, layout)] if answer.more else []
     return "\n".join(lines) + "\n"
@@ -132,8 +131,8 @@ def _text_of(blocks: Sequence[Block], layout: Layout) -> list[str]:
     return lines
 
 
-def _text_of_notes(answer: Answer, layout: Layout, *, room: int) -> list[str]:
-    """Return the first notes below an answer, or all; for one point those that there is room for.
+def _text_of_notes(answer: Answer, layout: Layout, *, room: float) -> list[str]:
+    """Return the first notes below an answer that there is room for, or all if they are asked for.
 
     ``room`` is in lines. There is always one note, if there are any.
     """
@@ -143,7 +142,7 @@ def _text_of_notes(answer: Answer, layout: Layout, *, room: int) -> list[str]:
         of_note = wrap(layout.spell(_sentence(note)), layout.width).split("\n")
         last = shown + 1 == len(notes)
         needed = 1 + len(lines) + len(of_note) + (0 if last else 1)
-        if shown and not layout.all_notes and len(answer.headlines) == 1 and needed > room:
+        if shown and not layout.all_notes and needed > room:
             break
         lines += [layout.style(line, Tone.QUIET) for line in of_note]
         shown += 1
@@ -207,23 +206,34 @@ def broken_code(line: str, *, width: int) -> str:
     """
     if len(line) <= width:
         return line
-    lines, start = list[str](), 0
-    places = [*_places(line), (len(line), "")]
+    lines, start, places = list[str](), 0, list(_places(line))
     while start < len(line):
         indent = "  " if lines else ""
         room = width - len(indent)
-        ahead = [place for place in places if place[0] > start]
-        fitting = [at for at in ahead if at[0] - start + len(at[1]) <= room]
-        end, mark = fitting[-1] if fitting else ahead[0]
-        lines.append(f"{indent}{line[start:end].rstrip()}{mark}")
-        start = end
-        while line[start : start + 1] == " ":
-            start += 1
+        if len(line) - start <= room:
+            lines.append(f"{indent}{line[start:]}")
+            break
+        ahead = [place for place in places if place.at > start]
+        fitting = [p for p in ahead if p.at - start + len(p.mark) <= room]
+        full = [p for p in fitting if p.at - start > room // 2] or fitting or ahead[:1]
+        if not full:
+            lines.append(f"{indent}{line[start:]}")
+            break
+        best = max(full, key=lambda place: (-place.depth, place.at))
+        lines.append(f"{indent}{line[start : best.at].rstrip()}{best.mark}")
+        start = best.at + len(line[best.at :]) - len(line[best.at :].lstrip(" "))
     return "\n".join(lines)
 
 
-def _places(line: str) -> Iterator[tuple[int, str]]:
-    """Yield where a line may be broken, and what marks the break."""
+class _Place(NamedTuple):
+    """Where a line may be broken, what marks the break, and how deep in brackets it is."""
+
+    at: int
+    mark: str
+    depth: int
+
+
+def _places(line: str) -> Iterator[_Place]:
     shell = _SHELL.match(line) is not None
     quoted = in_string = False
     depth = 0
@@ -239,9 +249,9 @@ def _places(line: str) -> Iterator[tuple[int, str]]:
         elif letter in "}]":
             depth -= 1
         elif letter == "," and depth and (quoted or not shell) and line[i + 1 : i + 2] == " ":
-            yield i + 1, ""
+            yield _Place(i + 1, "", depth)
         elif letter == " " and not quoted and not depth and shell and line[i + 1 : i + 2] != " ":
-            yield i + 1, " \\"
+            yield _Place(i + 1, " \\", 0)
 
 
 def _text_table(table: Table, layout: Layout) -> list[str]:

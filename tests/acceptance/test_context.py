@@ -53,10 +53,10 @@ def test_between_two_contexts_it_is_linear_in_the_logarithm(tmp_path: Path) -> N
 def test_outside_the_measured_contexts_it_says_so(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "c.yaml", BY_CONTEXT)
     inside = cli("recommend", "llama-3.1-8b", "--acceptance", path, "--context", "1k,16k")
-    assert "was measured" not in inside.err
+    assert "was measured" not in inside.said
     for context in ("32k", "512"):
         outside = cli("recommend", "llama-3.1-8b", "--acceptance", path, "--context", context)
-        assert "measured from 1024 to 16384 tokens" in outside.err
+        assert "measured from 1024 to 16384 tokens" in outside.said
         assert outside.code == 0
 
 
@@ -78,9 +78,9 @@ def test_the_kv_format_picks_its_curve(cli: Cli, tmp_path: Path) -> None:
         answer = cli("recommend", "llama-3.1-8b", "--acceptance", path, "--kv", kv,
                      "--format", "json")  # fmt: skip
         assert answer.by_draft_length()[1]["tokens_per_step"] == pytest.approx(1 + rate)
-        assert "measured with" not in answer.err
+        assert "measured with" not in answer.said
     other = cli("recommend", "llama-3.1-8b", "--acceptance", path, "--kv", "int8")
-    assert "measured with bf16 KV, not with int8" in other.err
+    assert "measured with bf16 KV, not with int8" in other.said
 
 
 def test_a_mix_is_a_weighted_mean(cli: Cli, tmp_path: Path) -> None:

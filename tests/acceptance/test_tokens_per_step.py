@@ -79,15 +79,15 @@ def test_the_answer_names_the_reading_and_says_it_once(cli: Cli) -> None:
     text = cli(*asked, "0.72,0.45,0.21")
     assert "acceptance: survival by position 0.72, 0.45, 0.21." in " ".join(text.out.split())
     said = "--acceptance 0.72,0.45,0.21: read as survival by position, as engines print it; "
-    assert text.err.count(said) == 1
-    assert "write cond:0.72,0.45,0.21" in text.err
-    assert "read as" not in cli(*asked, "pos:0.72,0.45,0.21").err
+    assert text.said.count(said) == 1
+    assert "write cond:0.72,0.45,0.21" in text.said
+    assert "read as" not in cli(*asked, "pos:0.72,0.45,0.21").said
     conditional = cli(*asked, "cond:0.72,0.45,0.21", "--format", "json")
     assert conditional.point()["draft_length"] == 2
     assert conditional.by_draft_length()[3]["tokens_per_step"] == pytest.approx(2.11204)
     told = cli(*asked, "cond:0.72,0.45,0.21")
     assert "conditional rates 0.72, 0.45, 0.21." in " ".join(told.out.split())
-    assert "read as" not in told.err
+    assert "read as" not in told.said
 
 
 def test_every_place_that_takes_acceptance_reads_a_list_alike(cli: Cli) -> None:
@@ -101,7 +101,7 @@ def test_every_place_that_takes_acceptance_reads_a_list_alike(cli: Cli) -> None:
     ):
         found = cli(*command)
         assert found.code == 0, found.err
-        assert found.err.count("read as survival by position") == 1, command
+        assert found.said.count("read as survival by position") == 1, command
 
 
 @pytest.mark.parametrize("text", ["0.5,0.6", "pos:0.5,0.6", "0.9,0.5,0.6"])

@@ -43,7 +43,7 @@ def test_fit_writes_a_profile_that_recommend_uses(cli: Cli, tmp_path: Path) -> N
         "recommend", "qwen3-0.6b", "--gpu", str(out), "--drafter", "ngram", "--acceptance", "0.7",
         "--explain", "--format", "json",
     )  # fmt: skip
-    assert "priced in fp32" in answer.err
+    assert "priced in fp32" in answer.said
     ops = answer.ops("verify")
     assert {row["source"] for name, row in ops.items() if name != "sampling"} == {"calibrated"}
     # 1024 x 3072 fp32 weights at 80 GB/s are 157 us, and 5 us to launch

@@ -184,7 +184,7 @@ def test_recommend_names_the_remedies_too(cli: Cli) -> None:
         ("--drafter llama-3.2-1b", ("--draft-length", "llama-3.2-1b", "--acceptance")),
         ("--memory-fraction 0", ("--memory-fraction", "0")),
         ("--memory-fraction 1.2", ("--memory-fraction", "1.2")),
-        ("--format csv", ("--format", "csv")),
+        ("--format xml", ("--format", "xml")),
         ("--context 0", ("--context",)),
     ],
 )

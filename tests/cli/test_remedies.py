@@ -142,7 +142,7 @@ def test_a_generation_that_nobody_knows(cli: Cli, tmp_path: Path) -> None:
         for command in (("hardware", "check", path), ("recommend", "llama-3.1-8b", "--gpu", path)):
             outcome = cli(*command)
             assert outcome.code == 0
-            assert ("did you mean 'blackwell'" in outcome.err) == warned
+            assert ("did you mean 'blackwell'" in outcome.said) == warned
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_the_worst_rows_come_first() -> None:
     ("args", "named"),
     [
         (("validate", "kernels", "--gpu", "h100"), "--gpu"),
-        (("validate", "kernels", "--format", "csv"), "--format"),
+        (("validate", "kernels", "--format", "xml"), "--format"),
         (("validate", "decode", "--gpu", "mi300x"), "no measurements"),
     ],
 )

@@ -330,7 +330,7 @@ def test_a_running_server_is_read_over_all_passes(cli: Cli) -> None:
     accepted = [counter(text, b"num_accepted_tokens_total") for text in (LATER, VLLM)]
     assert accepted[0] - accepted[1] == 664
     assert facts(outcome.data())["acceptance"] == pytest.approx(1464 / 800)
-    assert "400 of 800 passes drafted (50 %" in outcome.err
+    assert "400 of 800 passes drafted (50 %" in outcome.said
 
 
 def counter(text: bytes, name: bytes) -> float:
@@ -347,4 +347,4 @@ def test_a_server_whose_drafter_abstains_unseen(cli: Cli, method: str) -> None:
     info["vllm_config"]["speculative_config"]["method"] = method
     with server(engine(pages("vllm-dev", server_info=json.dumps(info).encode()))) as url:
         outcome = live_read(cli, url, "--interval", "4")
-    assert ("drafts in some passes only" in outcome.err) == (method != "eagle3")
+    assert ("drafts in some passes only" in outcome.said) == (method != "eagle3")

@@ -126,5 +126,5 @@ def test_a_warning_of_a_reading_is_said(cli: Cli, tmp_path: Path) -> None:
     )
     outcome = cli("acceptance", "read", write(tmp_path, "page.prom", page))
     assert outcome.code == 0
-    assert outcome.err.startswith("warning: ")
-    assert "is a tree" in outcome.err
+    assert "Note: " in outcome.out
+    assert "is a tree" in outcome.said

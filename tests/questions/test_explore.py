@@ -146,7 +146,7 @@ def test_combinations_that_cannot_be_are_left_out(cli: Cli) -> None:
         {"experts": "128", "top_k": "4"},
         {"experts": "128", "top_k": "16"},
     ]
-    assert "left out: --vary experts=8 --vary top_k=16" in outcome.err
+    assert "left out: --vary experts=8 --vary top_k=16" in outcome.said
     # a value that works with nothing is an error
     assert_refused(cli(*asked, "--vary", "experts=8", "--vary", "top_k=4,16"), "top_k 16 exceeds")
 

@@ -16,10 +16,11 @@ ASK = ("schedule", "llama-3.1-8b", "--engine", "sglang", "--batches", "1..64")
 
 
 def test_the_note_is_of_the_sizes_that_were_used(cli: Cli) -> None:
-    default, own = cli(*ASK), cli(*ASK, "--graph-batches", "1,2,4,8,16,32,64")
-    assert default.err.count("its default CUDA-graph sizes") == 1
-    assert "default" not in own.err
-    assert own.err.count("the CUDA-graph sizes given") == 1
+    asked = (*ASK, "--notes")
+    default, own = cli(*asked), cli(*asked, "--graph-batches", "1,2,4,8,16,32,64")
+    assert default.said.count("its default CUDA-graph sizes") == 1
+    assert "default" not in own.said
+    assert own.said.count("the CUDA-graph sizes given") == 1
 
 
 def test_sizes_may_be_given_in_any_order(cli: Cli) -> None:
@@ -53,7 +54,7 @@ SEEN = (
 
 def static_named(text: str) -> str:
     """Return what a schedule is to be compared with; the price stands there, and once."""
-    said = " ".join(text.split())
+    said = "vLLM: a schedule's" + " ".join(text.split()).partition("vLLM: a schedule's")[2]
     for words in SEEN:
         assert said.count(words) == 1, words
     (found,) = re.findall(r"Time it against (K = \d+|no speculation)", said)
@@ -66,7 +67,8 @@ def static_named(text: str) -> str:
 def test_every_vllm_schedule_says_what_its_graphs_cost(cli: Cli, form: tuple[str, ...]) -> None:
     best = cli("schedule", *MIXED, "--format", "json").data()["best_fixed_draft_length"]
     done = cli("schedule", *MIXED, *form)
-    assert static_named(done.err) == (f"K = {best}" if best else "no speculation")
+    printed = " ".join(done.data()["warnings"]) if form[-1] == "json" else done.said
+    assert static_named(printed) == (f"K = {best}" if best else "no speculation")
 
 
 def test_the_static_draft_length_to_compare_with_is_named(cli: Cli) -> None:
@@ -91,7 +93,7 @@ def test_a_schedule_for_a_load_names_the_draft_length_that_is_advised(cli: Cli) 
     done = cli(*asked)
     assert KEY in done.out
     advised = cli(*asked, "--format", "json").data()["draft_length"]
-    assert static_named(done.err) == f"K = {advised}"
+    assert static_named(done.said) == f"K = {advised}"
 
 
 @pytest.mark.usefixtures("clock")
@@ -101,7 +103,7 @@ def test_a_schedule_for_a_running_server_says_it(cli: Cli) -> None:
     assert KEY in done.out
     named = re.search(r"against (D|K) = (\d+) at every batch", " ".join(done.out.split()))
     assert named is not None
-    assert static_named(done.err) == f"K = {named[2]}"  # the same as the answer says
+    assert static_named(done.said) == f"K = {named[2]}"  # the same as the answer says
 
 
 def test_the_page_says_it_beside_the_schedule(cli: Cli, tmp_path: Path) -> None:
@@ -119,11 +121,11 @@ def test_one_draft_length_for_all_batches_is_no_schedule(cli: Cli) -> None:
     config = vllm_config(done.out)
     assert KEY not in config
     assert config["num_speculative_tokens"] > 0
-    assert "Time it against" not in done.err
+    assert "Time it against" not in done.said
 
 
 @pytest.mark.parametrize("engine_name", ["sglang", "trtllm"])
 def test_other_engines_do_not_warn_of_it(cli: Cli, engine_name: str) -> None:
     done = cli("schedule", *MIXED, "--engine", engine_name)
     assert done.code == 0
-    assert "49548" not in done.err
+    assert "49548" not in done.said

@@ -75,7 +75,7 @@ def test_the_cliff_past_the_captured_graphs_is_named_and_priced(cli: Cli) -> Non
         "recommend", "llama-3.2-1b", "--batch", "128", "--context", "256", "--drafter", "ngram",
         "--acceptance", "0.7", "--max-draft-length", "4", *JSON,
     )  # fmt: skip
-    assert "draft length 4 needs more than the 512 rows" in outcome.err
+    assert "draft length 4 needs more than the 512 rows" in outcome.said
     rows = outcome.by_draft_length()
     assert rows[4]["overhead_ms"] - rows[3]["overhead_ms"] > 1.0
 

@@ -34,6 +34,7 @@ class ScheduleFormat(StrEnum):
     LLAMACPP = "llamacpp"
     JSON = "json"
     CSV = "csv"
+    MARKDOWN = "markdown"
 
 
 SCHEDULE_ENGINES = ("vllm", "trtllm", "sglang", "llamacpp")
