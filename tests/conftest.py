@@ -45,6 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         waits.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr("roofline.engines.server.time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr("roofline.engines.metrics.time", SimpleNamespace(monotonic=lambda: now[0]))
+    moving = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
+    monkeypatch.setattr("roofline.base.progress.time", moving)
+    monkeypatch.setattr("roofline.engines.metrics.time", moving)
     return waits

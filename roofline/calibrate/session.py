@@ -10,6 +10,7 @@ from typing import Any
 
 from roofline.base.errors import InputError, Option
 from roofline.base.files import write_atomically
+from roofline.base.progress import progress
 from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.machine import MachineFit, fit_rows
 from roofline.calibrate.measure.campaign import CampaignResult, run_campaign
@@ -69,7 +70,10 @@ def measure(
         except ValueError as error:
             raise InputError(str(error), field="model", value=model) from None
         file = RowFile(path, facts, resume=resume)
-        result = run_campaign(machine, cases, file, budget=budget, on_failure=on_failure)
+        with progress(budget, "s") as advance:
+            result = run_campaign(
+                machine, cases, file, budget=budget, on_failure=on_failure, advance=advance
+            )
     seen = len({row.key for row in file.rows})
     return MeasuredFile(path=path, facts=facts, cases=len(cases), cases_seen=seen, result=result)
 

@@ -32,6 +32,11 @@ def main() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    if sys.stderr.isatty():
+        from roofline.base.progress import watch_with
+        from roofline.cli.bar import bar
+
+        watch_with(bar)
     # Typer's own copy of click is private; its public BadParameter leads to the base class.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from roofline.base.errors import InputError
+from roofline.base.progress import Advance, progress
 from roofline.base.units import format_bytes
 from roofline.base.values import choice
 from roofline.cli.panels import QUESTION, RUNNING
-from roofline.cli.printing import emit_warnings, is_quiet, talk, typed
+from roofline.cli.printing import emit_warnings, talk, typed
 from roofline.cli.question import GPU_HOUR, OUTPUT, asks_grid, form_option, option
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def sweep(
     if not yes:
         _check_size(plan, how, jobs)
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)
-    with pool as workers, _progress(plan.points) as tell:
+    with pool as workers, progress(plan.points, "points") as tell:
         warnings = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
     emit_warnings(warnings[:WARNINGS_SHOWN])
     if len(warnings) > WARNINGS_SHOWN:
@@ -99,7 +99,7 @@ def _run(
     *,
     grid: Path | None,
     resume: bool,
-    tell: Callable[[int], None],
+    tell: Advance,
 ) -> list[str]:
     """Run the plan into the file or stdout; return the warnings."""
     from roofline import __version__
@@ -158,35 +158,3 @@ def _check_size(plan: SweepPlan, how: SweepFormat, jobs: int) -> None:
         f"this grid has {points:,} points: about {size} of {how.value} and {time} with "
         f"--jobs {jobs}; add --yes if that is meant"
     )
-
-
-@contextmanager
-def _progress(points: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with rate and time left on a terminal; yield what advances it."""
-    if is_quiet() or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[rate]} points/s"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("", total=points, rate="-")
-
-        def tell(done: int) -> None:
-            progress.advance(bar, done)
-            speed = progress.tasks[0].speed
-            progress.update(bar, rate=f"{speed:,.0f}" if speed else "-")
-
-        yield tell

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from roofline.acceptance.curve import weighted_mean
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.base import resources
 from roofline.base.errors import InputError
+from roofline.base.progress import progress, wait
 
 if TYPE_CHECKING:
     from roofline.engines.counts import Reading
@@ -104,7 +104,8 @@ def read_acceptance(
     where, part = split_part(reference)
     if interval is not None:
         first = _content(where, timeout)
-        time.sleep(interval)
+        with progress(interval, "s") as advance:
+            wait(interval, advance)
         how = f"counters between two reads, {interval:g} s apart"
     elif earlier is not None:
         first = _content(earlier, timeout)

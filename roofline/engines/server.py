@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,6 +11,7 @@ from roofline.acceptance.files import split_part
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT
+from roofline.base.progress import progress, wait
 from roofline.engines import trtllm
 from roofline.engines.acceptance_source import acceptance_in_json, acceptance_on_page
 from roofline.engines.counts import Reading
@@ -116,9 +116,10 @@ def read_server(
         )
     counts = reads[0].page is not None or bool(reads[0].iterations)
     more = min(MOST_READS - 1, max(int(interval / SPACING), 1)) if interval and counts else 0
-    for _ in range(more):
-        time.sleep(interval / more)
-        reads.append(read_metrics(client))
+    with progress(interval, "s") as advance:
+        for _ in range(more):
+            wait(interval / more, advance)
+            reads.append(read_metrics(client))
     engine = reads[0].engine
     if any(read.engine != engine for read in reads):
         raise InputError("another engine answered in between; read again", where=client.where)

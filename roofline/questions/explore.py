@@ -17,6 +17,7 @@ from roofline.advice.recommend import law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.progress import tracked
 from roofline.kernels.footprint import kv_bytes_per_token, parameters_total
 from roofline.specs.mixers import GroupedQueryAttention
 from roofline.specs.overrides import Override, parse_override
@@ -153,7 +154,8 @@ def explore(
     workload = replace(workload, batches=tuple(sorted({batch, *batches})))
     documents = load_documents(configuration)
     variants, notices, failed = [], list[Notice](), {}
-    for values in itertools.product(*(axis.values for axis in axes)):
+    combinations = list(itertools.product(*(axis.values for axis in axes)))
+    for values in tracked(combinations, "variants"):
         overrides = (
             Override(option="vary", path=axis.path, text=value)
             for axis, value in zip(axes, values, strict=True)

@@ -33,6 +33,7 @@ __all__ = [
     "Interconnect",
     "Overlay",
     "VerifyMode",
+    "figure_unit",
     "linked_through_host",
     "load_hardware",
     "load_host",

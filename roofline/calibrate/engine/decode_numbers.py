@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.base.progress import tracked
 from roofline.calibrate.engine.decode_rows import DecodeRow, Features, kernel_features
 from roofline.calibrate.fit.core import Pull, fit_near, rounded
 
@@ -103,7 +104,7 @@ def _fit_engine(
 
 def leave_one_gpu_out(rows: list[DecodeRow]) -> tuple[Array, Array]:
     """Return (predicted, textbook) of every row, by numbers and a skew fitted on other GPUs [s]."""
-    by_skew = {skew: kernel_features(rows, skew=skew) for skew in SKEWS}
+    by_skew = {skew: kernel_features(rows, skew=skew) for skew in tracked(SKEWS, "passes")}
     predicted = np.full(len(rows), np.nan)
     for gpu in sorted({row.gpu for row in rows}):
         unseen = np.array([row.gpu == gpu for row in rows])

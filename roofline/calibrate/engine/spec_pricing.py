@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.deployment import Deployment
+from roofline.base.progress import tracked
 from roofline.calibrate.engine.decode_rows import textbook_seconds
 from roofline.calibrate.engine.spec_rows import (
     SpecRow,
@@ -84,7 +85,7 @@ def engine_of(era: str) -> str:
 
 def price_runs(rows: Sequence[SpecRow]) -> PricedRuns:
     """Return what the kernels of each row take, and what the engine's numbers multiply."""
-    columns = zip(*(_price_one(row) for row in rows), strict=True)
+    columns = zip(*(_price_one(row) for row in tracked(rows, "runs")), strict=True)
     return PricedRuns(**dict(zip(PricedRuns.__slots__, map(np.array, columns), strict=True)))
 
 

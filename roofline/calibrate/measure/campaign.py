@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from roofline.base.progress import Advance
 from roofline.calibrate.measure.backend import FAILURES, CaseError, Status
 from roofline.calibrate.measure.cases import Case
 from roofline.calibrate.measure.device import MeasuringDevice
@@ -43,10 +44,12 @@ def run_campaign(
     budget: float,
     now: Callable[[], float] = time.monotonic,
     on_failure: Callable[[Row], None] = lambda _: None,
+    advance: Advance = lambda _: None,
 ) -> CampaignResult:
     """Measure the cases for ``budget`` seconds, in rounds, so that a disturbance hits many once.
 
     A case that failed is reported and not tried again; what the file has is not measured again.
+    ``advance`` is told the seconds that each case took.
     """
     result, begin = CampaignResult(), now()
     measured = {(row.round, row.key) for row in file.rows}
@@ -72,7 +75,9 @@ def run_campaign(
             row = _measure(device, case, round_number, probe=probe, describe=describe)
             file.add(row)
             measured.add((round_number, case.key))
-            durations.learn(case, row, now() - start)
+            spent = now() - start
+            durations.learn(case, row, spent)
+            advance(spent)
             result.measured += 1
             if row.status in FAILURES:
                 result.skipped[case.key] = row.status

@@ -21,6 +21,7 @@ from roofline.advice.provenance import NumberSource
 from roofline.advice.remedies import does_not_fit
 from roofline.base.errors import DoesNotFitError, InputError, Option, RooflineError
 from roofline.base.notices import Notice
+from roofline.base.progress import Advance
 from roofline.base.resources import how_to_install
 from roofline.questions.sweep.columns import Column, columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
@@ -44,7 +45,6 @@ AHEAD = 2
 #: Rows without numbers held in memory until one with numbers follows; more go to a file.
 HELD_BYTES = 2**26
 Workers = tuple[Executor | None, int]
-Progress = Callable[[int], None]
 
 
 class StoppedError(RooflineError):
@@ -190,7 +190,7 @@ def to_stream(
     write: Callable[[bytes], object],
     *,
     renderers: Renderers,
-    tell: Progress,
+    tell: Advance,
 ) -> list[str]:
     """Write the rows as they come, as soon as one has numbers; return the warnings."""
     columns, warnings = columns_for(plan.extra, priced=plan.priced), set[str]()
@@ -230,7 +230,7 @@ def to_file(
     store: Store,
     *,
     renderers: Renderers,
-    tell: Progress,
+    tell: Advance,
     about: dict[str, Any],
 ) -> list[str]:
     """Write the rows to a file that appears when all are there, with its provenance beside it.
