@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from roofline.base.errors import OPTION_MARKS
 from roofline.cli import main
 from tests.html_browser import browser, report
 from tests.support import Cli, Outcome
@@ -15,7 +16,7 @@ from tests.support import Cli, Outcome
 __all__ = ["browser", "cli", "clock", "report"]
 
 #: An option of a text, as texts hold it until the command line has spelled it.
-TOKEN = re.compile(r"\{\{\w+(\|.*?)?\}\}", re.DOTALL)
+TOKEN = re.compile(rf"[{OPTION_MARKS}]|\\ufdd[012]")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from roofline.base.errors import Option, spelled
 from roofline.base.files import csv_text
 from tests.support import ACCEPTANCE, DRAFTER, GPU, MODEL, ROOT, Cli, write
 
@@ -131,3 +132,32 @@ def test_escape_codes_stay_out_of_the_terminal(cli: Cli, tmp_path: Path, evil: s
 def test_rows_that_are_none_make_an_empty_csv() -> None:
     assert csv_text([]) == ""
     assert csv_text([{"a": 1}]) == "a\n1\n"
+
+
+#: What an option once looked like inside a text, and what templates look like.
+BRACES = ("{{kv}}", "{{kv|fp8}}", "{{batch|8}}")
+
+
+@pytest.mark.parametrize("text", BRACES)
+def test_a_text_in_braces_stays_what_was_typed(cli: Cli, tmp_path: Path, text: str) -> None:
+    """In refusals, tables, JSON and CSV; the options that a text names are still spelled."""
+    refused = cli("recommend", text)
+    assert f"unknown model '{text}'" in refused.err
+    assert text in cli("recommend", "qwen3-8b", "--drafter", text).err
+    model = write(tmp_path, "tiny.yaml", MODEL.replace("name: Tiny", f"name: '{text}'"))
+    asked = ("recommend", model, "--acceptance", "0.7", "--drafter", "ngram", "--context", "1k")
+    for form in ("table", "markdown"):
+        out = cli(*asked, "--format", form).out
+        assert text in out, form
+        assert "--kv" not in out.replace("--kv-cache-dtype", ""), form
+    curve = write(tmp_path, "a.yaml", ACCEPTANCE + f'dataset: "{text}"\n')
+    shown = cli("acceptance", "show", curve, "--format", "json").data()
+    assert shown["dataset"] == text
+    spelled = cli("recommend", "llama-3.1-8b", "--tp", "64")
+    assert "--tp 64" in spelled.err
+
+
+def test_an_option_in_json_is_spelled() -> None:
+    """JSON writes what stands around an option escaped, and doubles a backslash of the user."""
+    written = json.dumps({"text": f"use {Option('tp', 8)}, not {{{{tp}}}} or \\ufdd0tp\\ufdd2"})
+    assert json.loads(spelled(written)) == {"text": "use tp=8, not {{tp}} or \\ufdd0tp\\ufdd2"}

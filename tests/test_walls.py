@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+from roofline.base.errors import OPTION_MARKS
 from roofline.cli.commands import build
 from roofline.cli.printing import flag
 from tests.support import ROOT, Cli
@@ -35,7 +36,7 @@ GONE = (
 BUILDERS = ("Machine", "memory_for")
 BUILD = ("timing/", "advice/deployment.py")
 #: An option of a text that nothing has spelled.
-TOKEN = re.compile(r"\{\{\w+(\|.*?)?\}\}", re.DOTALL)
+TOKEN = re.compile(rf"[{OPTION_MARKS}]|\\ufdd[012]")
 
 
 def nodes(source: str) -> Iterator[ast.AST]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
+    "OPTION_MARKS",
     "DoesNotFitError",
     "FaultsError",
     "InputError",
@@ -20,8 +21,11 @@ __all__ = [
     "spelled",
 ]
 
-#: An option inside a text: ``{{kv}}``, or ``{{kv|fp8}}`` with a value.
-_OPTION = re.compile(r"\{\{(\w+)(?:\|(.*?))?\}\}", re.DOTALL)
+#: What stands around an option inside a text, and before its value. Unicode keeps these three for
+#: the inside of programs, so no text that a user writes holds them; JSON writes them escaped.
+OPTION_MARKS = "\ufdd0\ufdd1\ufdd2"
+_OPEN, _VALUE, _CLOSE = (rf"(?:{mark}|(?<!\\)\\u{ord(mark):04x})" for mark in OPTION_MARKS)
+_OPTION = re.compile(rf"{_OPEN}(\w+?)(?:{_VALUE}(.*?))?{_CLOSE}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,9 @@ class Option:
 
     def __str__(self) -> str:
         """Return the option as texts hold it, for `spelled`."""
-        value = "" if self.value is None else f"|{self.value}"
-        return f"{{{{{self.field}{value}}}}}"
+        begin, middle, end = tuple(OPTION_MARKS)
+        value = "" if self.value is None else f"{middle}{self.value}"
+        return f"{begin}{self.field}{value}{end}"
 
 
 def in_python(field: str, value: str | None) -> str:
@@ -52,8 +57,8 @@ def in_python(field: str, value: str | None) -> str:
 def spelled(text: str, spell: Callable[[str, str | None], str] = in_python) -> str:
     """Return a text with its options spelled.
 
-    >>> spelled(f"use {Option('tp', 8)} or less")
-    'use tp=8 or less'
+    >>> spelled(f"use {Option('tp', 8)} or less, not {{{{tp}}}}")
+    'use tp=8 or less, not {{tp}}'
     """
     return _OPTION.sub(lambda option: spell(option[1], option[2]), text)
 

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from roofline.base.errors import FaultsError, InputError, did_you_mean
+from roofline.base.errors import FaultsError, InputError, close_names, did_you_mean
 from roofline.base.files import CONTROL, Readable, read_at_most
 from roofline.base.units import parse_quantity
 
@@ -321,10 +321,24 @@ def as_json(document: Document) -> dict[str, Any]:
 
 
 def _faults(error: ValidationError, name: str, model: type[BaseModel]) -> list[str]:
-    """Return a line for each fault; a misspelt key, which leaves the right one missing, first."""
+    """Return a line for each fault, misspelt keys first.
+
+    A misspelt key also leaves the right one missing, which is no fault of its own.
+    """
     problems = error.errors(include_url=False)
-    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    return [_fault(problem, name, model) for problem in problems]
+    misspelt = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+    meant = {
+        (*problem["loc"][:-1], close)
+        for problem in misspelt
+        for close in close_names(str(problem["loc"][-1]), _all_fields(model))[:1]
+    }
+    others = [
+        problem
+        for problem in problems
+        if problem["type"] != "extra_forbidden"
+        and not (problem["type"] == "missing" and problem["loc"] in meant)
+    ]
+    return [_fault(problem, name, model) for problem in [*misspelt, *others]]
 
 
 def _fault(problem: Any, name: str, model: type[BaseModel]) -> str:
