@@ -126,6 +126,25 @@ def live(
     emit_answer(as_answer(server, planned, written, change), how, output)
 
 
+def _check_before_reading(
+    workload: Workload, batches: tuple[int, ...] | None, contexts: tuple[int, ...] | None
+) -> None:
+    """Refuse a batch, a context or an acceptance that no server could make right.
+
+    An acceptance at an address is read when the server is.
+    """
+    replace(
+        workload,
+        batches=batches or workload.batches,
+        contexts=contexts or workload.contexts,
+    )
+    given = workload.acceptance
+    if isinstance(given, str) and not given.lower().startswith(("http://", "https://")):
+        from roofline.engines.acceptance_source import acceptance_from
+
+        acceptance_from(given)
+
+
 def live_question(
     url: str,
     configuration: Configuration,
@@ -141,6 +160,7 @@ def live_question(
     from roofline.engines.server import read_server
     from roofline.questions.live import check_model_and_gpu, live_question
 
+    _check_before_reading(workload, batches, contexts)
     wait = seconds("interval", interval, least=0)
     time_allowed = seconds("timeout", timeout, least=0.01)
     given = given_by_flag(context)

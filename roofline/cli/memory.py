@@ -50,7 +50,7 @@ def memory(
     Example: roofline memory llama-3.1-70b --gpu h100-sxm --tp 4 --context 8k
     """
     from roofline.advice.deployment import deploy
-    from roofline.advice.question import context_notices
+    from roofline.advice.question import check_unused, context_notices
     from roofline.advice.remedies import does_not_fit, refuse
     from roofline.render.memory import as_answer
     from roofline.render.writers import OutputFormat
@@ -72,6 +72,7 @@ def memory(
         workload, contexts=contexts, max_draft_length=max(draft_length or 0, longest)
     )
     deployment, own_notices = deploy(configuration)
+    check_unused(deployment, workload)
     notices = [*own_notices, *context_notices(deployment, contexts)]
     if draft_length is not None:
         _check_length(deployment, draft_length, workload.max_draft_length)

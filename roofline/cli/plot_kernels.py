@@ -52,13 +52,14 @@ def roofline_chart(
     Example: roofline plot roofline llama-3.1-8b --batch 32 -o roofline.png
     """
     from roofline.advice.deployment import deploy
-    from roofline.advice.question import context_notices, draft_lengths_to_draw
+    from roofline.advice.question import check_unused, context_notices, draft_lengths_to_draw
     from roofline.advice.recommend import law_limit_notices, require_fit
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
     from roofline.render.notices import warnings
 
     workload = at_one_point(workload, batch, context)
     deployment, own_notices = deploy(configuration)
+    check_unused(deployment, workload)
     lengths, length_notices = draft_lengths_to_draw(deployment, workload)
     notices = [*own_notices, *context_notices(deployment, workload.contexts), *length_notices]
     priced = require_fit(

@@ -323,3 +323,21 @@ def test_missing_flags_are_asked_for_before_waiting(
 
 def test_an_empty_address_names_its_flag(cli: Cli) -> None:
     assert_refused(cli("recommend", "--live", ""), "--live: expected the address of a server")
+
+
+@pytest.mark.parametrize("command", ["recommend", "live"])
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--batch", "0"), "--batch 0"),
+        (("--context", "0"), "--context 0"),
+        (("--acceptance", "1.2"), "--acceptance"),
+        (("--acceptance", "no-such-curve"), "--acceptance"),
+    ],
+)
+def test_options_are_read_before_the_server(
+    cli: Cli, command: str, option: tuple[str, ...], words: str
+) -> None:
+    """Nobody listens there: a refusal of the option shows that the server was not asked."""
+    address = ("--live",) if command == "recommend" else ()
+    assert_refused(cli(command, *address, "127.0.0.1:9", *option), words)

@@ -199,3 +199,22 @@ def test_memory_for_a_draft_length_that_contradicts(cli: Cli) -> None:
     assert_refused(over, "--draft-length 3", "--max-draft-length 2")
     nine = cli("memory", MODEL, "--draft-length", "9", "--acceptance", "0.7")
     assert nine.code == 0  # above what is looked at unasked
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("memory", MODEL),
+        ("plot", "roofline", MODEL, "--data", "FILE"),
+        ("explore", MODEL, "--vary", "group_size=1,2"),
+        ("recommend", MODEL),
+    ],
+)
+@pytest.mark.parametrize("option", [("--acceptance", "0.7"), ("--acceptance-rounds", "9")])
+def test_no_command_takes_acceptance_where_nothing_is_drafted(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    asked = (word.replace("FILE", str(tmp_path / "a.csv")) for word in command)
+    outcome = cli(*asked, "--drafter", "none", *option)
+    taken = option[0] == "--acceptance" or command[0] in ("recommend", "plot")
+    assert_refused(outcome, f"{option[0]}: {'says nothing' if taken else 'roofline'}")
