@@ -51,7 +51,7 @@ def typed(curve: dict[int, float]) -> str:
 def conditional(values: list[float]) -> str:
     """Return conditional rates as one types them; a single one holds at every position."""
     listed = ",".join(f"{value:.6f}" for value in values)
-    return f"cond:{listed}" if len(values) > 1 else listed
+    return f"conditional:{listed}" if len(values) > 1 else listed
 
 
 @st.composite

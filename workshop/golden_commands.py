@@ -22,7 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "recommend-era": "recommend qwen3-8b --gpu a100-sxm-80gb --engine vllm@2025 --batch 4"
     " --acceptance-rounds 200",
     "recommend-int4": "recommend llama-3.1-8b --gpu a100-sxm-80gb --weights int4-g128"
-    " --acceptance 0.8,0.7,0.6",
+    " --acceptance survival:0.8,0.7,0.6",
     "recommend-tree": "recommend llama-3.1-8b --engine sglang --tree-topk 4 --verify-width 16"
     " --batch 4",
     "recommend-windows": "recommend gpt-oss-120b --gpu b200-hgx --acceptance 0.8 --context 1k,32k"
@@ -62,8 +62,8 @@ COMMANDS: Mapping[str, str] = {
     "recommend-load-two-cards": "recommend llama-3.1-8b --gpu rtx-3090 --engine llamacpp --gpus 2"
     " --drafter ngram --acceptance 0.5 --rps 0.1 --input-tokens 1k --output-tokens 200"
     " --max-batch 4",
-    "recommend-histogram": "recommend llama-3.1-8b --acceptance 0.6,0.5,0.4,0.3 --context 1k"
-    " --batches-histogram histogram.csv",
+    "recommend-histogram": "recommend llama-3.1-8b --acceptance survival:0.6,0.5,0.4,0.3"
+    " --context 1k --batches-histogram histogram.csv",
     "recommend-goal": "recommend llama-3.1-8b --gpu h200-sxm --context 2k --slo-tpot 6",
     "recommend-goal-throughput": "recommend llama-3.1-8b --target-tokens-per-s 4000"
     " --batch 1,8,64,256 --gpu-hour 2 --format json",
@@ -343,7 +343,7 @@ gpu: [h100-sxm, h200-sxm]
 batch: [1, 16, 256]
 context: [1k, 16k]
 cases:
-- {model: llama-3.1-8b, acceptance: [0.6, "0.8,0.7,0.6"]}
+- {model: llama-3.1-8b, acceptance: [0.6, "survival:0.8,0.7,0.6"]}
 - {model: qwen3-8b, drafter: ngram, acceptance: 0.4, tp: [1, 2]}
 """
 

@@ -9,7 +9,6 @@ from roofline.acceptance.files import (
     ACCEPTANCE_SHELF,
     AcceptanceFile,
     load_acceptance,
-    parse_acceptance,
 )
 
 __all__ = [
@@ -18,6 +17,5 @@ __all__ = [
     "AcceptanceFile",
     "from_curve",
     "load_acceptance",
-    "parse_acceptance",
     "tokens_per_step",
 ]

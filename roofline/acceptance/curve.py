@@ -19,6 +19,7 @@ __all__ = [
     "DEEPEST_POSITION",
     "Acceptance",
     "Convention",
+    "Definition",
     "SurvivalRise",
     "all_accepted",
     "by_context",
@@ -59,6 +60,18 @@ def tokens_per_step(conditional: Sequence[float]) -> NDArray[np.float64]:
     return 1 + np.concatenate([[0.0], np.cumsum(np.cumprod(np.asarray(conditional, dtype=float)))])
 
 
+class Definition(StrEnum):
+    """What the numbers are that an acceptance was made of."""
+
+    SURVIVAL = "survival"  # S_i: share of passes in which draft i was accepted
+    CONDITIONAL = "conditional"  # a_i, given that drafts 1 ... i - 1 were accepted
+    ONE_RATE = "one-rate"  # the same a_i at every position
+    RATE = "rate"  # accepted over drafted, at some D
+    TOKENS_PER_STEP = "tokens_per_step"  # AL, at some D
+    MIX = "mix"  # of parts with several definitions
+    NONE = "none"  # nothing is drafted
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
     """AL by draft length.
@@ -67,12 +80,14 @@ class Acceptance:
     (`fill_gaps`) and were not measured. ``tail`` is the conditional rate of the positions after the
     last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
     first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
-    counted.
+    counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
+    and is read as survival here.
     """
 
     table: dict[int, float]
     label: str
     source: str
+    definition: Definition = Definition.TOKENS_PER_STEP
     filled: frozenset[int] = frozenset()
     unlimited: bool = False  # a single rate holds at any depth
     tail: float | None = None
@@ -80,6 +95,8 @@ class Acceptance:
     targets: tuple[str, ...] = ()  # models that it was measured on
     contexts: tuple[tuple[int, Acceptance], ...] = ()
     notices: tuple[Notice, ...] = ()
+    without_prefix: str = ""
+    other_reading: Acceptance | None = None
 
     def tokens_per_step(
         self, draft_lengths: Sequence[int], *, extrapolate: bool = False
@@ -184,6 +201,7 @@ def from_rates(
         table={d: float(al) for d, al in enumerate(curve)},
         label=label,
         source=source,
+        definition=Definition.ONE_RATE if unlimited else Definition.CONDITIONAL,
         unlimited=unlimited,
         tail=rates[-1],
     )
@@ -201,10 +219,17 @@ def from_survival(
     """
     curve = dict(enumerate(1 + np.cumsum(np.asarray(survival, dtype=float)), start=1))
     table = {d: float(al) for d, al in curve.items()}
-    return replace(from_curve(table, label=label, source=source), drafts=drafts)
+    made = from_curve(table, label=label, source=source, definition=Definition.SURVIVAL)
+    return replace(made, drafts=drafts)
 
 
-def from_curve(curve: Mapping[int, float], *, label: str = "", source: str = "") -> Acceptance:
+def from_curve(
+    curve: Mapping[int, float],
+    *,
+    label: str = "",
+    source: str = "",
+    definition: Definition = Definition.TOKENS_PER_STEP,
+) -> Acceptance:
     """Make an acceptance from measured AL(D) [tokens]; a table may fall, and its gaps are filled.
 
     >>> made = from_curve({2: 1.96})  # 1 + 0.6 + 0.36
@@ -217,6 +242,7 @@ def from_curve(curve: Mapping[int, float], *, label: str = "", source: str = "")
         table=full,
         label=label,
         source=source,
+        definition=definition,
         filled=frozenset(full) - frozenset(table),
         tail=_last_conditional(table),
     )
@@ -320,10 +346,12 @@ def weighted_mean(
     table = {d: float(al) for d, al in enumerate(mean) if math.isfinite(al)}
     filled = frozenset(table).intersection(frozenset().union(*(part.filled for _, part in parts)))
     measured = {d: al for d, al in table.items() if d not in filled}
+    definitions = {part.definition for _, part in parts}
     return Acceptance(
         table=table,
         label=label,
         source=source,
+        definition=definitions.pop() if len(definitions) == 1 else Definition.MIX,
         filled=filled,
         tail=_last_conditional(measured) if len(table) > 1 else None,
     )

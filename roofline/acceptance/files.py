@@ -1,27 +1,26 @@
-"""Acceptance in files and in options: bundled curves, their index, and rates as users type them."""
+"""Acceptance in files: bundled curves, their index, and the YAML that users write."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from typing import Annotated, Any, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from roofline.acceptance.curve import (
     DEEPEST_POSITION,
     Acceptance,
+    Definition,
     by_context,
     from_curve,
     from_rates,
     from_survival,
-    survival_rise,
+    tokens_per_step_from_rate,
 )
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
@@ -34,19 +33,26 @@ __all__ = [
     "INDEX_FILE",
     "AcceptanceFile",
     "bundled_curves",
+    "curve_problem",
     "dataset_id",
     "index_row",
     "index_text",
     "lengths_of",
     "load_acceptance",
     "load_file",
-    "parse_acceptance",
     "split_part",
 ]
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 ACCEPTANCE_SHELF = "acceptance"
 _FORMS = ("rate", "conditional", "survival", "tokens_per_step", "decay")
+
+
+#: One conditional rate at every position, or accepted over drafted by draft length.
+OneRateOrByLength = Annotated[
+    Annotated[Probability, Tag("(one)")] | Annotated[dict[str, Probability], Tag("(by length)")],
+    Discriminator(lambda value: "(by length)" if isinstance(value, dict) else "(one)"),
+]
 
 
 class Decay(Schema):
@@ -69,7 +75,7 @@ class Curve(Schema):
     kv: str | None = None
     drafts: Annotated[float, Field(gt=0)] | None = None
     note: str | None = None
-    rate: Probability | None = None
+    rate: OneRateOrByLength | None = None
     conditional: Annotated[tuple[Probability, ...], Field(min_length=1)] | None = None
     survival: Annotated[tuple[Probability, ...], Field(min_length=1)] | None = None
     tokens_per_step: dict[str, float] | None = None
@@ -87,6 +93,10 @@ class Curve(Schema):
             problem = curve_problem(self.tokens_per_step)
             if problem is not None:
                 raise ValueError(f"tokens_per_step: {problem}")
+        if isinstance(self.rate, dict):
+            problem = curve_problem(self._from_accepted_over_drafted())
+            if problem is not None:
+                raise ValueError(f"rate: {problem}")
         if self.survival is not None and list(self.survival) != sorted(self.survival)[::-1]:
             raise ValueError("survival: must not rise from one position to the next")
         return self
@@ -103,10 +113,23 @@ class Curve(Schema):
         elif self.decay is not None:
             rates = self.decay.rates(DEEPEST_POSITION)
             acceptance = from_rates(rates, label=label, source=source)
+        elif isinstance(self.rate, dict):
+            curve = {int(d): al for d, al in self._from_accepted_over_drafted().items()}
+            acceptance = from_curve(curve, label=label, source=source, definition=Definition.RATE)
         else:
             rates = [self.rate or 0.0]
             acceptance = from_rates(rates, label=label, source=source, unlimited=True)
         return replace(acceptance, drafts=self.drafts)
+
+    def _from_accepted_over_drafted(self) -> dict[str, float]:
+        """Return AL = 1 + rate * D by draft length; a key that is no length keeps its value."""
+        rates = self.rate if isinstance(self.rate, dict) else {}
+        return {
+            key: tokens_per_step_from_rate(rate=rate, draft_length=int(key))
+            if key.isdecimal()
+            else rate
+            for key, rate in rates.items()
+        }
 
 
 class AcceptanceFile(Document, Curve):
@@ -339,149 +362,3 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append([number])
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-#: Rise of survival, AL(i+1) - 2 AL(i) + AL(i-1), that chance can explain where each AL comes from a
-#: run of some 1000 passes, with a standard error of 0.04: twice 0.04 sqrt(1 + 4 + 1) is 0.2.
-NOISE = 0.2
-_SURVIVAL = ("pos", "survival")
-_CONDITIONAL = ("cond", "conditional")
-
-
-def parse_acceptance(text: str) -> Acceptance:
-    """Read acceptance from an option: a rate, rates by position, an ``al:`` curve, or a YAML file.
-
-    Rates by position are survival S_i, which engines print; ``pos:`` may say so. After ``cond:``
-    they are conditional rates a_i.
-
-    >>> parse_acceptance("al:2=2.36,3=2.79").measured
-    {0: 1.0, 2: 2.36, 3: 2.79}
-    >>> round(parse_acceptance("0.72,0.45,0.21").table[3], 3)  # 1 + 0.72 + 0.45 + 0.21
-    2.38
-    >>> round(parse_acceptance("cond:0.8,0.7,0.6").table[3], 3)  # 1 + 0.8 + 0.56 + 0.336
-    2.696
-    """
-    if text.endswith((".yaml", ".yml")):
-        return load_acceptance(text)
-    form, colon, body = text.partition(":")
-    form = form.strip().lower() if colon else ""
-    if form == "al":
-        return _from_tokens_per_step(text, body)
-    if form in _CONDITIONAL:
-        rates = _rates(text, body)
-        return from_rates(rates, label=f"conditional rates {_rates_text(rates)}", source="given")
-    if form in _SURVIVAL:
-        return _from_survival(text, _rates(text, body))
-    rates = _rates(text, text)
-    if len(rates) > 1:
-        return _from_unlabelled_rates(text, rates)
-    label = f"rate {text} at every position"
-    return from_rates(rates, label=label, source="given", unlimited=True)
-
-
-def _from_tokens_per_step(text: str, body: str) -> Acceptance:
-    curve = parse_curve(body)
-    problem = curve_problem({str(d): al for d, al in curve.items()})
-    if problem is not None:
-        raise InputError(problem, field="acceptance")
-    rise = survival_rise(curve, tolerance=NOISE)
-    if rise is not None:
-        raise InputError(
-            f"survival rises from {rise.before:.2f} at D={rise.first} to "
-            f"{rise.after:.2f} at D={rise.second}, which it cannot",
-            field="acceptance",
-            value=text,
-        )
-    points = ", ".join(f"{al:g} at D={d}" for d, al in sorted(curve.items()))
-    return from_curve(curve, label=f"tokens per step {points}", source="given")
-
-
-def _from_unlabelled_rates(text: str, rates: Sequence[float]) -> Acceptance:
-    """Read rates without a prefix as survival, with a notice that they were read so.
-
-    Equal rates are refused unless both readings agree: they are more often one conditional rate,
-    repeated, than the survival of a drafter whose later drafts are never rejected.
-    """
-    survival = _from_survival(text, rates)
-    conditional = from_rates(rates)
-    deepest = survival.deepest
-    if math.isclose(survival.table[deepest], conditional.table[deepest]):
-        return survival
-    if len(set(rates)) == 1:
-        raise InputError(
-            f"equal rates are either survival by position, as engines print it (pos:{text}, "
-            f"{survival.table[deepest]:.4g} tokens per step at D={deepest}), or conditional "
-            f"(cond:{text}, {conditional.table[deepest]:.4g}); write which",
-            field="acceptance",
-            value=text,
-        )
-    return replace(survival, notices=(notice(Code.READ_AS_SURVIVAL, rates=text),))
-
-
-def _from_survival(text: str, rates: Sequence[float]) -> Acceptance:
-    for position, (before, after) in enumerate(pairwise(rates), start=2):
-        if after > before:
-            raise InputError(
-                f"rates that rise ({before:g} to {after:g} at position {position}) cannot be "
-                "survival by position (pos:), as engines print it; where they are conditional, "
-                f"write cond:{text.rpartition(':')[2]}",
-                field="acceptance",
-                value=text,
-            )
-    label = f"survival by position {_rates_text(rates)}"
-    return from_survival(rates, label=label, source="given")
-
-
-def _rates_text(rates: Sequence[float]) -> str:
-    return ", ".join(f"{rate:g}" for rate in rates)
-
-
-def _rates(text: str, body: str) -> list[float]:
-    """Return rates of 0 to 1."""
-    rates = [_number(item) for item in body.split(",")]
-    for rate in rates:
-        if not 0 <= rate <= 1:
-            raise InputError(
-                f"a rate lies between 0 and 1, got {rate:g}; for tokens per step write al:1.8,2.4",
-                field="acceptance",
-                value=text,
-            )
-    return rates
-
-
-def parse_curve(body: str) -> dict[int, float]:
-    """Read ``1.8,2.4`` or ``2=2.36,3=2.79`` as AL by draft length."""
-    curve: dict[int, float] = {}
-    for position, item in enumerate(body.split(","), start=1):
-        key, equals, value = item.rpartition("=")
-        draft_length = position
-        if equals:
-            key = key.strip()
-            if not key.isdecimal() or len(key) > 6:
-                raise InputError(f"expected 'al:2=2.36,3=2.79', got '{item}'", field="acceptance")
-            draft_length = int(key)
-        if draft_length in curve:
-            raise InputError(f"draft length {draft_length} is given twice", field="acceptance")
-        curve[draft_length] = _number(value)
-    return curve
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    percentage = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?|100) ?%", text.strip())
-    if percentage is not None:
-        rate = float(percentage[1]) / 100
-        raise InputError(
-            f"rates are shares of 1 here; write {rate:g}", field="acceptance", value=text
-        )
-    if not math.isfinite(value):
-        raise InputError(
-            "expected a rate (0.8), survival by position (0.8,0.56), conditional rates "
-            "(cond:0.8,0.7), a curve (al:1.8,2.4), the id of a bundled curve (roofline acceptance "
-            f"list), a mix (mix:0.7*A,0.3*B), a file or an http address, got '{text}'",
-            field="acceptance",
-        )
-    return value

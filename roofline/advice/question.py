@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
+from roofline.acceptance.curve import Definition
 from roofline.acceptance.defaults import (
     choose_curve,
     closest_curves,
@@ -50,6 +51,7 @@ __all__ = [
     "next_lengths",
     "question_about",
     "question_of",
+    "reading_notices",
 ]
 
 
@@ -375,7 +377,13 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     """Return the acceptance that is given, else the nearest bundled one, and what to know."""
     drafter = deployment.drafter
     if drafter.kind == "none":
-        return Acceptance(table={0: 1.0}, label="nothing is drafted", source="definition"), []
+        nothing = Acceptance(
+            table={0: 1.0},
+            label="nothing is drafted",
+            source="definition",
+            definition=Definition.NONE,
+        )
+        return nothing, []
     kv = deployment.target.precision.kv.value
     acceptance, notices = workload.acceptance, list[Notice]()
     if acceptance is None:
@@ -391,9 +399,17 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     return curve, [
         *notices,
         *curve.notices,
+        *reading_notices(curve),
         *filled_notices(curve, longest=workload.max_draft_length),
         *curve.outside_measured_contexts(workload.contexts),
     ]
+
+
+def reading_notices(curve: Acceptance) -> list[Notice]:
+    """Return the notice of a list of rates that was read as survival, without a word saying so."""
+    if curve.other_reading is None:
+        return []
+    return [notice(Code.READ_AS_SURVIVAL, rates=curve.without_prefix)]
 
 
 def _names(deployment: Deployment) -> tuple[str, ...]:
@@ -412,9 +428,9 @@ def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]
         others = f"; the closest bundled curves are {', '.join(near)}" if near else ""
         raise UnknownAcceptanceError(
             f"no acceptance is known for {drafter.name} on {names[0]}; give a rate (0.7), survival "
-            "by position (0.72,0.45,0.21), conditional rates (cond:0.8,0.7,0.6), tokens per step "
-            "(al:1.8,2.4), a bundled curve (roofline acceptance list), a file or an engine's "
-            f"metrics address{others}",
+            "by position (survival:0.72,0.45,0.21), conditional rates (conditional:0.8,0.7,0.6), "
+            "accepted over drafted (rate:3=0.54), tokens per step (al:3=2.31), a bundled curve "
+            f"(roofline acceptance list), a file or an engine's metrics address{others}",
             field="acceptance",
         )
     return default.curve, list(default.notices)

@@ -342,7 +342,8 @@ def _faults(error: ValidationError, name: str, model: type[BaseModel]) -> list[s
 
 
 def _fault(problem: Any, name: str, model: type[BaseModel]) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
+    # the tag of a union's member, written in brackets, is no key
+    where = ".".join(str(part) for part in problem["loc"] if not str(part).startswith("("))
     if problem["type"] == "extra_forbidden":
         key = str(problem["loc"][-1])
         message = f"unknown key '{key}'; {did_you_mean(key, _all_fields(model))}"

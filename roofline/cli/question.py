@@ -145,9 +145,9 @@ def question(
     acceptance: Annotated[
         str | None,
         typer.Option(
-            help="0.8 | 0.72,0.45,0.21 survival by position, as engines print it | "
-            "cond:0.8,0.7,0.6 conditional | al:1.84,2.45 tokens per step | "
-            "al:2=2.36,3=2.79 | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
+            help="0.8 at every position | survival:0.72,0.45,0.21 by position, as engines print "
+            "it | conditional:0.8,0.7,0.6 | rate:3=0.54 accepted over drafted at D = 3 | "
+            "al:3=2.31 tokens per step | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
             "[bundled curve]",
             metavar="CURVE",
             rich_help_panel=QUESTION,

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roofline.acceptance import Acceptance, load_acceptance, parse_acceptance
+from roofline.acceptance import Acceptance, load_acceptance
 from roofline.acceptance.curve import weighted_mean
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
+from roofline.acceptance.forms import parse_acceptance
 from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.base.progress import progress, wait
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["acceptance_from", "acceptance_in_json", "acceptance_on_page", "read_acceptance"]
 
 MAX_BYTES = 10_000_000
+#: The comma before the next share of a mix; other commas are inside a source.
+_NEXT_SHARE = re.compile(r",(?=[^,*]*\*)")
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
 
 
@@ -42,8 +45,9 @@ class NamedContent:
 def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
     """Read an acceptance from the text that an option gives.
 
-    The text is a rate, rates, ``al:``, ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or
-    anything that ``roofline acceptance read`` takes; ``#PART`` chooses a dataset or a model inside.
+    The text is a rate, numbers after ``survival:``, ``conditional:``, ``rate:`` or ``al:``, a mix
+    ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or anything that ``roofline acceptance
+    read`` takes; ``#PART`` chooses a dataset or a model inside.
     """
     if text.lower().startswith("mix:"):
         return _mixed(text[4:], kv)
@@ -60,7 +64,7 @@ def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
 def _mixed(body: str, kv: str | None) -> Acceptance:
     """Read ``0.7*A,0.3*B``: shares of the passes, which sum to 1."""
     parts: list[tuple[float, Acceptance]] = []
-    for item in body.split(","):
+    for item in _NEXT_SHARE.split(body):
         share, star, source = item.partition("*")
         try:
             weight = float(share)
@@ -72,7 +76,15 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
                 field="acceptance",
                 value="mix",
             )
-        parts.append((weight, acceptance_from(source, kv=kv)))
+        part = acceptance_from(source, kv=kv)
+        if part.other_reading is not None:
+            raise InputError(
+                f"in a mix a list of rates needs its word: survival:{source}, as engines print it, "
+                f"or conditional:{source}",
+                field="acceptance",
+                value="mix",
+            )
+        parts.append((weight, part))
     total = sum(weight for weight, _ in parts)
     if abs(total - 1) > 1e-6:
         raise InputError(

@@ -77,8 +77,8 @@ def _counted_with_another_kv(name: str, counted: str | None, asked: str) -> str:
 
 def _read_as_survival(rates: str) -> str:
     return (
-        f"{Option('acceptance', rates)}: read as survival by position, as engines print it; where "
-        f"these are conditional rates, write cond:{rates}"
+        f"{Option('acceptance', rates)}: read as survival by position, as engines print it; "
+        f"conditional rates are written conditional:{rates}"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.acceptance import load_acceptance, parse_acceptance, tokens_per_step
+from roofline.acceptance import load_acceptance, tokens_per_step
 from roofline.acceptance.curve import (
     by_context,
     fill_gaps,
@@ -22,6 +22,7 @@ from roofline.acceptance.curve import (
     weighted_mean,
 )
 from roofline.acceptance.files import bundled_curves, load_file
+from roofline.acceptance.forms import parse_acceptance
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
 from roofline.render.charts.heatmap import heatmap_rows

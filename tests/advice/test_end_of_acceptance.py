@@ -100,7 +100,7 @@ def test_one_rate_is_doubted_in_long_drafts(cli: Cli) -> None:
     """The range must hold what the same rate yields where it falls as on measured curves."""
     rate = cli(*ASK, "--acceptance", "0.85", "--format", "json")
     fall = single_rate_ratio()
-    falling = "cond:" + ",".join(f"{0.85 * fall**i:.4f}" for i in range(8))
+    falling = "conditional:" + ",".join(f"{0.85 * fall**i:.4f}" for i in range(8))
     real = cli(*ASK, "--acceptance", falling, "--format", "json")
     assert "one rate at every position" in rate.said
     assert "27 % in the median" in rate.said

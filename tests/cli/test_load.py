@@ -70,7 +70,7 @@ def test_json_of_a_load() -> None:
 
 
 def test_a_schedule_takes_the_best_draft_length_of_every_batch() -> None:
-    asked = "llama-3.1-8b --acceptance cond:0.6,0.5,0.4,0.3 --context 1k"
+    asked = "llama-3.1-8b --acceptance conditional:0.6,0.5,0.4,0.3 --context 1k"
     data = answer(f"{asked} --batches-histogram 1:0.9,256:0.1")
     fixed = [policy["tokens_per_s"] for policy in data["policies"][:-1]]
     schedule = data["policies"][-1]

@@ -145,7 +145,7 @@ def test_remedies_of_a_refusal_work(cli: Cli) -> None:
     [
         # 15 drafts: a block of 16 less the token it starts from (the head's config.json)
         (("qwen3.6-27b", "--gpu", "h20", "--drafter", "dflash"), 15),
-        (("llama-3.1-8b", "--acceptance", "0.7,0.6"), 5),
+        (("llama-3.1-8b", "--acceptance", "survival:0.7,0.6"), 5),
         (("llama-3.1-8b",), 8),  # its bundled acceptance ends at D = 7
     ],
 )
@@ -154,7 +154,7 @@ def test_memory_needs_no_acceptance(cli: Cli, ask: tuple[str, ...], length: int)
     found = only(cli, *ask, "--draft-length", str(length))
     assert found["draft_length"] == length
     assert found["equal_memory"] is None
-    known = [word for word in ask if word not in ("--acceptance", "0.7,0.6")]
+    known = [word for word in ask if word not in ("--acceptance", "survival:0.7,0.6")]
     other = only(cli, *known, "--draft-length", str(length), "--acceptance", "0.7")
     assert other["accounts"] == found["accounts"]
     assert other["equal_memory"] is not None

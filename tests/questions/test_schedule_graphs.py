@@ -84,7 +84,7 @@ def test_a_schedule_for_a_load_names_the_draft_length_that_is_advised(cli: Cli) 
         "recommend",
         "llama-3.1-8b",
         "--acceptance",
-        "0.6,0.5,0.4,0.3",
+        "survival:0.6,0.5,0.4,0.3",
         "--context",
         "1k",
         "--batches-histogram",

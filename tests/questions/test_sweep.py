@@ -27,7 +27,7 @@ QUESTIONS = [
     ("llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--weights", "int4-g128", "--engine", "llamacpp",
      "--drafter", "ngram", "--acceptance", "0.4"),
     ("deepseek-v3", "--gpu", "h200-sxm", "--tp", "8", "--drafter", "mtp",
-     "--acceptance", "cond:0.8,0.6"),
+     "--acceptance", "conditional:0.8,0.6"),
     ("qwen3-next-80b-a3b-instruct", "--gpu", "b200-hgx", "--tp", "2", "--drafter", "mtp",
      "--acceptance", "0.7"),
     ("gemma-3-27b", "--gpu", "h200-sxm", "--acceptance", "0.7", "--drafter", "eagle3",

@@ -27,14 +27,14 @@ def rows(text: str) -> list[dict[str, Any]]:
 
 def test_a_switch_is_an_axis_with_one_value(cli: Cli) -> None:
     """Two measured positions; beyond them only --extrapolate goes."""
-    short = ("--acceptance", "cond:0.8,0.7", "--max-draft-length", "4")
+    short = ("--acceptance", "conditional:0.8,0.7", "--max-draft-length", "4")
     lengths = {row["draft_length"] for row in rows(cli(*ASK, *short).out)}
     further = {row["draft_length"] for row in rows(cli(*ASK, *short, "--extrapolate").out)}
     assert (lengths, further) == ({0, 1, 2}, {0, 1, 2, 3, 4})
 
 
 def test_a_file_may_leave_a_key_empty_and_switch_by_word(cli: Cli, tmp_path: Path) -> None:
-    grid = "schema: 1\nmodel: llama-3.1-8b\ngpu:\nacceptance: 'cond:0.8,0.7'\n"
+    grid = "schema: 1\nmodel: llama-3.1-8b\ngpu:\nacceptance: 'conditional:0.8,0.7'\n"
     grid += "max_draft_length: 4\nextrapolate: "
     found = cli("sweep", "--grid", write(tmp_path, "a.yaml", grid + "true\n"), "--format", "jsonl")
     assert {row["draft_length"] for row in rows(found.out)} == {0, 1, 2, 3, 4}

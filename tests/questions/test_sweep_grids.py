@@ -19,7 +19,7 @@ batch: 1..4*2
 context: [1k, 2048]
 max_draft_length: 2
 cases:
-- {model: llama-3.1-8b, acceptance: [0.6, "cond:0.8,0.7"]}
+- {model: llama-3.1-8b, acceptance: [0.6, "conditional:0.8,0.7"]}
 - {model: qwen3-8b, drafter: ngram, acceptance: 0.4}
 """
 
@@ -29,8 +29,8 @@ def test_a_grid_file_holds_axes_and_cases_that_go_together(cli: Cli, tmp_path: P
     found = rows(cli("sweep", "--grid", path).out)
     combinations = list(dict.fromkeys((r["model"], r["gpu"], r["acceptance"]) for r in found))
     assert combinations == [
-        ("llama-3.1-8b", "h100-sxm", "0.6"), ("llama-3.1-8b", "h100-sxm", "cond:0.8,0.7"),
-        ("llama-3.1-8b", "h200-sxm", "0.6"), ("llama-3.1-8b", "h200-sxm", "cond:0.8,0.7"),
+        ("llama-3.1-8b", "h100-sxm", "0.6"), ("llama-3.1-8b", "h100-sxm", "conditional:0.8,0.7"),
+        ("llama-3.1-8b", "h200-sxm", "0.6"), ("llama-3.1-8b", "h200-sxm", "conditional:0.8,0.7"),
         ("qwen3-8b", "h100-sxm", "0.4"), ("qwen3-8b", "h200-sxm", "0.4"),
     ]  # fmt: skip
     assert len(found) == 6 * 3 * 2 * 3

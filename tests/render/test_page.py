@@ -20,7 +20,15 @@ from tests.servers import send, server
 from tests.support import ACCEPTANCE, DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
 
 QUESTION = ("llama-3.1-8b", "--gpu", "h100-sxm", "--batch", "32", "--context", "8k")
-MOE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--batch", "16", "--acceptance", "cond:0.7,0.6,0.5")
+MOE = (
+    "qwen3-30b-a3b",
+    "--gpu",
+    "h200-sxm",
+    "--batch",
+    "16",
+    "--acceptance",
+    "conditional:0.7,0.6,0.5",
+)
 
 
 def made(cli: Cli, folder: Path, *arguments: str) -> Page:
@@ -98,7 +106,7 @@ def test_lengths_without_acceptance_are_priced_for_the_rate_slider(
     cli: Cli, tmp_path: Path
 ) -> None:
     # a curve to D = 3 only; one rate goes on to the longest draft
-    data = made(cli, tmp_path, "llama-3.1-8b", "--acceptance", "cond:0.8,0.7,0.6").data
+    data = made(cli, tmp_path, "llama-3.1-8b", "--acceptance", "conditional:0.8,0.7,0.6").data
     assert data["draft_lengths"] == list(range(9))
     assert data["given"]["tokens"][0][4:] == [None] * 5
     assert all(value is not None for value in data["cells"][0][0]["step"])

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-MOE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--batch", "16", "--acceptance", "cond:0.7,0.6,0.5")
+MOE = (
+    "qwen3-30b-a3b",
+    "--gpu",
+    "h200-sxm",
+    "--batch",
+    "16",
+    "--acceptance",
+    "conditional:0.7,0.6,0.5",
+)
 COUNTED = ("llama-3.1-8b", "--batch", "8", "--acceptance", "0.8", "--acceptance-rounds", "60")
 
 

@@ -135,7 +135,7 @@ def test_refused_in_one_line() -> None:
 def test_answers_for_deepseek_v3_on_eight_h200() -> None:
     code, out, _ = run(
         "roofline recommend deepseek-v3 --gpu h200-sxm --tp 8 --drafter mtp "
-        "--acceptance cond:0.8,0.6"
+        "--acceptance conditional:0.8,0.6"
     )
     assert code == 0
     assert "drafter deepseek-v3-mtp" in " ".join(out.split())

@@ -51,7 +51,7 @@ def test_the_three_shares_are_the_step() -> None:
 
 def test_derived_figures_follow_from_the_step(cli: Cli) -> None:
     """R = step / step(0) = break-even; speedup = AL / R; TPOT = step / AL; 32 users at once."""
-    rows = cli(*EIGHT_K, "--acceptance", "cond:0.8,0.7,0.6", *JSON).by_draft_length()
+    rows = cli(*EIGHT_K, "--acceptance", "conditional:0.8,0.7,0.6", *JSON).by_draft_length()
     for one in rows.values():
         ratio = one["step_ms"] / rows[0]["step_ms"]
         parts = one["verify_ms"] + one["draft_ms"] + one["overhead_ms"]
