@@ -206,6 +206,8 @@ class Recommendation:
     priced: PricedGrid
     notices: tuple[Notice, ...]
     refused: tuple[Refused, ...] = ()  # batches and contexts that do not fit
+    #: The answers if a list of rates that was typed without a word is conditional, not survival.
+    other_reading: Recommendation | None = None
 
     @property
     def deployment(self) -> Deployment:
@@ -226,6 +228,41 @@ class Recommendation:
     def largest_batch(self) -> int:
         """The largest batch that is answered: what the engine has to run at once."""
         return max(point.batch for point in self.points)
+
+    @property
+    def ambiguous(self) -> list[tuple[Point, Point]]:
+        """The points whose advice depends on the reading: as survival, and as conditional rates."""
+        if self.other_reading is None:
+            return []
+        others = {(point.batch, point.context): point for point in self.other_reading.points}
+        pairs = [(point, others[point.batch, point.context]) for point in self.points]
+        return [pair for pair in pairs if pair[0].draft_length != pair[1].draft_length]
+
+
+def _with_reading(answer: Recommendation, notices: Sequence[Notice]) -> list[Notice]:
+    """Return the notices, that of a list with two readings saying whether they agree."""
+    reading = _reading_notice(answer)
+    if reading is None:
+        return list(notices)
+    return [reading if each.code is Code.READ_AS_SURVIVAL else each for each in notices]
+
+
+def _reading_notice(answer: Recommendation) -> Notice | None:
+    """Return what is said of a list of rates with two readings, by whether they agree."""
+    if answer.other_reading is None:
+        return None
+    rates, ambiguous = answer.question.acceptance.without_prefix, answer.ambiguous
+    if not ambiguous:
+        return notice(Code.READ_AS_SURVIVAL, rates=rates, same_advice=True)
+    point, other = ambiguous[0]
+    return notice(
+        Code.AMBIGUOUS_ACCEPTANCE,
+        rates=rates,
+        batch=point.batch,
+        context=point.context,
+        survival=point.draft_length,
+        conditional=other.draft_length,
+    )
 
 
 def require_fit(priced: PricedGrid) -> PricedGrid:
@@ -257,14 +294,41 @@ def _drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
 def recommend(question: Question) -> Recommendation:
     """Answer a question; raise DoesNotFitError when no requested point fits the memory."""
     priced = require_fit(question.price())
+    unfit = [
+        (batch, context)
+        for i, batch in enumerate(question.workload.batches)
+        for j, context in enumerate(question.workload.contexts)
+        if not priced.fits[i, j, 0]
+    ]
+    answer = Recommendation(
+        question=question,
+        points=_points(question, priced),
+        priced=priced,
+        refused=_refused(question, unfit),
+        notices=(),
+    )
+    answer = replace(answer, other_reading=_in_other_reading(answer))
+    return answer_at(answer, answer.points)
+
+
+def _in_other_reading(answer: Recommendation) -> Recommendation | None:
+    """Return the answer to the other reading of a list of rates, decided on the same prices."""
+    curve = answer.question.acceptance.other_reading
+    if curve is None:
+        return None
+    question = replace(answer.question, acceptance=curve)
+    return replace(answer, question=question, points=_points(question, answer.priced))
+
+
+def _points(question: Question, priced: PricedGrid) -> tuple[Point, ...]:
+    """Return the answer for every batch and context that fits."""
     tokens = question.tokens_on(priced.grid)
     decision = decide_grid(question, priced, tokens)
     speed = _drawn_tokens(question, tokens) / priced.drawn.steps()
     odds = near_best(np.where(priced.candidates, speed, np.nan))
     step = priced.times.total
     rows, columns, _ = priced.grid.shape
-    positions = [(i, j) for i in range(rows) for j in range(columns)]
-    points = tuple(
+    return tuple(
         _point(
             question,
             priced,
@@ -274,19 +338,9 @@ def recommend(question: Question) -> Recommendation:
             odds=odds[at],
             at=at,
         )
-        for at in positions
+        for at in np.ndindex(rows, columns)
         if priced.fits[(*at, 0)]
     )
-    batches, contexts = question.workload.batches, question.workload.contexts
-    unfit = [(batches[i], contexts[j]) for i, j in positions if not priced.fits[i, j, 0]]
-    answer = Recommendation(
-        question=question,
-        points=points,
-        priced=priced,
-        refused=_refused(question, unfit),
-        notices=(),
-    )
-    return answer_at(answer, points)
 
 
 def answer_at(
@@ -296,7 +350,7 @@ def answer_at(
     question = answer.question
     answer = replace(answer, points=tuple(points))
     notices = (
-        *question.notices,
+        *_with_reading(answer, question.notices),
         *law_limit_notices(answer.times),
         *slow_format_notices(answer),
         *past_graphs(

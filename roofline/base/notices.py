@@ -30,6 +30,7 @@ class Code(StrEnum):
     OUTSIDE_MEASURED_CONTEXTS = "outside-measured-contexts"
     COUNTED_WITH_ANOTHER_KV = "counted-with-another-kv"
     READ_AS_SURVIVAL = "read-as-survival"
+    AMBIGUOUS_ACCEPTANCE = "ambiguous-acceptance"
     # what may be wrong with what an engine reports
     ANOTHER_DRAFT_LENGTH_GIVEN = "another-draft-length-given"
     ANOTHER_DRAFT_LENGTH_COUNTED = "another-draft-length-counted"

@@ -19,10 +19,12 @@ from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
 __all__ = [
+    "acceptance_data",
     "benchmark_rows",
     "engine_data",
     "explain_rows",
     "inputs_data",
+    "other_reading_data",
     "point_data",
     "provenance",
     "source_data",
@@ -52,6 +54,38 @@ def inputs_data(question: Question) -> dict[str, Any]:
         "verify_attention": placement.verify_attention.value,
         "set": set_data(deployment.changes),
     }
+
+
+def acceptance_data(question: Question) -> dict[str, Any]:
+    """Return what the acceptance was made of, and the draft lengths that were not measured."""
+    curve = question.acceptance
+    return {
+        "definition": curve.definition.value,
+        "label": curve.label,
+        "source": curve.source,
+        "rounds": question.rounds,
+        "filled": curve.filled_up_to(question.workload.max_draft_length),
+    }
+
+
+def other_reading_data(answer: Recommendation) -> dict[str, Any]:
+    """Return the other reading of a list of rates that was typed without a word."""
+    other = answer.other_reading
+    if other is None:
+        return {"ambiguous": False, "other_reading": None}
+    curve = other.question.acceptance
+    points = [
+        {
+            "batch": point.batch,
+            "context": point.context,
+            "draft_length": point.draft_length,
+            "speedup": float(point.speedup[point.best]),
+            "headline": headline(other, point),
+        }
+        for point in other.points
+    ]
+    reading = {"definition": curve.definition.value, "label": curve.label, "points": points}
+    return {"ambiguous": bool(answer.ambiguous), "other_reading": reading}
 
 
 def point_data(answer: Recommendation, point: Point) -> dict[str, Any]:

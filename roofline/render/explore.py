@@ -11,7 +11,7 @@ from roofline.base.notices import Notice
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone
-from roofline.render.data import inputs_data
+from roofline.render.data import acceptance_data, inputs_data
 from roofline.render.deployment import fixed_changes, gpus_named, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_data, refused_lines, room_columns
@@ -68,6 +68,7 @@ def data(exploration: Exploration) -> dict[str, Any]:
             "batches": list(question.workload.batches),
             "set": set_data(fixed_changes(question.deployment)),
         },
+        "acceptance": acceptance_data(question),
         "vary": [{"path": axis.path, "values": list(axis.values)} for axis in exploration.axes],
         "variants": [_variant(exploration, variant) for variant in exploration.variants],
         "warnings": warnings(exploration.notices),

@@ -14,7 +14,7 @@ from roofline.base.units import format_count
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
 from roofline.render.blocks import Answer, Block, Code, Note, Paragraph, Table, Tone, table
-from roofline.render.data import inputs_data, provenance, summary
+from roofline.render.data import acceptance_data, inputs_data, provenance, summary
 from roofline.render.load_sentences import (
     headline,
     marks,
@@ -93,6 +93,7 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "inputs": inputs_data(answer.question),
+        "acceptance": acceptance_data(answer.question),
         "load": {
             "rps": load.rps,
             "input_tokens": load.input_tokens,

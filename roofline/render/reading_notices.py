@@ -75,10 +75,20 @@ def _counted_with_another_kv(name: str, counted: str | None, asked: str) -> str:
     return f"acceptance {name}: measured with {counted} KV, not with {asked}"
 
 
-def _read_as_survival(rates: str) -> str:
+def _read_as_survival(rates: str, *, same_advice: bool = False) -> str:
+    read = f"{Option('acceptance', rates)}: read as survival by position, as engines print it"
+    if same_advice:
+        return f"{read}; as conditional rates they lead to the same draft length"
+    return f"{read}; conditional rates are written conditional:{rates}"
+
+
+def _ambiguous_acceptance(
+    *, rates: str, batch: int, context: int, survival: int, conditional: int
+) -> str:
     return (
-        f"{Option('acceptance', rates)}: read as survival by position, as engines print it; "
-        f"conditional rates are written conditional:{rates}"
+        f"{Option('acceptance', rates)}: two readings, two answers (batch {batch}, context "
+        f"{context}): survival by position, as engines print it, advises D = {survival}, "
+        f"conditional rates D = {conditional}; write survival:{rates} or conditional:{rates}"
     )
 
 
@@ -239,6 +249,7 @@ READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.OUTSIDE_MEASURED_CONTEXTS: _outside_measured_contexts,
     Code.COUNTED_WITH_ANOTHER_KV: _counted_with_another_kv,
     Code.READ_AS_SURVIVAL: _read_as_survival,
+    Code.AMBIGUOUS_ACCEPTANCE: _ambiguous_acceptance,
     Code.ANOTHER_DRAFT_LENGTH_GIVEN: _another_draft_length_given,
     Code.ANOTHER_DRAFT_LENGTH_COUNTED: _another_draft_length_counted,
     Code.DRAFTS_IN_SOME_PASSES: _drafts_in_some_passes,

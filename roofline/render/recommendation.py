@@ -17,10 +17,12 @@ from roofline.base.units import format_pace, format_size
 from roofline.kernels.ops import Part
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone, table
 from roofline.render.data import (
+    acceptance_data,
     benchmark_rows,
     engine_data,
     explain_rows,
     inputs_data,
+    other_reading_data,
     point_data,
     provenance,
     summary,
@@ -33,6 +35,7 @@ from roofline.render.why import (
     headline,
     likely_line,
     marks_line,
+    other_headlines,
 )
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ def answer_blocks(
     for n, (point, choice) in enumerate(zip(answer.points, choices, strict=True)):
         entry = point_data(answer, point)
         blocks.append(Paragraph(headlines[n] + caveat(answer, point), tone=Tone.HEADLINE))
+        blocks += map(Paragraph, other_headlines(answer, point))
         if n == 0 and answer.refused:
             from roofline.render.refusals import refused_blocks
 
@@ -278,6 +282,7 @@ def data(
     whole: dict[str, Any] = {
         "schema": SCHEMA,
         "inputs": inputs_data(question),
+        "acceptance": acceptance_data(question) | other_reading_data(answer),
         "points": [point_data(answer, point) for point in answer.points],
         "refused": refused_data(answer.refused),
         "engine": engine_data(question),

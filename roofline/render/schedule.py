@@ -13,6 +13,7 @@ from roofline.engines.writing import Band
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
+from roofline.render.data import acceptance_data
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
@@ -84,6 +85,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
             "tie": plan.tie,
             "set": set_data(question.deployment.changes),
         },
+        "acceptance": acceptance_data(question),
         "bands": [row for band in written.bands for row in _rows(plan, band)],
         "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,

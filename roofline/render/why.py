@@ -39,6 +39,7 @@ __all__ = [
     "likely_line",
     "marks_line",
     "opening",
+    "other_headlines",
     "reason",
 ]
 
@@ -114,6 +115,14 @@ def headline(answer: Recommendation, point: Point) -> str:
         fast=fast,
         verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
     )
+
+
+def other_headlines(answer: Recommendation, point: Point) -> list[str]:
+    """Return the first sentence under the other reading of the acceptance, where it differs."""
+    if answer.other_reading is None:
+        return []
+    sentences = [headline(answer.other_reading, b) for a, b in answer.ambiguous if a is point]
+    return [f"As conditional rates, not survival: {s[:1].lower()}{s[1:]}" for s in sentences]
 
 
 def caveat(answer: Recommendation, point: Point) -> str:

@@ -49,7 +49,6 @@ def loads(cli: Cli, question: tuple[str, ...]) -> dict[tuple[int, int, int], dic
 SLOW = [
     (DENSE, "drafter"),
     (DENSE, "host overhead"),
-    (DENSE, "overhead of drafting"),
     (DENSE, "attention path"),
     (DENSE, "matrix products"),
     (SMALL, "host overhead"),
@@ -60,13 +59,12 @@ SLOW = [
     (MIXTURE, "attention path"),
     (MIXTURE, "host overhead"),
 ]
-#: Terms large enough that 60 % less of them is more than the stated errors.
+#: Terms large enough that 60 % less of them is more than the stated errors. A drafter is not: it is
+#: a seventh of a step with five drafts, whose ratio to a plain step is known to 7 %.
 FAST = [
-    (DENSE, "drafter"),
     (DENSE, "attention path"),
     (DENSE, "matrix products"),
     (SMALL, "overhead of drafting"),
-    (SMALL, "drafter"),
     (MIXTURE, "experts"),
     (MIXTURE, "attention path"),
 ]
@@ -74,7 +72,11 @@ FAST = [
 
 @pytest.mark.parametrize(
     ("question", "term", "factor"),
-    [*((*case, 2.0) for case in SLOW), *((*case, 0.4) for case in FAST)],
+    [
+        *((*case, 2.0) for case in SLOW),
+        *((*case, 0.4) for case in FAST),
+        (DENSE, "overhead of drafting", 3.0),  # twice it is within the stated errors
+    ],
 )
 def test_a_planted_fault_is_named(
     cli: Cli, question: tuple[str, ...], term: str, factor: float

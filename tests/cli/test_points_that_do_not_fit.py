@@ -119,7 +119,7 @@ def test_a_variant_and_a_context_without_room_have_no_figures(cli: Cli) -> None:
 
 def test_a_measured_load_without_room_is_marked(cli: Cli, refused: dict[str, Any]) -> None:
     """What was measured stays: the others waited. What is proposed fits."""
-    points = "0@10x8k:14ms,0@200x8k:60ms,2@10x8k:9ms:1.9"
+    points = "0@10x8k:14ms,0@200x8k:90ms,2@10x8k:9ms:1.9"
     asked = ("diagnose", *MACHINE, "--drafter", "eagle3", "--measured", points)
     data = cli(*asked, "--format", "json").data()
     assert [(point["batch"], point["fits"]) for point in data["points"]] == [

@@ -41,6 +41,31 @@ def test_every_code_has_a_sentence() -> None:
             ),
         ),
         (
+            Code.READ_AS_SURVIVAL,
+            {"rates": "0.8,0.6"},
+            (
+                "{{acceptance|0.8,0.6}}: read as survival by position, as engines print it; "
+                "conditional rates are written conditional:0.8,0.6"
+            ),
+        ),
+        (
+            Code.READ_AS_SURVIVAL,
+            {"rates": "0.8,0.6", "same_advice": True},
+            (
+                "{{acceptance|0.8,0.6}}: read as survival by position, as engines print it; as "
+                "conditional rates they lead to the same draft length"
+            ),
+        ),
+        (
+            Code.AMBIGUOUS_ACCEPTANCE,
+            {"rates": "0.8,0.6", "batch": 1, "context": 4096, "survival": 2, "conditional": 1},
+            (
+                "{{acceptance|0.8,0.6}}: two readings, two answers (batch 1, context 4096): "
+                "survival by position, as engines print it, advises D = 2, conditional rates "
+                "D = 1; write survival:0.8,0.6 or conditional:0.8,0.6"
+            ),
+        ),
+        (
             Code.OUTSIDE_MEASURED_CONTEXTS,
             {"label": "x", "shortest": 1024, "longest": 1024, "context": 4096},
             (
