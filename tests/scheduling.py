@@ -11,6 +11,8 @@ COUNT = 64
 MODEL = ("llama-3.1-8b", "--gpu", "h200-sxm")
 HEAVY = (*MODEL, "--batches", BATCHES, "--contexts", "1k")
 MOE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--drafter", "ngram", "--acceptance", "0.7")
+#: Merges no bands: the table is the one within the tie.
+APART = ("--odds", "0")
 #: Captured CUDA-graph sizes of SGLang with speculation (generate_decode_cuda_graph_batch_sizes).
 CAPTURED = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8)]
 

@@ -14,6 +14,7 @@ from roofline.timing.step import advisable
 __all__ = [
     "CONFIDENCES",
     "LIKELY",
+    "SURE",
     "TIE",
     "Confidence",
     "Decision",
@@ -28,6 +29,9 @@ __all__ = [
 
 #: Draft lengths whose expected speed is within this share of the best are equally good.
 TIE = 0.01
+#: Odds from which on the model's error is taken to be overcome: those that a schedule tells draft
+#: lengths apart with, and those that a goal is met with.
+SURE = 0.8
 
 Array = NDArray[np.float64]
 

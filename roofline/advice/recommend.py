@@ -29,6 +29,7 @@ __all__ = [
     "Recommendation",
     "answer_at",
     "decide_grid",
+    "drawn_tokens",
     "edge_notices",
     "law_limit_notices",
     "recommend",
@@ -277,7 +278,7 @@ def require_fit(priced: PricedGrid) -> PricedGrid:
 
 def decide_grid(question: Question, priced: PricedGrid, tokens: Array) -> Decision:
     """Decide at every batch and context of what was priced, ``tokens`` per step on its grid."""
-    low, high = speedup_range(priced.drawn, _drawn_tokens(question, tokens))
+    low, high = speedup_range(priced.drawn, drawn_tokens(question, tokens))
     if question.acceptance.unlimited and len(question.draft_lengths) > 1:
         low = low * decay_share(
             rate=tokens[:, 1] - 1,
@@ -287,7 +288,12 @@ def decide_grid(question: Question, priced: PricedGrid, tokens: Array) -> Decisi
     return decide(priced.times.total, tokens, priced.candidates, (low, high))
 
 
-def _drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
+def drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
+    """Return tokens per step under the sampling error of the acceptance.
+
+    ``tokens_per_step`` has shape (contexts or 1, draft lengths), the result (DRAWS or 1, 1,
+    contexts or 1, draft lengths).
+    """
     return drawn_tokens_per_step(question.draft_lengths, tokens_per_step, question.rounds)
 
 
@@ -324,7 +330,7 @@ def _points(question: Question, priced: PricedGrid) -> tuple[Point, ...]:
     """Return the answer for every batch and context that fits."""
     tokens = question.tokens_on(priced.grid)
     decision = decide_grid(question, priced, tokens)
-    speed = _drawn_tokens(question, tokens) / priced.drawn.steps()
+    speed = drawn_tokens(question, tokens) / priced.drawn.steps()
     odds = near_best(np.where(priced.candidates, speed, np.nan))
     step = priced.times.total
     rows, columns, _ = priced.grid.shape

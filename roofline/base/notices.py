@@ -76,7 +76,6 @@ class Code(StrEnum):
     SCHEDULE_OFF_IN_GROUPS = "schedule-off-in-groups"
     FORM_REJECTED = "form-rejected"
     FORM_PROPOSED = "form-proposed"
-    LEAVE_FLAG_OUT = "leave-flag-out"
     DEFAULT_SIZES = "default-sizes"
     GIVEN_SIZES = "given-sizes"
     NEAREST_SCHEDULE = "nearest-schedule"

@@ -32,8 +32,17 @@ def schedule(
     ] = "4k",
     tie: Annotated[
         str,
-        option(LOAD, "Percent of speed that a band may lose; 0 is the exact best.", metavar="%"),
+        option(LOAD, "Percent of speed that a band may lose before bands are merged.", metavar="%"),
     ] = "1",
+    odds: Annotated[
+        str,
+        option(
+            LOAD,
+            "Odds in percent that two draft lengths must have of beating one, else their bands "
+            "are merged; 0 merges none.",
+            metavar="%",
+        ),
+    ] = "80",
     mix: Annotated[
         str | None,
         option(
@@ -109,6 +118,7 @@ def schedule(
         replace(configuration, engine=engine),
         workload,
         tie=tie_share,
+        odds=amount("odds", odds, PERCENT, "percent, such as 80") / 100,
         mix=None if mix is None else shares("mix", mix),
     )
     written = write_schedule(planned, options)

@@ -277,27 +277,25 @@ def schedule(
     """Return the JSON file, with the flags that start the engine with it in a note.
 
     The flags start with the longest draft length, which must be one of the candidates. Bands begin
-    where the cells of captured sizes do; ``default_sizes`` says that those are SGLang's own.
+    where the cells of captured sizes do; ``default_sizes`` says that those are SGLang's own. Where
+    one draft length is for all batches, the text is the flags for it.
     """
     name, last = launch.engine.name, bands[-1].last
-    deepest = max(band.draft_length for band in bands)
-    if deepest == 0:
-        notes = [notice(Code.LEAVE_FLAG_OUT, engine=name, flag="--speculative-algorithm")]
-    else:
-        copies = data_parallel if launch.placement.dp == 1 else 1
-        flags = (
-            f"{launch.flags(deepest, running=last * copies)} --speculative-adaptive "
-            "--speculative-adaptive-config FILE.json"
-        )
-        sizes = (
-            notice(Code.DEFAULT_SIZES, engine=name, where="/server_info (decode_cuda_graph_bs)")
-            if default_sizes
-            else notice(Code.GIVEN_SIZES, engine=name)
-        )
-        notes = [
-            notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="slot", flags=flags),
-            sizes,
-        ]
+    lengths = {band.draft_length for band in bands}
+    copies = data_parallel if launch.placement.dp == 1 else 1
+    flags = launch.flags(max(lengths), running=last * copies)
+    if len(lengths) == 1 and not candidates:
+        return EngineText(text=flags, static=True)
+    flags += " --speculative-adaptive --speculative-adaptive-config FILE.json"
+    sizes = (
+        notice(Code.DEFAULT_SIZES, engine=name, where="/server_info (decode_cuda_graph_bs)")
+        if default_sizes
+        else notice(Code.GIVEN_SIZES, engine=name)
+    )
+    notes = [
+        notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="slot", flags=flags),
+        sizes,
+    ]
     if data_parallel > 1:
         notes.append(notice(Code.SCHEDULE_OFF_IN_GROUPS, engine=name))
     return EngineText(

@@ -267,7 +267,7 @@ def schedule(
     most, last, name = bands[0].draft_length, bands[-1].last, launch.engine.name
     flags = launch.flags(most, running=last)
     if most == 0:
-        return EngineText(text=flags)
+        return EngineText(text=flags, static=True)
     table = schedule_keys(bands, releases)
     notes = [notice(Code.NEAREST_SCHEDULE, engine=name)] if nearest else []
     addition = ""
@@ -284,7 +284,8 @@ def schedule(
         addition += _gate(*break_even, releases=releases)
     if bands[-1].draft_length == 0:
         notes.append(notice(Code.DRAFTER_CACHE_BEHIND, engine=name, issue="PR 16888, open"))
-    return EngineText(text=insert_before_brace(flags, addition), notes=tuple(notes))
+    text = insert_before_brace(flags, addition)
+    return EngineText(text=text, notes=tuple(notes), static=len(bands) == 1)
 
 
 def _gate(accepted: float, share: float, *, releases: Releases) -> str:

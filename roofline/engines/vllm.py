@@ -289,7 +289,7 @@ def schedule(
     last = bands[-1].last
     flags = launch.flags(deepest, running=last)
     if all(set(band.draft_lengths) == {deepest} for band in bands):
-        return EngineText(text=flags)
+        return EngineText(text=flags, static=True)
     name = launch.engine.name
     notes = [
         notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="row's K", prefills_count=True),

@@ -29,10 +29,14 @@ class Band:
 
 
 class EngineText(NamedTuple):
-    """A text in an engine's own format, and what to know before it is used."""
+    """A text in an engine's own format, and what to know before it is used.
+
+    ``static`` says that it is the flags for one draft length at all batches, and no schedule.
+    """
 
     text: str
     notes: tuple[Notice, ...] = ()
+    static: bool = False
 
 
 class NoScheduleError(InputError):

@@ -153,7 +153,10 @@ def _headline(
     if change.gain is None:
         return f"Run draft length {change.advised} {where}; what the server gains cannot be said."
     if change.advised == change.draft_length:
-        advice = f"Keep draft length {change.advised} {where}: nothing else is over 1 % faster."
+        advice = (
+            f"Keep draft length {change.advised} {where}: no other is faster by more than the "
+            "model can tell."
+        )
     else:
         advice = (
             f"Change draft length {change.draft_length} to {change.advised}: {change.gain:+.1%} "

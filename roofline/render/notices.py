@@ -51,7 +51,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         (
             Code.SHIPPED_IS_FASTER,
             Code.GOAL_MISSED,
-            Code.LEAVE_FLAG_OUT,
             Code.SCHEDULE_OFF_IN_COPIES,
             Code.SCHEDULE_OFF_IN_GROUPS,
             Code.FORM_REJECTED,
@@ -63,6 +62,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     (
         "the numbers of the acceptance contradict themselves or may be read in two ways",
         (
+            Code.AMBIGUOUS_ACCEPTANCE,
             Code.READ_AS_SURVIVAL,
             Code.POSITIONS_DISAGREE,
             Code.LENGTH_CONTRADICTS_POSITIONS,
@@ -536,10 +536,6 @@ def _form_proposed(engine: str, proposal: str) -> str:
     return f"{engine}: a proposal ({proposal}); no release reads it or takes a schedule by batch"
 
 
-def _leave_flag_out(engine: str, flag: str) -> str:
-    return f"{engine}: leave {flag} out instead: nothing beats plain decoding"
-
-
 def _default_sizes(engine: str, where: str) -> str:
     return (
         f"{engine}: slots follow its default CUDA-graph sizes; {where} tells yours, for "
@@ -664,7 +660,6 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.SCHEDULE_OFF_IN_GROUPS: _schedule_off_in_groups,
     Code.FORM_REJECTED: _form_rejected,
     Code.FORM_PROPOSED: _form_proposed,
-    Code.LEAVE_FLAG_OUT: _leave_flag_out,
     Code.DEFAULT_SIZES: _default_sizes,
     Code.GIVEN_SIZES: _given_sizes,
     Code.NEAREST_SCHEDULE: _nearest_schedule,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from roofline.advice.columns import Column, cells
+from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
 from roofline.base.units import format_size
 from roofline.engines.writing import Band
-from roofline.questions.schedule.plan import SchedulePlan
+from roofline.kernels.ops import Part
+from roofline.questions.schedule.plan import SchedulePlan, plain_value, table_value
+from roofline.questions.schedule.rises import Rise
 from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
 from roofline.render.data import acceptance_data
@@ -83,6 +87,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
             "batches": plan.batches,
             "mix": _mix(plan),
             "tie": plan.tie,
+            "odds": plan.odds,
             "set": set_data(question.deployment.changes),
         },
         "acceptance": acceptance_data(question),
@@ -92,6 +97,9 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "gain_over_fixed": gain(plan, written.bands),
         "loss": written.loss,
         "form_loss": written.form_loss,
+        "largest_loss": written.largest_loss,
+        "worst_batch": written.worst_batch,
+        "rises": [asdict(rise) for rise in written.rises],
         "idle_ms": 1e3 * plan.idle,
         "text": written.text,
         "warnings": warnings([*plan.notices, *written.notes]),
@@ -151,6 +159,7 @@ def answer_blocks(
         Paragraph(setting),
         Table(headings=BAND_HEADERS, cells=tuple(map(tuple, band_cells(plan, written)))),
         Paragraph(schedule_losses(plan, written)),
+        *(Paragraph(rise_line(rise)) for rise in written.rises),
     ]
     idle = deployment.engine.idle_speculation
     if idle is not None and any(row["draft_length"] == 0 for row in bands):
@@ -160,6 +169,11 @@ def answer_blocks(
         )
         blocks.append(Paragraph(cost))
     name = deployment.engine.name
+    if written.only_length is not None:
+        flags = written.text if written.static else _static_flags(plan, written.only_length)
+        blocks.insert(1, Code(flags, of=name))
+    if written.static:
+        return blocks
     if written.text == deployment.launch.left_out:
         return [*blocks, Paragraph(f"{name}: {written.text}.")]
     return [*blocks, Code(written.text, of=name)]
@@ -197,11 +211,15 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     against = fixed_length_name(fixed)
     if lengths == {0}:
         return "Do not configure speculation: no draft length wins at any batch of the range."
-    if len(lengths) == 1:
-        return f"One draft length is enough: D = {lengths.pop()} is within the tie everywhere."
-    if gained <= 0:
+    if gained <= 0 and (fixed == 0 or len(lengths) > 1):
         return (
             f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({_mix(plan)})."
+        )
+    if len(lengths) == 1:
+        gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
+        return (
+            f"One draft length for all batches: no schedule needed. D = {lengths.pop()} gives "
+            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({_mix(plan)})."
         )
     verdict = f"{gained:+.1%} tokens against {against}"
     return (
@@ -211,17 +229,57 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
 
 
 def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
-    """Return in one sentence what the bands lose to the best everywhere."""
-    lost = f"The bands lose {written.loss:.2%} of the mix's tokens to the best everywhere"
+    """Return in one or two sentences what the bands lose to the best everywhere."""
+    if written.largest_loss < 0.0005:
+        return "This loses nothing to the best D at every batch."
+    lost = f"This loses {written.loss:.2%} of the mix's tokens to the best D at every batch"
     if written.form_loss > 0:
-        lost += f", of which {written.form_loss:.2%} because the engine's form cannot say it"
+        lost += f" ({written.form_loss:.2%} because the engine's form cannot say it)"
     joined = len(plan.contexts) > 1 and all(len(band.draft_lengths) == 1 for band in written.bands)
-    over = ", on the mean over the contexts" if joined else ""
-    before = ", before the engine's form" if written.form_loss > 0 else ""
+    over = " on the mean over the contexts" if joined else ""
+    worst = f"{written.largest_loss:.1%} at its worst batch, {written.worst_batch}{over}"
+    limit = Option("tie", f"{100 * plan.tie:g}")
+    if written.largest_loss <= plan.tie:
+        return f"{lost}, and {worst}: within {limit}."
+    reasons = []
+    if plan.odds > 0:
+        reasons.append(
+            "bands are kept apart only where two draft lengths beat one with odds of "
+            f"{plan.odds:.0%}"
+        )
+    if written.form_loss > 0:
+        reasons.append("the engine's form cannot say every table")
+    return f"{lost}, and {worst}. That is more than {limit}: {', and '.join(reasons)}."
+
+
+#: The part of the step to which a longer draft adds less from a batch on.
+_PARTS = {
+    Part.LINEAR: "the linear layers, whose time rises in steps of rows",
+    Part.ATTENTION: "attention",
+    Part.MOE: "the experts, most of which are read already",
+    Part.LM_HEAD: "the output layer, whose time rises in steps of rows",
+    Part.COMMUNICATION: "the links between the GPUs",
+    Part.OTHER: "the engine's own work and small kernels",
+}
+
+
+def rise_line(rise: Rise) -> str:
+    """Return why the draft length rises with the batch."""
+    where = "" if rise.context is None else f" at context {format_size(rise.context)}"
+    start = f"D rises from {rise.shorter} to {rise.longer} at batch {rise.batch}{where}"
+    if rise.part is None:
+        return (
+            f"{start}: plain decoding leaves the captured CUDA graphs there as well, so drafts "
+            "that leave them are no longer slower for it."
+        )
     return (
-        f"{lost}. Each was drawn to lose at most {plan.tie:.1%} at any batch{over}{before}; 'most "
-        "lost' is at its worst batch and context."
+        f"{start}: the longer draft adds {rise.after:.1%} of a step to {_PARTS[Part(rise.part)]}; "
+        f"in the band before it adds {rise.before:.1%}."
     )
+
+
+def _static_flags(plan: SchedulePlan, draft_length: int) -> str:
+    return plan.question.deployment.launch.flags(draft_length, running=plan.batches)
 
 
 def rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roofline.questions.schedule.bands import coverage, longest_runs
 from roofline.specs.engine import load_engine
 from tests import schedule_rules as rules
-from tests.scheduling import BATCHES, COUNT, HEAVY, MODEL, MOE, recommended, text
+from tests.scheduling import APART, BATCHES, COUNT, HEAVY, MODEL, MOE, recommended, text
 from tests.support import Cli, assert_refused
 
 # The best table -------------------------------------------------------------------------------
@@ -22,7 +22,9 @@ from tests.support import Cli, assert_refused
 def test_without_a_tie_every_batch_runs_the_brute_force_best(
     cli: Cli, ask: tuple[str, ...]
 ) -> None:
-    written = text(cli, "vllm", *ask, "--batches", BATCHES, "--contexts", "1k", "--tie", "0")
+    written = text(
+        cli, "vllm", *ask, "--batches", BATCHES, "--contexts", "1k", "--tie", "0", *APART
+    )
     lengths = rules.vllm_lengths(written, COUNT)
     for (batch, _), speeds in recommended(cli, ask, "1k").items():
         best = max(speeds, key=lambda d: speeds[d])
@@ -35,7 +37,9 @@ def test_without_a_tie_every_batch_runs_the_brute_force_best(
 def test_within_a_tie_no_batch_loses_more_and_no_table_is_shorter(
     cli: Cli, ask: tuple[str, ...], tie: int
 ) -> None:
-    written = text(cli, "vllm", *ask, "--batches", BATCHES, "--contexts", "1k", "--tie", str(tie))
+    written = text(
+        cli, "vllm", *ask, "--batches", BATCHES, "--contexts", "1k", "--tie", str(tie), *APART
+    )
     lengths = rules.vllm_lengths(written, COUNT)
     permitted = []
     for (batch, _), speeds in recommended(cli, ask, "1k").items():
@@ -77,7 +81,9 @@ def test_rows_cover_every_batch_once(cli: Cli) -> None:
 
 
 def test_one_table_for_several_contexts_is_the_geometric_mean(cli: Cli) -> None:
-    written = text(cli, "vllm", *MODEL, "--batches", BATCHES, "--contexts", "1k,8k", "--tie", "0")
+    written = text(
+        cli, "vllm", *MODEL, "--batches", BATCHES, "--contexts", "1k,8k", "--tie", "0", *APART
+    )
     lengths = rules.vllm_lengths(written, COUNT)
     speeds = recommended(cli, MODEL, "1k,8k")
     for batch in (1, 7, 33, 64):
@@ -90,10 +96,10 @@ def test_one_table_for_several_contexts_is_the_geometric_mean(cli: Cli) -> None:
 
 def test_on_a_mixture_of_experts_the_best_length_rises_and_falls(cli: Cli) -> None:
     """Few rows wake new experts for each draft; many rows have woken them all (theory 6.4)."""
-    written = text(cli, "vllm", *MOE, "--batches", "1..256", "--contexts", "1k")
+    written = text(cli, "vllm", *MOE, "--batches", "1..256", "--contexts", "1k", *APART)
     lengths = rules.vllm_lengths(written, 256)
     assert lengths[0] < max(lengths) > lengths[-1]
-    table = text(cli, "table", *MOE, "--batches", "1..256", "--contexts", "1k")
+    table = text(cli, "table", *MOE, "--batches", "1..256", "--contexts", "1k", *APART)
     assert "D rises again with batch" in " ".join(table.split())
 
 
@@ -103,7 +109,7 @@ def test_on_a_mixture_of_experts_the_best_length_rises_and_falls(cli: Cli) -> No
 def test_zero_rows_only_where_they_beat_the_cost_of_being_idle(cli: Cli) -> None:
     """At rate 0.3 n-grams stop paying somewhere below batch 512; idle adds 0.2 ms to D = 0."""
     ask = ("llama-3.1-8b", "--gpu", "h200-sxm", "--drafter", "ngram", "--acceptance", "0.3")
-    arguments = (*ask, "--batches", "1..400", "--contexts", "1k", "--tie", "0")
+    arguments = (*ask, "--batches", "1..400", "--contexts", "1k", "--tie", "0", *APART)
     lengths = rules.vllm_lengths(text(cli, "vllm", *arguments), 400)
     assert lengths[0] > 0
     assert lengths[-1] == 0
@@ -138,7 +144,7 @@ def test_a_schedule_without_speculation(cli: Cli) -> None:
 
 def test_gain_over_the_best_fixed_length_by_hand(cli: Cli) -> None:
     """Half the time at batch 1, half at 64: tokens of both against one D for both."""
-    ask = (*MODEL, "--batches", BATCHES, "--contexts", "1k", "--tie", "0")
+    ask = (*MODEL, "--batches", BATCHES, "--contexts", "1k", "--tie", "0", *APART)
     data = cli("schedule", *ask, "--mix", "1:1,64:1", "--format", "json").data()
     speeds = recommended(cli, MODEL, "1k")
     alone, many = speeds[1, 1024], speeds[64, 1024]
@@ -151,7 +157,16 @@ def test_gain_over_the_best_fixed_length_by_hand(cli: Cli) -> None:
 def test_listed_batches_meet_at_their_geometric_mean(cli: Cli) -> None:
     assert coverage([1, 4, 100]) == [(1, 2), (3, 20), (21, 100)]
     assert coverage([5]) == [(1, 5)]
-    arguments = (*MODEL, "--batches", "1,2,4,8,16,32,64,128,256", "--contexts", "1k", "--tie", "0")
+    arguments = (
+        *MODEL,
+        "--batches",
+        "1,2,4,8,16,32,64,128,256",
+        "--contexts",
+        "1k",
+        "--tie",
+        "0",
+        *APART,
+    )
     assert len(rules.vllm_lengths(text(cli, "vllm", *arguments), 256)) == 256
 
 

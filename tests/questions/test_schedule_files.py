@@ -19,7 +19,17 @@ from roofline.engines.writing import Band, DraftWeights, Launch
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
 from tests import schedule_rules as rules
-from tests.scheduling import BATCHES, CAPTURED, COUNT, HEAVY, MODEL, drafted, recommended, text
+from tests.scheduling import (
+    APART,
+    BATCHES,
+    CAPTURED,
+    COUNT,
+    HEAVY,
+    MODEL,
+    drafted,
+    recommended,
+    text,
+)
 from tests.support import Cli
 
 # TensorRT-LLM ---------------------------------------------------------------------------------
@@ -82,7 +92,17 @@ def test_a_table_that_rises_is_replaced_by_the_nearest_that_can_be_written(cli: 
         "--acceptance", "0.8", "--engine", "trtllm",
     )  # fmt: skip
     outcome = cli(
-        "schedule", *ask, "--batches", BATCHES, "--contexts", "1k", "--tie", "0", "--format", "json"
+        "schedule",
+        *ask,
+        "--batches",
+        BATCHES,
+        "--contexts",
+        "1k",
+        "--tie",
+        "0",
+        *APART,
+        "--format",
+        "json",
     )
     data = outcome.data()
     speeds = {b: s for (b, _), s in recommended(cli, ask, "1k").items()}
@@ -138,7 +158,7 @@ def test_the_gate_has_its_right_name_and_break_even(
 def test_one_band_and_none_above_is_max_concurrency(cli: Cli) -> None:
     """At rate 0.2 one draft pays for small batches only; the two keys exclude each other."""
     ask = ("llama-3.1-8b", "--gpu", "h200-sxm", "--acceptance", "0.2", "--contexts", "1k")
-    arguments = (*ask, "--batches", "1..400", "--tie", "3", "--max-draft-length", "1")
+    arguments = (*ask, "--batches", "1..400", "--tie", "3", "--max-draft-length", "1", *APART)
     written = text(cli, "trtllm", *arguments)
     config = rules.trtllm_config(written)
     assert "draft_len_schedule" not in config
@@ -160,7 +180,7 @@ def per_cell(captured: list[int]) -> Iterator[list[int]]:
 @pytest.mark.parametrize("captured", [CAPTURED, [1, 2, 4, 8, 16, 32, 64], list(range(1, 65))])
 def test_sglang_slots_after_padding(cli: Cli, captured: list[int]) -> None:
     """Without a tie: the best joint D of all batches that are padded alike, by brute force."""
-    arguments = ["--tie", "0", "--graph-batches", ",".join(map(str, captured))]
+    arguments = ["--tie", "0", *APART, "--graph-batches", ",".join(map(str, captured))]
     written = text(cli, "sglang", *HEAVY, *arguments)
     routed = rules.sglang_candidates(written, COUNT, captured)
     assert all(len(steps) == 1 for steps in routed)
@@ -232,7 +252,7 @@ def test_vllm_limit_is_the_largest_row(cli: Cli) -> None:
 
 
 def test_vllm_rows_of_five_only_when_asked(cli: Cli) -> None:
-    arguments = (*MODEL, "--batches", BATCHES, "--contexts", "1k,8k", "--tie", "0")
+    arguments = (*MODEL, "--batches", BATCHES, "--contexts", "1k,8k", "--tie", "0", *APART)
     outcome = cli("schedule", *arguments, "--format", "vllm", "--proposed")
     assert "rejects rows of five" in outcome.err
     with pytest.raises(rules.RefusedError):
@@ -319,8 +339,12 @@ def test_any_table_survives_the_round_trip(bands: list[Band]) -> None:
     if max(want) > 0:
         written = vllm.schedule(bands, launch=launch("vllm"), static=0).text
         assert rules.vllm_lengths(written, len(want)) == want
-    slots = sglang.schedule(bands, launch=launch("sglang")).text
-    assert rules.sglang_candidates(slots, len(want), []) == [[d] for d in want]
+    slots = sglang.schedule(bands, launch=launch("sglang"))
+    if slots.static:
+        assert slots.text == launch("sglang").flags(want[0], running=len(want))
+    else:
+        assert rules.sglang_candidates(slots.text, len(want), []) == [[d] for d in want]
+    assert slots.static is (len(set(want)) == 1)
     if drafts_most_first(bands) and want[0]:
         for releases, reader in (
             (Releases.NEWER, rules.trtllm_newer),

@@ -9,10 +9,11 @@ import pytest
 
 from tests.html_page import read_page
 from tests.schedule_rules import vllm_config
+from tests.scheduling import HEAVY
 from tests.servers import engine, pages, server
 from tests.support import Cli, assert_refused
 
-ASK = ("schedule", "llama-3.1-8b", "--engine", "sglang", "--batches", "1..64")
+ASK = ("schedule", *HEAVY, "--engine", "sglang")
 
 
 def test_the_note_is_of_the_sizes_that_were_used(cli: Cli) -> None:

@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.configuration import Configuration
-from roofline.advice.decide import TIE, smallest_within_tie
+from roofline.advice.decide import SURE, TIE, smallest_within_tie
 from roofline.advice.question import Question, Workload, ask
-from roofline.advice.recommend import law_limit_notices
+from roofline.advice.recommend import drawn_tokens, law_limit_notices
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import NoScheduleError
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Policy, PolicyTable, over_histogram, under_arrivals
-from roofline.questions.load.pricing import PricedLoad, policy_table, price_load
+from roofline.questions.load.pricing import PricedLoad, drawn_means, policy_table, price_load
 from roofline.questions.load.queueing import Chunks, prompt_chunks
-from roofline.questions.schedule.bands import relative_speed, within
 from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
 from roofline.questions.schedule.plan import SchedulePlan, no_schedule_reason
 from roofline.questions.schedule.written import WrittenSchedule
@@ -96,7 +95,7 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
     return LoadAnswer(
         question=question,
         load=load,
-        times=priced.times,
+        times=priced.grid.times,
         chunks=cut,
         policies=tuple(policies),
         best=best,
@@ -104,7 +103,7 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
         no_schedule=refusal,
         notices=(
             *question.notices,
-            *law_limit_notices(priced.times),
+            *law_limit_notices(priced.grid.times),
             *_uncaptured_notices(question, policies, float(priced.rows.max())),
         ),
     )
@@ -177,7 +176,13 @@ def _schedule(
     needed = 1 if load.histogram is None else max(load.histogram)
     if count < needed:
         return None, None, notice(Code.DRAFTER_DOES_NOT_FIT, sequences=needed)
-    plan = _plan(question, load, columns, np.where(fits, columns.mean, np.nan)[:count])
+    plan = _plan(
+        question,
+        load,
+        columns,
+        np.where(fits, columns.mean, np.nan)[:count],
+        drawn_means(priced, columns)[:count],
+    )
     try:
         written = write_schedule(
             plan,
@@ -221,27 +226,30 @@ def _uncaptured_notices(question: Question, policies: list[Policy], rows: float)
     ]
 
 
-def _plan(question: Question, load: Load, columns: PolicyTable, mean: Array) -> SchedulePlan:
-    """Return the plan of draft lengths by running sequences under this load."""
+def _plan(
+    question: Question, load: Load, columns: PolicyTable, mean: Array, drawn: Array
+) -> SchedulePlan:
+    """Return the plan of draft lengths by running sequences under this load.
+
+    ``mean`` is the mean step where it fits, and ``drawn`` the same in every draw [s].
+    """
     priced = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
     speed = np.where(columns.past[: len(mean), None], np.nan, priced)
-    relative = relative_speed(speed)
+    tokens = np.moveaxis(drawn_tokens(question, columns.tokens_per_step[:1]), 0, -1)[0]
     weights = np.ones(len(mean)) / len(mean)
     if load.histogram is not None:
         weights = load.share[1 : len(mean) + 1]
     return SchedulePlan(
         question=question,
-        contexts=(load.length,),
-        draft_lengths=question.draft_lengths,
         speed=speed,
+        drawn=(tokens / drawn)[:, None],
         priced=priced,
         plain=speed[..., 0],
         cost_ratio=(mean / mean[:, :1])[:, None],
         weights=weights,
         mix=None,
         tie=TIE,
-        relative=relative,
-        allowed=within(relative, TIE)[:, None, :],
+        odds=SURE,
         idle=0.0,
         notices=(),
     )

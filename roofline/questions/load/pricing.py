@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question
 from roofline.advice.remedies import does_not_fit
 from roofline.questions.goals import GOAL_BATCHES
@@ -15,9 +16,9 @@ from roofline.questions.load.load import Load
 from roofline.questions.load.policies import PolicyTable
 from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
 from roofline.questions.schedule.plan import idle_seconds, pass_rows
-from roofline.timing.step import StepTimes, advisable, covered
+from roofline.timing.step import advisable, covered
 
-__all__ = ["PricedLoad", "policy_table", "price_load"]
+__all__ = ["PricedLoad", "drawn_means", "policy_table", "price_load"]
 
 Array = NDArray[np.float64]
 
@@ -29,11 +30,12 @@ class PricedLoad:
     They are those at the priced batches; ``spread`` interpolates to every number of sequences.
     """
 
-    times: StepTimes
+    grid: PricedGrid  # the numbers of chunks worth pricing take the place of contexts
     batches: NDArray[np.intp]
     step: Array
     idle: Array
     spread: Array
+    chunks: Array  # interpolates from those numbers of chunks to every one
     tokens_per_step: Array
     slots: NDArray[np.intp]
     rows: Array  # of a pass, by every number of sequences and draft length
@@ -65,15 +67,16 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         prefill_tokens=cut.each * number if cut.most else constant,
         prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
     )
-    times, graphs = deployment.price(grid).times, deployment.engine.graphs
+    priced, graphs = deployment.price(grid), deployment.engine.graphs
     rows = pass_rows(question, last)
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
     return PricedLoad(
-        times=times,
+        grid=priced,
         batches=np.array(batches),
-        step=np.einsum("bld,kl->bdk", times.total, every),
-        idle=idle_seconds(question, times)[:, :1],
+        step=np.einsum("bld,kl->bdk", priced.times.total, every),
+        idle=idle_seconds(question, priced.times)[:, :1],
         spread=interpolation(batches, range(1, last + 1)),
+        chunks=every,
         tokens_per_step=_tokens_per_step(question, load),
         slots=slots,
         rows=rows[:, 0],
@@ -130,3 +133,19 @@ def policy_table(
         slots=priced.slots,
         past=priced.past,
     )
+
+
+def drawn_means(priced: PricedLoad, columns: PolicyTable) -> Array:
+    """Return the mean steps of the columns in every draw, (sequences, draft lengths, draws) [s].
+
+    A mean is off by as much as the steps that requests decode in, with as many chunks in them as
+    expected.
+    """
+    steps, expected = priced.grid.drawn.steps(), priced.grid.times.total
+    drawn = np.empty((*columns.mean.shape, len(steps)))
+    for position in range(columns.mean.shape[1]):
+        share = columns.seen[:, position] @ priced.chunks  # of numbers of chunks
+        off = np.einsum("nl,nb,sbl->ns", share, priced.spread, steps[..., position], optimize=True)
+        mean = np.einsum("nl,nb,bl->n", share, priced.spread, expected[..., position])
+        drawn[:, position] = columns.mean[:, position, None] * off / mean[:, None]
+    return drawn

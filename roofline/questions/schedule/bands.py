@@ -6,12 +6,22 @@ Arrays: batches first, then contexts where there are any, draft lengths last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["coverage", "longest_runs", "octave_weights", "relative_speed", "within"]
+__all__ = [
+    "Run",
+    "coverage",
+    "longest_runs",
+    "merge_runs",
+    "octave_weights",
+    "odds_of_two",
+    "relative_speed",
+    "within",
+]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -70,6 +80,74 @@ def longest_runs(allowed: Mask) -> list[tuple[int, int, tuple[int, ...]]]:
         runs.append((start, stop, tuple(int(d) for d in chosen)))
         start = stop
     return runs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """Batches from position ``start`` to before ``stop`` that share a draft length.
+
+    ``chosen`` is its position for each context, or one for all. ``tokens`` are what each draft
+    length yields over the run, shape (contexts or 1, draft lengths), -inf for one that some batch
+    of it cannot run; ``drawn`` the same in every draw, the draws last.
+    """
+
+    start: int
+    stop: int
+    chosen: tuple[int, ...]
+    tokens: Array
+    drawn: Array
+
+    def yields(self, chosen: tuple[int, ...]) -> Array:
+        """Return the tokens of a choice over all contexts, by draw."""
+        return np.asarray(self.drawn[np.arange(len(chosen)), list(chosen)].sum(axis=0))
+
+
+def odds_of_two(first: Run, second: Run) -> float:
+    """Return the odds that two runs yield more with their own draft lengths than with one of them.
+
+    The share of draws in which T1(D1) + T2(D2) > max(T1(D1) + T2(D1), T1(D2) + T2(D2)), T1 and T2
+    being the tokens over the first and the second run.
+
+    >>> drawn = np.array([[[5.0, 5.0], [4.0, 6.0]], [[2.0, 2.0], [3.0, 3.0]]])
+    >>> one, two = (
+    ...     Run(start=i, stop=i + 1, chosen=(i,), tokens=d.mean(-1)[None], drawn=d[None])
+    ...     for i, d in enumerate(drawn)
+    ... )
+    >>> odds_of_two(one, two)  # 5 + 3 > max(5 + 2, 4 + 3), but 5 + 3 < max(5 + 2, 6 + 3)
+    0.5
+    """
+    both = first.yields(first.chosen) + second.yields(second.chosen)
+    of_first = first.yields(first.chosen) + second.yields(first.chosen)
+    of_second = first.yields(second.chosen) + second.yields(second.chosen)
+    return float((both > np.maximum(of_first, of_second)).mean())
+
+
+def merge_runs(runs: Sequence[Run], odds: float) -> list[Run]:
+    """Return runs whose neighbours each have odds of at least ``odds`` to beat one draft length.
+
+    The border with the least odds falls first. A merged run takes the draft length that yields most
+    over it.
+    """
+    merged = list(runs)
+    borders = [odds_of_two(*pair) for pair in pairwise(merged)]
+    while borders and min(borders) < odds:
+        at = borders.index(min(borders))
+        merged[at : at + 2] = [_joined(merged[at], merged[at + 1])]
+        del borders[at]
+        for near in range(max(at - 1, 0), min(at + 1, len(borders))):
+            borders[near] = odds_of_two(merged[near], merged[near + 1])
+    return merged
+
+
+def _joined(first: Run, second: Run) -> Run:
+    tokens = first.tokens + second.tokens
+    return Run(
+        start=first.start,
+        stop=second.stop,
+        chosen=tuple(tokens.argmax(axis=-1).tolist()),
+        tokens=tokens,
+        drawn=first.drawn + second.drawn,
+    )
 
 
 def coverage(points: Sequence[int]) -> list[tuple[int, int]]:

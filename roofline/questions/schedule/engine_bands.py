@@ -13,7 +13,7 @@ __all__ = ["break_even", "cell_bands", "falling_bands", "lengths_within_tie"]
 
 
 def cell_bands(plan: SchedulePlan, starts: NDArray[np.intp]) -> list[Band]:
-    """Return the fewest bands that give all batches of a cell one draft length.
+    """Return the fewest bands that give all batches of a cell one draft length, merged by odds.
 
     ``starts`` has the position of the first batch of each batch's cell. A cell takes a draft length
     that all its batches permit; without one, that which yields the most over its share of the mix.
@@ -56,8 +56,10 @@ def _with_first(plan: SchedulePlan, most: int) -> list[Band] | None:
     if not np.isfinite(limited).any(axis=(1, 2)).all():
         return None
     allowed = within(relative_speed(limited), plan.tie)
-    allowed[0] = np.arange(allowed.shape[1]) == most
-    return plan.bands(allowed[:, None, :])
+    positions = np.arange(allowed.shape[1])
+    possible = np.broadcast_to(positions <= most, allowed.shape).copy()
+    possible[0] = allowed[0] = positions == most
+    return plan.bands(allowed[:, None, :], possible[:, None, :])
 
 
 def break_even(plan: SchedulePlan, bands: list[Band]) -> tuple[float, float]:
@@ -70,6 +72,7 @@ def break_even(plan: SchedulePlan, bands: list[Band]) -> tuple[float, float]:
     ratio = np.take_along_axis(
         plan.cost_ratio, np.broadcast_to(positions, (*plan.plain.shape, 1)), axis=-1
     )[..., 0]
-    drafts = np.broadcast_to(plan.lengths(positions[..., 0]), ratio.shape)
+    lengths = np.asarray(plan.draft_lengths)[positions[..., 0]]
+    drafts = np.broadcast_to(lengths, ratio.shape)
     accepted = np.where(drafts > 0, ratio - 1, np.inf)
     return float(accepted.min()), float((accepted / np.maximum(drafts, 1)).min())

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.configuration import Configuration
+from roofline.advice.decide import SURE
 from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question, Workload, ask
-from roofline.advice.recommend import law_limit_notices, require_fit
+from roofline.advice.recommend import drawn_tokens, law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import Band
 from roofline.questions.schedule.bands import (
+    Run,
     coverage,
     longest_runs,
+    merge_runs,
     octave_weights,
     relative_speed,
     within,
@@ -43,64 +47,70 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+#: What a batch that the mix gives no time counts where nothing else decides.
+UNSEEN = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SchedulePlan:
     """Speeds of one sequence [tokens/s] for every batch from 1 on, and the bands they lead to.
 
     ``speed`` has shape (batches, contexts, draft lengths), NaN where a step does not fit or leaves
-    the engine's captured graphs; D = 0 in it carries the cost of idle speculation. ``priced`` holds
-    the speeds past the graphs as well. ``plain`` is without any speculation configured. ``weights``
-    is the share of time at each batch. ``relative`` is ``relative_speed``, contexts joined.
+    the engine's captured graphs; D = 0 in it carries the cost of idle speculation. ``drawn`` is the
+    same in every draw of the model's error, the draws last, without a NaN for the graphs.
+    ``priced`` holds the speeds past the graphs as well. ``plain`` is without any speculation
+    configured. ``weights`` is the share of time at each batch.
     """
 
     question: Question
-    contexts: tuple[int, ...]
-    draft_lengths: tuple[int, ...]
     speed: Array
+    drawn: Array
     priced: Array
     plain: Array
     cost_ratio: Array
     weights: Array
     mix: tuple[tuple[int, float], ...] | None  # share by batch; None: each doubling alike
     tie: float
-    relative: Array
-    allowed: NDArray[np.bool_]  # (batches, 1, draft lengths)
+    odds: float  # that neighbouring bands must have to beat one draft length for both
     idle: float
     notices: tuple[Notice, ...]
     refused: tuple[Refused, ...] = ()  # the first batch of each context that does not fit
+
+    @property
+    def contexts(self) -> tuple[int, ...]:
+        """The contexts that the speeds are for."""
+        return self.question.workload.contexts
+
+    @property
+    def draft_lengths(self) -> tuple[int, ...]:
+        """The draft lengths that the speeds are for."""
+        return self.question.draft_lengths
 
     @property
     def batches(self) -> int:
         """The largest batch; all from 1 on are covered."""
         return len(self.speed)
 
-    def lengths(self, positions: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return draft lengths for positions along the draft-length axis."""
-        return np.asarray(self.draft_lengths)[positions]
+    @cached_property
+    def relative(self) -> Array:
+        """`relative_speed`: (batches, draft lengths), contexts joined."""
+        return relative_speed(self.speed)
 
-    def bands(self, allowed: NDArray[np.bool_]) -> list[Band]:
-        """Return the fewest bands that ``allowed`` permits."""
-        return [
-            Band(
-                first=start + 1,
-                last=stop,
-                draft_lengths=tuple(self.draft_lengths[d] for d in chosen),
-            )
-            for start, stop, chosen in longest_runs(allowed)
-        ]
+    @cached_property
+    def allowed(self) -> Mask:
+        """What is within the tie: (batches, 1, draft lengths)."""
+        return within(self.relative, self.tie)[:, None, :]
 
-    @property
+    @cached_property
     def merged(self) -> list[Band]:
-        """The fewest bands with one draft length for all contexts, each within the tie."""
+        """The bands with one draft length for all contexts."""
         return self.bands(self.allowed)
 
     def by_context(self) -> list[Band]:
-        """Return the fewest bands with a draft length for each context."""
+        """Return the bands with a draft length for each context."""
         return self.bands(self.permitted())
 
-    def permitted(self) -> NDArray[np.bool_]:
+    def permitted(self) -> Mask:
         """Return what is within the tie; a context that no longer fits keeps its last choice."""
         fits = np.isfinite(self.speed).any(axis=-1)
         batches = np.arange(self.batches)[:, None]
@@ -108,11 +118,57 @@ class SchedulePlan:
         choice = within(self.speed, self.tie)[np.maximum(last_fit, 0), np.arange(fits.shape[1])]
         return np.where((last_fit >= 0)[..., None], choice, True)
 
+    def bands(self, allowed: Mask, possible: Mask | None = None) -> list[Band]:
+        """Return the fewest bands that ``allowed`` permits, merged where the odds demand it.
+
+        ``allowed`` has shape (batches, contexts or 1, draft lengths). A merged band takes no draft
+        length that some batch of it cannot run, or that is not ``possible`` (of the same shape).
+        """
+        runs = longest_runs(allowed)
+        starts = [start for start, _, _ in runs]
+        fits = np.isfinite(self.speed)
+        usable = np.asarray(fits | ~fits.any(axis=-1, keepdims=True))
+        if allowed.shape[1] == 1:
+            usable = np.asarray(usable.all(axis=1, keepdims=True))
+        if possible is not None:
+            usable &= possible
+        throughout = np.logical_and.reduceat(usable, starts, axis=0)
+        batches = np.arange(1, self.batches + 1)[:, None, None]
+        weights = self.weights[:, None, None]
+        unseen = UNSEEN * octave_weights(self.batches)[:, None, None]
+        tokens = _over_runs((weights + unseen) * batches * self.speed, starts, throughout)
+        drawn = _over_runs(
+            (weights * batches)[..., None] * self.drawn, starts, throughout[..., None]
+        )
+        merged = merge_runs(
+            [
+                Run(start=start, stop=stop, chosen=chosen, tokens=tokens[i], drawn=drawn[i])
+                for i, (start, stop, chosen) in enumerate(runs)
+            ],
+            self.odds,
+        )
+        return [
+            Band(
+                first=run.start + 1,
+                last=run.stop,
+                draft_lengths=tuple(self.draft_lengths[d] for d in run.chosen),
+            )
+            for run in merged
+        ]
+
     def positions(self, bands: list[Band]) -> NDArray[np.intp]:
         """Return the position of each batch's and context's draft length."""
         index = {d: i for i, d in enumerate(self.draft_lengths)}
         rows = [[index[d] for d in band.draft_lengths] for band in bands]
         return np.repeat(np.array(rows), [band.last - band.first + 1 for band in bands], axis=0)
+
+
+def _over_runs(tokens: Array, starts: list[int], throughout: Mask) -> Array:
+    """Return the tokens of runs that begin at ``starts``; -inf for what is not run throughout."""
+    tokens = np.nan_to_num(tokens)
+    if throughout.shape[1] == 1:
+        tokens = tokens.sum(axis=1, keepdims=True)
+    return np.where(throughout, np.add.reduceat(tokens, starts, axis=0), -np.inf)
 
 
 def table_value(plan: SchedulePlan, positions: NDArray[np.intp]) -> float:
@@ -172,22 +228,27 @@ def plan_schedule(
     workload: Workload,
     *,
     tie: float,
+    odds: float = SURE,
     mix: dict[int, float] | None,
 ) -> SchedulePlan:
     """Price every batch and context and find what is within ``tie`` of the best.
 
-    ``tie`` is a share of the speed, below one half, else refused; ``mix`` the share of time by
-    batch.
+    ``tie`` is a share of the speed, below one half, else refused; ``odds`` those that neighbouring
+    bands must have to beat one draft length, 0 merges none; ``mix`` the share of time by batch.
     """
-    return plan_question(ask(configuration, workload), tie=tie, mix=mix)
+    return plan_question(ask(configuration, workload), tie=tie, odds=odds, mix=mix)
 
 
-def plan_question(question: Question, *, tie: float, mix: dict[int, float] | None) -> SchedulePlan:
+def plan_question(
+    question: Question, *, tie: float, odds: float = SURE, mix: dict[int, float] | None
+) -> SchedulePlan:
     """Return the plan for a question; see ``plan_schedule``."""
     if not 0 <= tie < 0.5:
         raise InputError("expected 0 to 50 percent", field="tie", value=f"{100 * tie:g}")
+    if not 0 <= odds <= 1:
+        raise InputError("expected 0 to 100 percent", field="odds", value=f"{100 * odds:g}")
     workload, priced_grid = question.workload, require_fit(question.price())
-    speed, plain, idle = _speeds(question, priced_grid)
+    speed, drawn, plain, idle = _speeds(question, priced_grid)
     ranges = coverage(workload.batches)
     fits = np.asarray(np.isfinite(speed).any(axis=-1))
     check_first_batch(question, fits)
@@ -200,29 +261,26 @@ def plan_question(question: Question, *, tie: float, mix: dict[int, float] | Non
     count = count_leading(np.asarray(room_beside_drafter.any(axis=(1, 2))))
     step = priced_grid.times.total
     # each listed batch stands for its range
-    priced, plain, idle, ratio = (
+    priced, drawn, plain, idle, ratio = (
         np.repeat(values[:listed], sizes, axis=0)[:count]
-        for values in (speed, plain, idle, step / step[..., :1])
+        for values in (speed, drawn, plain, idle, step / step[..., :1])
     )
     priced = np.where(room_beside_drafter[:count], priced, np.nan)
     plain = np.where(room[:count, :, 0], plain, np.nan)
     rows = pass_rows(question, count)
     speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
-    relative = relative_speed(speed)
     weights, shares = _weights(mix, len(speed))
     return SchedulePlan(
         question=question,
-        contexts=workload.contexts,
-        draft_lengths=question.draft_lengths,
         speed=speed,
+        drawn=drawn,
         priced=priced,
         plain=plain,
         cost_ratio=ratio,
         weights=weights,
         mix=shares,
         tie=tie,
-        relative=relative,
-        allowed=within(relative, tie)[:, None, :],
+        odds=odds,
         idle=float(idle.mean()),
         notices=(
             *question.notices,
@@ -250,15 +308,24 @@ def pass_rows(question: Question, batches: int) -> Array:
     return local_rows(deployment.target.placement, grid)
 
 
-def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array]:
-    """Return the listed batches' speeds with and without speculation, and their idle cost [s]."""
+def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array, Array]:
+    """Return the listed batches' speeds with and without speculation, and their idle cost [s].
+
+    The second are those with speculation in every draw, the draws last.
+    """
     fits = beside_drafter(priced.fits)
     idle = idle_seconds(question, priced.times)
+    tokens = question.tokens_per_step(question.workload.contexts)
     step = priced.times.total.copy()
     plain = np.where(priced.fits[..., 0], 1 / step[..., 0], np.nan)
     step[..., 0] += idle
+    drawn = np.moveaxis(priced.drawn.steps(), 0, -1)
+    drawn[:, :, 0] += idle[..., None]
     return (
-        np.where(fits, question.tokens_per_step(question.workload.contexts) / step, np.nan),
+        np.where(fits, tokens / step, np.nan),
+        np.where(
+            fits[..., None], np.moveaxis(drawn_tokens(question, tokens), 0, -1) / drawn, np.nan
+        ),
         plain,
         idle,
     )

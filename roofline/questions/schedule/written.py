@@ -11,12 +11,16 @@ from roofline.advice.decide import TIE
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import Band, EngineText
 from roofline.questions.schedule.plan import SchedulePlan, plain_value, table_value
+from roofline.questions.schedule.rises import Rise, rises
+
+Array = NDArray[np.float64]
 
 __all__ = [
     "WrittenSchedule",
     "best_fixed",
     "gain",
     "loss",
+    "losses",
     "pays",
     "refused_schedule",
     "written_schedule",
@@ -28,14 +32,26 @@ class WrittenSchedule:
     """Text to paste, the bands that the engine will read in it, and what it costs.
 
     ``loss`` is the share of the mix's tokens lost against the best D at every batch and context;
-    ``form_loss`` the part that is the format's fault.
+    ``form_loss`` the part that is the format's fault. ``largest_loss`` is the share of speed lost
+    at ``worst_batch``, where it is largest. ``static`` says that the text is the flags for one
+    draft length at all batches.
     """
 
     text: str
+    static: bool
     bands: list[Band]
     loss: float
     form_loss: float
+    largest_loss: float
+    worst_batch: int
+    rises: tuple[Rise, ...]
     notes: tuple[Notice, ...]
+
+    @property
+    def only_length(self) -> int | None:
+        """The draft length of all batches and contexts; None where there are several."""
+        lengths = {d for band in self.bands for d in band.draft_lengths}
+        return lengths.pop() if len(lengths) == 1 else None
 
 
 def loss(plan: SchedulePlan, bands: list[Band]) -> float:
@@ -44,14 +60,30 @@ def loss(plan: SchedulePlan, bands: list[Band]) -> float:
     return 1 - table_value(plan, plan.positions(bands)) / table_value(plan, best)
 
 
+def losses(plan: SchedulePlan, bands: list[Band]) -> Array:
+    """Return the share of speed that each batch loses to the best D, (batches, contexts or 1).
+
+    One draft length for all contexts is compared with the best one for all, by `relative_speed`.
+    """
+    positions = plan.positions(bands)
+    speed = plan.relative[:, None] if positions.shape[1] == 1 else np.nan_to_num(plan.speed)
+    best = speed.max(axis=-1)
+    own = np.take_along_axis(speed, positions[..., None], axis=-1)[..., 0]
+    return np.asarray(1 - np.divide(own, best, out=np.ones_like(best), where=best > 0))
+
+
 def written_schedule(plan: SchedulePlan, bands: list[Band], text: EngineText) -> WrittenSchedule:
     """Return the schedule with its losses worked out."""
-    lost = loss(plan, bands)
+    lost, by_batch = loss(plan, bands), losses(plan, bands).max(axis=1)
     return WrittenSchedule(
         text=text.text,
+        static=text.static,
         bands=bands,
         loss=lost,
         form_loss=max(lost - loss(plan, plan.merged), 0.0) if bands != plan.merged else 0.0,
+        largest_loss=float(by_batch.max()),
+        worst_batch=int(by_batch.argmax()) + 1,
+        rises=rises(plan, bands),
         notes=text.notes,
     )
 
@@ -92,5 +124,5 @@ def pays(plan: SchedulePlan, schedule: WrittenSchedule) -> bool:
 
     A schedule with one draft length everywhere holds that best fixed D, so it pays too.
     """
-    fixed = len({d for band in schedule.bands for d in band.draft_lengths}) == 1
+    fixed = schedule.only_length is not None
     return bool(schedule.text) and (fixed or gain(plan, schedule.bands) >= TIE)
