@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,6 +26,7 @@ __all__ = [
     "near_best",
     "smallest_within_tie",
     "speedups",
+    "time_at_odds",
 ]
 
 #: Draft lengths whose expected speed is within this share of the best are equally good.
@@ -90,6 +92,18 @@ def near_best(drawn_speed: Array, tie: float = TIE) -> Array:
     array([0. , 1. , 0.5])
     """
     return np.asarray(smallest_within_tie(drawn_speed, tie)[1].mean(axis=0))
+
+
+def time_at_odds(drawn: Array, expected: Array, odds: float = SURE) -> Array:
+    """Return the time that is kept with these odds: that share of the draws takes no longer.
+
+    Draws first. It is no shorter than the ``expected`` one.
+
+    >>> float(time_at_odds(np.array([5.0, 9.0, 6.0, 7.0, 8.0]), np.array(6.5)))  # 4 of 5
+    8.0
+    """
+    last = math.ceil(odds * len(drawn) - 1e-9) - 1
+    return np.asarray(np.maximum(np.partition(drawn, last, axis=0)[last], expected))
 
 
 def decide(
@@ -158,6 +172,7 @@ class Point:
     high: Array
     tie: NDArray[np.bool_]
     near_best: Array  # probability of being within 1 % of the best
+    sure_time_per_token: Array  # kept with the odds SURE, by the model's error
     pass_rows: Array  # of one rank's verify pass
     captured: NDArray[np.bool_]  # the engine's graphs cover those rows
     by_hand: Array  # what launching kernel by kernel adds, part of ``overhead``

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import decay_share, drawn_tokens_per_step
-from roofline.advice.decide import CONFIDENCES, Decision, Point, decide, near_best
+from roofline.advice.decide import (
+    CONFIDENCES,
+    Decision,
+    Point,
+    decide,
+    near_best,
+    time_at_odds,
+)
 from roofline.advice.deployment import Deployment, PricedGrid, deploy
 from roofline.advice.question import Ending, Question, ending, ending_value
 from roofline.base.notices import Code, Notice, notice
@@ -333,6 +340,7 @@ def _points(question: Question, priced: PricedGrid) -> tuple[Point, ...]:
     speed = drawn_tokens(question, tokens) / priced.drawn.steps()
     odds = near_best(np.where(priced.candidates, speed, np.nan))
     step = priced.times.total
+    sure = time_at_odds(1 / speed, step / tokens)
     rows, columns, _ = priced.grid.shape
     return tuple(
         _point(
@@ -342,6 +350,7 @@ def _points(question: Question, priced: PricedGrid) -> tuple[Point, ...]:
             step=step[at],
             tokens_per_step=tokens[at[1] % len(tokens)],
             odds=odds[at],
+            sure=sure[at],
             at=at,
         )
         for at in np.ndindex(rows, columns)
@@ -386,6 +395,7 @@ def _point(
     step: Array,
     tokens_per_step: Array,
     odds: Array,
+    sure: Array,
     at: tuple[int, int],
 ) -> Point:
     times = priced.times
@@ -405,6 +415,7 @@ def _point(
         high=decision.high[at],
         tie=decision.tie[at],
         near_best=odds,
+        sure_time_per_token=sure,
         pass_rows=times.launches.rows[at],
         captured=times.launches.captured[at],
         by_hand=times.launches.by_hand[at],

@@ -1,4 +1,8 @@
-"""Goals on top of the grid: which draft length and batch meet them, or what it would take."""
+"""Goals on top of the grid: which draft length and batch meet them, or what it would take.
+
+A limit is met with the odds `SURE`: in that share of the draws of the model's error the step is
+short enough.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.decide import TIE, Point
+from roofline.advice.decide import SURE, TIE, Point
 from roofline.advice.recommend import Recommendation, answer_at
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
@@ -135,6 +139,16 @@ class OperatingPoint:
         """Tokens per second of all sequences [tokens/s]."""
         return self.point.batch / self.tpot
 
+    @property
+    def sure_tpot(self) -> float:
+        """Time per output token that is kept with the odds `SURE` [s]."""
+        return float(self.point.sure_time_per_token[self.position])
+
+    @property
+    def sure_rate(self) -> float:
+        """Tokens per second of all sequences that are reached with the odds `SURE` [tokens/s]."""
+        return self.point.batch / self.sure_tpot
+
 
 def needed_tokens(step: Array, *, batch: float, tpot: float | None, rate: float | None) -> Array:
     """Return the tokens per step at which steps of ``step`` seconds meet both limits.
@@ -155,18 +169,18 @@ def needed_tokens(step: Array, *, batch: float, tpot: float | None, rate: float 
 def operating_point(points: Sequence[Point], goal: Goal) -> OperatingPoint | None:
     """Return the batch and draft length that meet ``goal`` and are best by its objective.
 
-    None if none meets it. Within 1 % of the best the smallest batch and draft length is taken. All
-    points belong to one context.
+    None if none meets it with the odds `SURE`. What is best goes by the expected speed; within 1 %
+    of it the smallest batch and draft length is taken. All points belong to one context.
     """
-    tpot = np.where(
-        np.array([p.candidates for p in points]), [p.time_per_token for p in points], np.inf
-    )
+    usable = np.array([p.candidates for p in points])
+    tpot = np.where(usable, [p.time_per_token for p in points], np.inf)
+    sure = np.where(usable, [p.sure_time_per_token for p in points], np.inf)
     batches = np.array([p.batch for p in points])[:, None]
     meets = np.ones_like(tpot, dtype=bool)
     if goal.tpot is not None:
-        meets &= tpot <= goal.tpot
+        meets &= sure <= goal.tpot
     if goal.rate is not None:
-        meets &= batches / tpot >= goal.rate
+        meets &= batches / sure >= goal.rate
     score = 1 / tpot if goal.best_by is Objective.LATENCY else batches / tpot
     score = np.where(meets & np.isfinite(tpot), score, 0.0)
     if not score.any():
@@ -180,7 +194,9 @@ def operating_point(points: Sequence[Point], goal: Goal) -> OperatingPoint | Non
 
 
 def _needed(point: Point, goal: Goal) -> tuple[NeededTokens, ...]:
-    needed = needed_tokens(point.step, batch=point.batch, tpot=goal.tpot, rate=goal.rate)
+    """Return what each draft length needs to meet the goal with the odds `SURE`."""
+    step = point.sure_time_per_token * point.tokens_per_step
+    needed = needed_tokens(step, batch=point.batch, tpot=goal.tpot, rate=goal.rate)
     return tuple(
         NeededTokens(draft_length=d, tokens_per_step=float(least), reached=float(reached))
         for d, least, reached, ok in zip(
@@ -246,7 +262,7 @@ def _out_of_reach(points: Sequence[Point], goal: Goal) -> InputError:
         limits.append(str(Option("slo_tpot", f"{1e3 * goal.tpot:g}")))
     if goal.rate is not None:
         limits.append(str(Option("target_tokens_per_s", f"{goal.rate:g}")))
-    tpot = [float(np.where(p.candidates, p.time_per_token, np.inf).min()) for p in points]
+    tpot = [float(np.where(p.candidates, p.sure_time_per_token, np.inf).min()) for p in points]
     most = max(p.batch / fastest for p, fastest in zip(points, tpot, strict=True))
     options = [
         (need.tokens_per_step / (1 + need.draft_length), need, point.batch)
@@ -262,6 +278,7 @@ def _out_of_reach(points: Sequence[Point], goal: Goal) -> InputError:
             f"{need.draft_length} and batch {batch}, where this acceptance gives {need.reached:.2f}"
         )
     return InputError(
-        f"{' '.join(limits)}: no batch and draft length tried meets it; the fastest is "
-        f"{1e3 * min(tpot):.2f} ms per token, the most {most:.0f} tokens/s; {enough}"
+        f"{' '.join(limits)}: no batch and draft length tried meets it with odds of {SURE:.0%}; "
+        f"with those odds the fastest is {1e3 * min(tpot):.2f} ms per token, the most {most:.0f} "
+        f"tokens/s; {enough}"
     )

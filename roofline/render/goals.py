@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.advice.decide import SURE
 from roofline.base.units import format_size
 from roofline.questions.goals import Goal, Objective, OperatingPoint
 
@@ -17,6 +18,7 @@ def goal_data(goal: Goal, choices: Sequence[OperatingPoint]) -> dict[str, Any]:
         "slo_tpot_ms": None if goal.tpot is None else 1e3 * goal.tpot,
         "target_tokens_per_s": goal.rate,
         "objective": goal.best_by.value,
+        "odds": SURE,
         "choices": [
             {
                 "context": choice.point.context,
@@ -24,6 +26,8 @@ def goal_data(goal: Goal, choices: Sequence[OperatingPoint]) -> dict[str, Any]:
                 "draft_length": choice.draft_length,
                 "tpot_ms": 1e3 * choice.tpot,
                 "tokens_per_s": choice.rate,
+                "sure_tpot_ms": 1e3 * choice.sure_tpot,
+                "sure_tokens_per_s": choice.sure_rate,
                 "needed": [
                     {
                         "draft_length": need.draft_length,
@@ -45,7 +49,15 @@ def goal_headline(goal: Goal, choice: OperatingPoint) -> str:
     wanted = " and ".join([*_limits(goal), f"best {best}"])
     where = f"batch {choice.point.batch}, draft length {choice.draft_length}"
     pace = f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
-    return f"Goal ({wanted}): {where} at context {format_size(choice.point.context)}: {pace}."
+    line = f"Goal ({wanted}): {where} at context {format_size(choice.point.context)}: {pace}"
+    kept = []
+    if goal.tpot is not None:
+        kept.append(f"at most {1e3 * choice.sure_tpot:.2f} ms")
+    if goal.rate is not None:
+        kept.append(f"at least {choice.sure_rate:.0f} tokens/s")
+    if not kept:
+        return f"{line}."
+    return f"{line}; with odds of {SURE:.0%} by the model's error {' and '.join(kept)}."
 
 
 def goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
@@ -60,8 +72,8 @@ def goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
     ]
     shortest = min(n.draft_length for n in choice.needed if n.met)
     needed = (
-        f"Tokens per step needed at batch {choice.point.batch}: {', '.join(needs)}. The shortest "
-        f"draft length that meets it is {shortest}."
+        f"Tokens per step needed with those odds at batch {choice.point.batch}: "
+        f"{', '.join(needs)}. The shortest draft length that meets it is {shortest}."
     )
     return [needed]
 

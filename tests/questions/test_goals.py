@@ -1,4 +1,4 @@
-"""Goals: the choice by brute force over the printed rows, and what it would take otherwise."""
+"""Goals: the choice by brute force over rows and draws, and what it would take otherwise."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from roofline.advice.decide import Confidence, Point, time_at_odds
+from roofline.advice.question import question_of
 from roofline.questions.goals import GOAL_BATCHES as TRIED
+from roofline.questions.goals import Goal, operating_point
 from tests.support import Cli, assert_refused, write
 
 ASK = ("recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--context", "2k")
@@ -26,6 +30,25 @@ def rows(cli: Cli, *more: str) -> list[dict[str, Any]]:
     ]
 
 
+def sure(batches: list[int], **asked: Any) -> dict[tuple[int, int], float]:
+    """Return {(batch, D): ms per token in 52 of the 64 draws of the step}, which is 81 %."""
+    question = question_of(batches=tuple(batches), **asked)
+    priced = question.price()
+    (tokens,) = question.tokens_on(priced.grid)
+    drawn = priced.drawn.steps()[:, :, 0]
+    expected = priced.times.total[:, 0]
+    return {
+        (batch, length): 1e3
+        * max(sorted(drawn[:, i, j].tolist())[51], float(expected[i, j]))
+        / float(tokens[j])
+        for i, batch in enumerate(batches)
+        for j, length in enumerate(question.draft_lengths)
+    }
+
+
+HERE = {"model": "llama-3.1-8b", "gpu": "h200-sxm", "contexts": (2048,)}
+
+
 def goal(cli: Cli, *more: str) -> Any:
     return cli(*ASK, *more, "--format", "json").data()["goal"]
 
@@ -34,9 +57,15 @@ def goal(cli: Cli, *more: str) -> Any:
 def test_the_most_throughput_under_a_pace(cli: Cli, limit: int) -> None:
     found = goal(cli, "--slo-tpot", str(limit), "--batch", LIST)
     (choice,) = found["choices"]
-    usable = [row for row in rows(cli) if row["tpot_ms"] <= limit]
+    kept = sure(BATCHES, **HERE)
+    usable = [
+        row
+        for row in rows(cli)
+        if row["captured"] and kept[row["batch"], row["draft_length"]] <= limit
+    ]
     best = max(row["tokens_per_s"] for row in usable)
     assert choice["tpot_ms"] <= limit
+    assert choice["sure_tpot_ms"] == pytest.approx(kept[choice["batch"], choice["draft_length"]])
     assert choice["tokens_per_s"] >= 0.99 * best
     near = [row for row in usable if row["tokens_per_s"] >= 0.99 * best]
     first = min(near, key=lambda row: (row["batch"], row["draft_length"]))
@@ -48,9 +77,14 @@ def test_the_most_throughput_under_a_pace(cli: Cli, limit: int) -> None:
 def test_the_best_pace_at_a_rate(cli: Cli, rate: int) -> None:
     found = goal(cli, "--target-tokens-per-s", str(rate), "--batch", LIST)
     (choice,) = found["choices"]
-    usable = [row for row in rows(cli) if row["tokens_per_s"] >= rate]
+    kept = sure(BATCHES, **HERE)
+    usable = [
+        row
+        for row in rows(cli)
+        if row["captured"] and 1e3 * row["batch"] / kept[row["batch"], row["draft_length"]] >= rate
+    ]
     best = min(row["tpot_ms"] for row in usable)
-    assert choice["tokens_per_s"] >= rate
+    assert choice["tokens_per_s"] >= choice["sure_tokens_per_s"] >= rate
     assert choice["tpot_ms"] <= best / 0.99
     assert found["objective"] == "latency"
 
@@ -67,13 +101,18 @@ def test_an_objective_alone_chooses_the_batch(
 
 
 def test_inversion_by_hand(cli: Cli) -> None:
-    """AL = step / TPOT: what each draft length needs (ask 33: which length reaches a pace?)."""
+    """AL = step / TPOT: what each draft length needs (ask 33: which length reaches a pace?).
+
+    The step is the one that 81 % of the draws do not exceed.
+    """
     (choice,) = goal(cli, "--slo-tpot", "3", "--batch", "1")["choices"]
     steps = {row["draft_length"]: row for row in rows(cli) if row["batch"] == 1}
+    kept = sure([1], **HERE)
     assert [need["draft_length"] for need in choice["needed"]] == list(steps)
     for need in choice["needed"]:
         row = steps[need["draft_length"]]
-        assert need["tokens_per_step"] == pytest.approx(max(row["step_ms"] / 3, 1))
+        step = kept[1, need["draft_length"]] * row["tokens_per_step"]
+        assert need["tokens_per_step"] == pytest.approx(max(step / 3, 1))
         assert need["reached"] == row["tokens_per_step"]
         assert need["possible"] is (need["tokens_per_step"] <= 1 + need["draft_length"])
 
@@ -85,10 +124,113 @@ def test_which_mtp_length_reaches_253_tokens_per_second(cli: Cli) -> None:
         "--acceptance", "0.8", "--engine", "trtllm", "--context", "2k", "--batch", "1",
     )  # fmt: skip
     out = " ".join(cli(*ask, "--target-tokens-per-s", "253").out.split())
-    table = cli(*ask, "--format", "json").by_draft_length()
-    shortest = min(d for d, row in table.items() if row["tokens_per_s"] >= 253)
+    kept = sure(
+        [1],
+        model="deepseek-v3",
+        gpu="b200-hgx",
+        tp=8,
+        drafter="mtp",
+        acceptance="0.8",
+        engine="trtllm",
+        contexts=(2048,),
+    )
+    shortest = min(length for (_, length), tpot in kept.items() if 1e3 / tpot >= 253)
     assert f"The shortest draft length that meets it is {shortest}." in out
     assert shortest > 0
+
+
+# The model's error ----------------------------------------------------------------------------
+
+
+def test_a_time_at_odds_by_hand() -> None:
+    """Ten draws: 80 % of them take at most the eighth; the expected time is never undercut."""
+    drawn = np.array([3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0, 5.5, 3.5])
+    assert float(time_at_odds(drawn, np.array(4.0))) == 5.5
+    assert float(time_at_odds(drawn, np.array(4.0), odds=1.0)) == 9.0
+    assert float(time_at_odds(drawn, np.array(4.0), odds=0.1)) == 4.0
+    assert float(time_at_odds(drawn, np.array(7.0))) == 7.0
+
+
+def point_at(batch: int, *, expected: list[float], kept: list[float]) -> Point:
+    """Return a point whose tokens take these times, expected and kept with the odds [s]."""
+    none, tokens = np.zeros(len(expected)), np.arange(1.0, len(expected) + 1)
+    return Point(
+        batch=batch,
+        context=1024,
+        draft_lengths=tuple(range(len(expected))),
+        feasible=np.ones(len(expected), dtype=bool),
+        tokens_per_step=tokens,
+        step=np.array(expected) * tokens,
+        verify=none,
+        draft=none,
+        overhead=none,
+        parts={},
+        speedup=none,
+        low=none,
+        high=none,
+        tie=none.astype(bool),
+        near_best=none,
+        sure_time_per_token=np.array(kept),
+        pass_rows=none,
+        captured=np.ones(len(expected), dtype=bool),
+        by_hand=none,
+        best=0,
+        confidence=Confidence.WIN,
+    )
+
+
+POINTS = [
+    point_at(8, expected=[0.0050, 0.0030], kept=[0.0054, 0.0033]),
+    point_at(40, expected=[0.0055, 0.0050], kept=[0.0059, 0.0057]),
+    point_at(60, expected=[0.0060, 0.00599], kept=[0.0064, 0.0066]),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "batch", "length"),
+    [
+        (Goal(tpot=0.0060), 40, 1),  # 60 at 5.99 ms is as likely too slow as not
+        (Goal(tpot=0.0066), 60, 0),  # equal within 1 %: the shorter
+        (Goal(tpot=0.0058), 40, 1),
+        (Goal(tpot=0.0056), 8, 1),
+        (Goal(rate=7500.0), 60, 0),  # 40 / 5.7 ms is 7018 only; 60 / 6.4 ms is 9375
+        (Goal(rate=7000.0), 40, 1),
+    ],
+)
+def test_a_goal_holds_with_a_margin(asked: Goal, batch: int, length: int) -> None:
+    choice = operating_point(POINTS, asked)
+    assert choice is not None
+    assert (choice.point.batch, choice.draft_length) == (batch, length)
+
+
+def test_what_holds_only_on_average_is_out_of_reach() -> None:
+    """3.0 ms are expected of the fastest, 3.3 are kept."""
+    assert operating_point(POINTS, Goal(tpot=0.0031)) is None
+    assert operating_point(POINTS, Goal(tpot=0.0033)) is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "limit"),
+    [
+        ("llama-3.1-8b", "h100-sxm", 6.0),
+        ("llama-3.1-8b", "a100-sxm-80gb", 10.0),
+        ("qwen3-32b", "h200-sxm", 20.0),
+        ("qwen3-30b-a3b", "mi300x", 12.0),
+    ],
+)
+def test_eight_draws_in_ten_keep_the_goal(cli: Cli, model: str, gpu: str, limit: float) -> None:
+    asked = ("recommend", model, "--gpu", gpu, "--acceptance", "0.6", "--slo-tpot", str(limit))
+    (choice,) = cli(*asked, "--format", "json").data()["goal"]["choices"]
+    question = question_of(model=model, gpu=gpu, acceptance="0.6", batches=(choice["batch"],))
+    priced = question.price()
+    at = question.draft_lengths.index(choice["draft_length"])
+    paces = 1e3 * priced.drawn.steps()[:, 0, 0, at] / question.tokens_on(priced.grid)[0, at]
+    assert np.mean(paces <= limit) >= 0.8
+    assert choice["tpot_ms"] < choice["sure_tpot_ms"] <= limit
+    out = " ".join(cli(*asked).out.split())
+    said = f"with odds of 80% by the model's error at most {choice['sure_tpot_ms']:.2f} ms"
+    assert f"{choice['tpot_ms']:.2f} ms per token" in out
+    assert said in out
 
 
 def test_without_a_batch_many_are_tried(cli: Cli) -> None:
@@ -157,9 +299,9 @@ def test_between_powers_of_two_is_tried() -> None:
 def test_a_goal_met_only_between_powers_of_two(cli: Cli) -> None:
     """Found by a user: 32 sequences were too slow, 64 did not fit, 48 meet it."""
     ask = ("recommend", "qwen3-32b", "--gpu", "h200-sxm", "--acceptance", "0.7")
-    met = ("--target-tokens-per-s", "3000")
-    assert_refused(cli(*ask, *met, "--batch", "1,2,4,8,16,32,64"), "3000")
+    met = ("--target-tokens-per-s", "2750")
+    assert_refused(cli(*ask, *met, "--batch", "1,2,4,8,16,32,64"), "2750")
     data = cli(*ask, *met, "--format", "json").data()
     (choice,) = data["goal"]["choices"]
-    assert choice["tokens_per_s"] >= 3000
+    assert choice["sure_tokens_per_s"] >= 2750
     assert 32 < choice["batch"] < 64
