@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -16,19 +17,62 @@ from roofline.cli.panels import (
     DRAWING,
     LOOKING_UP,
     MEASURING,
+    OUTPUT,
     in_panels,
     write_panels,
 )
-from roofline.cli.printing import help_if_bare, with_output_options
+from roofline.cli.printing import help_if_bare, show
 
 __all__ = ["Command", "Group", "build", "commands_for", "commands_with"]
 
 
-class Command(TyperCommand):
-    """A command whose help has panels, and that refuses an option given twice.
+#: Commands whose answer has a headline and notes.
+ANSWERS = ("recommend", "schedule", "compare", "memory", "explore", "live", "diagnose")
 
-    The parser would keep the last value of such an option.
+
+def _keep(context: typer.Context, parameter: typer.CallbackParam, value: bool) -> None:
+    """Keep how much to print beside the command's own values."""
+    context.meta[parameter.name] = value
+
+
+def _how_much(text: str, *names: str) -> Any:
+    return typer.Option(
+        *names, help=text, rich_help_panel=OUTPUT, callback=_keep, expose_value=False
+    )
+
+
+def _printing(
+    short: Annotated[bool, _how_much("The headline alone, a line a point.", "--short")] = False,
+    notes: Annotated[bool, _how_much("All notes and the constants.", "--notes")] = False,
+    quiet: Annotated[bool, _how_much("Nothing on stderr but errors.", "-q", "--quiet")] = False,
+) -> None:
+    """Declare the options that say how much is printed."""
+
+
+@cache
+def _printing_options() -> dict[str, Any]:
+    """Return those options by name, as Typer makes them."""
+    declared = typer.Typer(add_completion=False)
+    declared.command()(_printing)
+    command: Any = typer.main.get_command(declared)
+    return {parameter.name: parameter for parameter in command.params}
+
+
+class Command(TyperCommand):
+    """A command whose help has panels, that says how much to print, and takes an option once.
+
+    Of an option that is given twice the parser would keep the last value.
     """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        names = ("short", "notes", "quiet") if self.name in ANSWERS else ("quiet",)
+        self.params += [_printing_options()[name] for name in names]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, which prints as much as its options say."""
+        show(**{name: ctx.meta.get(name, False) for name in ("short", "notes", "quiet")})
+        return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options of the help by panels."""
@@ -117,8 +161,6 @@ GROUPS = {
     "validate": MEASURING,
 }
 HELP = "help"
-#: Commands whose answer has a headline and notes.
-ANSWERS = ("recommend", "schedule", "compare", "memory", "explore", "live", "diagnose")
 
 
 def commands_for(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -157,7 +199,6 @@ def build(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
     for typer_app in (app, *(group.typer_instance for group in app.registered_groups)):
         for command in typer_app.registered_commands if typer_app else ():
             command.cls = Command
-            command.callback = with_output_options(command.callback, answering=ANSWERS)
     app.callback()(_root)
     return app
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import shutil
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_type_hints
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from roofline.base.errors import FaultsError, InputError, spelled
 from roofline.base.files import printable
+from roofline.base.progress import watch_with
 
 if TYPE_CHECKING:
     from roofline.base.notices import Notice
@@ -34,11 +33,10 @@ __all__ = [
     "emit_warnings",
     "flag",
     "help_if_bare",
-    "is_quiet",
     "refusal_line",
+    "show",
     "talk",
     "typed",
-    "with_output_options",
 ]
 
 #: Columns: where nothing tells how many there are, and the bounds of what a terminal tells.
@@ -76,56 +74,13 @@ class _Shown:
 
 
 _shown = _Shown()
-_PANEL = "Output"
-_SHORT = Annotated[
-    bool,
-    typer.Option("--short", help="The headline alone, a line a point.", rich_help_panel=_PANEL),
-]
-_NOTES = Annotated[
-    bool,
-    typer.Option("--notes", help="All notes and the constants.", rich_help_panel=_PANEL),
-]
-_QUIET = Annotated[
-    bool,
-    typer.Option("-q", "--quiet", help="Nothing on stderr but errors.", rich_help_panel=_PANEL),
-]
 
 
-def with_output_options(command: Any, *, answering: Container[str]) -> Any:
-    """Return a command with the option to be quiet and, if it is ``answering``, with all three.
-
-    A command that has them already stays as it is.
-    """
-    if hasattr(command, "has_output_options"):
-        return command
-    added: dict[str, Any] = {"quiet": _QUIET}
-    if command.__name__ in answering:
-        added = {"short": _SHORT, "notes": _NOTES, **added}
-    own = inspect.signature(command).parameters.values()
-    annotations = get_type_hints(command, include_extras=True)
-
-    @functools.wraps(command)
-    def run(**values: Any) -> Any:
-        for name in ("short", "notes", "quiet"):
-            setattr(_shown, name, bool(values.pop(name, False)))
-        return command(**values)
-
-    parameters = [parameter.replace(annotation=annotations[parameter.name]) for parameter in own]
-    parameters += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
-        for name, option in added.items()
-    ]
-    shown: Any = run
-    shown.__signature__ = inspect.Signature(parameters)
-    shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    shown.has_output_options = True
-    del shown.__wrapped__
-    return shown
-
-
-def is_quiet() -> bool:
-    """Return whether stderr is for errors alone."""
-    return _shown.quiet
+def show(*, short: bool, notes: bool, quiet: bool) -> None:
+    """Print from now on as much as the options of the command say."""
+    _shown.short, _shown.notes, _shown.quiet = short, notes, quiet
+    if quiet:
+        watch_with(None)
 
 
 def help_if_bare(context: typer.Context) -> None:

@@ -110,6 +110,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.DRAFTING_PASSES_ONLY,
             Code.COUNTED_AT_END,
             Code.LINES_LEFT_OUT,
+            Code.GAPS_FILLED,
         ),
     ),
     (
