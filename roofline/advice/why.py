@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE, Point, smallest_within_tie
+from roofline.advice.question import allowed_lengths
 from roofline.advice.recommend import Recommendation
 from roofline.kernels.ops import Kind, MoeShape
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
+from roofline.timing.step import covered, local_rows
 
 __all__ = [
     "ActiveExperts",
@@ -23,6 +25,7 @@ __all__ = [
     "Outcome",
     "PlainPass",
     "Sharing",
+    "UnknownLength",
     "best_uncaptured",
     "bound",
     "bound_shares",
@@ -33,6 +36,7 @@ __all__ = [
     "host_share",
     "outcome",
     "plain_pass",
+    "shortest_unknown",
     "trained_context_passed",
     "value_at",
 ]
@@ -43,7 +47,8 @@ class Outcome(StrEnum):
 
     ALONE = "alone"  # no draft was looked at
     NO_ROOM = "no_room"  # none fits in memory
-    PAST_GRAPHS = "past_graphs"  # each leaves the captured graphs
+    PAST_GRAPHS = "past_graphs"  # each that the drafter can make leaves the captured graphs
+    UNKNOWN = "unknown"  # those that fit and stay in the graphs have no known acceptance
     PLAIN = "plain"  # none is faster than plain decoding
     DRAFTS = "drafts"
 
@@ -97,6 +102,33 @@ class BestUncaptured(NamedTuple):
     rows: float
     speedup: float  # captured
     flag: str  # that captures its rows; empty where the engine has none
+
+
+class UnknownLength(NamedTuple):
+    """A draft length of unknown acceptance that fits and stays in the captured graphs."""
+
+    draft_length: int
+    rows: float  # of its pass
+
+
+def shortest_unknown(answer: Recommendation, point: Point) -> UnknownLength | None:
+    """Return the shortest draft length of unknown acceptance, if it could be run at a point."""
+    question, deployment = answer.question, answer.deployment
+    allowed = allowed_lengths(deployment, question.workload.max_draft_length)
+    unknown = [d for d in allowed if d not in question.draft_lengths]
+    if not unknown:
+        return None
+    grid = deployment.grid(
+        (point.batch,),
+        (point.context,),
+        unknown[:1],
+        prefill_tokens=question.workload.prefill_tokens_per_step,
+    )
+    rows = local_rows(deployment.target.placement, grid)
+    captured = covered(deployment.engine.graphs, rows) | ~point.captured[0]
+    if not (captured & deployment.memory.fits(grid)).all():
+        return None
+    return UnknownLength(draft_length=unknown[0], rows=float(rows.item()))
 
 
 def captured_steps(point: Point) -> NDArray[np.float64]:
@@ -170,15 +202,15 @@ def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tu
     )
 
 
-def outcome(point: Point) -> Outcome:
+def outcome(answer: Recommendation, point: Point) -> Outcome:
     """Return what the answer at a point says."""
     if len(point.draft_lengths) == 1:
         return Outcome.ALONE
-    if not point.feasible[1:].any():
-        return Outcome.NO_ROOM
-    if not point.candidates[1:].any():
-        return Outcome.PAST_GRAPHS
-    return Outcome.DRAFTS if point.best else Outcome.PLAIN
+    if point.candidates[1:].any():
+        return Outcome.DRAFTS if point.best else Outcome.PLAIN
+    if shortest_unknown(answer, point) is not None:
+        return Outcome.UNKNOWN
+    return Outcome.PAST_GRAPHS if point.feasible[1:].any() else Outcome.NO_ROOM
 
 
 def deciding(point: Point) -> int | None:
@@ -186,7 +218,7 @@ def deciding(point: Point) -> int | None:
 
     None where no draft may be advised.
     """
-    if outcome(point) not in (Outcome.PLAIN, Outcome.DRAFTS):
+    if not point.candidates[1:].any():
         return None
     if point.best:
         return point.best

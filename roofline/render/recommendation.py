@@ -190,7 +190,7 @@ def _said(answer: Recommendation) -> set[NoticeCode]:
     said = {NoticeCode.PAST_GRAPHS}  # where the marks of the table are explained
     if any(caveat(answer, point) for point in points):
         said.add(NoticeCode.BEYOND_TRAINED_CONTEXT)
-    if all(outcome(point) is Outcome.NO_ROOM for point in points):
+    if all(outcome(answer, point) is Outcome.NO_ROOM for point in points):
         said.add(NoticeCode.DRAFTS_DO_NOT_FIT)
     for each in answer.notices:
         if each.code is NoticeCode.LONGEST_IS_BEST and each.values["ending"] is Ending.ACCEPTANCE:

@@ -19,8 +19,10 @@ from roofline.advice.why import (
     host_share,
     outcome,
     plain_pass,
+    shortest_unknown,
     trained_context_passed,
 )
+from roofline.base.errors import Option
 from roofline.base.numbers import DRAWS
 from roofline.base.units import SLOW_PACE, format_bytes, format_count, format_size, listed
 
@@ -56,6 +58,11 @@ def _headlines(*, plain: str, fast: str) -> dict[Outcome, str]:
         Outcome.PAST_GRAPHS: (
             f"{no_drafts}, and every draft length needs more rows than the engine captures CUDA "
             "graphs for."
+        ),
+        Outcome.UNKNOWN: (
+            f"Plain decoding gives {plain} tokens/s per user. Whether drafts pay is not known: "
+            "there is no acceptance for the draft lengths that fit in memory and in the captured "
+            "CUDA graphs."
         ),
         Outcome.PLAIN: (
             f"{no_drafts}; the best draft length, {{length:d}}, would give {{speedup:.2f}}x "
@@ -101,7 +108,7 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    kind, shown = outcome(point), deciding(point)
+    kind, shown = outcome(answer, point), deciding(point)
     plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
     sentence = (HEADLINES if plain >= SLOW_PACE else _SLOW_HEADLINES)[kind]
     if shown is None:
@@ -138,15 +145,29 @@ def reason(answer: Recommendation, point: Point) -> str:
     looked_at = deciding(point)
     if looked_at is not None:
         return f"{_costs(answer, point, looked_at)}{_beyond(answer, point)}"
-    match outcome(point):
+    match outcome(answer, point):
         case Outcome.NO_ROOM:
             from roofline.render.refusals import drafts_without_room
 
             return drafts_without_room(answer.memory, batch=point.batch, context=point.context)
         case Outcome.PAST_GRAPHS:
             return f"{PAST}{_beyond(answer, point)}"
+        case Outcome.UNKNOWN:
+            return f"{_unknown(answer, point)}{_beyond(answer, point)}"
         case _:
             return NOTHING_DRAFTED
+
+
+def _unknown(answer: Recommendation, point: Point) -> str:
+    """Say which draft length could be run if its acceptance were known."""
+    unknown = shortest_unknown(answer, point)
+    if unknown is None:
+        return ""
+    return (
+        f"Draft length {unknown.draft_length} makes {unknown.rows:.0f} rows a pass and could run; "
+        "the shortest one of known acceptance cannot. Measure its tokens per step N and give "
+        f"{Option('acceptance', f'al:{unknown.draft_length}=N')}."
+    )
 
 
 def _costs(answer: Recommendation, point: Point, at: int) -> str:
@@ -240,7 +261,10 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
     if not point.feasible[1:].any():
         return "Only plain decoding fits, so there is nothing to benchmark."
     if not point.candidates[1:].any():
-        return "Only plain decoding stays in captured graphs, so there is nothing to benchmark."
+        return (
+            "No draft length of known acceptance stays in captured graphs, so there is nothing to "
+            "benchmark."
+        )
     ranked = point.by_odds
     first = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
     shown = [

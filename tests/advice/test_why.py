@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from roofline.advice.why import (
     Bound,
     Outcome,
     Sharing,
+    UnknownLength,
     deciding,
     dominant_bound,
     outcome,
     plain_pass,
+    shortest_unknown,
 )
-from roofline.render.why import DO_NOT_SPECULATE, HEADLINES
+from roofline.render.why import DO_NOT_SPECULATE, HEADLINES, headline, reason
 
 LLAMA = {"model": "llama-3.1-8b", "gpu": "h100-sxm"}
 #: 300 sequences make 600 rows with one draft each: past the 512 that vLLM captures.
@@ -35,9 +38,44 @@ MANY = {"drafter": "eagle3", "acceptance": "0.6", "batches": (300,), "contexts":
     ],
 )
 def test_the_outcome(asked: dict[str, Any], expected: Outcome) -> None:
-    point = recommend(question_of(**LLAMA | asked)).points[0]
-    assert outcome(point) is expected
+    answer = recommend(question_of(**LLAMA | asked))
+    point = answer.points[0]
+    assert outcome(answer, point) is expected
     assert (deciding(point) is None) is (expected not in (Outcome.PLAIN, Outcome.DRAFTS))
+
+
+@pytest.mark.parametrize(
+    ("asked", "batch", "unknown"),
+    [
+        (LLAMA, 160, None),  # D = 2 makes 480 rows: it is advised
+        (LLAMA, 192, 384),  # 576 rows at D = 2, 384 at D = 1
+        (LLAMA, 256, 512),
+        (LLAMA, 257, None),  # one draft makes 514 rows
+        ({"model": "qwen3-8b", "gpu": "h200-sxm"}, 200, 400),
+    ],
+)
+def test_what_the_engine_captures_decides_and_not_what_the_curve_knows(
+    asked: dict[str, Any], batch: int, unknown: int | None
+) -> None:
+    """vLLM captures 512 rows on Hopper; the acceptance here is known from D = 2 on."""
+    whole = question_of(
+        **asked, drafter="eagle3", acceptance="0.7", batches=(batch,), contexts=(512,)
+    )
+    answer = recommend(replace(whole, draft_lengths=(0, 2, 3)))
+    point = answer.points[0]
+    found = shortest_unknown(answer, point)
+    said, why = headline(answer, point), reason(answer, point)
+    drafts = batch <= 170
+    assert ("every draft length needs more rows" in said) is (not drafts and unknown is None)
+    if unknown is None:
+        assert outcome(answer, point) is (Outcome.DRAFTS if drafts else Outcome.PAST_GRAPHS)
+        return
+    assert outcome(answer, point) is Outcome.UNKNOWN
+    assert "Whether drafts pay is not known" in said
+    assert found == UnknownLength(draft_length=1, rows=unknown)
+    assert f"Draft length 1 makes {unknown} rows a pass and could run" in why
+    # with its acceptance it is advised
+    assert recommend(whole).points[0].draft_length == 1
 
 
 @pytest.mark.parametrize("acceptance", ["0.8", "0.01"])
