@@ -13,8 +13,8 @@ from roofline.base.values import check_word
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import source_line
-from roofline.cli.printing import check_format, emit_answer, help_if_bare
-from roofline.cli.question import FORMATS, option
+from roofline.cli.printing import emit_answer, help_if_bare
+from roofline.cli.question import FORMATS, OUTPUT, format_for, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,7 +33,6 @@ _GPU = option(QUESTION, "Only this accelerator; repeatable.", metavar="NAME")
 _ENGINE = option(QUESTION, "Only this engine; repeatable.", metavar="NAME")
 _PLOT = option(OUTPUT_PANEL, "Write a parity plot: .png, .svg or .pdf.", metavar="FILE")
 _GROUP = option(QUESTION, "Only this group of runs; repeatable.", metavar="NAME")
-_OUTPUT = option(OUTPUT_PANEL, "Write to FILE instead of stdout.", "-o", "--output", metavar="FILE")
 
 
 def _suite(name: str, about: str, title: str, *, module: str, function: str) -> None:
@@ -45,9 +44,9 @@ def _suite(name: str, about: str, title: str, *, module: str, function: str) -> 
     def command(
         gpu: Annotated[list[str] | None, _GPU] = None,
         engine: Annotated[list[str] | None, _ENGINE] = None,
-        form: Annotated[str, FORMATS] = "table",
+        form: Annotated[str | None, FORMATS] = None,
         plot: Annotated[Path | None, _PLOT] = None,
-        output: Annotated[Path | None, _OUTPUT] = None,
+        output: Annotated[Path | None, OUTPUT] = None,
     ) -> None:
         compare = getattr(import_module(f"roofline.validation.{module}"), function)
         _run(compare, title, gpu, engine, form, plot, output)
@@ -84,14 +83,14 @@ def _run(
     what: str,
     gpu: list[str] | None,
     engine: list[str] | None,
-    form: str,
+    form: str | None,
     plot: Path | None,
     output: Path | None,
 ) -> None:
     from roofline.render.validation import scores_answer
     from roofline.validation.score import pool, worst
 
-    how = _format(form)
+    how = _format(form, output)
     parts = compared(compare, gpu, engine)
     if plot is not None:
         from roofline.render.charts.validation import write_parity
@@ -130,9 +129,9 @@ def _names(field: str, names: list[str] | None, known: list[str]) -> list[str]:
 @app.command()
 def steps(
     group: Annotated[list[str] | None, _GROUP] = None,
-    form: Annotated[str, FORMATS] = "table",
+    form: Annotated[str | None, FORMATS] = None,
     plot: Annotated[Path | None, _PLOT] = None,
-    output: Annotated[Path | None, _OUTPUT] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Compare step times and cost ratios of published runs.
 
@@ -144,7 +143,7 @@ def steps(
     from roofline.validation.score import pool
     from roofline.validation.steps import compare_steps, unscored_rows
 
-    how = _format(form)
+    how = _format(form, output)
     parts = _of_group(list(compare_steps()), group)
     if plot is not None:
         from roofline.render.charts.validation import write_parity
@@ -158,12 +157,12 @@ def steps(
 @app.command()
 def advice(
     group: Annotated[list[str] | None, _GROUP] = None,
-    form: Annotated[str, FORMATS] = "table",
+    form: Annotated[str | None, FORMATS] = None,
     plot: Annotated[
         Path | None,
         option(OUTPUT_PANEL, "Write a plot of all regrets: .png, .svg or .pdf.", metavar="FILE"),
     ] = None,
-    output: Annotated[Path | None, _OUTPUT] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Compare advised draft lengths with the measured best.
 
@@ -174,7 +173,7 @@ def advice(
     from roofline.render.validation import advice_answer
     from roofline.validation.advice import signs, sweeps
 
-    how = _format(form)
+    how = _format(form, output)
     chosen_sweeps = _of_group(sweeps(), group)
     chosen_signs = [sign for sign in signs() if not group or sign.group in group]
     if plot is not None:
@@ -191,8 +190,7 @@ def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
     return [part for part in parts if part.group in wanted]
 
 
-def _format(form: str) -> OutputFormat:
+def _format(form: str | None, output: Path | None) -> OutputFormat:
     from roofline.render.writers import OutputFormat
 
-    check_format(form, *OutputFormat)
-    return OutputFormat(form)
+    return format_for(form, output, kinds=OutputFormat)
