@@ -18,6 +18,7 @@ from roofline.timing.machine import OVER_LINK, OpTime
 from roofline.timing.step import covered, local_rows
 
 __all__ = [
+    "OUTCOMES",
     "ActiveExperts",
     "BestUncaptured",
     "Bound",
@@ -27,19 +28,27 @@ __all__ = [
     "Sharing",
     "UnknownLength",
     "best_uncaptured",
+    "best_uncaptured_position",
     "bound",
     "bound_shares",
     "captured_steps",
     "deciding",
+    "deciding_position",
     "dominant_bound",
     "grid_position",
     "host_share",
     "outcome",
+    "outcomes",
     "plain_pass",
     "shortest_unknown",
     "trained_context_passed",
     "value_at",
 ]
+
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Positions = NDArray[np.intp]
 
 
 class Outcome(StrEnum):
@@ -51,6 +60,9 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"  # those that fit and stay in the graphs have no known acceptance
     PLAIN = "plain"  # none is faster than plain decoding
     DRAFTS = "drafts"
+
+
+OUTCOMES = tuple(Outcome)
 
 
 class Bound(StrEnum):
@@ -138,12 +150,14 @@ def captured_steps(point: Point) -> NDArray[np.float64]:
 
 def best_uncaptured(answer: Recommendation, point: Point) -> BestUncaptured | None:
     """Return the draft length that a larger capture would make the best one; None without any."""
-    graphs, uncaptured = answer.deployment.engine.graphs, point.feasible & ~point.candidates
-    if graphs is None or not uncaptured.any():
-        return None
+    graphs = answer.deployment.engine.graphs
     gain = point.tokens_per_step * point.step[0] / captured_steps(point)
-    at, _ = smallest_within_tie(np.where(uncaptured, gain, np.nan))
-    if gain[at] * (1 - TIE) <= point.speedup[point.best]:
+    at = best_uncaptured_position(
+        gain=gain,
+        uncaptured=point.feasible & ~point.candidates,
+        advised=point.speedup[point.best],
+    ).item()
+    if graphs is None or at < 0:
         return None
     rows = float(point.pass_rows[at])
     return BestUncaptured(
@@ -152,6 +166,23 @@ def best_uncaptured(answer: Recommendation, point: Point) -> BestUncaptured | No
         speedup=float(gain[at]),
         flag=graphs.capture_flag(rows),
     )
+
+
+def best_uncaptured_position(*, gain: Array, uncaptured: Mask, advised: Array | float) -> Positions:
+    """Return the position of the draft length that a larger capture would make the best; else -1.
+
+    ``gain`` is the speedup with every pass captured, ``uncaptured`` what fits and may not be
+    advised, ``advised`` the speedup of the advice. Draft lengths run along the last axis.
+
+    >>> only_last = np.array([False, False, True])
+    >>> best_uncaptured_position(gain=np.array([1, 1.5, 2]), uncaptured=only_last, advised=1.5)
+    array(2)
+    """
+    at, _ = smallest_within_tie(np.where(uncaptured, gain, np.nan))
+    at = np.asarray(at)
+    reached = np.take_along_axis(gain, at[..., None], axis=-1)[..., 0]
+    better = uncaptured.any(axis=-1) & (reached * (1 - TIE) > advised)
+    return np.where(better, at, -1)
 
 
 def value_at(array: object, at: tuple[int, ...]) -> float:
@@ -204,13 +235,35 @@ def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tu
 
 def outcome(answer: Recommendation, point: Point) -> Outcome:
     """Return what the answer at a point says."""
-    if len(point.draft_lengths) == 1:
-        return Outcome.ALONE
-    if point.candidates[1:].any():
-        return Outcome.DRAFTS if point.best else Outcome.PLAIN
-    if shortest_unknown(answer, point) is not None:
-        return Outcome.UNKNOWN
-    return Outcome.PAST_GRAPHS if point.feasible[1:].any() else Outcome.NO_ROOM
+    position = outcomes(
+        fits=point.feasible,
+        candidates=point.candidates,
+        best=point.best,
+        unknown=shortest_unknown(answer, point) is not None,
+    )
+    return OUTCOMES[position.item()]
+
+
+def outcomes(
+    *, fits: Mask, candidates: Mask, best: Positions | int, unknown: Mask | bool
+) -> NDArray[np.int8]:
+    """Return what answers say, as positions in OUTCOMES.
+
+    ``candidates`` is what fits and may be advised; draft lengths run along the last axis.
+    ``unknown`` is where a draft length of unknown acceptance could be run.
+
+    >>> fits = np.array([[True, True], [True, False]])
+    >>> best = np.array([1, 0])
+    >>> [OUTCOMES[i].value for i in outcomes(fits=fits, candidates=fits, best=best, unknown=False)]
+    ['drafts', 'no_room']
+    """
+    alone, no_room, past_graphs, not_known, plain, drafts = map(OUTCOMES.index, Outcome)
+    if fits.shape[-1] == 1:
+        return np.full(np.shape(best), alone, dtype=np.int8)
+    refused = np.where(fits[..., 1:].any(axis=-1), past_graphs, no_room)
+    refused = np.where(unknown, not_known, refused)
+    position = np.where(np.asarray(best) > 0, drafts, plain)
+    return np.where(candidates[..., 1:].any(axis=-1), position, refused).astype(np.int8)
 
 
 def deciding(point: Point) -> int | None:
@@ -218,12 +271,25 @@ def deciding(point: Point) -> int | None:
 
     None where no draft may be advised.
     """
-    if not point.candidates[1:].any():
-        return None
-    if point.best:
-        return point.best
-    drafts = np.where(point.candidates[1:], point.speedup[1:], np.nan)
-    return int(np.nanargmax(drafts)) + 1
+    at = deciding_position(speedup=point.speedup, candidates=point.candidates, best=point.best)
+    return at.item() if at >= 0 else None
+
+
+def deciding_position(*, speedup: Array, candidates: Mask, best: Positions | int) -> Positions:
+    """Return the position of the advised D, or of the best one that lost; -1 where none may run.
+
+    ``candidates`` is what fits and may be advised; draft lengths run along the last axis.
+
+    >>> every = np.array([True, True, True])
+    >>> deciding_position(speedup=np.array([1, 0.8, 0.9]), candidates=every, best=0)
+    array(2)
+    """
+    best = np.asarray(best)
+    if candidates.shape[-1] == 1:
+        return np.full(best.shape, -1)
+    drafts = np.where(candidates, speedup, -np.inf)[..., 1:]
+    at = np.where(best > 0, best, drafts.argmax(axis=-1) + 1)
+    return np.where(candidates[..., 1:].any(axis=-1), at, -1)
 
 
 def trained_context_passed(answer: Recommendation, point: Point) -> int | None:

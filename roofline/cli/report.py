@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +11,14 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.base.files import printable
-from roofline.base.values import sizes, sizes_or_range
+from roofline.base.values import batches_in_order, one_size, sizes, sizes_or_range
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
-    Batch,
+    Batches,
     Context,
-    at_one_point,
     doublings,
     first_warnings,
+    refused_warnings,
     source_line,
     without_options,
 )
@@ -49,7 +50,7 @@ def report(
     configuration: Configuration,
     workload: Workload,
     *,
-    batch: Batch = "1",
+    batch: Batches = "1",
     context: Context = "4k",
     batches: Annotated[
         str | None,
@@ -65,7 +66,8 @@ def report(
 ) -> None:
     """Write the answer as one HTML file with charts and sliders.
 
-    Its grid of batch, context and D, the schedule, and all sources are in it too.
+    Its grid of batch, context and D, the schedule, and all sources are in it too. It opens at the
+    first batch and states the answer of each.
 
     Example: roofline report llama-3.1-8b --gpu h100-sxm -o report.html
     """
@@ -80,9 +82,14 @@ def report(
         raise InputError("-o: give FILE.html for the report")
     if output.suffix.lower() not in _SUFFIXES:
         raise InputError(f"-o {output}: expected a name in .html")
+    one_context = "expected the one context that the report opens at; --contexts lists others"
     content = report_for(
         configuration,
-        at_one_point(workload, batch, context),
+        replace(
+            workload,
+            batches=batches_in_order("batch", batch),
+            contexts=(one_size("context", context, one_context),),
+        ),
         batches=EXPLORED_BATCHES if batches is None else sizes_or_range("batches", batches),
         contexts=doublings(configuration) if contexts is None else sizes("contexts", contexts),
         named=batches is not None or contexts is not None,
@@ -91,7 +98,10 @@ def report(
     write_atomically(
         output, render_page(content, source=source_line(), command=command, spell=typed)
     )
-    answer, point = content.answer, content.answer.points[0]
-    typer.echo(wrap(printable(typed(headline(answer, point) + caveat(answer, point)))))
-    emit_warnings(first_warnings(content.answer))
+    answer = content.answer
+    emit_warnings([*first_warnings(answer), *refused_warnings(answer)])
     talk([f"wrote {output}"])
+    for point in answer.points:
+        of_batch = f"Batch {point.batch}: " if len(answer.question.workload.batches) > 1 else ""
+        said = headline(answer, point) + caveat(answer, point)
+        typer.echo(wrap(printable(typed(of_batch + said))))

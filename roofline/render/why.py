@@ -38,11 +38,13 @@ __all__ = [
     "cost_line",
     "dollars",
     "headline",
+    "headline_template",
     "likely_line",
     "marks_line",
     "opening",
     "other_headlines",
     "reason",
+    "unknown_line",
 ]
 
 #: What an answer says where drafts do not pay.
@@ -108,19 +110,19 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
-    kind, shown = outcome(answer, point), deciding(point)
+    shown = deciding(point)
     plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
-    sentence = (HEADLINES if plain >= SLOW_PACE else _SLOW_HEADLINES)[kind]
+    sentence = headline_template(outcome(answer, point), point.confidence, plain=plain)
     if shown is None:
         return sentence.format(plain=plain)
-    verdict = VERDICTS[kind][point.confidence]
     return sentence.format(
         length=point.draft_lengths[shown],
         flag=answer.deployment.engine.name_of_length(answer.deployment.drafter.kind),
         speedup=point.speedup[shown],
         plain=plain,
         fast=fast,
-        verdict=verdict.format(low=point.low[shown], high=point.high[shown]),
+        low=point.low[shown],
+        high=point.high[shown],
     )
 
 
@@ -130,6 +132,16 @@ def other_headlines(answer: Recommendation, point: Point) -> list[str]:
         return []
     sentences = [headline(answer.other_reading, b) for a, b in answer.ambiguous if a is point]
     return [f"As conditional rates, not survival: {s[:1].lower()}{s[1:]}" for s in sentences]
+
+
+def headline_template(kind: Outcome, confidence: Confidence, *, plain: float) -> str:
+    """Return the first sentence before its numbers are filled in; ``plain`` in tokens/s per user.
+
+    >>> headline_template(Outcome.ALONE, Confidence.LOSS, plain=5.0)
+    'Plain decoding: {plain:.1f} tokens/s per user.'
+    """
+    sentence = (HEADLINES if plain >= SLOW_PACE else _SLOW_HEADLINES)[kind]
+    return sentence.replace("{verdict}", VERDICTS.get(kind, {}).get(confidence, ""))
 
 
 def caveat(answer: Recommendation, point: Point) -> str:
@@ -153,12 +165,12 @@ def reason(answer: Recommendation, point: Point) -> str:
         case Outcome.PAST_GRAPHS:
             return f"{PAST}{_beyond(answer, point)}"
         case Outcome.UNKNOWN:
-            return f"{_unknown(answer, point)}{_beyond(answer, point)}"
+            return f"{unknown_line(answer, point)}{_beyond(answer, point)}"
         case _:
             return NOTHING_DRAFTED
 
 
-def _unknown(answer: Recommendation, point: Point) -> str:
+def unknown_line(answer: Recommendation, point: Point) -> str:
     """Say which draft length could be run if its acceptance were known."""
     unknown = shortest_unknown(answer, point)
     if unknown is None:

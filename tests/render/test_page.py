@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import re
 import sys
@@ -14,11 +15,13 @@ from typing import Any
 import pytest
 
 from roofline.render.page import page as page_module
+from roofline.render.recommendation import COLUMNS
 from tests.engines.test_http import PAGE, SECRET
 from tests.html_page import Page, read_page
 from tests.servers import send, server
 from tests.support import ACCEPTANCE, DRAFTER, ENGINE, GPU, MODEL, Cli, assert_refused, write
 
+ASSETS = Path(page_module.__file__).parent / "assets"
 QUESTION = ("llama-3.1-8b", "--gpu", "h100-sxm", "--batch", "32", "--context", "8k")
 MOE = (
     "qwen3-30b-a3b",
@@ -37,6 +40,12 @@ def made(cli: Cli, folder: Path, *arguments: str) -> Page:
     outcome = cli("report", *arguments, "-o", str(path))
     assert outcome.code == 0, outcome.err
     return read_page(path)
+
+
+def as_given(data: Any) -> list[list[float | None]]:
+    """Return the tokens per step of the acceptance as given: accepted drafts times 100 %."""
+    tokens: list[list[float | None]] = data["tokens"][data["scales"].index(100)]
+    return tokens
 
 
 def test_the_first_sentence_is_on_stdout_and_the_rest_in_the_file(cli: Cli, tmp_path: Path) -> None:
@@ -88,7 +97,7 @@ def test_the_prices_in_the_page_are_those_of_recommend(
     assert len(points) == len(data["batches"]) * len(data["contexts"])
     for point in points:
         b, c = data["batches"].index(point["batch"]), data["contexts"].index(point["context"])
-        cell, tokens = data["cells"][b][c], data["given"]["tokens"]
+        cell, tokens = data["cells"][b][c], as_given(data)
         for row in point["by_draft_length"]:
             i = data["draft_lengths"].index(row["draft_length"])
             al = tokens[c % len(tokens)][i]
@@ -108,10 +117,10 @@ def test_lengths_without_acceptance_are_priced_for_the_rate_slider(
     # a curve to D = 3 only; one rate goes on to the longest draft
     data = made(cli, tmp_path, "llama-3.1-8b", "--acceptance", "conditional:0.8,0.7,0.6").data
     assert data["draft_lengths"] == list(range(9))
-    assert data["given"]["tokens"][0][4:] == [None] * 5
+    assert as_given(data)[0][4:] == [None] * 5
     assert all(value is not None for value in data["cells"][0][0]["step"])
     # AL = 1.8, 2.36, 2.696; by hand, squared misfits at 0.74, 0.75, 0.76: .0089, .0062, .0086
-    assert data["rate"] == 0.75
+    assert data["rate"] == 75
 
 
 def test_a_cell_without_room_for_drafts_holds_the_reason(cli: Cli, tmp_path: Path) -> None:
@@ -164,7 +173,7 @@ def test_names_and_labels_are_text_whatever_they_hold(cli: Cli, tmp_path: Path) 
     assert len(page.scripts) == 2
     assert page.words.count(HOSTILE) >= 4
     assert "alert" not in page.scripts[1]
-    assert page.data["given"]["tokens"]
+    assert as_given(page.data)
     assert f"No schedule: no release of {HOSTILE} is known to take one." in page.words
 
 
@@ -204,7 +213,7 @@ def test_an_address_is_read_once_and_its_query_kept_out(cli: Cli, tmp_path: Path
     assert asked == [f"/metrics?key={SECRET}"]
     assert SECRET not in (tmp_path / "report.html").read_text("utf-8")
     assert page.data["acceptance"] == f"{url}/metrics"
-    assert page.data["given"]["counted"]  # the page counts its own passes
+    assert page.data["counted"]  # the page counts its own passes
 
 
 @pytest.mark.parametrize(
@@ -213,7 +222,8 @@ def test_an_address_is_read_once_and_its_query_kept_out(cli: Cli, tmp_path: Path
         ((), ("-o", "FILE.html")),
         (("-o", "report.pdf"), ("report.pdf", ".html")),
         (("-o", "missing/report.html"), ("missing/report.html", "cannot be written")),
-        (("-o", "a.html", "--batch", "1,2"), ("--batch 1,2", "give one")),
+        (("-o", "a.html", "--batch", "1..13"), ("--batch", "13 answers", "12", "--batches")),
+        (("-o", "a.html", "--context", "1k,2k"), ("--context 1k,2k", "one context", "--contexts")),
         (("-o", "a.html", "--batches", "1..2000"), ("--batches", "1000")),
         (("-o", "a.html", "--contexts", "1k,1m"), ("--context 1048576", "131072")),
     ],
@@ -225,6 +235,152 @@ def test_bad_input_is_one_line(
     monkeypatch.chdir(tmp_path)
     assert_refused(cli("report", "llama-3.1-8b", *arguments), *words)
     assert not list(tmp_path.iterdir())
+
+
+RATE_STOPS = (0, 3, 25, 50, 52, 78, 100)
+SCALE_STOPS = (0, 35, 90, 130, 150)
+#: Draft lengths beyond the curve, mixtures, graphs that end, drafters without room, and slow plain
+#: decoding, whose sentence has another form.
+DECIDED = {
+    "graphs": ("llama-3.1-8b", "--gpu", "h100-sxm", "--batches", "1,128,192,256,512",
+               "--contexts", "256,1k", "--context", "1k"),
+    "experts": (*MOE, "--batches", "1,16,128", "--contexts", "4k"),
+    "room": ("qwen3-8b", "--drafter", "qwen3-0.6b", "--acceptance", "0.6", "--batches", "1,64,128",
+             "--contexts", "2k", "--context", "2k"),
+    "slow": ("llama-3.1-70b", "--gpu", "rtx-4090", "--gpus", "8", "--host", "server-ddr5",
+             "--engine", "llamacpp",
+             "--drafter", "llama-3.2-1b", "--acceptance", "0.7", "--batches", "1,2",
+             "--contexts", "4k"),
+    "counted": ("llama-3.1-8b", "--acceptance", "0.7", "--acceptance-rounds", "50", "--batches",
+                "1,8", "--contexts", "4k"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", DECIDED.values(), ids=DECIDED)
+def test_every_stop_holds_the_decision_of_recommend(
+    cli: Cli, tmp_path: Path, question: tuple[str, ...]
+) -> None:
+    """The tool is asked anew at some stops; nothing that the page looks up may differ."""
+    data = made(cli, tmp_path, *question).data
+    batches, contexts = data["batches"], data["contexts"]
+    moved = {"--batches", "--contexts", "--batch", "--context"}
+    given = {"--acceptance", "--acceptance-rounds"}
+
+    def without(names: set[str]) -> list[str]:
+        pairs = zip(question, ("", *question), strict=False)
+        return [word for word, before in pairs if not {word, before} & names]
+
+    scales, rates = data["scales"], data["rates"]
+    asked = {scales.index(100): without(moved)}
+    for rate in RATE_STOPS:
+        asked[len(scales) + rates.index(rate)] = [
+            *without(moved | given), "--acceptance", str(rate / 100),
+        ]  # fmt: skip
+    for scale in SCALE_STOPS:
+        stop = scales.index(scale)
+        known = zip(data["draft_lengths"], data["tokens"][stop][0], strict=True)
+        curve = ",".join(f"{d}={al}" for d, al in known if d and al is not None)
+        if len(data["tokens"][stop]) == 1:
+            asked[stop] = [*without(moved | given), "--acceptance", f"al:{curve}"]
+    for stop, words in asked.items():
+        where = ("--batch", ",".join(map(str, batches)), "--context", ",".join(map(str, contexts)))
+        answer = cli("recommend", *words, *where, "--format", "json").data()
+        for point in answer["points"]:
+            b, c = batches.index(point["batch"]), contexts.index(point["context"])
+            cell = data["cells"][b][c]
+            held = data["decisions"][cell["decided"][stop]]
+            lengths = data["draft_lengths"]
+            assert lengths[held["best"]] == point["draft_length"], (stop, words)
+            assert [lengths[i] for i in held["tie"]] == point["tie_band"]
+            said = re.sub(r"[\d.]+", "#", point["headline"])
+            template = data["words"]["headlines"][held["headline"]]
+            template = template.replace("{flag}", data["flag_name"])
+            assert re.sub(r"\{[^}]*\}|[\d.]+", "#", template) == said
+            assert (held["beyond"] >= 0) == ("would give" in point["reason"])
+            speculative = point["by_draft_length"][1:]
+            assert (held["cause"] is None) == any(
+                row["captured"] or not point["by_draft_length"][0]["captured"]
+                for row in speculative
+            )
+
+
+def test_the_frontier_of_every_stop_is_that_of_the_plot(cli: Cli, tmp_path: Path) -> None:
+    batches = "1,2,8,64,128,256"
+    asked = ("llama-3.1-8b", "--gpu", "h200-sxm")
+    grid = ("--batches", batches, "--contexts", "1k", "--context", "1k")
+    data = made(cli, tmp_path, *asked, *grid).data
+    for rate in (10, 80):
+        path = tmp_path / f"{rate}.csv"
+        own = ("--batch", batches, "--context", "1k", "--acceptance", str(rate / 100))
+        assert cli("plot", "frontier", *asked, *own, "--data", str(path)).code == 0
+        rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
+        stop = len(data["scales"]) + data["rates"].index(rate)
+        for b, batch in enumerate(data["batches"]):
+            (cell,) = data["cells"][b]
+            of_batch = [row for row in rows if row["batch"] == str(batch)]
+            plain = any(row["on_plain_curve"] == "1" for row in of_batch)
+            advised = any(row["on_advised_curve"] == "1" for row in of_batch)
+            assert cell["on_plain_curve"] == plain
+            assert data["decisions"][cell["decided"][stop]]["on_curve"] == advised
+
+
+def test_the_script_chooses_nothing() -> None:
+    """Its part that speaks has no largest, no smallest and no order; in a browser see below."""
+    model = (ASSETS / "model.js").read_text("utf-8")
+    assert not re.search(r"Math\.(max|min)|reduce\(|sort\(|indexOf\(true\)|findIndex", model)
+
+
+def test_the_page_has_the_columns_of_the_terminal(cli: Cli, tmp_path: Path) -> None:
+    page = made(cli, tmp_path, *QUESTION)
+    keys = [column["key"] for column in page.data["columns"]]
+    assert keys == [column.key for column in COLUMNS]
+    # the script fills them in by these keys
+    row = (ASSETS / "model.js").read_text("utf-8")
+    assert all(f"    {key}:" in row for key in keys)
+
+
+def test_several_batches_are_several_answers(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    asked = ("llama-3.1-8b", "--gpu", "h100-sxm", "--context", "8k")
+    done = cli("report", *asked, "--batch", "10,24,4000", "-o", str(path))
+    assert done.code == 0, done.err
+    points = cli("recommend", *asked, "--batch", "10,24", "--format", "json").data()["points"]
+    page = read_page(path)
+    assert page.text["headline"] == points[0]["headline"]
+    said = " ".join(done.out.split())
+    for point in points:
+        assert f"Batch {point['batch']}: {point['headline']}" in said
+    assert f"Batch 24: {points[1]['headline']}" in " ".join(page.words.split())
+    # what does not fit is told in both places, with what helps
+    assert "batch 4000 at 8192 tokens needs" in done.err
+    assert "batch 4000 at 8192 tokens needs" in page.words
+    assert page.data["batches"][page.data["asked"]["batch"]] == 10
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp"])
+def test_flags_are_those_for_the_batch_that_is_shown(cli: Cli, tmp_path: Path, engine: str) -> None:
+    """SGLang is told how many sequences may run."""
+    asked = ("qwen3-8b", "--gpu", "h100-sxm", "--engine", engine, "--drafter", "qwen3-0.6b",
+             "--acceptance", "0.7")  # fmt: skip
+    data = made(cli, tmp_path, *asked, "--batches", "1,8", "--contexts", "4k").data
+    for b, batch in enumerate(data["batches"]):
+        (cell,) = data["cells"][b]
+        stop = data["scales"].index(100)
+        best = data["decisions"][cell["decided"][stop]]["best"]
+        point = cli("recommend", *asked, "--batch", str(batch), "--format", "json").point()
+        assert data["flags"][data["flags_of"][b][best]] == point["flag"]
+
+
+def test_the_file_stays_light(cli: Cli, tmp_path: Path) -> None:
+    """All but plotly.js, which is 4.8 MB: under half a megabyte with every decision in it."""
+    page = made(cli, tmp_path, *QUESTION)
+    own = page.text["data"] + page.scripts[1]
+    assert len(own) < 500_000
+    # 20 batches, 9 contexts, 31 scales and 101 rates
+    stops = len(page.data["scales"]) + len(page.data["rates"])
+    assert stops == len(page.data["tokens"]) == 132
+    cells = [cell for line in page.data["cells"] for cell in line if "decided" in cell]
+    assert all(len(cell["decided"]) == stops for cell in cells)
 
 
 def test_report_and_recommend_refuse_alike(cli: Cli, tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ Skipped where Chromium or Playwright is missing; ``make browser`` installs both.
 
 from __future__ import annotations
 
+import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +17,7 @@ from tests.html_browser import DENSE, Open, move, settle, table, text, until
 from tests.support import Cli
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 
 MOE = (
@@ -64,7 +66,7 @@ def test_the_page_opens_on_the_tools_own_answer(
     with report(*question) as page:
         same_as_the_tool(page, cli)
         assert page.locator("#reset").is_disabled()
-        assert page.locator(".chart .main-svg").count() >= 5
+        assert page.locator(".chart .main-svg").count() >= 6
         move(page, "batch", to=2)
         same_as_the_tool(page, cli)
 
@@ -135,7 +137,10 @@ def test_the_grid_is_the_tools(report: Open, cli: Cli) -> None:
         assert text(page, "grid-left") == "At this context these batches do not fit: 64."
         for row, point in zip(rows, points, strict=True):
             known = {p["draft_length"]: p["speedup"] for p in point["by_draft_length"]}
-            assert row[1:] == [f"{known[d]:.2f}x" if d in known else "-" for d in range(9)]
+            shown = [int(cell.removeprefix("D = ")) for cell in table(page, "grid-head")[0][1:]]
+            # the curve is known up to D = 7: no column is empty
+            assert shown == [*known]
+            assert row[1:] == [f"{known[d]:.2f}x" for d in shown]
         page.locator("#context").select_option(label="1k")
         until(page, "document.getElementById('grid-body').rows.length === 3")
 
@@ -169,7 +174,7 @@ def test_the_charts_show_the_numbers_and_follow(report: Open) -> None:
     with report(*DENSE) as page:
         data = stops(page)
         b, c = data["asked"]["batch"], data["asked"]["context"]
-        cell, tokens = data["cells"][b][c], data["given"]["tokens"][0]
+        cell, tokens = data["cells"][b][c], data["tokens"][data["scales"].index(100)][0]
         known = [i for i, al in enumerate(tokens) if al is not None]
         curve = page.evaluate(drawn, "speedup")[2]
         assert curve["x"] == [data["draft_lengths"][i] for i in known]
@@ -187,6 +192,149 @@ def test_the_charts_show_the_numbers_and_follow(report: Open) -> None:
         move(page, "rate", to=10)
         assert page.evaluate(drawn, "heatmap")[0]["z"] != before
         assert max(page.evaluate(drawn, "speedup")[2]["y"]) < max(curve["y"])
+
+
+def test_the_script_shows_what_the_tool_decided(browser: Browser, cli: Cli, tmp_path: Path) -> None:
+    """With every decision in the file rewritten to D = 0, that is what the page says."""
+    path = tmp_path / "report.html"
+    assert cli("report", *MOE, "-o", str(path)).code == 0
+    whole = path.read_text("utf-8")
+    changed = re.sub(r'"best":\d+,"shown":\d+', '"best":0,"shown":1', whole)
+    assert changed != whole
+    path.write_text(changed, "utf-8")
+    inside = browser.new_context()
+    page = inside.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]", timeout=60_000)
+    assert page.locator(".tile .value").first.text_content() == "0"
+    assert page.locator("#by-draft-length tr.best th").text_content() == "0"
+    assert page.locator("#heatmap").evaluate("chart => Math.max(...chart.data[0].z.flat())") == 0
+    inside.close()
+
+
+def in_the_first_screen(page: Page, place: str) -> bool:
+    """Return whether an element is whole within what is seen without scrolling."""
+    box = page.locator(place).bounding_box()
+    size = page.viewport_size
+    assert box is not None
+    assert size is not None
+    return bool(box["y"] >= 0 and box["y"] + box["height"] <= size["height"])
+
+
+LONG = ("qwen3-next-80b-a3b-instruct", "--gpu", "h200-sxm", "--tp", "2", "--acceptance", "0.7",
+        "--batch", "10,64")  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    "question",
+    [DENSE, MOE, LONG, ("llama-3.1-8b", "--drafter", "none")],
+    ids=["dense", "experts", "long", "none"],
+)
+def test_the_answer_is_in_the_first_screen_and_no_card_is_empty(
+    report: Open, width: int, question: tuple[str, ...]
+) -> None:
+    height = 900 if width == 1280 else 844
+    with report(*question, viewport={"width": width, "height": height}) as page:
+        for place in ("#headline", ".tiles"):
+            assert in_the_first_screen(page, place), place
+        if width == 390:  # the sliders follow the answer
+            answer, sliders = (page.locator(p).bounding_box() for p in (".answer", ".controls"))
+            assert answer is not None
+            assert sliders is not None
+            assert answer["y"] + answer["height"] <= sliders["y"]
+        if question is LONG:
+            assert in_the_first_screen(page, ".answers")
+        empty = page.evaluate(
+            "() => [...document.querySelectorAll('figure, section, .controls')]"
+            ".filter(e => e.offsetParent !== null)"
+            ".filter(e => e.matches('figure') ? !e.querySelector('.chart .main-svg')"
+            " : e.innerText.trim().length < 20).map(e => e.outerHTML.slice(0, 80))"
+        )
+        assert empty == []
+        # every chart that is drawn has points in it
+        drawn = page.evaluate(
+            "() => [...document.querySelectorAll('figure .chart')]"
+            ".filter(e => e.offsetParent !== null)"
+            ".map(e => [e.id, e.data.reduce((n, t) => n + (t.z ?? t.x).length, 0)])"
+        )
+        assert all(points > 0 for _, points in drawn)
+        names = [name for name, _ in drawn]
+        if question[-1] == "none":
+            assert names == ["breakdown", "frontier", "roofline"]
+        else:
+            assert names == ["speedup", "costs", "breakdown", "frontier", "heatmap", "roofline"]
+
+
+def test_a_point_that_does_not_fit_has_no_empty_card(report: Open) -> None:
+    with report(*DENSE, "--batches", "64", "--contexts", "1k") as page:
+        move(page, "batch", to=stops(page)["batches"].index(64))
+        for place in ("speedup", "costs", "breakdown", "numbers"):
+            assert not page.locator(f"#{place}").is_visible()
+        cards = page.evaluate(
+            "() => [...document.querySelectorAll('figure')].filter(e => e.offsetParent !== null)"
+            ".map(e => e.querySelector('.chart').id)"
+        )
+        assert cards == ["frontier", "heatmap", "roofline"]
+
+
+def test_without_scripts_nothing_empty_is_shown(report: Open) -> None:
+    with report(*DENSE, java_script_enabled=False) as page:
+        assert page.locator("noscript").is_visible() or page.get_by_text("Without scripts").count()
+        for place in (".charts", "#grid", "#batch", "#command"):
+            assert not page.locator(place).is_visible()
+        assert page.locator("#by-draft-length tr").count() > 1
+        assert text(page, "flag")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_legend_of_kernels_leaves_the_plot_its_room(report: Open, width: int) -> None:
+    """On a desk it stands beside the plot, on a phone below; it never takes 40 % of the card."""
+    with report(*MOE, viewport={"width": width, "height": 844}) as page:
+        sizes: dict[str, Any] = page.locator("#roofline").evaluate(
+            "chart => Object.fromEntries(Object.entries("
+            "{legend: '.legend', plot: '.nsewdrag', card: '.main-svg'}).map(([name, place]) => "
+            "{ const box = chart.querySelector(place).getBoundingClientRect();"
+            " return [name, [box.left, box.top, box.width, box.height]]; }))"
+        )
+        legend, plot, card = sizes["legend"], sizes["plot"], sizes["card"]
+        if width == 1280:
+            assert legend[0] >= plot[0] + plot[2]
+            assert legend[2] < 0.25 * card[2]
+            assert plot[2] > 0.65 * card[2]
+        else:
+            assert legend[1] >= plot[1] + plot[3]
+            assert legend[3] < 0.4 * card[3]
+            assert plot[3] > 0.45 * card[3]
+        names = page.locator("#roofline").evaluate("chart => chart.data.map(trace => trace.name)")
+        assert {"router", "lm_head", "experts", "bf16 datasheet"} <= set(names)
+        assert len(set(names)) == len(names)
+        looks = page.locator("#roofline").evaluate(
+            "chart => chart.data.map(t => JSON.stringify([t.line.color, t.line.dash, "
+            "t.marker && t.marker.symbol]))"
+        )
+        assert len(set(looks)) == len(looks)
+
+
+def test_columns_end_where_the_draft_lengths_end(report: Open) -> None:
+    with report(*MOE) as page:
+        head = table(page, "grid-head")[0]
+        assert head == ["batch", "D = 0", "D = 1", "D = 2", "D = 3"]
+        assert all(len(row) == len(head) for row in table(page, "grid-body"))
+        move(page, "rate", to=70)  # a rate is known at every position
+        assert table(page, "grid-head")[0][-1] == "D = 8"
+
+
+def test_every_batch_that_was_asked_about_is_one_click_away(report: Open, cli: Cli) -> None:
+    with report(*DENSE[:3], "--batch", "10,24", "--context", "8k") as page:
+        assert text(page, "batch-value") == "10"
+        point = cli("recommend", *DENSE[:3], "--batch", "24", "--context", "8k",
+                    "--format", "json").point()  # fmt: skip
+        assert point["headline"] in (page.locator(".answers").text_content() or "")
+        page.get_by_role("button", name="Show batch 24").click()
+        settle(page)
+        assert text(page, "headline") == point["headline"]
+        assert page.get_by_text("Batch 24, context 8k; acceptance as given.").is_visible()
 
 
 def test_a_click_on_the_heatmap_chooses_its_cell(report: Open, cli: Cli) -> None:

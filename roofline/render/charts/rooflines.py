@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-__all__ = ["GROUPS", "RooflineRow", "draw_roofline", "drawn_tracks", "roofline_rows"]
+__all__ = [
+    "GROUPS",
+    "RooflineRow",
+    "draw_roofline",
+    "drawn_tracks",
+    "roofline_rows",
+    "spread_out",
+]
 
 Array = NDArray[np.float64]
 SMALL = 0.01  # a track that never takes this share of a step is in the data, not in the picture

@@ -1,33 +1,29 @@
-"""What the page's script works on: priced steps, tokens per step, and the words of an answer."""
+"""What the page's script works on: priced steps, decisions, and the words of an answer."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import fit_constant
-from roofline.advice.decide import TIE, Point
+from roofline.advice.decide import Point
 from roofline.advice.recommend import Recommendation
 from roofline.advice.remedies import explain_refusal
-from roofline.advice.why import captured_steps
+from roofline.advice.why import Outcome, captured_steps
 from roofline.base.files import without_queries
 from roofline.base.units import format_size
 from roofline.render.charts.breakdown import SLICES, BreakdownRow, breakdown_rows
-from roofline.render.charts.rooflines import GROUPS
+from roofline.render.charts.figure import shades
+from roofline.render.charts.heatmap import CAUSES
+from roofline.render.charts.rooflines import GROUPS, RooflineRow, drawn_tracks
+from roofline.render.page.decisions import decisions_of, stops_of
 from roofline.render.page.report import Report
 from roofline.render.refusals import drafts_without_room
-from roofline.render.why import (
-    BEYOND,
-    HEADLINES,
-    NOTHING_DRAFTED,
-    PAST,
-    REASON,
-    VERDICTS,
-    opening,
-)
+from roofline.render.why import BEYOND, NOTHING_DRAFTED, PAST, REASON, opening, unknown_line
 
 __all__ = ["PAGE_WORDS", "page_data"]
 
@@ -40,14 +36,26 @@ PAGE_WORDS = {
     "scaled": "accepted drafts x {scale:.2f}",
     "rate": "rate {rate:.2f} at every position",
     "sampling": "The range leaves out the sampling error of the acceptance.",
-    "nothing_kept": PAST,
-    "beyond": BEYOND,
     "left_out": "At this context these batches do not fit: {batches}.",
     "copied": "Copied",
     "not_copied": "Select and copy by hand",
     "undrafted": "plain decoding",
 }
+#: Why, by what an answer says; where no draft fits each cell has its own words.
+REASONS = {
+    Outcome.DRAFTS: REASON,
+    Outcome.PLAIN: REASON,
+    Outcome.PAST_GRAPHS: PAST,
+    Outcome.UNKNOWN: "{unknown}",
+    Outcome.ALONE: NOTHING_DRAFTED,
+}
 DIGITS = 6  # of numbers that are only drawn
+#: The charts' markers and dashes in the words of plotly.js, in the same order.
+SYMBOLS = (
+    *("circle", "square", "triangle-up", "diamond", "triangle-down", "x", "pentagon"),
+    *("triangle-left", "hexagon", "triangle-right", "diamond-tall", "star"),
+)
+DASHES = ("solid", "dash", "dot", "dashdot", "longdashdot")
 
 
 def page_data(report: Report, command: list[str]) -> dict[str, Any]:
@@ -55,17 +63,19 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
     answer, grid = report.answer, report.grid
     question, batches, contexts = answer.question, report.batches, report.contexts
     point, asked = answer.points[0], question.workload.acceptance
+    stops = stops_of(report)
+    decisions = decisions_of(report, stops)
     ranges = _ranges_with_acceptance_error(report)
     cells = {(p.batch, p.context): p for p in grid.points}
     refused = {(r.batch, r.context): r for r in grid.refused}
+    engine, lengths = question.deployment.engine, grid.question.draft_lengths
     return {
         "command": command,
         "acceptance": without_queries(asked) if isinstance(asked, str) else None,
         "rounds": question.workload.acceptance_rounds,
-        "fall": single_rate_ratio(),
+        "counted": question.rounds is not None,
         "gpus": question.deployment.cards,
-        "tie": TIE,
-        "draft_lengths": list(grid.question.draft_lengths),
+        "draft_lengths": list(lengths),
         "batches": batches,
         "contexts": contexts,
         "context_names": [format_size(context) for context in contexts],
@@ -73,37 +83,73 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
             "batch": batches.index(point.batch),
             "context": contexts.index(point.context),
         },
-        "given": _given(report),
-        "rate": _one_rate(answer),
+        "scales": list(stops.scales),
+        "rates": list(stops.rates),
+        "rate": _one_rate(answer, stops.rates),
+        "tokens": [[_numbers(row) for row in stop] for stop in stops.tokens],
+        "shares": [_numbers(row) for row in stops.shares],
+        "decisions": decisions.distinct,
         "cells": [
             [
-                _cell(grid, cells[batch, context]) | ranges.get((batch, context), {})
+                _cell(grid, cells[batch, context])
+                | ranges.get((batch, context), {})
+                | {
+                    "decided": decisions.held[:, b, c].tolist(),
+                    "on_plain_curve": bool(decisions.on_plain_curve[b, c]),
+                }
                 if (batch, context) in cells
                 else {"refused": explain_refusal(grid.memory, refused[batch, context])}
-                for context in contexts
+                for c, context in enumerate(contexts)
             ]
-            for batch in batches
+            for b, batch in enumerate(batches)
         ],
         "slices": [{"key": key, "name": name, "colour": c} for key, name, c, _ in SLICES],
-        "groups": {key: {"name": name, "colour": c} for key, (name, c) in GROUPS.items()},
-        "kernels": [row._asdict() for row in report.kernels],
-        "flags": [
-            question.deployment.launch.flags(d, running=grid.largest_batch)
-            for d in grid.question.draft_lengths
-        ],
-        "engine": question.deployment.engine.name,
-        "largest": question.deployment.engine.graphs.largest
-        if question.deployment.engine.graphs
-        else None,
-        "flag_name": question.deployment.engine.name_of_length(question.deployment.drafter.kind),
+        "roofs": [_roof(row) for row in report.kernels if row.group == "roof"],
+        "tracks": _tracks(report.kernels),
+        "shades": dict(zip(lengths, (shades(max(lengths))[d] for d in lengths), strict=True)),
+        **_flags(report),
+        "engine": engine.name,
+        "largest": engine.graphs.largest if engine.graphs else None,
+        "flag_name": engine.name_of_length(question.deployment.drafter.kind),
         "words": {
-            "headlines": HEADLINES,
-            "verdicts": VERDICTS,
-            "reason": REASON,
-            "nothing": NOTHING_DRAFTED,
+            "headlines": decisions.headlines,
+            "reasons": {outcome.value: text for outcome, text in REASONS.items()},
+            "cells": {cause.value: words for cause, (words, _, _) in CAUSES.items()},
+            "beyond": BEYOND,
             **PAGE_WORDS,
         },
     }
+
+
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
+    """Return numbers for JSON, None for NaN."""
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _roof(row: RooflineRow) -> dict[str, Any]:
+    return {"name": row.op, "x": row.intensity_flop_per_byte, "y": row.attained_tflop_per_s}
+
+
+def _tracks(kernels: Sequence[RooflineRow]) -> list[dict[str, Any]]:
+    """Return the tracks that the chart of kernels draws, each with its look."""
+    tracks, of_group = [], Counter[str]()
+    for number, rows in enumerate(drawn_tracks(kernels)):
+        group = rows[0].group
+        name, colour = GROUPS[group]
+        tracks.append(
+            {
+                "name": name if group == "draft" else rows[0].op,
+                "colour": colour,
+                "symbol": SYMBOLS[number % len(SYMBOLS)],
+                "dash": DASHES[of_group[group] % len(DASHES)],
+                "x": [_rounded(row.intensity_flop_per_byte) for row in rows],
+                "y": [_rounded(row.attained_tflop_per_s) for row in rows],
+                "length": [row.draft_length for row in rows],
+                "ms": [_rounded(row.time_ms or 0.0) for row in rows],
+            }
+        )
+        of_group[group] += 1
+    return tracks
 
 
 def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
@@ -124,6 +170,7 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
             if any(drawn := [_drawn(rows.get(d), key) for d in point.draft_lengths])
         },
         "opening": openings if len(set(openings)) > 1 else openings[:1],
+        "unknown": unknown_line(grid, point),
         "no_room": None
         if point.feasible.all()
         else drafts_without_room(grid.memory, batch=point.batch, context=point.context),
@@ -151,22 +198,12 @@ def _known(values: NDArray[np.float64], feasible: NDArray[np.bool_]) -> list[flo
 
 
 def _drawn(row: BreakdownRow | None, key: str) -> float:
-    return 0.0 if row is None else float(f"{getattr(row, key):.{DIGITS}g}")
+    return 0.0 if row is None else _rounded(getattr(row, key))
 
 
-def _given(report: Report) -> dict[str, Any]:
-    """Return the acceptance of the report: tokens per step by context."""
-    question = report.answer.question
-    tokens = question.acceptance.over_contexts(
-        report.contexts,
-        report.grid.question.draft_lengths,
-        extrapolate=question.workload.extrapolate,
-    )
-    return {
-        "label": question.acceptance.label,
-        "counted": question.rounds is not None,
-        "tokens": [[float(al) if np.isfinite(al) else None for al in row] for row in tokens],
-    }
+def _rounded(value: float) -> float:
+    """Return a number that is only drawn, to a few digits."""
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _ranges_with_acceptance_error(report: Report) -> dict[tuple[int, int], dict[str, Any]]:
@@ -181,11 +218,33 @@ def _ranges_with_acceptance_error(report: Report) -> dict[tuple[int, int], dict[
     return ranges
 
 
-def _one_rate(answer: Recommendation) -> float | None:
-    """Return the one rate nearest to the acceptance given, to two digits; None without drafts."""
+def _flags(report: Report) -> dict[str, Any]:
+    """Return the distinct flags, and which of them starts each batch with each draft length.
+
+    An engine that is told how many sequences run is told of all that were asked about.
+    """
+    launch, asked = report.answer.deployment.launch, report.answer
+    batches = {point.batch for point in asked.points}
+    texts = [
+        [
+            launch.flags(d, running=asked.largest_batch if batch in batches else batch)
+            for d in report.grid.question.draft_lengths
+        ]
+        for batch in report.batches
+    ]
+    distinct = list(dict.fromkeys(text for line in texts for text in line))
+    return {
+        "flags": distinct,
+        "flags_of": [[distinct.index(text) for text in line] for line in texts],
+    }
+
+
+def _one_rate(answer: Recommendation, rates: Sequence[int]) -> int | None:
+    """Return the rate nearest to the acceptance given among the stops [%]; None without drafts."""
     point = answer.points[0]
     known = zip(point.draft_lengths, point.tokens_per_step, strict=True)
     curve = {d: float(al) for d, al in known if d}
     if not curve:
         return None
-    return round(fit_constant(curve, depth=max(curve)).parameters["a"], 2)
+    rate = 100 * fit_constant(curve, depth=max(curve)).parameters["a"]
+    return min(rates, key=lambda stop: abs(stop - rate))

@@ -22,6 +22,7 @@ from roofline.base.units import format_size
 from roofline.render.deployment import gpus_named, stored_as
 from roofline.render.notices import assumptions, capitalised, sentence, warnings
 from roofline.render.page.data import PAGE_WORDS, page_data
+from roofline.render.page.decisions import AS_GIVEN, RATES, SCALES
 from roofline.render.page.report import Report
 from roofline.render.recommendation import COLUMNS
 from roofline.render.recommendation import data as answer_data
@@ -32,7 +33,7 @@ from roofline.render.schedule import (
     schedule_headline,
     schedule_losses,
 )
-from roofline.render.why import likely_line
+from roofline.render.why import headline, likely_line
 
 __all__ = ["render_page", "safe_json"]
 
@@ -77,7 +78,10 @@ def render_page(
         version=__version__,
         source=source,
         columns=[column.heading.replace("\n", " ") for column in COLUMNS],
-        lengths=report.grid.question.draft_lengths,
+        scales=SCALES,
+        rates=RATES,
+        as_given=AS_GIVEN,
+        drafts=len(report.grid.question.draft_lengths) > 1,
         batches=report.batches,
         contexts=[format_size(context) for context in report.contexts],
         **spell_all(_static(report), spell),
@@ -137,6 +141,14 @@ def _static(report: Report) -> dict[str, Any]:
         "point": point,
         "context": format_size(point.context),
         "entry": entry,
+        "answers": [
+            {
+                "batch": each.batch,
+                "stop": report.batches.index(each.batch),
+                "headline": headline(answer, each),
+            }
+            for each in answer.points[1:]
+        ],
         "cells": [
             [column.form.format(value=row[column.key]) for column in COLUMNS]
             for row in rows.values()

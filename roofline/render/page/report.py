@@ -31,13 +31,15 @@ __all__ = ["Report", "report_for"]
 
 #: The largest batch that the schedule covers.
 LARGEST_BATCH = 256
+#: Batches that are answered one by one.
+MOST_ANSWERS = 12
 #: Batches times contexts: what keeps the file light and its tables legible.
 MOST_CELLS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The content of the page.
+    """The content of the page; it opens at the first point of ``answer``.
 
     ``grid`` prices every draft length that the drafter can make, with every draft accepted: its
     tokens per step are 1 + D, so that the page can put others in their place.
@@ -73,10 +75,16 @@ def report_for(
     contexts: Sequence[int],
     named: bool,
 ) -> Report:
-    """Answer the question at its one batch and context, and price the grid around it.
+    """Answer the question at its batches and its one context, and price the grid around them.
 
     ``named`` says that the user gave these batches and contexts.
     """
+    if len(workload.batches) > MOST_ANSWERS:
+        raise InputError(
+            f"{len(workload.batches)} answers, expected at most {MOST_ANSWERS}; move through more "
+            f"with {Option('batches')}",
+            field="batch",
+        )
     answer = recommend(ask(configuration, workload))
     around = replace(
         workload,
@@ -97,10 +105,10 @@ def report_for(
         answer=answer,
         grid=grid,
         grid_with_acceptance_error=_with_acceptance_error(answer, grid),
-        kernels=tuple(roofline_rows(answer.priced)),
+        kernels=tuple(roofline_rows(answer.question.price((answer.points[0].batch,)))),
         schedule=schedule,
         no_schedule=reason,
-        refused=grid.refused if named else (),
+        refused=grid.refused if named else answer.refused,
     )
 
 

@@ -1,7 +1,6 @@
 // The charts, drawn from what the model decided; colours come from the page's own style.
 
 const NARROW = 640;
-const BLUES = ["#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"];
 const LEGEND = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } };
 let paper = false; // printing
 
@@ -25,11 +24,15 @@ function axis(title, more = {}) {
   };
 }
 
-/** An axis of draft lengths: every one named while there is room. */
-function lengthAxis(lengths) {
+/** An axis of draft lengths: every one named while there is room, and those past the graphs. */
+function lengthAxis(lengths, past = []) {
   const longest = lengths[lengths.length - 1];
-  const range = [-0.6, longest + 0.6];
-  return axis("draft length D", { range, tick0: 0, dtick: Math.ceil((longest + 1) / 12) });
+  const named = lengths.filter((length) => length % Math.ceil((longest + 1) / 12) === 0);
+  return axis("draft length D", {
+    range: [-0.6, longest + 0.6],
+    tickvals: named,
+    ticktext: named.map((length) => (past.includes(length) ? `${length}<br>no graph` : String(length))),
+  });
 }
 
 /** A logarithmic axis from low to high, labelled in plain numbers: 1, 2, 5, 10, ... */
@@ -46,6 +49,10 @@ function logAxis(title, low, high) {
     tickvals: many,
     ticktext: many.map((tick) => (tick >= 1 ? tick.toLocaleString("en") : String(tick))),
   });
+}
+
+function card(id) {
+  return document.getElementById(id).closest("figure");
 }
 
 function draw(id, traces, layout, alternative) {
@@ -78,7 +85,8 @@ function drawSpeedup({ data, own, batch }) {
   const of = (values) => positions.map((i) => values[i]);
   const blue = colour("accent");
   const marks = positions.map((i) => (i === own.best ? 13 : 7));
-  const filled = positions.map((i) => (own.tie[i] ? blue : colour("card")));
+  const filled = positions.map((i) => (own.tie.includes(i) ? blue : colour("card")));
+  const symbols = positions.map((i) => (own.kept[i] ? "circle" : "x-thin"));
   const quiet = { hoverinfo: "skip", showlegend: false, mode: "lines" };
   draw(
     "speedup",
@@ -88,7 +96,7 @@ function drawSpeedup({ data, own, batch }) {
       {
         x, y: of(own.speedup), mode: "lines+markers", name: `batch ${batch}`,
         line: { color: blue, width: 2.5 },
-        marker: { size: marks, color: filled, opacity: 1, line: { color: blue, width: 2 } },
+        marker: { size: marks, color: filled, symbol: symbols, opacity: 1, line: { color: blue, width: 2 } },
         hovertemplate: "D = %{x}: %{y:.3f}x<extra></extra>",
       },
       { x: [x[0], x[x.length - 1]], y: [1, 1], ...quiet, line: { color: colour("muted"), width: 1, dash: "dash" } },
@@ -99,6 +107,47 @@ function drawSpeedup({ data, own, batch }) {
     },
     `Speedup by draft length at batch ${batch}: best ${fixed(own.speedup[own.best], 2)} times at D = ${data.draft_lengths[own.best]}. The table of draft lengths has the numbers.`,
   );
+}
+
+function drawCosts({ data, own, batch }) {
+  const positions = usable(own);
+  const x = positions.map((i) => data.draft_lengths[i]);
+  const tokens = positions.map((i) => own.tokens[i]);
+  const ratio = positions.map((i) => own.cell.step[i] / own.cell.step[0]);
+  const shown = [...tokens, ...positions.filter((i) => own.kept[i]).map((i) => 1 / own.cell.low[i])];
+  const top = Math.max(...shown) * 1.08;
+  const blue = colour("accent");
+  const quiet = { hoverinfo: "skip", showlegend: false, mode: "lines", line: { width: 0 } };
+  draw(
+    "costs",
+    [
+      { x, y: tokens, ...quiet },
+      { x, y: x.map(() => top), ...quiet, fill: "tonexty", fillcolor: colour("loss"), showlegend: true, name: "slower than plain" },
+      { x, y: positions.map((i) => 1 / own.cell.low[i]), ...quiet },
+      { x, y: positions.map((i) => 1 / own.cell.high[i]), ...quiet, fill: "tonexty", fillcolor: colour("band"), showlegend: true, name: "model error" },
+      {
+        x, y: tokens, mode: "lines+markers", name: "tokens AL(D)",
+        line: { color: colour("ink"), width: 2.5 }, marker: { size: 7, symbol: "star", color: colour("ink") },
+        hovertemplate: "AL(%{x}) = %{y:.3f}<extra></extra>",
+      },
+      {
+        x, y: ratio, mode: "lines+markers", name: `cost R(D), batch ${batch}`,
+        line: { color: blue, width: 2.5, dash: "dash" },
+        marker: {
+          size: positions.map((i) => (i === own.best ? 13 : 7)), opacity: 1,
+          symbol: positions.map((i) => (own.kept[i] ? "circle" : "x-thin")),
+          color: positions.map((i) => (i === own.best ? blue : colour("card"))), line: { color: blue, width: 2 },
+        },
+        hovertemplate: "R(%{x}) = %{y:.3f}<extra></extra>",
+      },
+    ],
+    { xaxis: lengthAxis(x), yaxis: axis("plain steps, tokens", { range: [0.8, top] }), legend: twoColumns() },
+    `Cost ratio and tokens per step by draft length at batch ${batch}. The table of draft lengths has the numbers.`,
+  );
+}
+
+function twoColumns() {
+  return isNarrow() ? LEGEND : { ...LEGEND, entrywidth: 0.48, entrywidthmode: "fraction" };
 }
 
 function drawBreakdown({ data, own, batch }) {
@@ -123,29 +172,30 @@ function drawBreakdown({ data, own, batch }) {
     {
       barmode: "stack",
       height: isNarrow() ? 480 : 400,
-      legend: isNarrow() ? LEGEND : { ...LEGEND, entrywidth: 0.48, entrywidthmode: "fraction" },
-      xaxis: lengthAxis(x),
+      legend: twoColumns(),
+      xaxis: lengthAxis(x, positions.filter((i) => !own.kept[i]).map((i) => data.draft_lengths[i])),
       yaxis: axis("one step (ms)", { rangemode: "tozero" }),
     },
     `Time of one step by draft length at batch ${batch}, split into verify, draft and overhead.`,
   );
 }
 
-function drawHeatmap({ data, state, decided }) {
-  const grid = data.batches.map((_, b) => data.contexts.map((_, c) => decided(b, c)));
+function drawHeatmap({ data, state, cellNow }) {
+  const grid = data.batches.map((_, b) => data.contexts.map((_, c) => cellNow(b, c)));
   const z = grid.map((line) => line.map((own) => own && data.draft_lengths[own.best]));
   const narrow = isNarrow();
   const text = grid.map((line) =>
     line.map((own) => {
       if (own === null) return "";
       const length = data.draft_lengths[own.best];
-      if (!length && !own.usable.some((usable, i) => usable && data.draft_lengths[i])) return "no room";
+      if (own.cause && !narrow) return data.words.cells[own.cause];
       return narrow || !length ? `${length}` : `${length}: ${fixed(own.speedup[own.best], 2)}x`;
     }),
   );
   const longest = Math.max(...data.draft_lengths);
-  const steps = data.draft_lengths.map((d) => (d ? BLUES[Math.ceil(((BLUES.length - 1) * d) / longest)] : colour("grey")));
-  const scale = data.draft_lengths.flatMap((_, i) => [[i / steps.length, steps[i]], [(i + 1) / steps.length, steps[i]]]);
+  const steps = data.draft_lengths.map((d) => (d ? data.shades[d] : colour("grey")));
+  const edge = (i) => (i <= 0 ? 0 : i >= steps.length ? 1 : (data.draft_lengths[i - 1] + data.draft_lengths[i] + 1) / 2 / (longest + 1));
+  const scale = steps.flatMap((shade, i) => [[edge(i), shade], [edge(i + 1), shade]]);
   draw(
     "heatmap",
     [{
@@ -167,26 +217,18 @@ function drawHeatmap({ data, state, decided }) {
   );
 }
 
-/** Keep the points that no other beats in one respect without losing in the other. */
-function undominated(points) {
-  const beats = (p, q) => p.x >= q.x && p.y >= q.y && (p.x > q.x || p.y > q.y);
-  return points.filter((q) => !points.some((p) => beats(p, q)));
-}
-
-function drawFrontier({ data, state, decided }) {
+function drawFrontier({ data, state, cellNow }) {
   const fits = data.batches
-    .map((batch, b) => ({ batch, own: decided(b, state.context), here: b === state.batch }))
+    .map((batch, b) => ({ batch, own: cellNow(b, state.context), here: b === state.batch }))
     .filter(({ own }) => own !== null);
-  const curve = (position) =>
-    undominated(
-      fits.map(({ batch, own, here }) => {
-        const i = position(own);
-        const x = own.tokens[i] / own.cell.step[i];
-        return { batch, here, x, y: (x * batch) / data.gpus, length: data.draft_lengths[i] };
-      }),
-    );
-  const plain = curve(() => 0);
-  const advised = curve((own) => own.best);
+  const curve = (members, position) =>
+    fits.filter(members).map(({ batch, own, here }) => {
+      const i = position(own);
+      const x = own.tokens[i] / own.cell.step[i];
+      return { batch, here, x, y: (x * batch) / data.gpus, length: data.draft_lengths[i] };
+    });
+  const plain = curve(({ own }) => own.cell.on_plain_curve, () => 0);
+  const advised = curve(({ own }) => own.on_curve, (own) => own.best);
   const power = ({ batch }) => !(batch & (batch - 1));
   const trace = (points, name, shade, small, look) => ({
     x: points.map((p) => p.x), y: points.map((p) => p.y), name,
@@ -203,7 +245,9 @@ function drawFrontier({ data, state, decided }) {
     "frontier",
     [
       trace(plain, "plain decoding", colour("ink"), 6, { symbol: "square", dash: "dash", place: "bottom left", text: (p) => `B = ${p.batch}` }),
-      trace(advised, "at the advised draft length", colour("accent"), 7, { symbol: "circle", dash: "solid", place: "top right", text: (p) => (p.length ? `D = ${p.length}` : "") }),
+      ...(data.draft_lengths.length > 1
+        ? [trace(advised, "at the advised draft length", colour("accent"), 7, { symbol: "circle", dash: "solid", place: "top right", text: (p) => (p.length ? `D = ${p.length}` : "") })]
+        : []),
     ],
     {
       xaxis: logAxis("tokens/s of one user", ...span(all.map((p) => p.x))),
@@ -213,66 +257,60 @@ function drawFrontier({ data, state, decided }) {
   );
 }
 
+/** One roof for each number format, and the track of each kernel; all are named beside the plot. */
 function drawRoofline({ data }) {
-  const tracks = new Map();
-  for (const kernel of data.kernels) {
-    const key = `${kernel.group}/${kernel.op}`;
-    if (!tracks.has(key)) tracks.set(key, []);
-    tracks.get(key).push(kernel);
-  }
-  const all = data.kernels.filter((k) => k.group !== "roof" && k.intensity_flop_per_byte > 0);
-  const shares = (track) => Math.max(...track.map((k) => k.share_of_step ?? 0));
-  const from = Math.min(...all.map((k) => k.intensity_flop_per_byte)) / 1.5;
-  const roofs = data.kernels.filter((k) => k.group === "roof");
-  const to = Math.max(...roofs.map((k) => 4 * k.intensity_flop_per_byte), ...all.map((k) => 1.5 * k.intensity_flop_per_byte));
-  const lowest = Math.min(...all.map((k) => k.attained_tflop_per_s));
-  const highest = Math.max(...roofs.map((k) => k.attained_tflop_per_s));
-  const named = new Set();
-  const traces = roofs.map((roof) => {
-    const ridge = roof.intensity_flop_per_byte;
-    const peak = roof.attained_tflop_per_s;
-    const sheet = roof.op.endsWith("datasheet");
+  const xs = data.tracks.flatMap((track) => track.x);
+  const ys = data.tracks.flatMap((track) => track.y);
+  const from = Math.min(...xs) / 1.5;
+  const to = Math.max(...data.roofs.map((roof) => 2 * roof.x), ...xs.map((x) => 1.5 * x));
+  const highest = Math.max(...data.roofs.map((roof) => roof.y), ...ys);
+  const roofs = data.roofs.map((roof, i) => ({
+    x: [from, roof.x, to], y: [(roof.y * from) / roof.x, roof.y, roof.y], mode: "lines", name: roof.name,
+    line: { color: colour("muted"), width: 2, dash: i ? "longdash" : "solid" }, hoverinfo: "skip",
+  }));
+  const tracks = data.tracks.map((track) => {
+    const own = track.colour === "#000000" ? colour("ink") : track.colour;
     return {
-      x: [from, ridge, to], y: [(peak * from) / ridge, peak, peak], mode: "lines", name: `roof: ${roof.op}`,
-      line: { color: colour("muted"), width: 1.5, dash: sheet ? "dash" : "solid" }, hoverinfo: "skip",
+      x: track.x, y: track.y, mode: "lines+markers", name: track.name,
+      line: { color: own, width: 1.5, dash: track.dash },
+      marker: {
+        symbol: track.symbol, size: track.x.map((_, i) => (i ? 7 : 10)), opacity: 1,
+        color: track.x.map((_, i) => (i ? own : colour("card"))), line: { color: own, width: 1.5 },
+      },
+      customdata: track.x.map((_, i) => `${track.name}, D = ${track.length[i]}, ${fixed(track.ms[i], 3)} ms`),
+      hovertemplate: "%{customdata}<br>%{x:.3g} FLOP/B, %{y:.3g} TFLOP/s<extra></extra>",
     };
   });
-  for (const track of tracks.values()) {
-    const { group, op } = track[0];
-    if (group === "roof" || shares(track) < 0.01) continue;
-    const look = data.groups[group];
-    const own = look.colour === "#000000" ? colour("ink") : look.colour;
-    traces.push({
-      x: track.map((k) => k.intensity_flop_per_byte), y: track.map((k) => k.attained_tflop_per_s),
-      mode: "lines+markers", name: look.name, legendgroup: group, showlegend: !named.has(group),
-      line: { color: own, width: 1.5 },
-      marker: { size: track.map((_, i) => (i ? 6 : 9)), opacity: 1, color: track.map((_, i) => (i ? own : colour("card"))), line: { color: own, width: 1.5 } },
-      customdata: track.map((k) => `${op}, D = ${k.draft_length}, ${fixed(k.time_ms, 3)} ms`),
-      hovertemplate: "%{customdata}<br>%{x:.3g} FLOP/B, %{y:.3g} TFLOP/s<extra></extra>",
-    });
-    named.add(group);
-  }
+  const beside = { orientation: "v", x: 1.02, xanchor: "left", y: 1, yanchor: "top", font: { size: 12 } };
+  const below = { orientation: "h", x: 0, y: -0.2, yanchor: "top", font: { size: 12 } };
   draw(
-    "roofline", traces,
+    "roofline", [...roofs, ...tracks],
     {
+      height: isNarrow() ? 520 : 460,
+      legend: isNarrow() ? below : beside,
       xaxis: logAxis("FLOP for each byte moved", from, to),
-      yaxis: logAxis("TFLOP/s of one GPU", lowest / 1.5, highest * 1.5),
+      yaxis: logAxis("TFLOP/s of one GPU", Math.min(...ys) / 1.5, highest * 1.5),
     },
-    "Attained rate against arithmetic intensity of every kernel as the draft length grows, under the roofs of datasheet and law.",
+    "Attained rate against arithmetic intensity of every kernel as the draft length grows, under the datasheet's roofs.",
   );
 }
 
+/** Draw every chart that has something to show; the card of any other is hidden. */
 function drawCharts(view) {
-  const { data, state, decided } = view;
-  const own = decided(state.batch, state.context);
+  const { data, state, cellNow } = view;
+  const own = cellNow(state.batch, state.context);
   const whole = { ...view, own, batch: data.batches[state.batch] };
-  for (const id of ["speedup", "breakdown"]) document.getElementById(id).hidden = own === null;
-  if (own !== null) {
-    drawSpeedup(whole);
-    drawBreakdown(whole);
-  }
-  drawHeatmap(whole);
-  drawFrontier(whole);
+  const lengths = own === null ? 0 : usable(own).length;
+  const drafts = data.draft_lengths.length > 1;
+  const charts = {
+    speedup: [drawSpeedup, lengths > 1],
+    costs: [drawCosts, lengths > 1],
+    breakdown: [drawBreakdown, lengths > 0],
+    heatmap: [drawHeatmap, drafts],
+    frontier: [drawFrontier, data.cells.some((line) => !line[state.context].refused)],
+  };
+  for (const [id, [, holds]] of Object.entries(charts)) card(id).hidden = !holds;
+  for (const [paint, holds] of Object.values(charts)) if (holds) paint(whole);
   if (view.still) drawRoofline(whole); // it does not follow the sliders
 }
 

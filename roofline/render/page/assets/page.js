@@ -2,33 +2,33 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
-const asked = { ...data.asked, mode: "given", scale: 1, rate: data.rate ?? 0 };
+const asked = { ...data.asked, mode: "given", scale: 100, rate: data.rate ?? 0 };
+const drafts = data.draft_lengths.length > 1;
 let state = { ...asked };
+document.documentElement.dataset.scripts = "true"; // show what needs them
 
 function say(id, text) {
   at(id).textContent = text;
   at(id).hidden = text === "";
 }
 
-/** Decide one cell of the grid for the acceptance that the controls hold. */
-function decided(batch, context) {
-  const cell = data.cells[batch][context];
-  const share = state.mode === "rate" ? shareIfFalling(data, state.rate) : null;
-  return decide(data, cell, tokensPerStep(data, { ...state, context }), isGiven() ? cell.counted : null, share);
-}
-
-function isGiven() {
-  return state.mode === "given" && state.scale === 1;
+/** Look up one cell of the grid for the acceptance that the controls hold. */
+function cellNow(batch, context) {
+  return decided(data, state, batch, context);
 }
 
 function isAsked() {
   const same = state.batch === asked.batch && state.context === asked.context;
-  return same && isGiven();
+  return same && isGiven(state);
 }
 
 function acceptanceWords() {
-  if (state.mode === "rate") return fill(data.words.rate, state);
-  return state.scale === 1 ? data.words.given : fill(data.words.scaled, state);
+  if (state.mode === "rate") return fill(data.words.rate, { rate: state.rate / 100 });
+  return isGiven(state) ? data.words.given : scaleWords();
+}
+
+function scaleWords() {
+  return fill(data.words.scaled, { scale: state.scale / 100 });
 }
 
 function showControls() {
@@ -37,15 +37,17 @@ function showControls() {
   batch.setAttribute("aria-valuetext", String(data.batches[state.batch]));
   say("batch-value", String(data.batches[state.batch]));
   at("context").value = state.context;
-  if (data.rate !== null) {
+  say("where-batch", String(data.batches[state.batch]));
+  say("where-context", data.context_names[state.context]);
+  if (drafts) {
     at("mode-given").checked = state.mode === "given";
     at("mode-rate").checked = state.mode === "rate";
-    at("scale").value = Math.round(100 * state.scale);
-    at("rate").value = Math.round(100 * state.rate);
-    say("scale-value", `x ${fixed(state.scale, 2)}`);
-    say("rate-value", fixed(state.rate, 2));
-    at("scale").setAttribute("aria-valuetext", fill(data.words.scaled, state));
-    at("rate").setAttribute("aria-valuetext", fill(data.words.rate, state));
+    at("scale").value = state.scale;
+    at("rate").value = state.rate;
+    say("scale-value", `x ${fixed(state.scale / 100, 2)}`);
+    say("rate-value", fixed(state.rate / 100, 2));
+    at("scale").setAttribute("aria-valuetext", scaleWords());
+    at("rate").setAttribute("aria-valuetext", fill(data.words.rate, { rate: state.rate / 100 }));
     say("acceptance-words", acceptanceWords());
   }
   at("reset").disabled = isAsked();
@@ -72,22 +74,21 @@ function showAnswer(own) {
   const batch = data.batches[state.batch];
   const fits = own !== null;
   at("answer-numbers").hidden = !fits;
+  at("numbers").hidden = !fits;
   if (!fits) {
     say("headline", fill(data.words.unfit, { reason: data.cells[state.batch][state.context].refused }));
-    for (const id of ["ties", "reason", "likely", "edge", "sampling"]) say(id, "");
     return;
   }
   const rows = data.draft_lengths.map((_, i) => (own.usable[i] ? row(data, batch, own, i) : null));
   const best = rows[own.best];
-  const lengths = data.draft_lengths.filter((_, i) => own.tie[i]);
-  const last = own.tokens.findLastIndex((al) => al !== null);
+  const lengths = own.tie.map((i) => data.draft_lengths[i]);
   say("headline", headline(data, own));
   say("ties", lengths.length > 1 ? fill(data.words.tie, { lengths: lengths.join(", ") }) : "");
   say("reason", reason(data, own));
   const length = data.draft_lengths[own.best];
   at("likely").hidden = !isAsked();
-  say("edge", own.best && own.best === last ? fill(data.words.edge, { length }) : "");
-  say("sampling", data.given.counted && !isGiven() ? data.words.sampling : "");
+  say("edge", own.at_the_end ? fill(data.words.edge, { length }) : "");
+  say("sampling", data.counted && !isGiven(state) ? data.words.sampling : "");
   const shown = {
     ...best,
     flag_name: own.best ? data.flag_name : data.words.undrafted,
@@ -109,22 +110,37 @@ function showAnswer(own) {
           ),
     ),
   );
-  say("flag", data.flags[own.best]);
+  say("flag", data.flags[data.flags_of[state.batch][own.best]]);
   say("command", command(data, state, own.tokens));
+}
+
+function headings(names) {
+  const line = document.createElement("tr");
+  for (const name of names) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = name;
+    line.append(cell);
+  }
+  return line;
 }
 
 /** Speedup by batch and draft length at the chosen context, of the batches that fit. */
 function showGrid() {
+  const all = data.batches.map((_, b) => cellNow(b, state.context));
+  // a draft length that no batch can run has no column
+  const shown = data.draft_lengths.map((_, i) => i).filter((i) => all.some((own) => own?.usable[i]));
   const lines = data.batches.map((batch, b) => {
-    const own = decided(b, state.context);
+    const own = all[b];
     if (own === null) return null;
-    const speedups = data.draft_lengths.map((_, i) => {
+    const speedups = shown.map((i) => {
       if (own.speedup[i] === null) return { text: "-", mark: "none" };
-      const mark = i === own.best ? "best" : own.tie[i] ? "tie" : own.kept[i] ? "" : "past";
+      const mark = i === own.best ? "best" : own.tie.includes(i) ? "tie" : own.kept[i] ? "" : "past";
       return { text: `${fixed(own.speedup[i], 2)}x`, mark };
     });
     return cells([String(batch), ...speedups], b === state.batch ? "here" : "");
   });
+  at("grid-head").replaceChildren(headings(["batch", ...shown.map((i) => `D = ${data.draft_lengths[i]}`)]));
   at("grid-body").replaceChildren(...lines.filter(Boolean));
   const left = data.batches.filter((_, b) => lines[b] === null);
   say("grid-left", left.length ? fill(data.words.left_out, { batches: left.join(", ") }) : "");
@@ -134,9 +150,9 @@ function showGrid() {
 /** Show what the controls say; "still" redraws also what does not follow them. */
 function show(still = false) {
   showControls();
-  showAnswer(decided(state.batch, state.context));
+  showAnswer(cellNow(state.batch, state.context));
   showGrid();
-  drawCharts({ data, state, decided, still });
+  drawCharts({ data, state, cellNow, still });
 }
 
 let waiting = 0;
@@ -171,17 +187,21 @@ async function copy(button) {
 
 at("batch").addEventListener("input", (e) => change({ batch: Number(e.target.value) }));
 at("context").addEventListener("change", (e) => change({ context: Number(e.target.value) }));
-if (data.rate !== null) {
+if (drafts) {
   at("mode-given").addEventListener("change", () => change({ mode: "given" }));
   at("mode-rate").addEventListener("change", () => change({ mode: "rate" }));
-  at("scale").addEventListener("input", (e) => change({ mode: "given", scale: e.target.value / 100 }));
-  at("rate").addEventListener("input", (e) => change({ mode: "rate", rate: e.target.value / 100 }));
+  at("scale").addEventListener("input", (e) => change({ mode: "given", scale: Number(e.target.value) }));
+  at("rate").addEventListener("input", (e) => change({ mode: "rate", rate: Number(e.target.value) }));
 }
+at("grid").hidden = !drafts;
+document.querySelectorAll("[data-batch]").forEach((button) => {
+  button.addEventListener("click", () => change({ ...asked, batch: Number(button.dataset.batch) }));
+});
 at("reset").addEventListener("click", () => change(asked));
 document.querySelectorAll("[data-copies]").forEach((button) => {
   button.addEventListener("click", () => copy(button));
 });
 whenLooksChange(() => show(true));
-onCell((batch, context) => change({ batch, context }));
+if (drafts) onCell((batch, context) => change({ batch, context }));
 show(true);
 document.documentElement.dataset.ready = "true";
