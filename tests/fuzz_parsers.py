@@ -78,7 +78,7 @@ def _override(path: Path) -> object:
 
 
 def _grid(path: Path) -> object:
-    from roofline.cli.sweep_grid import plan_for
+    from roofline.questions.sweep.grid import plan_for
 
     return plan_for({}, path)
 

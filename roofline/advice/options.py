@@ -53,6 +53,7 @@ def question_from(
     draft_block: int | None = None,
     first_pass_rows: float | None = None,
     prefill_tokens_per_step: float = 0.0,
+    gpu_hour: float | None = None,
     set: Sequence[str] | None = None,
 ) -> tuple[Configuration, Workload]:
     """Return configuration and workload of these options, at the default batch and context."""
@@ -95,6 +96,7 @@ def question_from(
         max_draft_length=MAX_DRAFT_LENGTH if max_draft_length is None else max_draft_length,
         extrapolate=extrapolate,
         prefill_tokens_per_step=prefill_tokens_per_step,
+        gpu_hour=gpu_hour,
     )
     return configuration, workload
 

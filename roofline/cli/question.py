@@ -36,7 +36,6 @@ __all__ = [
     "given_by_flag",
     "hints",
     "option",
-    "option_flags",
     "option_types",
     "question",
     "show_parameters",
@@ -356,21 +355,6 @@ def hints(command: Callable[..., Any]) -> dict[str, Any]:
 def option_types() -> dict[str, Any]:
     """Return the type of every option of a question."""
     return get_type_hints(question, localns=_PLACEHOLDERS)
-
-
-@functools.cache
-def option_flags() -> dict[str, str]:
-    """Return the long flag of every option of a question, by its name here."""
-    flags = {}
-    for name, hint in hints(question).items():
-        option = getattr(hint, "__metadata__", (None,))[0]
-        if option is not None:
-            # in an annotation the first name stands where a default would
-            first, others = getattr(option, "default", None), getattr(option, "param_decls", None)
-            declared = (first, *(others or ()))
-            long = (text for text in declared if isinstance(text, str) and text.startswith("--"))
-            flags[name] = next(long, "--" + name.replace("_", "-"))
-    return flags
 
 
 def asks_grid(command: Callable[..., None]) -> Any:

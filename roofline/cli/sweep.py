@@ -67,8 +67,8 @@ def sweep(
 
     Example: roofline sweep qwen3-8b,qwen3-32b --batch 1..64 -o sweep.csv
     """
-    from roofline.cli.sweep_grid import plan_for
     from roofline.questions.sweep.encoding import check_format
+    from roofline.questions.sweep.grid import plan_for
     from roofline.questions.sweep.run import cluster_workers, local_workers
 
     how = _format(form, output)
@@ -77,7 +77,9 @@ def sweep(
     if output is None and (resume or how == "parquet"):
         raise InputError(f"{'--resume' if resume else '--format parquet'}: needs -o FILE")
     check_format(how)
-    plan = plan_for(flags | {"batch": batch, "context": context, "gpu_hour": gpu_hour}, grid)
+    options = flags | {"batch": batch, "context": context, "gpu_hour": gpu_hour}
+    options["set"] = options.pop("overrides")
+    plan = plan_for(options, grid)
     if not yes:
         _check_size(plan, how, jobs)
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)

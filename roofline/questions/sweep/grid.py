@@ -1,4 +1,4 @@
-"""Make the plan of a sweep from flags and a grid file: the values of every option."""
+"""The plan of a sweep, made from the values of every option and from a grid file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
-from roofline.advice.configuration import Configuration, check_configuration
+from roofline.advice.configuration import check_configuration
+from roofline.advice.options import question_from
 from roofline.advice.question import Workload
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.values import DOLLARS, amount
-from roofline.cli.printing import flag
-from roofline.cli.question import option_flags, option_types, question
 from roofline.questions.sweep.axes import axis_numbers, check_distinct
 from roofline.questions.sweep.columns import ASKED, Column, ColumnKind
 from roofline.questions.sweep.plan import OptionValue, SweepPlan
@@ -24,37 +22,35 @@ __all__ = ["plan_for"]
 
 #: The price of a GPU, an axis as the options of a question are.
 PRICE = "gpu_hour"
-#: The options of a question, in its order, and the price.
-OPTIONS = (*inspect.signature(question).parameters, PRICE)
-#: Options whose values hold commas, so that several are given by repeating the option.
+#: The options of a question, in its order.
+OPTIONS = tuple(inspect.signature(question_from).parameters)
+#: Options whose values hold commas, so that several are given one by one.
 WITH_COMMAS = ("acceptance", "overhead_ms", "tensor_split")
-#: Options by their names in a grid file: the flag's, with underscores.
-_KEYS = {
-    "model" if name == "model" else typed.removeprefix("--").replace("-", "_"): name
-    for name, typed in option_flags().items()
-} | {PRICE: PRICE}
-_FIELDS = {name: key for key, name in _KEYS.items()}
+#: The option whose values are taken all at once: it is no axis.
+TOGETHER = "set"
 Values = Mapping[str, Any]
 Axes = dict[str, tuple[OptionValue, ...]]
 
 
-def plan_for(flags: Values, grid: Path | None) -> SweepPlan:
-    """Return the plan of the flags given, on top of those of the file.
+def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
+    """Return the plan of these options, on top of those of the file.
 
-    A flag holds the texts of its occurrences, or None.
+    An option holds the texts that were given for it one by one, or None.
     """
     from_file: dict[str, Any] = {}
     if grid is not None:
         from roofline.questions.sweep.axes import read_grid
 
-        from_file = read_grid(grid, tuple(_KEYS))
+        from_file = read_grid(grid, OPTIONS)
         if from_file.get("cases") == ():
             raise InputError(f"{grid}: cases: expected at least one; list some, or take it out")
     cases = [_from_file(case) for case in from_file.pop("cases", ())]
-    axes = _from_file(from_file) | _from_flags(flags)
+    axes = _from_file(from_file) | _from_texts(options)
     batches, contexts = (axes.pop(name, default) for name, default in _RECTANGLE.items())
     if "model" not in axes and not (cases and all("model" in case for case in cases)):
-        raise InputError("MODEL: give one or more ids or paths, here or as 'model' in --grid")
+        raise InputError(
+            f"give one or more ids or paths, here or as 'model' in {Option('grid')}", field="model"
+        )
     _check(axes, cases)
     sizes = _sizes("batch", batches), _sizes("context", contexts)
     for pick in (min, max):
@@ -65,10 +61,10 @@ def plan_for(flags: Values, grid: Path | None) -> SweepPlan:
         cases=tuple(cases) or ({},),
         batches=sizes[0],
         contexts=sizes[1],
-        ask=_question,
+        ask=question_from,
         order=OPTIONS,
         extra=tuple(
-            Column(name=name, kind=_kind(name), meaning=f"{_flag(name)}, as asked")
+            Column(name=name, kind=_kind(name), meaning=f"`{name}` as asked")
             for name in names
             if len(_values(name, axes, cases)) > (0 if name == PRICE else 1)
         ),
@@ -78,21 +74,14 @@ def plan_for(flags: Values, grid: Path | None) -> SweepPlan:
 _RECTANGLE: dict[str, tuple[OptionValue, ...]] = {"batch": (1,), "context": (4096,)}
 
 
-def _question(**options: Any) -> tuple[Configuration, Workload]:
-    """Return the question with these options; without a model, an empty one."""
-    price: Any = options.pop(PRICE, None)
-    configuration, workload = question(**({"model": ""} | options))
-    return configuration, replace(workload, gpu_hour=price)
-
-
-def _from_flags(flags: Values) -> Axes:
+def _from_texts(options: Values) -> Axes:
     axes: Axes = {}
-    for name, texts in flags.items():
+    for name, texts in options.items():
         if not texts:
             continue
         if isinstance(texts, bool):
             axes[name] = (texts,)
-        elif _is_list(name):
+        elif name == TOGETHER:
             axes[name] = (tuple(texts),)
         elif name in WITH_COMMAS:
             axes[name] = tuple(texts)
@@ -102,24 +91,23 @@ def _from_flags(flags: Values) -> Axes:
 
 
 def _listed(name: str, text: str) -> tuple[OptionValue, ...]:
-    """Return the values in a flag's text."""
+    """Return the values in one text."""
     kind = _kind(name)
     if kind is ColumnKind.INTEGER:
-        return axis_numbers(_FIELDS.get(name, name), text)
+        return axis_numbers(name, text)
     return tuple(_typed(name, item.strip()) for item in text.split(","))
 
 
 def _from_file(entries: Values) -> Axes:
     axes: Axes = {}
-    for key, value in entries.items():
+    for name, value in entries.items():
         if value is None:
             continue
-        name = _KEYS.get(key, key)
         values = value if isinstance(value, list | tuple) else (value,)
-        if _is_list(name):
+        if name == TOGETHER:
             axes[name] = (tuple(map(str, values)),)
         elif _kind(name) is ColumnKind.INTEGER:
-            axes[name] = axis_numbers(_FIELDS.get(name, name), ",".join(map(str, values)))
+            axes[name] = axis_numbers(name, ",".join(map(str, values)))
         else:
             axes[name] = tuple(_typed(name, item) for item in values)
     return axes
@@ -133,17 +121,17 @@ def _typed(name: str, value: OptionValue) -> OptionValue:
             try:
                 return float(value)  # type: ignore[arg-type]
             except (TypeError, ValueError):
-                raise InputError(f"{_flag(name)} {value}: expected a number") from None
+                raise InputError("expected a number", field=name, value=value) from None
         case ColumnKind.BOOLEAN:
             if str(value).lower() not in ("true", "false"):
-                raise InputError(f"{_flag(name)} {value}: expected true or false")
+                raise InputError("expected true or false", field=name, value=value)
             return str(value).lower() == "true"
         case _:
             return str(value)
 
 
 def _sizes(name: str, values: Sequence[OptionValue]) -> tuple[int, ...]:
-    check_distinct(_FIELDS.get(name, name), tuple(values))
+    check_distinct(name, tuple(values))
     return tuple(value for value in values if isinstance(value, int))
 
 
@@ -163,13 +151,15 @@ def _check(axes: Axes, cases: Sequence[Axes]) -> None:
             _check_not_empty(name, values)
         content = frozenset((n, frozenset(_meaning(n, v) for v in vs)) for n, vs in merged.items())
         if content in seen:
-            raise InputError(f"--grid: cases: entry {number} is given twice; list each case once")
+            raise InputError(
+                f"cases: entry {number} is given twice; list each case once", field="grid"
+            )
         seen.add(content)
-        first = {name: values[0] for name, values in merged.items() if values}
+        first: dict[str, Any] = {name: values[0] for name, values in merged.items() if values}
         for name, values in merged.items():
-            check_distinct(_FIELDS.get(name, name), values, functools.partial(_meaning, name))
+            check_distinct(name, values, functools.partial(_meaning, name))
             for value in values:
-                configuration, _ = _question(**(first | {name: value}))
+                configuration, _ = question_from(**(first | {name: value}))
                 check_configuration(configuration)
                 _check_name(name, str(value))
 
@@ -177,7 +167,7 @@ def _check(axes: Axes, cases: Sequence[Axes]) -> None:
 def _check_not_empty(name: str, values: Sequence[OptionValue]) -> None:
     if any(isinstance(value, str) and not value.strip() for value in values):
         raise InputError(
-            f"{_flag(name)}: a value is empty; give names or values with one comma between them"
+            "a value is empty; give names or values with one comma between them", field=name
         )
 
 
@@ -204,29 +194,24 @@ def _check_name(name: str, value: str) -> None:
             load_engine(value)
         case "acceptance" if value.startswith(("http://", "https://")):
             raise InputError(
-                f"--acceptance {value}: it may change while the sweep runs; save it first with "
-                "'roofline acceptance read', and give the file"
+                "it may change while the sweep runs; save it first with 'roofline acceptance "
+                "read', and give the file",
+                field="acceptance",
+                value=value,
             )
 
 
-def _flag(name: str) -> str:
-    return "MODEL" if name == "model" else option_flags().get(name, flag(name))
+@functools.cache
+def _option_types() -> dict[str, Any]:
+    return get_type_hints(question_from)
 
 
 def _value_types(name: str) -> set[Any]:
     """Return the types that an option's value may have."""
     if name in _RECTANGLE:
         return {int}
-    if name == PRICE:
-        return {float}
-    annotation = option_types()[name]
+    annotation = _option_types()[name]
     return {kind for kind in (get_args(annotation) or (annotation,)) if kind is not type(None)}
-
-
-def _is_list(name: str) -> bool:
-    return any(
-        kind is list or getattr(kind, "__origin__", None) is list for kind in _value_types(name)
-    )
 
 
 def _kind(name: str) -> ColumnKind:
