@@ -33,7 +33,6 @@ from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan
 from roofline.questions.sweep.pricing import Remarks, price_rectangle
 from roofline.questions.sweep.run import Renderers, local_workers, to_file
-from roofline.questions.sweep.store import Store
 from roofline.render.data import source_data
 from roofline.render.notices import warnings
 
@@ -140,20 +139,19 @@ def write(form: str, shape: tuple[int, int]) -> None:
     check_format(SweepFormat(form))
     grid = plan(QUESTIONS["dense GQA: Llama-3.1-8B, EAGLE-3"], *shape, span=4096)
     with tempfile.TemporaryDirectory() as folder, local_workers(1) as workers:
-        store = Store(Path(folder) / f"x.{form}")
-        store.open({}, resume=False)
+        output = Path(folder) / f"x.{form}"
         start = time.process_time()
         to_file(
             grid,
             SweepFormat(form),
             workers,
-            store,
+            output,
             renderers=RENDERERS,
-            tell=lambda _: None,
-            about={},
+            version="",
+            command=[],
         )
         spent = time.process_time() - start
-        size = store.output.stat().st_size
+        size = output.stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print_line(
         form, f"{grid.points:,}", f"{1e6 * spent / grid.points:.2f}",

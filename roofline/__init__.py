@@ -1,9 +1,9 @@
 """Advice on draft lengths: which one to run, and what it buys.
 
->>> from roofline import question_of, recommend
->>> answer = recommend(question_of(model="llama-3.1-8b", gpu="h100-sxm", acceptance="0.7"))
->>> answer.points[0].draft_length
-4
+>>> import roofline as rf
+>>> answer = rf.recommend("llama-3.1-8b", gpu="h100-sxm", batch=32, context="2k", acceptance=0.7)
+>>> answer.draft_length
+3
 """
 
 from __future__ import annotations
@@ -11,36 +11,33 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from roofline.base import __version__
+
 if TYPE_CHECKING:
-    from roofline.advice.configuration import Configuration
-    from roofline.advice.deployment import Deployment, deploy
-    from roofline.advice.question import Question, Workload, ask, question_of
-    from roofline.advice.recommend import Recommendation, recommend
+    from roofline.acceptance import Acceptance
+    from roofline.api.questions import recommend, schedule, sweep
+    from roofline.api.results import LoadResult, RecommendResult, ScheduleResult, SweepResult
     from roofline.base.errors import DoesNotFitError, InputError, RooflineError
 
-__version__ = "0.1.0"
-
 __all__ = [
-    "Configuration",
-    "Deployment",
+    "Acceptance",
     "DoesNotFitError",
     "InputError",
-    "Question",
-    "Recommendation",
+    "LoadResult",
+    "RecommendResult",
     "RooflineError",
-    "Workload",
+    "ScheduleResult",
+    "SweepResult",
     "__version__",
-    "ask",
-    "deploy",
-    "question_of",
     "recommend",
+    "schedule",
+    "sweep",
 ]
 
 _HOMES = {
-    "advice.configuration": ("Configuration",),
-    "advice.deployment": ("Deployment", "deploy"),
-    "advice.question": ("Question", "Workload", "ask", "question_of"),
-    "advice.recommend": ("Recommendation", "recommend"),
+    "acceptance": ("Acceptance",),
+    "api.questions": ("recommend", "schedule", "sweep"),
+    "api.results": ("LoadResult", "RecommendResult", "ScheduleResult", "SweepResult"),
     "base.errors": ("DoesNotFitError", "InputError", "RooflineError"),
 }
 
@@ -51,3 +48,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f"roofline.{module}"), name)
     raise AttributeError(f"module 'roofline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -21,6 +21,7 @@ CONTRACT = {
     "calibrate": "questions",
     "validation": "calibrate",
     "render": "validation",
+    "api": "render",
     "cli": "render",
 }
 #: Only maintainers run it; it may import all of the package, which never imports it.

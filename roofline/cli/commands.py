@@ -246,7 +246,7 @@ def _help(
 
 def _version(show: bool) -> None:
     if show:
-        from roofline import __version__
+        from roofline.base import __version__
 
         typer.echo(f"roofline {__version__}")
         raise typer.Exit

@@ -148,7 +148,7 @@ def source_line() -> str:
     """Return what drew a chart: tool, version and the command, without the options of its files."""
     import shlex
 
-    from roofline import __version__
+    from roofline.base import __version__
 
     return f"roofline {__version__}: {shlex.join(['roofline', *without_options(sys.argv[1:])])}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,9 +103,8 @@ def _run(
     tell: Advance,
 ) -> list[str]:
     """Run the plan into the file or stdout; return the warnings."""
-    from roofline import __version__
+    from roofline.base import __version__
     from roofline.questions.sweep.run import Renderers, to_file, to_stream
-    from roofline.questions.sweep.store import Store, file_hashes
     from roofline.render.data import source_data
     from roofline.render.notices import warnings
 
@@ -115,18 +113,18 @@ def _run(
         sys.stdout.flush()
         write = sys.stdout.buffer.write
         return to_stream(plan, how, workers, write, renderers=renderers, tell=tell)
-    grid_data = plan.as_data()
-    files = file_hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
-    about = {
-        "schema": "roofline.sweep/1",
-        "version": __version__,
-        "command": ["roofline", *sys.argv[1:]],
-        "grid": grid_data,
-    }
-    with closing(Store(output)) as store:
-        started = {"version": __version__, "format": how.value, "files": files, **grid_data}
-        store.open(started, resume=resume)
-        return to_file(plan, how, workers, store, renderers=renderers, tell=tell, about=about)
+    return to_file(
+        plan,
+        how,
+        workers,
+        output,
+        renderers=renderers,
+        version=__version__,
+        command=["roofline", *sys.argv[1:]],
+        grid=grid,
+        resume=resume,
+        tell=tell,
+    )
 
 
 def _format(form: str | None, output: Path | None) -> SweepFormat:

@@ -29,6 +29,7 @@ __all__ = [
     "encode",
     "heading",
     "join",
+    "missing_mask",
 ]
 
 
@@ -106,7 +107,7 @@ def _cells(
         words = [missing if word is None else text(str(word)) for word in frame.words[column.name]]
         return [words[i] for i in values.tolist()]
     listed: list[object] = values.tolist()
-    mask = _missing_mask(values)
+    mask = missing_mask(values)
     if mask is not None:
         for i in np.flatnonzero(mask):
             listed[i] = missing
@@ -117,7 +118,7 @@ def _plain(value: object) -> object:
     return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
-def _missing_mask(values: Values) -> Values | None:
+def missing_mask(values: Values) -> Values | None:
     """Return the mask of missing values, None where all are there."""
     if values.dtype == np.float64:
         mask = np.isnan(values)
@@ -186,7 +187,7 @@ def _table(frame: Frame, columns: Sequence[Column], schema: Any) -> Any:
             arrays.append(pa.DictionaryArray.from_arrays(indices, texts))
         else:
             whole = values.astype(np.int64) if values.dtype.kind == "i" else values
-            arrays.append(pa.array(whole, type=field.type, mask=_missing_mask(values)))
+            arrays.append(pa.array(whole, type=field.type, mask=missing_mask(values)))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

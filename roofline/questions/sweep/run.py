@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ from roofline.base.progress import Advance
 from roofline.base.resources import how_to_install
 from roofline.questions.sweep.columns import Column, columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
+from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan, Task
 from roofline.questions.sweep.pricing import Remarks, price_rectangle
-from roofline.questions.sweep.store import JournalEntry, Store
+from roofline.questions.sweep.store import JournalEntry, Store, file_hashes
 
 __all__ = [
+    "SCHEMA",
     "Renderers",
     "StoppedError",
     "Workers",
@@ -37,9 +39,11 @@ __all__ = [
     "local_workers",
     "run_task",
     "to_file",
+    "to_frames",
     "to_stream",
 ]
 
+SCHEMA = "roofline.sweep/1"
 #: Tasks given out for each worker: one in work, one waiting.
 AHEAD = 2
 #: Rows without numbers held in memory until one with numbers follows; more go to a file.
@@ -71,6 +75,12 @@ def run_task(
     task: Task, columns: tuple[Column, ...], form: SweepFormat, renderers: Renderers
 ) -> tuple[JournalEntry, bytes]:
     """Price a task; return its journal entry and its rows as they are written."""
+    entry, frames = price_task(task, renderers)
+    return entry, encode(frames, columns, form)
+
+
+def price_task(task: Task, renderers: Renderers) -> tuple[JournalEntry, list[Frame]]:
+    """Price a task; return its journal entry and its rows."""
     remarks = Remarks(spell=renderers.spell)
     frames = [
         frame for rectangle in task.rectangles for frame in price_rectangle(rectangle, remarks)
@@ -85,7 +95,7 @@ def run_task(
         warnings=sorted(set(map(renderers.spell, renderers.say(remarks.notices)))),
         sources=sorted(set(sources)),
     )
-    return entry, encode(frames, columns, form)
+    return entry, frames
 
 
 @contextmanager
@@ -213,6 +223,20 @@ def to_stream(
     return sorted(warnings)
 
 
+def to_frames(
+    plan: SweepPlan, *, renderers: Renderers
+) -> tuple[tuple[Frame, ...], tuple[JournalEntry, ...]]:
+    """Return the rows in memory, and the journal entries of their parts."""
+    frames, entries = list[Frame](), list[JournalEntry]()
+    for task in plan.tasks():
+        entry, of_task = price_task(task, renderers)
+        frames += of_task
+        entries.append(entry)
+    if not any(entry.fitting for entry in entries):
+        raise _nothing_priced(plan, [entry.refusal for entry in entries if entry.refusal])
+    return tuple(frames), tuple(entries)
+
+
 def _nothing_priced(plan: SweepPlan, refusals: Sequence[str]) -> RooflineError:
     """Return the error of a sweep that has no row with numbers."""
     if refusals:
@@ -227,16 +251,39 @@ def to_file(
     plan: SweepPlan,
     form: SweepFormat,
     workers: Workers,
+    output: Path,
+    *,
+    renderers: Renderers,
+    version: str,
+    command: Sequence[str],
+    grid: Path | None = None,
+    resume: bool = False,
+    tell: Advance = lambda _: None,
+) -> list[str]:
+    """Write the rows to a file that appears when all are there, with its provenance beside it.
+
+    The provenance holds the ``command``, or the call. Returns the warnings.
+    """
+    grid_data = plan.as_data()
+    files = file_hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
+    started = {"version": version, "format": form.value, "files": files, **grid_data}
+    about = {"schema": SCHEMA, "version": version, "command": list(command), "grid": grid_data}
+    with closing(Store(output)) as store:
+        store.open(started, resume=resume)
+        return _to_store(plan, form, workers, store, renderers=renderers, tell=tell, about=about)
+
+
+def _to_store(
+    plan: SweepPlan,
+    form: SweepFormat,
+    workers: Workers,
     store: Store,
     *,
     renderers: Renderers,
     tell: Advance,
     about: dict[str, Any],
 ) -> list[str]:
-    """Write the rows to a file that appears when all are there, with its provenance beside it.
-
-    Returns the warnings.
-    """
+    """Write what the store does not have yet, then the finished file; return the warnings."""
     columns = columns_for(plan.extra, priced=plan.priced)
     tell(sum(entry.points for entry in store.entries.values()))
     unfinished = (task for task in plan.tasks() if task.index not in store.entries)

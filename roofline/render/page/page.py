@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from roofline import __version__
 from roofline.advice.provenance import law_sources
 from roofline.advice.recommend import Recommendation
+from roofline.base import __version__
 from roofline.base.errors import InputError, spelled
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json

@@ -1,0 +1,1 @@
+"""The Python functions: one for each question, friendly values in, frozen values out."""

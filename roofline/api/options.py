@@ -1,0 +1,274 @@
+"""The options that the questions share: their types, what they mean, and how they are read."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
+from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
+
+from roofline.advice.configuration import Configuration
+from roofline.advice.options import question_from
+from roofline.advice.question import Workload
+from roofline.api import values
+from roofline.api.values import AcceptanceLike, Number, Numbers, Reference, Whole
+from roofline.base.errors import InputError
+
+__all__ = ["QuestionOptions", "UnknownOptionError", "asked", "axis", "question_options"]
+
+
+class QuestionOptions(TypedDict, total=False):
+    """Options that every question has beside its own; all are keywords."""
+
+    gpu: Annotated[Reference, "Accelerator: a name, or the path of a profile (YAML)."]
+    tp: Annotated[Whole, "Tensor-parallel GPUs."]
+    ep: Annotated[Whole, "Groups of those GPUs that experts are placed on."]
+    dp_attention: Annotated[Whole, "Groups of those GPUs that share out the sequences."]
+    gpus: Annotated[Whole, "Cards of one machine that only its slots join (llama.cpp)."]
+    split: Annotated[
+        str | None,
+        "How those cards share the model: 'layer', 'row' or 'tensor'. None means 'layer'.",
+    ]
+    tensor_split: Annotated[
+        Numbers | None, "Shares of the layers by card, such as [3, 1]. None shares them evenly."
+    ]
+    cpu_experts: Annotated[
+        Whole | None,
+        "The first layers whose experts stay in the processor's memory: a number or 'all'.",
+    ]
+    host: Annotated[
+        Reference | None,
+        "The machine around the cards: 'desktop-ddr4', 'desktop-ddr5', 'workstation-ddr5', "
+        "'server-ddr5' or the path of a file (YAML). None means 'desktop-ddr5'.",
+    ]
+    drafter: Annotated[
+        Reference | None,
+        "What drafts: 'none', 'ngram', 'suffix', 'mtp', a kind of head ('eagle1', 'eagle3', "
+        "'medusa', 'dflash', 'dspark', 'domino', 'peagle'), the name of a model, a path, or a "
+        "config as a dict. None is the drafter that is known for the model.",
+    ]
+    acceptance: Annotated[
+        AcceptanceLike | None,
+        "How often drafts are accepted: 0.7 (one rate at every position), a list of rates by "
+        "position (read as a bare list on the command line is), {3: 2.31} (tokens per step by "
+        "draft length), any text that the command line takes ('survival:0.72,0.45', "
+        "'al:3=2.31', a bundled curve, a file, an engine's metrics address), or an `Acceptance`. "
+        "None is the nearest bundled curve, which the answer names.",
+    ]
+    acceptance_rounds: Annotated[
+        Whole | None, "Verify passes that the acceptance was counted over. None takes it as exact."
+    ]
+    max_draft_length: Annotated[Whole, "Longest draft to consider [tokens]."]
+    extrapolate: Annotated[bool, "Whether to go beyond the acceptance that was measured."]
+    weights: Annotated[
+        str | None,
+        "Format of the layers' weights: 'fp32', 'bf16', 'fp16', 'fp8', 'fp8-block', 'int8', "
+        "'int4-g128', 'nvfp4', 'mxfp4' or a GGUF type ('q4_k_m'). None is as the model ships.",
+    ]
+    activations: Annotated[
+        str | None, "Format that products run in, where the GPU has a rate. None follows weights."
+    ]
+    kv: Annotated[str | None, "Format of the KV cache (storage only). None is the model's."]
+    draft_tp: Annotated[Whole | None, "GPUs that the drafter runs on. None means all."]
+    draft_weights: Annotated[str | None, "Format of the drafter's weights. None is its own."]
+    verify_attention: Annotated[
+        str | None,
+        "How a verify pass reads the KV cache: 'kv_once', 'tile' or 'kv_per_query'. None is as "
+        "measured on the GPU.",
+    ]
+    state_handling: Annotated[
+        str, "How a verify pass keeps states of linear mixers: 'snapshots' or 'replay'."
+    ]
+    routing_skew: Annotated[
+        Number | None, "Popularity of experts ~ rank^-s; 0 is uniform. None is the fitted value."
+    ]
+    routing_correlation: Annotated[
+        Number | None,
+        "Chance (0 to 1) that a draft token takes the experts of the token before. None means 0.",
+    ]
+    memory_fraction: Annotated[
+        Number | None, "Share (0 to 1) of the GPU that the engine takes. None is the engine's."
+    ]
+    engine: Annotated[
+        Reference,
+        "Serving engine: 'vllm', 'sglang', 'trtllm', 'llamacpp'; 'vllm@2025' for an era; or the "
+        "path of a file (YAML).",
+    ]
+    overhead_ms: Annotated[
+        Numbers | None,
+        "Your own times around a plain step, a speculative round and a draft pass [ms], such as "
+        "[0.5, 0.7, 0.15]. None is the engine's.",
+    ]
+    verify_width: Annotated[
+        Whole | None, "Rows per sequence that a tree is verified with. None is a chain, 1 + D."
+    ]
+    tree_topk: Annotated[Whole, "Branches of a tree's draft passes."]
+    draft_block: Annotated[
+        Whole | None, "Block that a block drafter was deployed with [tokens]. None is its own."
+    ]
+    first_pass_rows: Annotated[
+        Number | None, "Rows per sequence of the first draft pass. None pads to 1 + D."
+    ]
+    prefill_tokens_per_step: Annotated[
+        Number, "Prompt tokens that ride in each pass (chunked prefill)."
+    ]
+    set: Annotated[
+        Mapping[str, Any] | None,
+        "Values to put in place of others, by path: {'group_size': 8, "
+        "'gpu.memory.bandwidth': '4 TB/s'}.",
+    ]
+
+
+class UnknownOptionError(InputError, TypeError):
+    """A keyword that the function does not have."""
+
+
+_LISTED = ("tensor_split", "overhead_ms")
+_REFERENCES = ("model", "gpu", "engine", "drafter", "host")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@cache
+def _kinds() -> dict[str, set[Any]]:
+    """Return the types that each option of a question is read from."""
+    hints = get_type_hints(question_from)
+    return {name: {*(get_args(hint) or (hint,))} for name, hint in hints.items()}
+
+
+def _coerced(name: str, value: object) -> object:
+    """Return the value of an option as `question_from` takes it."""
+    kinds = _kinds()[name]
+    if name in _REFERENCES:
+        return values.reference(name, value)
+    if name == "acceptance":
+        return values.acceptance(name, value)
+    if name == "set":
+        return values.overrides(value)
+    if name in _LISTED:
+        return values.listed(name, value)
+    if bool in kinds:
+        return values.flag(name, value)
+    if int in kinds:
+        return values.whole(name, value)
+    return values.number(name, value) if float in kinds else values.text(name, value)
+
+
+def asked(model: object, options: Mapping[str, Any]) -> tuple[Configuration, Workload]:
+    """Return configuration and workload of these options; None leaves an option at its default."""
+    given = {name: value for name, value in options.items() if value is not None}
+    plain: dict[str, Any] = {name: _coerced(name, value) for name, value in given.items()}
+    return question_from(model=values.reference("model", model), **plain)
+
+
+def axis(name: str, value: object) -> list[str] | bool:
+    """Return the values that an option takes in a grid, each as a text: a list is several values.
+
+    >>> axis("tp", [1, 2]), axis("acceptance", [0.7, {3: 2.31}]), axis("set", {"group_size": 8})
+    (['1', '2'], ['0.7', 'al:3=2.31'], ['group_size=8'])
+    """
+    if name == "set":
+        return values.overrides(value)
+    kinds = {int} if name in ("batch", "context") else _kinds()[name]
+    if bool in kinds:
+        return values.flag(name, value)
+    items = values.plain(value)
+    items = items if isinstance(items, list) else [items]
+    if not items:
+        raise InputError("expected at least one value", field=name)
+    return [_axis_text(name, item, kinds) for item in items]
+
+
+def _axis_text(name: str, value: object, kinds: set[Any]) -> str:
+    """Return one value of an option as a text."""
+    if name in _REFERENCES:
+        return values.reference(name, value)
+    if name == "acceptance":
+        curve = values.acceptance(name, value)
+        if isinstance(curve, str):
+            return curve
+        raise InputError("expected numbers, a dict or a text in a sweep", field=name)
+    return values.wholes(name, value) if int in kinds else values.listed(name, value)
+
+
+def question_options(*leave_out: str) -> Callable[[Function], Function]:
+    """Return what documents and checks the options that a function shares with the others.
+
+    Its signature then shows them with their defaults, its help says what each means, and another
+    keyword is refused. ``leave_out`` names options that the function does not have.
+    """
+
+    def document(function: Function) -> Function:
+        hints = get_type_hints(QuestionOptions, include_extras=True)
+        defaults = inspect.signature(question_from).parameters
+        own = inspect.signature(function).parameters
+        shared = {
+            name: inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults[name].default,
+                annotation=QuestionOptions.__annotations__[name].__forward_arg__,
+            )
+            for name in hints
+            if name not in own and name not in leave_out
+        }
+        fixed = [p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        known = {*shared, *(parameter.name for parameter in fixed)}
+
+        @wraps(function)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            for name in options:
+                if name not in known:
+                    closest = difflib.get_close_matches(name, known, n=1)
+                    hint = f"did you mean '{closest[0]}'?" if closest else "see help()"
+                    raise UnknownOptionError(
+                        f"{function.__name__} has no such option; {hint}", field=name
+                    )
+            return function(*arguments, **options)
+
+        signature: Any = checked
+        signature.__signature__ = inspect.signature(function).replace(
+            parameters=[*fixed, *shared.values()]
+        )
+        signature.__doc__ = _documented(function, shared, hints)
+        return signature  # type: ignore[no-any-return]
+
+    return document
+
+
+def _documented(
+    function: Callable[..., Any], shared: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]
+) -> str:
+    """Return the function's docstring with the shared options before what it returns."""
+    text = inspect.getdoc(function) or ""
+    before, heading, after = text.partition("Returns\n-------\n")
+    entries = []
+    for name, parameter in shared.items():
+        kind, meaning = get_args(hints[name])
+        entries.append(
+            f"{name} : {_named(kind)}, default {parameter.default!r}\n"
+            + textwrap.fill(meaning, 92, initial_indent="    ", subsequent_indent="    ")
+        )
+    others = "Other Parameters\n----------------\n" + "\n".join(entries) + "\n\n"
+    return f"{before}{others}{heading}{after}"
+
+
+_NAMES = {
+    Whole: "whole number",
+    Whole | None: "whole number or None",
+    Number: "number",
+    Number | None: "number or None",
+    Numbers | None: "number, list of numbers or None",
+    Reference: "name or path",
+    Reference | None: "name, path or None",
+    str: "str",
+    str | None: "str or None",
+    bool: "bool",
+    AcceptanceLike | None: "number, list, dict, str, Acceptance or None",
+    Mapping[str, Any] | None: "dict or None",
+}
+
+
+def _named(kind: Any) -> str:
+    return _NAMES[kind]
