@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ __all__ = [
     "question_about",
     "question_of",
     "reading_notices",
+    "why_drafts_end",
 ]
 
 
@@ -151,6 +152,23 @@ def ending(deployment: Deployment, most: int, *, longest: int) -> Ending:
     """Return why ``longest`` is the longest draft that was looked at."""
     first = min(_limits(deployment, most), key=lambda limit: limit.length)
     return first.by if longest == allowed_lengths(deployment, most)[-1] else Ending.ACCEPTANCE
+
+
+def why_drafts_end(ending: Ending, *, drafter: str, given: int | None) -> str:
+    """Return what ends the draft lengths that are looked at; ``given`` is the option's value."""
+    match ending:
+        case Ending.SEARCH:
+            return f"raise {Option('max_draft_length')} to look further"
+        case Ending.VERIFY_WIDTH:
+            return f"{Option('verify_width', given)} has no row for another draft"
+        case Ending.DRAFT_BLOCK:
+            return f"{Option('draft_block', given)} ends there"
+        case Ending.DRAFTER:
+            return f"{drafter} drafts no more at once"
+        case Ending.ACCEPTANCE:
+            return "the acceptance given ends there"
+        case _:
+            assert_never(ending)
 
 
 def next_lengths(

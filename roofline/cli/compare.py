@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofline.base.errors import InputError
 from roofline.base.values import sizes
 from roofline.cli.panels import QUESTION
 from roofline.cli.printing import emit_answer
@@ -45,27 +44,15 @@ def compare(
 
     Example: roofline compare qwen3-8b --drafter eagle3 --drafter ngram=0.5
     """
-    from roofline.acceptance.defaults import choose_curve
-    from roofline.advice.deployment import model_names
-    from roofline.importers.references import heads_for, open_model
+    from roofline.questions.compare import bundled_candidates, parse_candidate
     from roofline.questions.compare import compare as side_by_side
-    from roofline.questions.compare import parse_candidate
     from roofline.render.compare import as_answer
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
-    target = open_model(str(configuration.model))[0]
-    heads, model_ids = heads_for(target.id), model_names(configuration.model, target)
-    known = [
-        head for head in heads if choose_curve(head, f"{target.id}-{head}", model_ids) is not None
-    ]
-    names = drafter or known or heads
-    left_out = [] if drafter else [head for head in heads if head not in names]
-    if not names:
-        raise InputError(
-            f"--drafter: no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once "
-            "for each drafter"
-        )
+    candidates, left_out = [parse_candidate(name) for name in drafter or ()], list[str]()
+    if not candidates:
+        candidates, left_out = bundled_candidates(configuration)
     workload = replace(workload, batches=sizes("batch", batch), contexts=sizes("context", context))
-    points = side_by_side(configuration, workload, [parse_candidate(name) for name in names])
+    points = side_by_side(configuration, workload, candidates)
     emit_answer(as_answer(points, left_out=left_out), how, output)

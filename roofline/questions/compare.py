@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from roofline.acceptance import Acceptance
+from roofline.acceptance.defaults import choose_curve
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import Point
+from roofline.advice.deployment import model_names
 from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
+from roofline.importers.references import heads_for, open_model
 from roofline.questions.memory import Slots, slots
 
-__all__ = ["Candidate", "ComparedDrafter", "compare", "parse_candidate"]
+__all__ = ["Candidate", "ComparedDrafter", "bundled_candidates", "compare", "parse_candidate"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +24,7 @@ class Candidate:
     """A drafter and the acceptance that goes with it (None: the bundled one)."""
 
     drafter: str
-    acceptance: str | None = None
+    acceptance: str | Acceptance | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +59,24 @@ def parse_candidate(text: str) -> Candidate:
     return Candidate(drafter=name, acceptance=acceptance or None)
 
 
+def bundled_candidates(configuration: Configuration) -> tuple[list[Candidate], list[str]]:
+    """Return the bundled heads whose acceptance is known, and the names of the others.
+
+    Where none is known, all are candidates. A model without a bundled head is refused.
+    """
+    target = open_model(configuration.model)[0]
+    heads, names = heads_for(target.id), model_names(configuration.model, target)
+    if not heads:
+        raise InputError(
+            f"no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once for each "
+            "drafter",
+            field="drafter",
+        )
+    known = [head for head in heads if choose_curve(head, f"{target.id}-{head}", names) is not None]
+    chosen = known or heads
+    return [Candidate(drafter=head) for head in chosen], [h for h in heads if h not in chosen]
+
+
 def compare(
     configuration: Configuration, workload: Workload, candidates: Sequence[Candidate]
 ) -> list[list[ComparedDrafter]]:
@@ -62,7 +84,7 @@ def compare(
 
     A batch and context fits where plain decoding does, so it fits for all drafters or for none.
     """
-    if len(candidates) != len(set(candidates)):
+    if any(candidate in candidates[:i] for i, candidate in enumerate(candidates)):
         raise InputError("one is given twice", field="drafter")
     several = len(candidates) > 1
     answers = [

@@ -6,8 +6,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from roofline.advice.configuration import Configuration
 from roofline.advice.decide import TIE, smallest_within_tie
-from roofline.advice.question import Question
+from roofline.advice.deployment import Deployment, Notices, deploy
+from roofline.advice.question import (
+    Question,
+    Workload,
+    acceptance_for,
+    acceptance_is_known,
+    allowed_lengths,
+    check_length,
+    check_unused,
+    context_notices,
+    ending,
+    ending_value,
+    why_drafts_end,
+)
+from roofline.advice.remedies import Refused, does_not_fit, refuse
+from roofline.base.errors import InputError, Option
 from roofline.kernels.footprint import (
     kv_bytes_per_token,
     kv_bytes_read,
@@ -19,10 +35,13 @@ from roofline.timing.memory import Memory, activation_bytes, logits_bytes
 
 __all__ = [
     "EqualMemory",
+    "MemoryAccounts",
+    "MemoryAnswer",
     "PerSequence",
     "Slots",
     "account",
     "equal_memory",
+    "memory_accounts",
     "per_sequence",
     "slots",
 ]
@@ -225,4 +244,169 @@ def equal_memory(
         speculative=rate(chosen),
         same_batch=float(tokens[column] * times[row, 0] / times[row, column]),
         capped=max(largest.values()) > LARGEST_BATCH,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryAnswer:
+    """One context: the batches accounted for without and with drafts, and what they yield."""
+
+    deployment: Deployment
+    slots: Slots
+    batches: tuple[int, int]
+    equal: EqualMemory | None
+
+    @property
+    def memory(self) -> Memory:
+        """Where the bytes of one accelerator go."""
+        return self.deployment.memory
+
+    @property
+    def sides(self) -> list[tuple[str, int, int]]:
+        """Return (name, batch, D) of what is accounted for."""
+        plain = ("plain", self.batches[0], 0)
+        if self.slots.draft_length == 0 or self.batches[1] == 0:
+            return [plain]
+        return [plain, (f"D = {self.slots.draft_length}", self.batches[1], self.slots.draft_length)]
+
+    def sequence(self, draft_length: int) -> PerSequence:
+        """Return what one sequence holds."""
+        return per_sequence(self.memory, context=self.slots.context, draft_length=draft_length)
+
+    def parts(self, batch: int, draft_length: int) -> dict[str, float]:
+        """Return the account of one side [B]."""
+        return account(
+            self.memory, batch=batch, context=self.slots.context, draft_length=draft_length
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryAccounts:
+    """The accounts of every context that fits, and what does not."""
+
+    answers: tuple[MemoryAnswer, ...]
+    refused: tuple[Refused, ...]
+    notices: Notices
+
+
+def memory_accounts(
+    configuration: Configuration,
+    workload: Workload,
+    *,
+    batch: int | None = None,
+    draft_length: int | None = None,
+    longest_is_given: bool = False,
+) -> MemoryAccounts:
+    """Return where memory goes at every context of the workload.
+
+    ``batch`` is accounted for, else the largest that fits; ``draft_length`` is that of the drafts,
+    else the one that yields most at equal memory. ``longest_is_given`` is whether the longest draft
+    of the workload was asked for.
+    """
+    _check(configuration, workload, batch, draft_length, longest_is_given=longest_is_given)
+    longest, contexts = workload.max_draft_length, workload.contexts
+    workload = replace(workload, max_draft_length=max(draft_length or 0, longest))
+    deployment, own_notices = deploy(configuration)
+    check_unused(deployment, workload)
+    notices = [*own_notices, *context_notices(deployment, contexts)]
+    if draft_length is not None:
+        _check_draft_length(deployment, draft_length, workload.max_draft_length)
+    unfit = [size for size in contexts if not deployment.memory.has_room(batch or 1, size, 0)]
+    if len(unfit) == len(contexts):
+        raise does_not_fit(deployment, batch=batch or 1, context=contexts[0])
+    question = _with_acceptance(deployment, workload, draft_length)
+    notices += question.own_notices if question is not None else ()
+    return MemoryAccounts(
+        answers=tuple(
+            _memory_answer(deployment, question, size, batch, draft_length)
+            for size in contexts
+            if size not in unfit
+        ),
+        refused=refuse(deployment, [(batch or 1, size) for size in unfit]),
+        notices=tuple(notices),
+    )
+
+
+def _check(
+    configuration: Configuration,
+    workload: Workload,
+    batch: int | None,
+    draft_length: int | None,
+    *,
+    longest_is_given: bool,
+) -> None:
+    if batch is not None and not 1 <= batch <= 2**40:
+        raise InputError("expected a whole number of at least 1", field="batch", value=batch)
+    if draft_length is None:
+        return
+    if not 1 <= draft_length <= 64:
+        raise InputError("expected 1 to 64", field="draft_length", value=draft_length)
+    if configuration.drafter == "none":
+        nothing = Option("drafter", "none")
+        raise InputError(f"says nothing with {nothing}", field="draft_length", value=draft_length)
+    if longest_is_given and workload.max_draft_length < draft_length:
+        longest = Option("max_draft_length", workload.max_draft_length)
+        raise InputError(
+            f"is above {longest}; leave one out", field="draft_length", value=draft_length
+        )
+
+
+def _check_draft_length(deployment: Deployment, draft_length: int, most: int) -> None:
+    """Refuse a draft length that the drafter cannot make."""
+    check_length(deployment, draft_length, field="draft_length")
+    longest = allowed_lengths(deployment, most)[-1]
+    if draft_length > longest:
+        end = ending(deployment, most, longest=longest)
+        why = why_drafts_end(
+            end, drafter=deployment.drafter.name, given=ending_value(deployment, end)
+        )
+        raise InputError(
+            f"expected at most {longest}: {why}", field="draft_length", value=draft_length
+        )
+
+
+def _with_acceptance(
+    deployment: Deployment, workload: Workload, draft_length: int | None
+) -> Question | None:
+    """Return the question, whose acceptance adds throughput; None if no acceptance is known."""
+    if acceptance_is_known(deployment, workload.acceptance):
+        acceptance, notices = acceptance_for(deployment, workload)
+        return Question(
+            deployment=deployment,
+            workload=workload,
+            acceptance=acceptance,
+            draft_lengths=allowed_lengths(deployment, workload.max_draft_length),
+            own_notices=tuple(notices),
+        )
+    if draft_length is None:
+        raise InputError(
+            f"no acceptance is known for {deployment.drafter.name}, so no best draft length "
+            f"either; give {Option('draft_length')} or {Option('acceptance')}",
+            field="draft_length",
+        )
+    return None
+
+
+def _memory_answer(
+    deployment: Deployment,
+    question: Question | None,
+    context: int,
+    batch: int | None,
+    draft_length: int | None,
+) -> MemoryAnswer:
+    """Account for one context; with an acceptance also throughput, and the best draft length."""
+    equal = None
+    if question is not None:
+        equal = equal_memory(question, context=context, draft_length=draft_length)
+    length = 0
+    if equal is not None:
+        length = equal.slots.draft_length
+    elif deployment.drafter.kind != "none":
+        length = draft_length or 1
+    fitting = slots(deployment.memory, context=context, draft_length=length)
+    return MemoryAnswer(
+        deployment=deployment,
+        slots=fitting,
+        batches=(batch or fitting.plain, min(batch or fitting.speculative, fitting.speculative)),
+        equal=equal,
     )

@@ -3,56 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from roofline.advice.deployment import Deployment
 from roofline.advice.remedies import Refused
 from roofline.base.notices import Notice
 from roofline.base.units import format_bytes, format_count, format_size
-from roofline.questions.memory import EqualMemory, PerSequence, Slots, account, per_sequence
+from roofline.questions.memory import EqualMemory, MemoryAnswer, PerSequence
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.notices import notes, notes_data
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
-from roofline.timing.memory import Memory
 
-__all__ = ["MemoryAnswer", "answer_blocks", "as_answer", "data", "rows"]
+__all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
 SCHEMA = "roofline.memory/1"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryAnswer:
-    """One context: the batches accounted for without and with drafts, and what they yield."""
-
-    deployment: Deployment
-    slots: Slots
-    batches: tuple[int, int]
-    equal: EqualMemory | None
-
-    @property
-    def memory(self) -> Memory:
-        """Where the bytes of one accelerator go."""
-        return self.deployment.memory
-
-    @property
-    def sides(self) -> list[tuple[str, int, int]]:
-        """Return (name, batch, D) of what is accounted for."""
-        plain = ("plain", self.batches[0], 0)
-        if self.slots.draft_length == 0 or self.batches[1] == 0:
-            return [plain]
-        return [plain, (f"D = {self.slots.draft_length}", self.batches[1], self.slots.draft_length)]
-
-    def sequence(self, draft_length: int) -> PerSequence:
-        """Return what one sequence holds."""
-        return per_sequence(self.memory, context=self.slots.context, draft_length=draft_length)
-
-    def parts(self, batch: int, draft_length: int) -> dict[str, float]:
-        """Return the account of one side [B]."""
-        return account(
-            self.memory, batch=batch, context=self.slots.context, draft_length=draft_length
-        )
 
 
 def as_answer(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any, assert_never
+from typing import Any
 
-from roofline.advice.question import Ending
+from roofline.advice.question import Ending, why_drafts_end
 from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
 from roofline.base.units import listed
@@ -22,7 +22,6 @@ __all__ = [
     "ranked",
     "sentence",
     "warnings",
-    "why_drafts_end",
 ]
 
 #: What a step past the captured graphs costs: 104 ms instead of 20.6 past 1,024 captured rows was
@@ -314,23 +313,6 @@ def _lengths_not_taken(drafter: str, modules: int, engine: str, lengths: tuple[i
         f"{drafter} has {modules} modules: {engine} drafts up to {modules} tokens with them, or a "
         f"multiple of {modules}; D = {', '.join(map(str, lengths))} left out"
     )
-
-
-def why_drafts_end(ending: Ending, *, drafter: str, given: int | None) -> str:
-    """Return what ends the draft lengths that are looked at; ``given`` is the option's value."""
-    match ending:
-        case Ending.SEARCH:
-            return f"raise {Option('max_draft_length')} to look further"
-        case Ending.VERIFY_WIDTH:
-            return f"{Option('verify_width', given)} has no row for another draft"
-        case Ending.DRAFT_BLOCK:
-            return f"{Option('draft_block', given)} ends there"
-        case Ending.DRAFTER:
-            return f"{drafter} drafts no more at once"
-        case Ending.ACCEPTANCE:
-            return "the acceptance given ends there"
-        case _:
-            assert_never(ending)
 
 
 def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
