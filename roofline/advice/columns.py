@@ -138,7 +138,7 @@ _COLUMNS = (
         _NUMBER,
         "price of a million output tokens",
         "$/M\ntokens",
-        "{value:.3g}",
+        "{value:#.3g}",
     ),
     _column("tie", _BOOLEAN, "within 1 % of the fastest D of this batch and context"),
     _column("best", _BOOLEAN, "the recommended D: the smallest in the tie"),

@@ -11,7 +11,7 @@ from roofline.base.errors import DoesNotFitError, InputError, Option
 from roofline.base.resources import bundled_names
 from roofline.base.units import format_bytes, format_size
 from roofline.kernels.forward import cpu_expert_bytes
-from roofline.specs.formats import DType, bytes_per_element
+from roofline.specs.formats import bytes_per_element
 from roofline.specs.gpu import HOST_SHELF, HostProfile, load_host
 from roofline.timing.memory import Memory
 
@@ -235,8 +235,9 @@ def _remedies(
         whole = longest // 1024 * 1024 if longest >= 1024 else longest
         most = memory.largest_batch(context=whole, draft_length=draft_length)
         yield Remedy(field="context", value=format_size(whole), largest_batch=most)
-    if bytes_per_element(memory.target.precision.kv) > 1:
-        yield from nearest([remedy("kv", DType.FP8, kv=DType.FP8)])
+    narrow = deployment.engine.narrow_kv
+    if bytes_per_element(memory.target.precision.kv) > bytes_per_element(narrow):
+        yield from nearest([remedy("kv", narrow, kv=narrow)])
     if deployment.engine.local is None or deployment.gpu.unified:
         doubled = (configuration.tp * 2**n for n in range(1, MOST_LINKED.bit_length()))
         more = (tp for tp in doubled if tp <= MOST_LINKED)

@@ -41,6 +41,7 @@ __all__ = [
 
 #: Columns: where nothing tells how many there are, and the bounds of what a terminal tells.
 NARROW, LEAST, MOST = 80, 40, 100
+LONG = 40  # characters of a text in a record that gets a line of its own
 #: Settings that are not typed as ``--`` and their name.
 _SPELLINGS = {"model": "MODEL", "output": "-o"}
 #: Commands whose model is an option.
@@ -237,6 +238,10 @@ def _record_blocks(data: Mapping[str, Any]) -> list[Block]:
     for key, records in data.items():
         if not _has_records(records):
             continue
+        if not isinstance(next(iter(records.values())), Mapping):
+            cells = tuple((f"{name}:", _value(value)) for name, value in records.items())
+            blocks.append(Table(headings=("", ""), cells=cells, align="ll", title=key))
+            continue
         names = list(dict.fromkeys(name for record in records.values() for name in record))
         cells = tuple(
             (name, *(_value(record.get(field, "-")) for field in names))
@@ -249,12 +254,11 @@ def _record_blocks(data: Mapping[str, Any]) -> list[Block]:
 
 
 def _has_records(value: Any) -> bool:
-    """Return whether a value is a group of records of their own."""
-    return (
-        isinstance(value, Mapping)
-        and bool(value)
-        and all(isinstance(each, Mapping) for each in value.values())
-    )
+    """Return whether a value is a group of records, or of texts too long to stand in a line."""
+    if not isinstance(value, Mapping) or not value:
+        return False
+    records = all(isinstance(each, Mapping) for each in value.values())
+    return records or any(isinstance(v, str) and len(v) > LONG for v in value.values())
 
 
 def _flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

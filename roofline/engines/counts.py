@@ -155,7 +155,8 @@ class Reading:
 
     def acceptance(self) -> Acceptance:
         """Return what the advice can use."""
-        label = f"{self.engine}: {self.how}" + (f" of {self.model}" if self.model else "")
+        on = f", on {self.model}" if self.model else ""
+        label = f"counted by {self.engine} ({self.how}{on})"
         if self.curve is not None:
             acceptance = from_curve(dict(self.curve), label=label, source=self.where)
         elif self.survival is not None:

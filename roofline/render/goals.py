@@ -61,19 +61,14 @@ def goal_headline(goal: Goal, choice: OperatingPoint) -> str:
 
 
 def goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
-    """Return the acceptance that each draft length would need, if the goal has limits."""
+    """Return the acceptance that the choice needs for the limits of the goal, if it has any."""
     if not _limits(goal):
         return []
-    needs = [
-        f"{need.tokens_per_step:.2f} at D = {need.draft_length} ("
-        + (f"has {need.reached:.2f}" if need.possible else "out of reach")
-        + ")"
-        for need in choice.needed
-    ]
+    need = next(n for n in choice.needed if n.draft_length == choice.draft_length)
     shortest = min(n.draft_length for n in choice.needed if n.met)
     needed = (
-        f"Tokens per step needed with those odds at batch {choice.point.batch}: "
-        f"{', '.join(needs)}. The shortest draft length that meets it is {shortest}."
+        f"With those odds it needs {need.tokens_per_step:.2f} tokens per step and has "
+        f"{need.reached:.2f}; the shortest draft length that meets it here is {shortest}."
     )
     return [needed]
 

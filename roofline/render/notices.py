@@ -323,10 +323,10 @@ def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | No
 
 
 def _one_rate_in_long_drafts(drafter: str, longest: int) -> str:
+    del drafter  # what is said holds for every one
     return (
-        f"{drafter}: one rate at every position promises too much of long drafts (at D = 8 on 14 "
-        f"measured curves 27 % in the median, at most 112 %), so draft length {longest} may be too "
-        "long and its range is wide; measure rates by position: roofline acceptance read"
+        "one rate at every position flatters long drafts (by 27 % in the median at D = 8): D = "
+        f"{longest} may be too long; measure rates by position (roofline acceptance read)"
     )
 
 

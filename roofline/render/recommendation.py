@@ -31,7 +31,6 @@ from roofline.render.deployment import gpus_named, set_column, set_line, stored_
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.why import (
     caveat,
-    cost_line,
     headline,
     likely_line,
     marks_line,
@@ -93,7 +92,7 @@ def answer_blocks(
     blocks, question = list[Block](), answer.question
     headlines = _headlines(answer, met)
     choices = [None] * len(answer.points) if met is None else met[1]
-    marks_explained = False
+    past_explained = False
     for n, (point, choice) in enumerate(zip(answer.points, choices, strict=True)):
         entry = point_data(answer, point)
         blocks.append(Paragraph(headlines[n] + caveat(answer, point), tone=Tone.HEADLINE))
@@ -105,17 +104,15 @@ def answer_blocks(
         if met is not None and choice is not None:
             from roofline.render.goals import goal_lines
 
-            blocks += [Paragraph(line) for line in (entry["headline"], *goal_lines(met[0], choice))]
+            lines = (*goal_lines(met[0], choice), entry["headline"])
+            blocks += [Paragraph(line, close=True) for line in lines]
         if n == 0:
             blocks.append(Paragraph(setting(question, where=_at(point))))
         blocks.append(_table(question, entry))
         marks = marks_line(answer, point)
-        if not marks_explained:
+        if n == 0 or ("!" in marks and not past_explained):
             blocks.append(Paragraph(marks, tone=Tone.QUIET, close=True))
-            marks_explained = "!" in marks or (n == 0 and len(answer.points) == 1)
-        if question.workload.gpu_hour is not None:
-            lengths, advised = entry["by_draft_length"], entry["draft_length"]
-            blocks.append(Paragraph(cost_line(question, lengths, advised), close=True))
+        past_explained |= "!" in marks
         blocks += [
             Paragraph(f"Why: {entry['reason']}"),
             Paragraph(likely_line(point, question.unmeasured), close=True),

@@ -17,6 +17,7 @@ from roofline.advice.rules import (
     WholeTiles,
     five_rules,
 )
+from roofline.base.units import format_count
 
 __all__ = ["rule_lines", "rule_rows"]
 
@@ -91,14 +92,14 @@ def _sentences(rule: Rule, point: Point) -> tuple[str, str]:
         case WholeTiles():
             lengths = ", ".join(map(str, numbers.lengths)) or "none"
             return (
-                f"G (1 + D) a multiple of {numbers.tile}: D = {lengths}",
+                f"D for which G (1 + D) is a multiple of {numbers.tile}: {lengths}",
                 (
-                    f"the advised D makes {numbers.rows} rows, {numbers.tiles} tile(s) of "
-                    f"{numbers.tile}"
+                    f"the advised D makes {numbers.rows} rows, "
+                    f"{format_count(numbers.tiles, 'tile')} of {numbers.tile}"
                 ),
             )
         case NoCache():
-            return "no layer keeps a KV cache", "-"
+            return "no layer keeps a KV cache", "nothing to fill"
         case FastDrafter():
             return (
                 (
@@ -107,8 +108,8 @@ def _sentences(rule: Rule, point: Point) -> tuple[str, str]:
                     "idealised"
                 ),
                 (
-                    f"launches and latencies are {numbers.latency_share:.0%} of a plain pass; the "
-                    f"best D is {advised}"
+                    f"the fixed costs of kernels (launch and latency) are "
+                    f"{numbers.latency_share:.0%} of a plain pass; the best D is {advised}"
                 ),
             )
         case Mechanism():

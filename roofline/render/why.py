@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 from roofline.advice.decide import LIKELY, Confidence, Point
-from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import (
     Bound,
@@ -35,7 +34,6 @@ __all__ = [
     "REASON",
     "VERDICTS",
     "caveat",
-    "cost_line",
     "dollars",
     "headline",
     "headline_template",
@@ -94,8 +92,8 @@ VERDICTS = {
 #: Why, after what the plain pass waits for.
 REASON = (
     "{opening} Verifying {rows:d} rows per sequence takes {growth:.2f}x a plain pass; drafting "
-    "adds {drafting:.0%} of a plain step and the engine {engine:.0%}. Draft length {length:d} "
-    "breaks even at {break_even:.2f} tokens per step, and this acceptance gives {tokens:.2f}."
+    "adds {drafting:.0%} of a plain step, the engine {engine:.0%}. D = {length:d} breaks even at "
+    "{break_even:.2f} tokens per step; this acceptance gives {tokens:.2f}."
 )
 #: Why, if every draft length leaves the captured graphs.
 PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
@@ -322,31 +320,20 @@ def _odds(share: float) -> str:
 
 
 def marks_line(answer: Recommendation, point: Point) -> str:
-    """Say what the marks in front of the table's rows mean, for those that there are."""
-    graphs, advised = answer.deployment.engine.graphs, "*: advised."
-    if graphs is None or point.captured.all():
-        return advised
-    past = "can take several times as long as shown"
-    if point.captured[0]:
-        past += ", so none of them is advised"
-    return (
-        f"{advised} !: more rows than the {graphs.largest} that {answer.deployment.engine.name} "
-        f"captures CUDA graphs for; such steps {past}."
-    )
-
-
-def cost_line(question: Question, rows: list[dict[str, Any]], draft_length: int) -> str:
-    """Return what a million tokens cost with and without speculation."""
-    cost = {row["draft_length"]: row["dollars_per_million_tokens"] for row in rows}
-    plain = dollars(cost[0])
-    price, cards = question.workload.gpu_hour or 0.0, question.deployment.cards
-    start = f"At {dollars(price)} per GPU-hour and {format_count(cards, 'GPU')}: "
-    if draft_length == 0:
-        return f"{start}{plain} per million output tokens, without speculation."
-    return (
-        f"{start}{dollars(cost[draft_length])} per million output tokens at draft length "
-        f"{draft_length}, {plain} without speculation."
-    )
+    """Say what the marks in front of the table's rows mean, and what a price is for."""
+    graphs, said = answer.deployment.engine.graphs, ["*: advised."]
+    if graphs is not None and not point.captured.all():
+        past = "can take several times as long as shown"
+        if point.captured[0]:
+            past += ", so none of them is advised"
+        said.append(
+            f"!: more rows than the {graphs.largest} that {answer.deployment.engine.name} captures "
+            f"CUDA graphs for; such steps {past}."
+        )
+    price = answer.question.workload.gpu_hour
+    if price is not None:
+        said.append(f"$/M tokens: {answer.deployment.cards} x {dollars(price)} per hour.")
+    return " ".join(said)
 
 
 def dollars(amount: float) -> str:

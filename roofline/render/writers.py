@@ -250,8 +250,8 @@ def _places(line: str) -> Iterator[_Place]:
             depth -= 1
         elif letter == "," and depth and (quoted or not shell) and line[i + 1 : i + 2] == " ":
             yield _Place(i + 1, "", depth)
-        elif letter == " " and not quoted and not depth and shell and line[i + 1 : i + 2] != " ":
-            yield _Place(i + 1, " \\", 0)
+        elif letter == " " and not quoted and not depth and (shell or line[i - 1] == "+"):
+            yield _Place(i + 1, " \\" if shell else "", 0)
 
 
 def _text_table(table: Table, layout: Layout) -> list[str]:

@@ -14,6 +14,7 @@ from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
+from roofline.specs.formats import DType
 from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
@@ -363,6 +364,8 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, Flag]
     flags_source: str
+    #: The narrowest format of about 8 bits that it keeps a KV cache in.
+    narrow_kv: DType = DType.FP8
     #: None where every draft length may be asked for.
     module_rule: ModuleRule | None = None
     #: None where drafting changes nothing about how many requests run.

@@ -57,17 +57,19 @@ def test_nothing_fits_beside_the_drafter(cli: Cli) -> None:
 def test_the_cost_of_plain_decoding(cli: Cli) -> None:
     """At $2 an hour: 2 / 3600 / speed x 10^6 per million tokens."""
     flags = ("--acceptance", "0.01", "--gpu-hour", "2")
-    text = " ".join(cli("recommend", "llama-3.1-8b", *flags).out.split())
+    text = cli("recommend", "llama-3.1-8b", *flags).out
     speed = cli("recommend", "llama-3.1-8b", *flags, "--format", "json").by_draft_length()[0]
     dollars = 2 / 3600 / (1e3 / speed["step_ms"]) * 1e6
-    said = f"At $2.00 per GPU-hour and 1 GPU: ${dollars:.2f} per million output tokens, without"
-    assert said in text
+    (advised,) = [line for line in text.splitlines() if line.startswith("* ")]
+    assert advised.startswith("* 0 ")
+    assert advised.endswith(f" {dollars:.2f}")
+    assert "$/M tokens: 1 x $2.00 per hour." in text
 
 
 def test_a_goal_without_a_limit_needs_no_acceptance(cli: Cli) -> None:
     done = cli("recommend", "llama-3.1-8b", "--objective", "throughput")
     assert "Goal (best throughput): batch " in done.out
-    assert "Tokens per step needed" not in done.out
+    assert "It needs" not in done.out
 
 
 def test_csv_has_no_place_for_kernels(cli: Cli) -> None:

@@ -71,7 +71,7 @@ def test_markdown_has_a_table_for_each_pass(cli: Cli) -> None:
         _, _, below = answer.partition(f"\n{title} (GFLOP and MB of one launch, ms of all):\n\n")
         assert below.startswith("| op | count | rows |")
     assert "GEMM rows: M = B (1 + D) = 1 x 6 = 6" in answer
-    assert "$2.00 per GPU-hour" in answer
+    assert "1 x $2.00 per hour" in answer
 
 
 def test_the_price_is_a_column_of_the_csv(cli: Cli) -> None:
