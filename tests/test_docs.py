@@ -140,6 +140,14 @@ def long_options(command: Any) -> set[str]:
     return {o for p in command.params for o in p.opts if o.startswith("--")}
 
 
+def printing_options() -> set[str]:
+    """Return the options that docs/cli.md tells of every answer."""
+    text = CLI_PAGE.partition("## What is printed\n")[2].partition("\n## ")[0]
+    found = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", text, re.M))
+    assert found == {"--short", "--notes", "--quiet"}
+    return found
+
+
 def question_options() -> set[str]:
     """Return the options that `asks` gives a command."""
 
@@ -162,6 +170,7 @@ def test_every_command_and_option_has_help_and_is_documented(path: str) -> None:
     context = typer.Context(command)
     assert all(parameter.get_help_record(context)[1] for parameter in command.params)
     listed = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", section(path), re.M))
+    listed |= printing_options() & long_options(command)  # told once for all commands
     if "all options of a question" in section(path):
         listed |= QUESTION
     assert listed == long_options(command)  # nothing missing, nothing that is gone
