@@ -17,7 +17,7 @@ WORDS = {"true": True, "false": False, "": None}
 
 def rows(text: str) -> list[Row]:
     """Read a CSV sweep with its types."""
-    kinds = {column.name: column.kind.value for column in COLUMNS}
+    kinds = {column.key: column.kind.value for column in COLUMNS}
 
     def value(name: str, cell: str) -> Any:
         if cell in WORDS:

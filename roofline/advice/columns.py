@@ -75,6 +75,7 @@ _COLUMNS = (
     _column("gpu", _TEXT, "id of the accelerator, as `model`"),
     _column("engine", _TEXT, "serving engine as asked, era included"),
     _column("tp", _INTEGER, "tensor-parallel GPUs"),
+    _column("gpus", _INTEGER, "GPUs in all: tensor-parallel, or the cards of a machine"),
     _column("ep", _INTEGER, "groups of those GPUs that experts are placed on"),
     _column("drafter", _TEXT, "drafter; the one chosen where none was asked for"),
     _column("acceptance", _TEXT, "acceptance as asked; the curve chosen where none was"),
@@ -136,7 +137,7 @@ _COLUMNS = (
     _column(
         "dollars_per_million_tokens",
         _NUMBER,
-        "price of a million output tokens",
+        "price of a million output tokens of all sequences, at `gpu_hour`",
         "$/M\ntokens",
         "{value:#.3g}",
     ),

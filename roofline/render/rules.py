@@ -92,7 +92,7 @@ def _sentences(rule: Rule, point: Point) -> tuple[str, str]:
         case WholeTiles():
             lengths = ", ".join(map(str, numbers.lengths)) or "none"
             return (
-                f"D for which G (1 + D) is a multiple of {numbers.tile}: {lengths}",
+                f"G (1 + D) a multiple of {numbers.tile}: D = {lengths}",
                 (
                     f"the advised D makes {numbers.rows} rows, "
                     f"{format_count(numbers.tiles, 'tile')} of {numbers.tile}"

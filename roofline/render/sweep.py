@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from roofline.advice.columns import Column, ColumnKind
 from roofline.base.units import format_count
-from roofline.questions.sweep.columns import Column, ColumnKind, columns_for
+from roofline.questions.sweep.columns import columns_for
 from roofline.questions.sweep.encoding import missing_mask
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan
@@ -56,7 +56,10 @@ def data(
     return {
         "schema": SCHEMA,
         "grid": plan.as_data(),
-        "columns": [asdict(column) for column in columns_for(plan.extra, priced=plan.priced)],
+        "columns": [
+            {"name": column.key, "kind": column.kind.value, "meaning": column.meaning}
+            for column in columns_for(plan.extra, priced=plan.priced)
+        ],
         "rows": rows(plan, frames),
         "warnings": warnings,
         "sources": [json.loads(source) for source in sources],
@@ -71,7 +74,7 @@ def rows(plan: SweepPlan, frames: Sequence[Frame]) -> list[dict[str, Any]]:
         [None if gone else value for value, gone in zip(values.tolist(), mask, strict=True)]
         for values, mask in arrays
     ]
-    names = [column.name for column in columns]
+    names = [column.key for column in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*listed, strict=True)]
 
 
@@ -83,9 +86,9 @@ def to_frame(plan: SweepPlan, frames: Sequence[Frame]) -> pd.DataFrame:
     for column in columns_for(plan.extra, priced=plan.priced):
         values, mask = _array(frames, column)
         if column.kind is ColumnKind.INTEGER and mask.any():
-            columns[column.name] = pd.arrays.IntegerArray(values, mask)
+            columns[column.key] = pd.arrays.IntegerArray(values, mask)
         else:
-            columns[column.name] = values
+            columns[column.key] = values
     return pd.DataFrame(columns)
 
 
@@ -102,14 +105,14 @@ def _array(frames: Sequence[Frame], column: Column) -> tuple[np.ndarray[Any, Any
     dtype, nothing = _TYPES[column.kind]
     values, masks = [], []
     for frame in frames:
-        stored = frame.columns.get(column.name)
+        stored = frame.columns.get(column.key)
         if stored is None:
-            same = frame.shared.get(column.name)
+            same = frame.shared.get(column.key)
             same = " ".join(map(str, same)) if isinstance(same, tuple) else same
             part = np.full(frame.rows, nothing if same is None else same, dtype=dtype)
             mask = np.full(frame.rows, same is None)
-        elif column.name in frame.words:
-            words = [None if word is None else str(word) for word in frame.words[column.name]]
+        elif column.key in frame.words:
+            words = [None if word is None else str(word) for word in frame.words[column.key]]
             part = np.array(words, dtype=object)[stored]
             mask = np.array([word is None for word in words])[stored]
         else:

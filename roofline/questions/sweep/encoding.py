@@ -15,10 +15,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from roofline.advice.columns import Column, ColumnKind
 from roofline.base.errors import InputError
 from roofline.base.files import cell as cell_of
 from roofline.base.resources import how_to_install
-from roofline.questions.sweep.columns import Column, ColumnKind
 from roofline.questions.sweep.frames import Frame, Values
 
 __all__ = [
@@ -73,7 +73,7 @@ def encode(frames: Sequence[Frame], columns: Sequence[Column], form: SweepFormat
 
 def heading(columns: Sequence[Column], form: SweepFormat) -> bytes:
     """Return what stands once at the head of a text file."""
-    names = ",".join(column.name for column in columns)
+    names = ",".join(column.key for column in columns)
     return f"{names}\n".encode() if form is SweepFormat.CSV else b""
 
 
@@ -98,13 +98,13 @@ def _cells(
     frame: Frame, column: Column, missing: object, text: Callable[[str], object] = str
 ) -> Iterable[object]:
     """Return a column's values as Python objects; ``text`` makes cells of words."""
-    if column.name not in frame.columns:
-        shared = frame.shared.get(column.name)
+    if column.key not in frame.columns:
+        shared = frame.shared.get(column.key)
         same = missing if shared is None else _plain(shared)
         return itertools.repeat(text(same) if isinstance(same, str) else same, frame.rows)
-    values = frame.columns[column.name]
-    if column.name in frame.words:
-        words = [missing if word is None else text(str(word)) for word in frame.words[column.name]]
+    values = frame.columns[column.key]
+    if column.key in frame.words:
+        words = [missing if word is None else text(str(word)) for word in frame.words[column.key]]
         return [words[i] for i in values.tolist()]
     listed: list[object] = values.tolist()
     mask = missing_mask(values)
@@ -144,7 +144,7 @@ def _csv(frames: Sequence[Frame], columns: Sequence[Column]) -> bytes:
 
 
 def _jsonl(frames: Sequence[Frame], columns: Sequence[Column]) -> bytes:
-    names = [column.name for column in columns]
+    names = [column.key for column in columns]
     lines: list[str] = []
     for frame in frames:
         rows = zip(*(_cells(frame, column, None) for column in columns), strict=True)
@@ -162,7 +162,7 @@ def _schema(columns: Sequence[Column], provenance: dict[str, Any] | None = None)
         ColumnKind.BOOLEAN: pa.bool_(),
     }
     fields = [
-        pa.field(column.name, types[column.kind], metadata={"meaning": column.meaning})
+        pa.field(column.key, types[column.kind], metadata={"meaning": column.meaning})
         for column in columns
     ]
     about = None if provenance is None else {"roofline": json.dumps(provenance)}
@@ -174,11 +174,11 @@ def _table(frame: Frame, columns: Sequence[Column], schema: Any) -> Any:
 
     arrays = []
     for column, field in zip(columns, schema, strict=True):
-        values = frame.columns.get(column.name)
+        values = frame.columns.get(column.key)
         if values is None:
-            arrays.append(_repeated(frame.shared.get(column.name), frame.rows, column, field.type))
-        elif column.name in frame.words:
-            words = frame.words[column.name]
+            arrays.append(_repeated(frame.shared.get(column.key), frame.rows, column, field.type))
+        elif column.key in frame.words:
+            words = frame.words[column.key]
             known = [word for word in words if word is not None]
             place = [known.index(word) if word is not None else NOTHING for word in words]
             codes = np.asarray(place, dtype=np.int32)[values]
@@ -205,7 +205,7 @@ def _repeated(value: object, rows: int, column: Column, kind: Any) -> Any:
 def _options(columns: Sequence[Column]) -> dict[str, Any]:
     """Return how Parquet is packed: words and small numbers by dictionary, figures as they are."""
     coded = [
-        column.name for column in columns if column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER)
+        column.key for column in columns if column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER)
     ]
     return {"compression": "zstd", "compression_level": 1, "use_dictionary": coded}
 
@@ -227,7 +227,7 @@ def _join_parquet(
     import pyarrow.parquet as pq
 
     schema = _schema(columns, provenance)
-    texts = [column.name for column in columns if column.kind is ColumnKind.TEXT]
+    texts = [column.key for column in columns if column.kind is ColumnKind.TEXT]
     with pq.ParquetWriter(file, schema, **_options(columns)) as writer:
         for part in parts:
             table = pq.read_table(part, read_dictionary=texts, memory_map=True)

@@ -9,13 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from roofline.advice.columns import Column, ColumnKind
 from roofline.advice.configuration import check_configuration
 from roofline.advice.options import question_from
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError, Option
 from roofline.base.values import DOLLARS, amount
 from roofline.questions.sweep.axes import axis_numbers, check_distinct
-from roofline.questions.sweep.columns import ASKED, Column, ColumnKind
+from roofline.questions.sweep.columns import ASKED
 from roofline.questions.sweep.plan import OptionValue, SweepPlan
 
 __all__ = ["plan_for"]
@@ -55,7 +56,7 @@ def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
     sizes = _sizes("batch", batches), _sizes("context", contexts)
     for pick in (min, max):
         Workload(batches=(pick(sizes[0]),), contexts=(pick(sizes[1]),))  # refuses odd sizes
-    names = [name for name in OPTIONS if name not in {column.name for column in ASKED}]
+    names = [name for name in OPTIONS if name not in {column.key for column in ASKED}]
     return SweepPlan(
         axes=axes,
         cases=tuple(cases) or ({},),
@@ -64,7 +65,7 @@ def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
         ask=question_from,
         order=OPTIONS,
         extra=tuple(
-            Column(name=name, kind=_kind(name), meaning=f"`{name}` as asked")
+            Column(key=name, kind=_kind(name), meaning=f"`{name}` as asked")
             for name in names
             if len(_values(name, axes, cases)) > (0 if name == PRICE else 1)
         ),

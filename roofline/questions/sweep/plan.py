@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roofline.advice.columns import Column
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import Workload
-from roofline.questions.sweep.columns import Column
 
 __all__ = ["Combination", "OptionValue", "Rectangle", "SweepPlan", "Task"]
 
@@ -104,7 +104,7 @@ class SweepPlan:
                     configuration=configuration,
                     workload=workload,
                     drop_unused=several,
-                    extra=tuple((column.name, options.get(column.name)) for column in self.extra),
+                    extra=tuple((column.key, options.get(column.key)) for column in self.extra),
                 )
 
     @property

@@ -147,7 +147,7 @@ def _frame(rectangle: Rectangle, group: _Group, remarks: Remarks) -> Frame:
     shape = (len(rectangle.batches), len(contexts), len(question.draft_lengths))
     columns = blank(shape)
     if question.workload.gpu_hour is not None:
-        columns[COST.name] = np.empty(shape)
+        columns[COST[0].key] = np.empty(shape)
     for batches_in, contexts_in in _tiles(shape):
         priced = question.price(rectangle.batches[batches_in], contexts[contexts_in])
         _fill(columns, question, priced, at=(batches_in, contexts_in))
@@ -208,7 +208,7 @@ def _fill(
         "confidence": decision.confidence[..., None],
     }
     if question.workload.gpu_hour is not None:
-        values[COST.name] = dollars_per_million(
+        values[COST[0].key] = dollars_per_million(
             gpu_hour=question.workload.gpu_hour,
             gpus=question.deployment.cards,
             tokens_per_s=grid.batch * speed,

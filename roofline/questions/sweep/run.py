@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from roofline.advice.columns import Column
 from roofline.advice.deployment import deploy
 from roofline.advice.provenance import NumberSource
 from roofline.advice.remedies import does_not_fit
@@ -23,7 +23,7 @@ from roofline.base.errors import DoesNotFitError, InputError, Option, RooflineEr
 from roofline.base.notices import Notice
 from roofline.base.progress import Advance
 from roofline.base.resources import how_to_install
-from roofline.questions.sweep.columns import Column, columns_for
+from roofline.questions.sweep.columns import columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan, Task
@@ -304,7 +304,10 @@ def _to_store(
     sources = sorted({source for entry in entries for source in entry.sources})
     about = about | {
         "rows": sum(entry.rows for entry in entries),
-        "columns": [dataclasses.asdict(column) for column in columns],
+        "columns": [
+            {"name": column.key, "kind": column.kind, "meaning": column.meaning}
+            for column in columns
+        ],
         "warnings": warnings,
         "sources": [json.loads(source) for source in sources],
     }
