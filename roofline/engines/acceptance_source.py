@@ -15,7 +15,7 @@ from roofline.acceptance.curve import weighted_mean
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.acceptance.forms import parse_acceptance
 from roofline.base import resources
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.progress import progress, wait
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
         return load_acceptance(text, kv=kv)
     if _is_acceptance_file(where):
         return load_acceptance(text, kv=kv)
+    if _is_log(text):
+        return _recognized(
+            NamedContent(name="the log line", content=text.encode()), None
+        ).acceptance()
     if _is_address(where) or where == "-" or (not _RATES.fullmatch(text) and _exists(where)):
         return read_acceptance(text).acceptance()
     return parse_acceptance(text)
@@ -216,7 +220,8 @@ def _recognized(named: NamedContent, part: str | None) -> Reading:
     hint = f"; try {named.name.rstrip('/')}/metrics" if bare else ""
     raise InputError(
         f"{what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
-        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}",
+        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}; or type the numbers: "
+        f"{Option('acceptance', 'survival:0.72,0.45,0.21')}, rate:3=0.54 or al:3=2.31",
         where=named.name,
     )
 
@@ -248,11 +253,18 @@ def _page(text: str, where: str) -> Page:
     return parse_lines(text, where, series)
 
 
+def _is_log(text: str) -> bool:
+    """Return whether a text is lines of a log rather than the name of something."""
+    if re.search("[:=] ", text) is None:
+        return False
+    return any(mark in text for marks, _ in _logs() for mark in marks)
+
+
 def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]:
     from roofline.engines import llamacpp, sglang, vllm
 
     return [
-        (vllm.LOG_LINES, vllm.read_log),
+        ((*vllm.LOG_LINES, *vllm.LOG_FIELDS), vllm.read_log),
         (sglang.LOG_LINES, sglang.read_log),
         (llamacpp.LOG_MARKS, llamacpp.read_log),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,9 @@ __all__ = [
     "checked_number",
     "from_counts",
     "from_histogram",
+    "incomplete_log",
     "mappings_with",
+    "one_record",
     "pooled_histogram",
     "whole_length",
 ]
@@ -166,10 +169,10 @@ class Reading:
             acceptance = from_curve(curve, label=label, source=self.where)
         else:
             raise InputError(
-                f"says {self.tokens_per_step:.4g} tokens per step but not at which "
-                "draft length; write it down with 'roofline acceptance read SOURCE "
-                f"{Option('draft_length', 'D')} {Option('output', 'FILE.yaml')}' and give that "
-                "file",
+                f"says {self.tokens_per_step:.4g} tokens per step but not at which draft length; "
+                f"give {Option('acceptance', f'al:3={self.tokens_per_step:.4g}')}, with that "
+                "length in place of 3, or the file that 'roofline acceptance read SOURCE "
+                f"{Option('draft_length', 'D')} {Option('output', 'FILE.yaml')}' writes",
                 where=self.where,
             )
         self._check()
@@ -341,6 +344,54 @@ def whole_length(mean: float, *, slack: float = 0.05) -> int | None:
     """
     nearest = round(mean)
     return nearest if nearest >= 1 and abs(mean - nearest) <= slack else None
+
+
+#: Fields of a log line by the name that an engine prints, with a group for what follows it.
+FieldPatterns = Mapping[str, re.Pattern[str]]
+#: Characters up to which a text may be one line that a terminal wrapped.
+LONGEST_LINE = 4096
+
+
+def one_record(lines: Sequence[str], fields: FieldPatterns) -> str:
+    """Return the one log line that a text holds, or its last one that has any of the fields.
+
+    A line that was copied from a terminal may be wrapped, but has each field once.
+    """
+    whole = " ".join(line.strip() for line in lines)
+    if len(whole) <= LONGEST_LINE and all(
+        len(pattern.findall(whole)) <= 1 for pattern in fields.values()
+    ):
+        return whole
+    marked = (line for line in reversed(lines) if any(p.search(line) for p in fields.values()))
+    return next(marked, "")
+
+
+def incomplete_log(
+    where: str,
+    *,
+    record: str,
+    missing: Sequence[str],
+    survival: Sequence[float] = (),
+    tokens_per_step: float | None = None,
+    rate: float | None = None,
+) -> InputError:
+    """Return the refusal of log lines that lack fields, with the form that says what they do hold.
+
+    ``record`` is what holds the fields. Of what it has, ``survival`` by position says most, and
+    tokens per step say more than the ``rate`` of accepted over drafted.
+    """
+    verb = "are" if len(missing) > 1 else "is"
+    lacks = f"no {record} is whole: {', '.join(missing)} {verb} missing"
+    example = ", with the server's draft length in place of 3"
+    if survival:
+        form, remark = f"survival:{','.join(f'{value:g}' for value in survival)}", ""
+    elif tokens_per_step is not None and tokens_per_step >= 1:
+        form, remark = f"al:3={tokens_per_step:g}", example
+    elif rate is not None:
+        form, remark = f"rate:3={rate:.4g}", example
+    else:
+        return InputError(lacks, where=where)
+    return InputError(f"{lacks}; give {Option('acceptance', form)}{remark}", where=where)
 
 
 def checked_number(value: Any, what: str, where: str) -> float:

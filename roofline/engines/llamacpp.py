@@ -18,9 +18,17 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.base.errors import InputError
+from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, notice
-from roofline.engines.counts import DECIMAL, WHOLE, DecodeTotals, Reading, from_counts
+from roofline.engines.counts import (
+    DECIMAL,
+    WHOLE,
+    DecodeTotals,
+    Reading,
+    from_counts,
+    incomplete_log,
+    one_record,
+)
 from roofline.engines.prometheus import Page
 from roofline.engines.writing import EngineText, Launch
 
@@ -44,7 +52,7 @@ BUSY_SLOTS = "llamacpp:n_busy_slots_per_decode"
 #: Beginnings of all series that are read.
 SERIES = (DRAFT_SERIES, PREDICTED, DECODES, BUSY_SLOTS)
 #: What marks a log of llama.cpp, and parts of all its lines that are read.
-LOG_MARKS = ("#gen drafts", "draft acceptance")
+LOG_MARKS = ("#gen drafts", "draft acceptance", "#acc rate/pos")
 LOG_LINES = (*LOG_MARKS, "eval time =")
 #: Share of passes that begin or end a request and draft nothing: one or two in 20 of a short one.
 END_PASSES = 0.1
@@ -61,6 +69,19 @@ _REQUEST = re.compile(
     rf"draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(?P<accepted>{WHOLE}) accepted /\s*"
     rf"(?P<drafted>{WHOLE}) generated\)(?:, mean len\s*=\s*(?P<length>{DECIMAL}))?"
 )
+#: The fields of these lines that are read, and those of ``statistics`` that hold counts.
+_FIELDS = {
+    "draft acceptance": re.compile(rf"draft acceptance(?: rate)?\s*=\s*({DECIMAL})"),
+    "accepted": re.compile(rf"({WHOLE}) accepted"),
+    "generated": re.compile(rf"({WHOLE}) generated"),
+    "mean len": re.compile(rf"mean (?:acc )?len\s*=\s*({DECIMAL})"),
+    "#calls": re.compile(rf"#calls(?:\(b,g,a\)\s*=\s*{WHOLE}\s|\s*=)\s*({WHOLE})"),
+    "#gen drafts": re.compile(rf"#gen drafts\s*=\s*({WHOLE})"),
+    "#gen tokens": re.compile(rf"#gen tokens\s*=\s*({WHOLE})"),
+    "#acc tokens": re.compile(rf"#acc tokens\s*=\s*({WHOLE})"),
+    "#acc rate/pos": re.compile(rf"#acc rate/pos\s*=\s*\(({DECIMAL}(?:, ?{DECIMAL})*)\)"),
+}
+_TOTALS = ("#calls", "#gen drafts", "#gen tokens", "#acc tokens")
 _GENERATED = re.compile(
     rf"(?<!prompt )\beval time\s*=\s*{DECIMAL} ms /\s*(?P<tokens>{WHOLE}) tokens"
 )
@@ -128,9 +149,30 @@ def _decoded(page: Page, accepted: float) -> DecodeTotals | None:
 def read_log(lines: Sequence[str], where: str) -> Reading:
     """Read the running totals where they are printed, else the lines of each request."""
     statistics = [match for line in lines if (match := _STATISTICS.search(line))]
+    if not statistics and not any(map(_REQUEST.search, lines)):
+        record = one_record(lines, _FIELDS)
+        if not _STATISTICS.search(record) and not _REQUEST.search(record):
+            raise _incomplete(record, where)
+        return read_log([record], where)
     if any(int(match["drafts"]) > 0 for match in statistics):
         return _from_statistics(statistics, lines, where)
     return _from_requests(lines, where)
+
+
+def _incomplete(record: str, where: str) -> InputError:
+    """Return the refusal of a line that lacks fields."""
+    found = {name: match[1] for name, p in _FIELDS.items() if (match := p.search(record))}
+    counts = ("accepted", "generated") if "draft acceptance" in found else _TOTALS
+    survival, length = found.get("#acc rate/pos"), found.get("mean len")
+    rate = found.get("draft acceptance")
+    return incomplete_log(
+        where,
+        record=f"'{'draft acceptance' if 'draft acceptance' in found else 'statistics'}' line",
+        missing=[name for name in counts if name not in found],
+        survival=[float(item) for item in survival.split(",")] if survival else (),
+        tokens_per_step=float(length) if length else None,
+        rate=float(rate) if rate else None,
+    )
 
 
 def _from_statistics(
@@ -204,8 +246,10 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
             continue
         if match["length"] is None:
             raise InputError(
-                "accepted and generated tokens alone give no tokens per step, because "
-                "drafts vary in length; the 'statistics' lines of the same log do",
+                "mean len is missing, and accepted and generated tokens alone give no tokens per "
+                "step, because drafts vary in length; the 'statistics' lines of the same log do, "
+                f"or give {Option('acceptance', f'rate:3={_rate(match):.3g}')}, with the draft "
+                "length in place of 3, if all drafts were that long",
                 where=where,
             )
         length = float(match["length"])
@@ -230,6 +274,10 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
     if decoded is not None:
         return reading
     return reading.with_notice(notice(Code.DRAFTING_PASSES_ONLY, where=where))
+
+
+def _rate(request: re.Match[str]) -> float:
+    return int(request["accepted"]) / int(request["drafted"])
 
 
 #: How many costs are given: those of passes over 1, 2, ... tokens.

@@ -31,7 +31,9 @@ from roofline.engines.counts import (
     checked_number,
     from_counts,
     from_histogram,
+    incomplete_log,
     mappings_with,
+    one_record,
     pooled_histogram,
     whole_length,
 )
@@ -70,6 +72,13 @@ LOG_LINES = ("accept len:",)
 RESPONSE_KEY, INFO_KEY = "spec_verify_ct", "avg_spec_accept_length"
 #: No published drafts of this engine are longer; beyond it, length and rate in a log disagree.
 UNUSUAL = 16
+#: The fields of such a line that are read.
+_FIELDS = {
+    "Decode batch": re.compile(r"(Decode batch)"),
+    "#running-req": re.compile(rf"#running-req: ({WHOLE})"),
+    "accept len": re.compile(rf"accept len: ({DECIMAL})\b"),
+}
+_RATE = re.compile(rf"accept rate: ({DECIMAL})")
 _LOG = re.compile(
     rf"Decode batch.*?#running-req: (?P<running>{WHOLE}).*?accept len: (?P<length>{DECIMAL})\b"
     rf"(?:, (?:[^,]*, )?accept rate: (?P<rate>{DECIMAL}))?"
@@ -134,6 +143,11 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
     """Average the ``Decode batch`` lines, each weighted by its running requests."""
     weights = lengths = rates = 0.0
     used, rated = 0, True
+    if not any(map(_LOG.search, lines)):
+        record = one_record(lines, _FIELDS)
+        if _LOG.search(record) is None:
+            raise _incomplete(record, where)
+        lines = [record]
     for line in lines:
         match = _LOG.search(line)
         if match is None or float(match["length"]) < 1:
@@ -162,6 +176,19 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
         tokens_per_step=mean,
         draft_length=length,
         notices=(unusual,) if length is not None and length > UNUSUAL else (),
+    )
+
+
+def _incomplete(record: str, where: str) -> InputError:
+    """Return the refusal of a line that lacks fields."""
+    found = {name: match[1] for name, p in _FIELDS.items() if (match := p.search(record))}
+    rate = _RATE.search(record)
+    return incomplete_log(
+        where,
+        record="'Decode batch' line",
+        missing=[name for name in _FIELDS if name not in found],
+        tokens_per_step=float(found["accept len"]) if "accept len" in found else None,
+        rate=float(rate[1]) if rate else None,
     )
 
 

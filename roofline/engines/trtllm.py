@@ -24,7 +24,14 @@ from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
-from roofline.engines.counts import DecodeTotals, Reading, checked_number, from_counts, whole_length
+from roofline.engines.counts import (
+    DecodeTotals,
+    Reading,
+    checked_number,
+    from_counts,
+    incomplete_log,
+    whole_length,
+)
 from roofline.engines.prometheus import Page
 from roofline.engines.server_facts import Fact, Read, Unread
 from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, insert_before_brace
@@ -124,6 +131,7 @@ def read_stats(iterations: Sequence[dict[str, Any]], where: str) -> Reading:
         stats = item[STATISTICS_KEY]
         if not isinstance(stats, dict):
             continue
+        _check_whole(stats, where)
         tokens = checked_number(stats.get("numDraftTokens"), "numDraftTokens", where)
         if tokens == 0:
             continue
@@ -144,6 +152,23 @@ def read_stats(iterations: Sequence[dict[str, Any]], where: str) -> Reading:
         if passes_known and passes
         else None,
     )
+
+
+def _check_whole(stats: dict[str, Any], where: str) -> None:
+    """Refuse statistics that lack a count, with what they do say."""
+    missing = [
+        key
+        for key in ("numDraftTokens", "numAcceptedTokens", "numRequestsWithDraftTokens")
+        if key not in stats
+    ]
+    if missing:
+        length = stats.get("acceptanceLength")
+        raise incomplete_log(
+            where,
+            record=STATISTICS_KEY,
+            missing=missing,
+            tokens_per_step=checked_number(length, "acceptanceLength", where) if length else None,
+        )
 
 
 def load_of(iterations: Sequence[dict[str, Any]]) -> dict[str, Fact]:

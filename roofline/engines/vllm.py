@@ -29,6 +29,8 @@ from roofline.engines.counts import (
     checked_number,
     from_counts,
     from_histogram,
+    incomplete_log,
+    one_record,
     pooled_histogram,
 )
 from roofline.engines.prometheus import Page
@@ -36,6 +38,7 @@ from roofline.engines.writing import Band, EngineText, Launch, insert_before_bra
 
 __all__ = [
     "DRAFT_SERIES",
+    "LOG_FIELDS",
     "LOG_LINES",
     "PREEMPTIONS",
     "RESPONSE_KEY",
@@ -65,6 +68,19 @@ PREEMPTIONS = "vllm:num_preemptions_total"
 LOG_LINES = ("SpecDecoding metrics:",)
 #: The key of a response that holds its acceptance.
 RESPONSE_KEY = "acceptance_histogram"
+#: The fields of such a line that are read.
+_FIELDS = {
+    "Mean acceptance length": re.compile(rf"Mean acceptance length: ({DECIMAL}|nan)"),
+    "Accepted": re.compile(rf"Accepted: ({WHOLE}) tokens"),
+    "Drafted": re.compile(rf"Drafted: ({WHOLE}) tokens"),
+    "Per-position acceptance rate": re.compile(
+        rf"Per-position acceptance rate: ((?:{DECIMAL}|nan)(?:, *(?:{DECIMAL}|nan))*)"
+    ),
+    "Avg Draft acceptance rate": re.compile(rf"Avg Draft acceptance rate: ({DECIMAL}|nan)%"),
+}
+NOTHING_DRAFTED = "no 'SpecDecoding metrics' line in which anything was drafted"
+#: What marks a line that was copied without its beginning.
+LOG_FIELDS = ("Mean acceptance length:", "Per-position acceptance rate:", "Avg Draft acceptance")
 _LOG = re.compile(
     rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
     rf"Accepted: (?P<accepted>{WHOLE}) tokens, Drafted: (?P<drafted>{WHOLE}) tokens, "
@@ -125,11 +141,15 @@ class _Interval:
 def read_log(lines: Sequence[str], where: str) -> Reading:
     """Pool the log's intervals, each weighted by its passes: accepted / (length - 1)."""
     matches = [match for line in lines if (match := _LOG.search(line)) is not None]
+    if not matches:
+        record = one_record(lines, _FIELDS)
+        wrapped = _LOG.search(record)
+        if wrapped is None:
+            raise _incomplete(record, where)
+        matches = [wrapped]
     intervals = [i for match in matches if (i := _interval(match)) is not None]
     if not intervals:
-        raise InputError(
-            "no 'SpecDecoding metrics' line in which anything was drafted", where=where
-        )
+        raise InputError(NOTHING_DRAFTED, where=where)
     depth = len(intervals[-1].rates)
     used = [interval for interval in intervals if len(interval.rates) == depth]
     accepted = sum(interval.accepted for interval in used)
@@ -152,6 +172,23 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
             lines=len(intervals) - len(used),
             draft_length=depth,
         )
+    )
+
+
+def _incomplete(record: str, where: str) -> InputError:
+    """Return the refusal of a line that lacks fields."""
+    texts = {name: match[1] for name, p in _FIELDS.items() if (match := p.search(record))}
+    if any("nan" in text for text in texts.values()):
+        return InputError(NOTHING_DRAFTED, where=where)
+    numbers = {name: [float(item) for item in text.split(",")] for name, text in texts.items()}
+    average = numbers.get("Avg Draft acceptance rate")
+    return incomplete_log(
+        where,
+        record="'SpecDecoding metrics' line",
+        missing=[name for name in _FIELDS if name not in texts],
+        survival=numbers.get("Per-position acceptance rate", ()),
+        tokens_per_step=numbers.get("Mean acceptance length", [None])[0],
+        rate=average[0] / 100 if average else None,
     )
 
 

@@ -141,7 +141,14 @@ BAD = [
     ("page.html", "<html><body>login</body></html>", "not a Prometheus page"),
     ("other.json", '{"status": "ok"}', "JSON without speculative-decoding"),
     ("deep.json", "[" * 100_000, "not a Prometheus page"),
-    ("stats.json", '[{"specDecodingStats": {"numDraftTokens": "many"}}]', "expected a number"),
+    (
+        "stats.json",
+        (
+            '[{"specDecodingStats": {"numDraftTokens": "many", "numAcceptedTokens": 1, '
+            '"numRequestsWithDraftTokens": 1}}]'
+        ),
+        "expected a number",
+    ),
     ("null.json", '{"internal_states": [{"avg_spec_accept_length": null}]}', "nothing was drafted"),
     ("hist.json", '{"acceptance_histogram": [1, NaN]}', "acceptance_histogram is nan"),
     ("hist2.json", '{"acceptance_histogram": 3}', "expected a list"),
