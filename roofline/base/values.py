@@ -24,6 +24,7 @@ __all__ = [
     "batches_in_order",
     "check_word",
     "choice",
+    "distinct_sizes",
     "numbers",
     "one_size",
     "seconds",
@@ -100,6 +101,16 @@ def sizes(field: str, text: str) -> tuple[int, ...]:
         raise InputError(error.text, field=field) from None
 
 
+def distinct_sizes(field: str, text: str) -> tuple[int, ...]:
+    """Read ``1,8k`` as numbers of at least 1, each given once."""
+    values = sizes(field, text)
+    if min(values) < 1:
+        raise InputError("expected whole numbers of at least 1", field=field, value=text)
+    if len(set(values)) < len(values):
+        raise InputError("a value is given twice; list each once", field=field, value=text)
+    return values
+
+
 def one_size(field: str, text: str, expected: str) -> int:
     """Read one number; refuse several with what was expected.
 
@@ -141,7 +152,7 @@ def sizes_or_range(field: str, text: str) -> tuple[int, ...]:
     """
     first, dots, last = text.partition("..")
     if not dots:
-        return tuple(sorted(sizes(field, text)))
+        return tuple(sorted(distinct_sizes(field, text)))
     (low,), (high,) = sizes(field, first), sizes(field, last)
     if low > high or low < 1:
         raise InputError("expected a range such as 1..256, lowest first", field=field, value=text)

@@ -44,8 +44,12 @@ NARROW, LEAST, MOST = 80, 40, 100
 LONG = 40  # characters of a text in a record that gets a line of its own
 #: Settings that are not typed as ``--`` and their name.
 _SPELLINGS = {"model": "MODEL", "output": "-o"}
-#: Commands whose model is an option.
-_MODEL_IS_AN_OPTION = (["live"], ["calibrate", "measure"])
+#: Settings that some commands call otherwise.
+_SPELLINGS_OF = {
+    ("live",): {"model": "--model"},
+    ("calibrate", "measure"): {"model": "--model"},
+    ("schedule",): {"batch": "--batches", "context": "--contexts"},
+}
 
 
 def flag(field: str, value: str | None = None) -> str:
@@ -54,9 +58,11 @@ def flag(field: str, value: str | None = None) -> str:
     >>> flag("dp_attention", "2"), flag("model")
     ('--dp-attention 2', 'MODEL')
     """
-    name = _SPELLINGS.get(field, "--" + field.replace("_", "-"))
-    if field == "model" and any(sys.argv[1 : 1 + len(c)] == c for c in _MODEL_IS_AN_OPTION):
-        name = "--model"
+    spellings = _SPELLINGS
+    for command, own in _SPELLINGS_OF.items():
+        if tuple(sys.argv[1 : 1 + len(command)]) == command:
+            spellings = spellings | own
+    name = spellings.get(field, "--" + field.replace("_", "-"))
     return name if value is None else f"{name} {value}"
 
 

@@ -11,7 +11,7 @@ import typer
 
 from roofline.base.errors import InputError
 from roofline.base.files import printable
-from roofline.base.values import batches_in_order, one_size, sizes, sizes_or_range
+from roofline.base.values import batches_in_order, distinct_sizes, one_size, sizes_or_range
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
     Batches,
@@ -91,7 +91,9 @@ def report(
             contexts=(one_size("context", context, one_context),),
         ),
         batches=EXPLORED_BATCHES if batches is None else sizes_or_range("batches", batches),
-        contexts=doublings(configuration) if contexts is None else sizes("contexts", contexts),
+        contexts=doublings(configuration)
+        if contexts is None
+        else distinct_sizes("contexts", contexts),
         named=batches is not None or contexts is not None,
     )
     command = ["roofline", "recommend", *without_options(sys.argv[1:], _CONTROLS)[1:]]

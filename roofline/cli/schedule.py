@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofline.base.errors import InputError
-from roofline.base.values import PERCENT, amount, shares, sizes, sizes_or_range
+from roofline.base.values import PERCENT, amount, distinct_sizes, shares, sizes, sizes_or_range
 from roofline.cli.panels import ENGINE, LOAD, PLACEMENT, QUESTION
 from roofline.cli.printing import emit_answer, emit_text
 from roofline.cli.question import OUTPUT, asks, form_option, format_for, option
@@ -111,7 +111,7 @@ def schedule(
     workload = replace(
         workload,
         batches=sizes_or_range("batches", batches),
-        contexts=tuple(sorted(sizes("contexts", contexts))),
+        contexts=tuple(sorted(distinct_sizes("contexts", contexts))),
     )
     tie_share = amount("tie", tie, PERCENT, "percent, such as 1") / 100
     planned = plan_schedule(

@@ -233,7 +233,7 @@ def releases_of(version: str) -> Releases:
     match = re.match(r"v?(\d+)\.(\d+)", version)
     if match is None:
         raise InputError(
-            "expected a release such as 1.2 or 1.3.0", field="engine_version", value=version
+            "expected a release such as 1.2 or 1.3.0", field="engine_version", value=version or None
         )
     return Releases.NEWER if (int(match[1]), int(match[2])) >= (1, 3) else Releases.OLDER
 

@@ -175,6 +175,8 @@ def test_explain_beside_data_changes_nothing(cli: Cli, tmp_path: Path, name: str
         (["--vary", "grup=5"], "unknown path"),
         (["--vary", "group_size=1", "--context", "4k,8k"], "one context"),
         (["--vary", "group_size=1", "--batch", "0"], "--batch 0"),
+        (["--vary", "group_size=1", "--batches", "0"], "--batches 0"),
+        (["--vary", "group_size=1", "--batches", "4,4"], "--batches 4,4"),
         (["--vary", "group_size=1", "--plot", "x.gif"], ".png"),
         (["--vary", f"layers={','.join(map(str, range(1, 2100)))}"], "at most 2000"),
         ([], "--vary"),

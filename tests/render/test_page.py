@@ -225,7 +225,11 @@ def test_an_address_is_read_once_and_its_query_kept_out(cli: Cli, tmp_path: Path
         (("-o", "a.html", "--batch", "1..13"), ("--batch", "13 answers", "12", "--batches")),
         (("-o", "a.html", "--context", "1k,2k"), ("--context 1k,2k", "one context", "--contexts")),
         (("-o", "a.html", "--batches", "1..2000"), ("--batches", "1000")),
-        (("-o", "a.html", "--contexts", "1k,1m"), ("--context 1048576", "131072")),
+        (("-o", "a.html", "--contexts", "1k,1m"), ("--contexts 1048576", "131072")),
+        (("-o", "a.html", "--context", "1m"), ("--context 1048576", "131072")),
+        (("-o", "a.html", "--batches", "0"), ("--batches 0", "at least 1")),
+        (("-o", "a.html", "--batches", "8,8"), ("--batches 8,8", "twice")),
+        (("-o", "a.html", "--contexts", "0"), ("--contexts 0", "at least 1")),
     ],
 )
 def test_bad_input_is_one_line(

@@ -115,7 +115,9 @@ def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
 def _trtllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
     """Write bands of which the first drafts the most."""
     deployment = plan.question.deployment
-    releases = trtllm.releases_of(options.engine_version or "1.3")
+    releases = trtllm.releases_of(
+        "1.3" if options.engine_version is None else options.engine_version
+    )
     trtllm.check_scheduled(deployment.drafter.kind, releases)
     nearest = not trtllm.drafts_most_first(plan.merged)
     bands = falling_bands(plan) if nearest else plan.merged

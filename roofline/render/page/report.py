@@ -14,6 +14,7 @@ from roofline.advice.question import (
     allowed_lengths,
     ask,
     context_notices,
+    context_refusal,
     known_lengths,
 )
 from roofline.advice.recommend import Recommendation, recommend
@@ -99,6 +100,9 @@ def report_for(
             f"{Option('batches')}, {Option('contexts')}: {len(around.batches)} x "
             f"{len(around.contexts)} cells, expected at most {MOST_CELLS}; list fewer"
         )
+    too_long = context_refusal(answer.deployment, around.contexts[-1])
+    if too_long is not None:
+        raise InputError(too_long.problem, field="contexts", value=too_long.value)
     grid = recommend(_every_draft(answer.question, around))
     schedule, reason = _schedule(answer)
     return Report(
