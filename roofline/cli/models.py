@@ -69,7 +69,9 @@ def show(
 
     network, _ = _opened(model, target)
     if form == "table":
-        summary = "".join(f"# {key}: {value}\n" for key, value in _summary(network).items())
+        summary = "".join(
+            f"# {key}: {_grouped(value)}\n" for key, value in _summary(network).items()
+        )
         emit_text(summary + wrapped_spec_text(network), None)
         return
     emit(_summary(network) | {"spec": network.model_dump(mode="json", by_alias=True)}, form)
@@ -115,6 +117,10 @@ def import_(
     imported = _imported(path, target)
     text = wrapped_spec_text(imported.spec) if output is None else spec_text(imported.spec)
     emit_text(text, output, assumptions(imported.notices))
+
+
+def _grouped(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _opened(model: str, target: str | None) -> tuple[NetworkSpec, Imported | None]:

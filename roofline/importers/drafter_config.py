@@ -84,19 +84,20 @@ def build_drafter(
     if not target_id:
         target_id = target.id if target is not None else "unknown"
     try:
-        values = _values(kind, fields, source, target)
-        spec = DrafterSpec(
-            schema=1,
-            kind=kind,
-            id=identity.id,
-            name=identity.name,
-            source=identity.source,
-            repository=identity.repository,
-            license=identity.license,
-            target=target_id,
-            notes=tuple(log.notes),
-            **values,
-        )
+        with log.all_faults():
+            values = _values(kind, fields, source, target)
+            spec = DrafterSpec(
+                schema=1,
+                kind=kind,
+                id=identity.id,
+                name=identity.name,
+                source=identity.source,
+                repository=identity.repository,
+                license=identity.license,
+                target=target_id,
+                notes=tuple(log.notes),
+                **values,
+            )
     except ValidationError as error:
         raise schema_error(source, error) from None
     return spec, log

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from roofline.base.errors import InputError
+from roofline.base.errors import FaultsError, InputError
 
 __all__ = ["ConfigDefault", "Fields", "ImportLog", "short_repr"]
 
 LARGEST_NUMBER = 2**40
 LONGEST_LIST = 4096
+#: Read on with this where a number is missing, to find further faults: layers, heads, experts and
+#: sizes can all be 64.
+STAND_IN = 64
 T = TypeVar("T")
 
 
@@ -41,11 +45,13 @@ class ConfigDefault:
 
 @dataclass(slots=True)
 class ImportLog:
-    """The keys that were read of a config, the defaults that were taken, and notes."""
+    """The keys that were read of a config, the defaults that were taken, notes, and faults."""
 
     read: set[str] = field(default_factory=set)
     defaults: list[ConfigDefault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: What is wrong, by key; reading went on as if the key were absent.
+    faults: dict[str, str] = field(default_factory=dict)
 
     def default(self, name: str, value: T, why: str) -> T:
         """Record a default once and return it."""
@@ -53,6 +59,17 @@ class ImportLog:
         if default not in self.defaults:
             self.defaults.append(default)
         return value
+
+    @contextmanager
+    def all_faults(self) -> Iterator[None]:
+        """Refuse every key that was at fault; what else fails after the first says nothing."""
+        try:
+            yield
+        except Exception:
+            if not self.faults:
+                raise
+        if self.faults:
+            raise FaultsError(list(self.faults.values()))
 
     def note(self, text: str) -> None:
         """Record once a note for the reader of the answer."""
@@ -87,6 +104,10 @@ class Fields:
                 return name, self.log.default(name, value, "not stated: the class's own default")
         return None
 
+    def fault(self, name: str, error: InputError) -> None:
+        """Record what is wrong with a key, once."""
+        self.log.faults.setdefault(self.path + name, error.text)
+
     def wrong(self, name: str, expected: str) -> InputError:
         """Return the error for a value of the wrong kind."""
         got = short_repr(self.data.get(name))
@@ -101,18 +122,23 @@ class Fields:
             return None
         name, value = entry
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.wrong(name, "a whole number")
+            self.fault(name, self.wrong(name, "a whole number"))
+            return None
         if not minimum <= value <= LARGEST_NUMBER:
-            raise self.wrong(name, f"a whole number from {minimum} to 2^40")
+            self.fault(name, self.wrong(name, f"a whole number from {minimum} to 2^40"))
+            return None
         return value
 
     def integer(self, *names: str) -> int:
         """Return a whole number; refuse a config without it."""
         value = self.optional(*names)
-        if value is None:
+        if value is not None:
+            return value
+        if not any(self.path + name in self.log.faults for name in names):
             others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
-            raise InputError(f"{self.file}: {self.path}{names[0]}{others}: is missing; add it")
-        return value
+            problem = f"{self.file}: {self.path}{names[0]}{others}: is missing; add it"
+            self.fault(names[0], InputError(problem))
+        return STAND_IN
 
     def integer_or(self, *names: str, default: int, why: str) -> int:
         """Return a whole number, else ``default``, which is then recorded."""
@@ -134,7 +160,8 @@ class Fields:
             return default if why is None else self.log.default(names[0], default, why)
         name, value = entry
         if not isinstance(value, bool):
-            raise self.wrong(name, "true or false")
+            self.fault(name, self.wrong(name, "true or false"))
+            return default
         return value
 
     def text(self, *names: str) -> str | None:
@@ -144,7 +171,8 @@ class Fields:
             return None
         name, value = entry
         if not isinstance(value, str):
-            raise self.wrong(name, "a text")
+            self.fault(name, self.wrong(name, "a text"))
+            return None
         return value
 
     def number(self, *names: str) -> float | None:
@@ -154,7 +182,8 @@ class Fields:
             return None
         name, value = entry
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(name, "a number")
+            self.fault(name, self.wrong(name, "a number"))
+            return None
         return float(value)
 
     def integers(self, name: str, *, length: int | None = None) -> list[int] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roofline.base.errors import OPTION_MARKS, InputError
+from roofline.base.errors import OPTION_MARKS, FaultsError, InputError
 from roofline.base.notices import Code, Notice, notice
 from roofline.importers.config_files import ConfigFiles, read_source
 from roofline.importers.drafter_config import build_drafter, drafter_kind
@@ -98,9 +98,13 @@ def import_path(
     try:
         return _import(path, identity, target, target_id)
     except InputError as error:  # names in a broken file may hold anything
-        kept = (c if c.isprintable() or c in OPTION_MARKS else "?" for c in error.text)
-        line = "".join(kept)
-        raise InputError(line) from None
+        if isinstance(error, FaultsError):
+            raise FaultsError(list(map(_shown, error.faults))) from None
+        raise InputError(_shown(error.text)) from None
+
+
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() or c in OPTION_MARKS else "?" for c in text)
 
 
 def _import(

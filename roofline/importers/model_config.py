@@ -98,9 +98,11 @@ def build_model(source: ConfigFiles, identity: Identity) -> tuple[ModelSpec, Imp
         class_defaults=family.missing,
     )
     try:
-        return _build(fields, family, source, identity, outer), log
+        with log.all_faults():
+            spec = _build(fields, family, source, identity, outer)
     except ValidationError as error:
         raise schema_error(source, error) from None
+    return spec, log
 
 
 def _build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,24 @@ def test_check_names_every_fault(cli: Cli, tmp_path: Path, what: str) -> None:
     other = {"hardware": ("recommend", "qwen3-8b", "--gpu", path), "models": ("recommend", path)}
     (line,) = cli(*other[what]).err.splitlines()
     assert line == f"{lines[0]} (and {len(lines) - 1} more)"
+
+
+def test_check_names_every_fault_of_a_config(cli: Cli, tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "Qwen--Qwen3-8B.json").read_text("utf-8"))
+    del config["hidden_size"]
+    changed = {"vocab_size": "many", "num_attention_heads": 0, "tie_word_embeddings": "yes"}
+    path = write(tmp_path, "config.json", json.dumps(config | changed))
+    outcome = cli("models", "check", path)
+    assert (outcome.code, outcome.out) == (2, "")
+    lines = sorted(outcome.err.splitlines())
+    keys = [line.removeprefix("roofline: config.json: ").split(":")[0] for line in lines]
+    assert [key.split(" ")[0] for key in keys] == sorted(["hidden_size", *changed])
+    assert "(and 3 more)" in cli("recommend", path).err
+
+
+def test_a_key_in_which_a_layer_is_at_fault_is_named_once(cli: Cli, tmp_path: Path) -> None:
+    """What depends on a stand-in is no fault of the file."""
+    config = json.loads((CONFIGS / "openai--gpt-oss-120b.json").read_text("utf-8"))
+    path = write(tmp_path, "config.json", json.dumps(config | {"num_hidden_layers": "all"}))
+    (line,) = cli("models", "check", path).err.splitlines()
+    assert "num_hidden_layers: expected a whole number, got 'all'" in line
