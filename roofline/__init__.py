@@ -15,20 +15,34 @@ from roofline.base import __version__
 
 if TYPE_CHECKING:
     from roofline.acceptance import Acceptance
-    from roofline.api.questions import recommend, schedule, sweep
-    from roofline.api.results import LoadResult, RecommendResult, ScheduleResult, SweepResult
+    from roofline.api.answers import (
+        CompareResult,
+        ExploreResult,
+        LoadResult,
+        MemoryResult,
+        RecommendResult,
+        ScheduleResult,
+        SweepResult,
+    )
+    from roofline.api.questions import compare, explore, memory, recommend, schedule, sweep
     from roofline.base.errors import DoesNotFitError, InputError, RooflineError
 
 __all__ = [
     "Acceptance",
+    "CompareResult",
     "DoesNotFitError",
+    "ExploreResult",
     "InputError",
     "LoadResult",
+    "MemoryResult",
     "RecommendResult",
     "RooflineError",
     "ScheduleResult",
     "SweepResult",
     "__version__",
+    "compare",
+    "explore",
+    "memory",
     "recommend",
     "schedule",
     "sweep",
@@ -36,8 +50,16 @@ __all__ = [
 
 _HOMES = {
     "acceptance": ("Acceptance",),
-    "api.questions": ("recommend", "schedule", "sweep"),
-    "api.results": ("LoadResult", "RecommendResult", "ScheduleResult", "SweepResult"),
+    "api.questions": ("compare", "explore", "memory", "recommend", "schedule", "sweep"),
+    "api.answers": (
+        "CompareResult",
+        "ExploreResult",
+        "LoadResult",
+        "MemoryResult",
+        "RecommendResult",
+        "ScheduleResult",
+        "SweepResult",
+    ),
     "base.errors": ("DoesNotFitError", "InputError", "RooflineError"),
 }
 

@@ -13,16 +13,23 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.options import question_from
 from roofline.advice.question import Workload
 from roofline.api import values
-from roofline.api.values import AcceptanceLike, Number, Numbers, Reference, Whole
+from roofline.api.values import AcceptanceLike, Name, Number, Numbers, Reference, Whole
 from roofline.base.errors import InputError
 
-__all__ = ["QuestionOptions", "UnknownOptionError", "asked", "axis", "question_options"]
+__all__ = [
+    "DeploymentOptions",
+    "QuestionOptions",
+    "UnknownOptionError",
+    "asked",
+    "axis",
+    "question_options",
+]
 
 
-class QuestionOptions(TypedDict, total=False):
-    """Options that every question has beside its own; all are keywords."""
+class DeploymentOptions(TypedDict, total=False):
+    """What is deployed, and how it is looked at; all are keywords."""
 
-    gpu: Annotated[Reference, "Accelerator: a name, or the path of a profile (YAML)."]
+    gpu: Annotated[Name, "Accelerator: a name, or the path of a profile (YAML)."]
     tp: Annotated[Whole, "Tensor-parallel GPUs."]
     ep: Annotated[Whole, "Groups of those GPUs that experts are placed on."]
     dp_attention: Annotated[Whole, "Groups of those GPUs that share out the sequences."]
@@ -39,26 +46,9 @@ class QuestionOptions(TypedDict, total=False):
         "The first layers whose experts stay in the processor's memory: a number or 'all'.",
     ]
     host: Annotated[
-        Reference | None,
+        Name | None,
         "The machine around the cards: 'desktop-ddr4', 'desktop-ddr5', 'workstation-ddr5', "
         "'server-ddr5' or the path of a file (YAML). None means 'desktop-ddr5'.",
-    ]
-    drafter: Annotated[
-        Reference | None,
-        "What drafts: 'none', 'ngram', 'suffix', 'mtp', a kind of head ('eagle1', 'eagle3', "
-        "'medusa', 'dflash', 'dspark', 'domino', 'peagle'), the name of a model, a path, or a "
-        "config as a dict. None is the drafter that is known for the model.",
-    ]
-    acceptance: Annotated[
-        AcceptanceLike | None,
-        "How often drafts are accepted: 0.7 (one rate at every position), a list of rates by "
-        "position (read as a bare list on the command line is), {3: 2.31} (tokens per step by "
-        "draft length), any text that the command line takes ('survival:0.72,0.45', "
-        "'al:3=2.31', a bundled curve, a file, an engine's metrics address), or an `Acceptance`. "
-        "None is the nearest bundled curve, which the answer names.",
-    ]
-    acceptance_rounds: Annotated[
-        Whole | None, "Verify passes that the acceptance was counted over. None takes it as exact."
     ]
     max_draft_length: Annotated[Whole, "Longest draft to consider [tokens]."]
     extrapolate: Annotated[bool, "Whether to go beyond the acceptance that was measured."]
@@ -92,7 +82,7 @@ class QuestionOptions(TypedDict, total=False):
         Number | None, "Share (0 to 1) of the GPU that the engine takes. None is the engine's."
     ]
     engine: Annotated[
-        Reference,
+        Name,
         "Serving engine: 'vllm', 'sglang', 'trtllm', 'llamacpp'; 'vllm@2025' for an era; or the "
         "path of a file (YAML).",
     ]
@@ -121,12 +111,35 @@ class QuestionOptions(TypedDict, total=False):
     ]
 
 
+class QuestionOptions(DeploymentOptions, total=False):
+    """Options that most questions have beside their own; all are keywords."""
+
+    drafter: Annotated[
+        Reference | None,
+        "What drafts: 'none', 'ngram', 'suffix', 'mtp', a kind of head ('eagle1', 'eagle3', "
+        "'medusa', 'dflash', 'dspark', 'domino', 'peagle'), the name of a model, a path, or a "
+        "config as a dict. None is the drafter that is known for the model.",
+    ]
+    acceptance: Annotated[
+        AcceptanceLike | None,
+        "How often drafts are accepted: 0.7 (one rate at every position), a list of rates by "
+        "position (read as a bare list on the command line is), {3: 2.31} (tokens per step by "
+        "draft length), any text that the command line takes ('survival:0.72,0.45', "
+        "'al:3=2.31', a bundled curve, a file, an engine's metrics address), or an `Acceptance`. "
+        "None is the nearest bundled curve, which the answer names.",
+    ]
+    acceptance_rounds: Annotated[
+        Whole | None, "Verify passes that the acceptance was counted over. None takes it as exact."
+    ]
+
+
 class UnknownOptionError(InputError, TypeError):
     """A keyword that the function does not have."""
 
 
 _LISTED = ("tensor_split", "overhead_ms")
-_REFERENCES = ("model", "gpu", "engine", "drafter", "host")
+_REFERENCES = ("model", "drafter")
+_NAMED = ("gpu", "engine", "host")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -142,6 +155,8 @@ def _coerced(name: str, value: object) -> object:
     kinds = _kinds()[name]
     if name in _REFERENCES:
         return values.reference(name, value)
+    if name in _NAMED:
+        return values.name(name, value)
     if name == "acceptance":
         return values.acceptance(name, value)
     if name == "set":
@@ -184,6 +199,8 @@ def _axis_text(name: str, value: object, kinds: set[Any]) -> str:
     """Return one value of an option as a text."""
     if name in _REFERENCES:
         return values.reference(name, value)
+    if name in _NAMED:
+        return values.name(name, value)
     if name == "acceptance":
         curve = values.acceptance(name, value)
         if isinstance(curve, str):
@@ -208,10 +225,9 @@ def question_options(*leave_out: str) -> Callable[[Function], Function]:
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=defaults[name].default,
-                annotation=QuestionOptions.__annotations__[name].__forward_arg__,
             )
-            for name in hints
-            if name not in own and name not in leave_out
+            for name in defaults
+            if name in hints and name not in own and name not in leave_out
         }
         fixed = [p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         known = {*shared, *(parameter.name for parameter in fixed)}
@@ -227,12 +243,12 @@ def question_options(*leave_out: str) -> Callable[[Function], Function]:
                     )
             return function(*arguments, **options)
 
-        signature: Any = checked
-        signature.__signature__ = inspect.signature(function).replace(
-            parameters=[*fixed, *shared.values()]
-        )
-        signature.__doc__ = _documented(function, shared, hints)
-        return signature  # type: ignore[no-any-return]
+        documented: Any = checked
+        # the help names the types in words
+        plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in fixed]
+        documented.__signature__ = inspect.Signature([*plain, *shared.values()])
+        documented.__doc__ = _documented(function, shared, hints)
+        return documented  # type: ignore[no-any-return]
 
     return document
 
@@ -254,14 +270,15 @@ def _documented(
     return f"{before}{others}{heading}{after}"
 
 
-_NAMES = {
+_TYPE_WORDS = {
     Whole: "whole number",
     Whole | None: "whole number or None",
     Number: "number",
     Number | None: "number or None",
     Numbers | None: "number, list of numbers or None",
-    Reference: "name or path",
-    Reference | None: "name, path or None",
+    Name: "name or path",
+    Name | None: "name, path or None",
+    Reference | None: "name, path, dict or None",
     str: "str",
     str | None: "str or None",
     bool: "bool",
@@ -271,4 +288,4 @@ _NAMES = {
 
 
 def _named(kind: Any) -> str:
-    return _NAMES[kind]
+    return _TYPE_WORDS[kind]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -10,15 +9,28 @@ from typing import Any, Unpack
 from roofline.advice.question import ask
 from roofline.advice.recommend import recommend as answer_for
 from roofline.api import values
-from roofline.api.options import QuestionOptions, asked, axis, question_options
-from roofline.api.results import LoadResult, RecommendResult, ScheduleResult, SweepResult
-from roofline.api.values import Number, Reference, Whole, WholeNumbers
+from roofline.api.answers import (
+    CompareResult,
+    ExploreResult,
+    LoadResult,
+    MemoryResult,
+    RecommendResult,
+    ScheduleResult,
+    SweepResult,
+)
+from roofline.api.options import DeploymentOptions, QuestionOptions, asked, axis, question_options
+from roofline.api.values import AcceptanceLike, Name, Number, Reference, Whole, WholeNumbers
 from roofline.base.errors import InputError
 from roofline.base.values import DOLLARS, PERCENT, amount, batches_in_order, sizes, sizes_or_range
 from roofline.base.values import shares as shares_of
+from roofline.questions.compare import Candidate, bundled_candidates, parse_candidate
+from roofline.questions.compare import compare as side_by_side
+from roofline.questions.explore import EXPLORED_BATCHES, parse_axis
+from roofline.questions.explore import explore as vary_over
 from roofline.questions.goals import GOAL_BATCHES, goal_of, meet_goal
 from roofline.questions.load.answer import answer_load
 from roofline.questions.load.load import check_beside, load_of
+from roofline.questions.memory import memory_accounts
 from roofline.questions.schedule.formats import (
     ScheduleFormat,
     ScheduleOptions,
@@ -28,7 +40,7 @@ from roofline.questions.schedule.formats import (
 from roofline.questions.schedule.plan import plan_schedule
 from roofline.questions.sweep.grid import plan_for
 
-__all__ = ["recommend", "schedule", "sweep"]
+__all__ = ["compare", "explore", "memory", "recommend", "schedule", "sweep"]
 
 
 @question_options()
@@ -245,6 +257,188 @@ def schedule(
     return ScheduleResult(answer=planned, written=write_schedule(planned, written_for))
 
 
+@question_options("drafter", "acceptance", "acceptance_rounds")
+def compare(
+    model: Reference,
+    *,
+    drafter: str | Sequence[str] | Mapping[str, AcceptanceLike | None] | None = None,
+    batch: WholeNumbers = 1,
+    context: WholeNumbers = "4k",
+    **options: Unpack[DeploymentOptions],
+) -> CompareResult:
+    """Compare drafters, each at its own best draft length.
+
+    Parameters
+    ----------
+    model : name, path or dict
+        The model that serves, as for `recommend`.
+    drafter : dict, list of str, str or None, default None
+        The drafters: {'eagle3': None, 'ngram': 0.5} (each with its acceptance, None for a bundled
+        one), or ['eagle3', 'ngram=0.5']. None takes the bundled heads whose acceptance is known.
+    batch : whole number or several, default 1
+        Sequences decoded together: 8, [1, 8] or '1,8'.
+    context : whole number or several, default '4k'
+        Tokens in the KV cache of each sequence: '8k' is 8192.
+
+    Returns
+    -------
+    CompareResult
+        With `points` (the drafters at each batch and context, the fastest first), `refused`,
+        `notes`; for a single point also `best`, `draft_length` and `speedup`. `to_frame()` has a
+        row for each batch, context and drafter.
+
+    Raises
+    ------
+    InputError
+        If something that was given cannot be used: `error.field` names the argument.
+    DoesNotFitError
+        If nothing that was asked about fits in memory: the message says what helps.
+
+    Examples
+    --------
+    >>> compare("llama-3.1-8b", drafter={"eagle3": 0.7, "ngram": 0.3}, batch=8).best.drafter_kind
+    'eagle3'
+    """
+    configuration, workload = asked(model, options)
+    left_out: list[str] = []
+    if drafter is None:
+        candidates, left_out = bundled_candidates(configuration)
+    elif isinstance(drafter, Mapping):
+        candidates = [
+            Candidate(
+                drafter=values.reference("drafter", name),
+                acceptance=None if given is None else values.acceptance("acceptance", given),
+            )
+            for name, given in drafter.items()
+        ]
+    else:
+        candidates = [parse_candidate(text) for text in values.several("drafter", drafter)]
+    if not candidates:
+        raise InputError("expected at least one", field="drafter")
+    workload = replace(
+        workload,
+        batches=sizes("batch", values.wholes("batch", batch)),
+        contexts=sizes("context", values.wholes("context", context)),
+    )
+    points = side_by_side(configuration, workload, candidates)
+    return CompareResult(answer=tuple(map(tuple, points)), left_out=tuple(left_out))
+
+
+@question_options("acceptance_rounds")
+def memory(
+    model: Reference,
+    *,
+    context: WholeNumbers = "4k",
+    batch: Whole | None = None,
+    draft_length: Whole | None = None,
+    **options: Unpack[QuestionOptions],
+) -> MemoryResult:
+    """Say where memory goes, what fits, and what drafting takes.
+
+    Parameters
+    ----------
+    model : name, path or dict
+        The model that serves, as for `recommend`.
+    context : whole number or several, default '4k'
+        Tokens of each sequence: '8k' is 8192.
+    batch : whole number or None, default None
+        Sequences to account for; None is the most that fit.
+    draft_length : whole number or None, default None
+        Draft length to account for [tokens]; None is the one that yields most at equal memory.
+
+    Returns
+    -------
+    MemoryResult
+        With `points` (how many sequences fit at each context), `refused`, `notes`; for a single
+        context also `best`, `draft_length` and `largest_batch`. `to_frame()` has a row for each
+        context without drafts and with them, sizes in bytes.
+
+    Raises
+    ------
+    InputError
+        If something that was given cannot be used: `error.field` names the argument.
+    DoesNotFitError
+        If not even one sequence fits in memory: the message says what helps.
+
+    Examples
+    --------
+    >>> memory("llama-3.1-8b", gpu="h100-sxm", context="8k").largest_batch
+    49
+    """
+    configuration, workload = asked(model, options)
+    accounts = memory_accounts(
+        configuration,
+        replace(workload, contexts=sizes("context", values.wholes("context", context))),
+        batch=None if batch is None else values.whole("batch", batch),
+        draft_length=None if draft_length is None else values.whole("draft_length", draft_length),
+        longest_is_given=options.get("max_draft_length") is not None,
+    )
+    return MemoryResult(answer=accounts)
+
+
+@question_options("acceptance_rounds")
+def explore(
+    model: Reference,
+    *,
+    vary: Mapping[str, Any],
+    batch: Whole = 1,
+    context: Whole = "4k",
+    batches: WholeNumbers | None = None,
+    explain: bool = False,
+    **options: Unpack[QuestionOptions],
+) -> ExploreResult:
+    """Show how the answer moves with the architecture.
+
+    Parameters
+    ----------
+    model : name, path or dict
+        The model to start from, as for `recommend`.
+    vary : dict
+        The values to try by path, as in `set`: {'group_size': [1, 2, 4, 8]}. Several paths give
+        every combination.
+    batch : whole number, default 1
+        Sequences decoded together.
+    context : whole number, default '4k'
+        Tokens in the KV cache of each sequence.
+    batches : whole number, several or None, default None
+        Batches to look for the turning points at; None is 1 to 1024, two to a doubling.
+    explain : bool, default False
+        Whether the text holds every draft length's speedup and cost ratio.
+
+    Returns
+    -------
+    ExploreResult
+        With `points` (the advice for each variant), `refused`, `notes`. `to_frame()` has a row for
+        each variant.
+
+    Raises
+    ------
+    InputError
+        If something that was given cannot be used: `error.field` names the argument.
+    DoesNotFitError
+        If no variant fits in memory: the message says what helps.
+
+    Examples
+    --------
+    >>> frame = explore("llama-3.1-8b", vary={"group_size": [1, 4]}, acceptance=0.7).to_frame()
+    >>> frame.group_size.tolist()
+    [1, 4]
+    """
+    configuration, workload = asked(model, options)
+    if not isinstance(vary, Mapping):
+        raise InputError("expected a dict such as {'group_size': [1, 2, 4]}", field="vary")
+    exploration = vary_over(
+        configuration,
+        replace(workload, contexts=(values.whole("context", context),)),
+        [parse_axis(f"{path}={values.listed('vary', each)}") for path, each in vary.items()],
+        batch=values.whole("batch", batch),
+        batches=EXPLORED_BATCHES
+        if batches is None
+        else sizes_or_range("batches", values.wholes("batches", batches)),
+    )
+    return ExploreResult(answer=exploration, explain=values.flag("explain", explain))
+
+
 @question_options()
 def sweep(
     model: Reference | Sequence[Reference],
@@ -252,7 +446,7 @@ def sweep(
     batch: WholeNumbers | None = None,
     context: WholeNumbers | None = None,
     gpu_hour: Number | Sequence[Number] | None = None,
-    grid: str | os.PathLike[str] | None = None,
+    grid: Name | None = None,
     **options: Any,
 ) -> SweepResult:
     """Price every point of a grid as a row.

@@ -22,6 +22,7 @@ from roofline.base.units import parse_size
 
 __all__ = [
     "AcceptanceLike",
+    "Name",
     "Number",
     "Numbers",
     "Reference",
@@ -30,6 +31,7 @@ __all__ = [
     "acceptance",
     "flag",
     "listed",
+    "name",
     "number",
     "overrides",
     "path",
@@ -49,8 +51,10 @@ WholeNumbers: TypeAlias = Whole | Iterable[Whole]
 #: A number, or its text with a unit where it may have one: ``5``, ``"5ms"``.
 Number: TypeAlias = float | str
 Numbers: TypeAlias = Number | Iterable[Number]
-#: A name or a path; for models and drafters also a config as a dict.
-Reference: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+#: A name or a path.
+Name: TypeAlias = str | os.PathLike[str]
+#: A name, a path, or a config as a dict.
+Reference: TypeAlias = Name | Mapping[str, Any]
 #: A rate, rates by position, tokens per step by draft length, a text, or one made before.
 AcceptanceLike: TypeAlias = (
     float | str | os.PathLike[str] | Iterable[float] | Mapping[int, float] | Acceptance
@@ -227,18 +231,20 @@ def reference(field: str, value: object) -> str:
                 f"expected a config of plain values, as in a config.json ({error})", field=field
             ) from None
         return str(_config_file(content, _config_name(value)))
+    return name(field, value, expected="a name, a path, or a config as a dict")
+
+
+def name(field: str, value: object, *, expected: str = "a name or a path") -> str:
+    """Return a name or a path as a text."""
     value = plain(value)
     if isinstance(value, str) and value.strip():
         return value
-    raise _unexpected(field, value, "a name, a path, or a config as a dict")
+    raise _unexpected(field, value, expected)
 
 
 def path(field: str, value: object) -> Path:
     """Return a path."""
-    value = plain(value)
-    if isinstance(value, str) and value:
-        return Path(value)
-    raise _unexpected(field, value, "a path")
+    return Path(name(field, value, expected="a path"))
 
 
 def _config_name(config: Mapping[str, Any]) -> str:
@@ -253,10 +259,10 @@ def _configs() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="roofline-")
 
 
-def _config_file(content: str, name: str) -> Path:
+def _config_file(content: str, folder: str) -> Path:
     """Return the config.json that holds this content, in a folder that names the model."""
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-    file = Path(_configs().name) / digest / name / "config.json"
+    file = Path(_configs().name) / digest / folder / "config.json"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")

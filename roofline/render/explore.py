@@ -269,6 +269,6 @@ def _legend(exploration: Exploration) -> list[str]:
         )
     lines.append(
         "Acceptance is held as given: measure it again for a changed architecture. Speedups are "
-        f"expected values; roofline recommend {Option('set')} gives their range."
+        f"expected values; recommend with {Option('set')} gives their range."
     )
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,6 +84,15 @@ def data(answers: Sequence[MemoryAnswer], refused: Sequence[Refused]) -> dict[st
     }
 
 
+def _key(name: str) -> str:
+    """Return the name of a part as a column has it.
+
+    >>> _key("not the engine's"), _key("target KV")
+    ('not_the_engines', 'target_kv')
+    """
+    return re.sub(r"\W+", "_", name.replace("'", "")).lower()
+
+
 def rows(answers: Sequence[MemoryAnswer]) -> list[dict[str, Any]]:
     """Return a row for every context, without drafts and with them; sizes in bytes."""
     found = []
@@ -97,7 +107,7 @@ def rows(answers: Sequence[MemoryAnswer]) -> list[dict[str, Any]]:
                     "draft_length": length,
                     "batch": batch,
                     "largest_batch": largest,
-                    **{f"{name.replace(' ', '_')}_bytes": size for name, size in parts.items()},
+                    **{f"{_key(name)}_bytes": size for name, size in parts.items()},
                     **{f"sequence_{name}_bytes": size for name, size in sequence.items()},
                 }
             )
