@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypeGuard
 
 from roofline.acceptance import Acceptance
 from roofline.base.errors import InputError
@@ -22,6 +22,7 @@ from roofline.base.units import parse_size
 
 __all__ = [
     "AcceptanceLike",
+    "Config",
     "Name",
     "Number",
     "Numbers",
@@ -45,19 +46,34 @@ __all__ = [
 ]
 
 #: A whole number, or its text: ``8``, ``"8k"``.
-Whole: TypeAlias = int | str
+Whole: TypeAlias = SupportsIndex | float | str
 #: One or several whole numbers: ``8``, ``[1, 8]``, ``"1,8k"``, ``"1..64"``, a range or an array.
 WholeNumbers: TypeAlias = Whole | Iterable[Whole]
 #: A number, or its text with a unit where it may have one: ``5``, ``"5ms"``.
-Number: TypeAlias = float | str
+Number: TypeAlias = SupportsFloat | str
 Numbers: TypeAlias = Number | Iterable[Number]
 #: A name or a path.
 Name: TypeAlias = str | os.PathLike[str]
+
+
+class Config(Protocol):
+    """A config that can give itself as a dict, as those of the library transformers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the config as plain values."""
+        ...
+
+
 #: A name, a path, or a config as a dict.
-Reference: TypeAlias = Name | Mapping[str, Any]
+Reference: TypeAlias = Name | Mapping[str, Any] | Config
 #: A rate, rates by position, tokens per step by draft length, a text, or one made before.
 AcceptanceLike: TypeAlias = (
-    float | str | os.PathLike[str] | Iterable[float] | Mapping[int, float] | Acceptance
+    SupportsFloat
+    | str
+    | os.PathLike[str]
+    | Iterable[SupportsFloat]
+    | Mapping[int, float]
+    | Acceptance
 )
 
 
@@ -225,7 +241,7 @@ def reference(field: str, value: object) -> str:
         value = to_dict()
     if isinstance(value, Mapping):
         try:
-            content = json.dumps(value, default=plain)
+            content = json.dumps(value, default=_json_value)
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"expected a config of plain values, as in a config.json ({error})", field=field
@@ -245,6 +261,13 @@ def name(field: str, value: object, *, expected: str = "a name or a path") -> st
 def path(field: str, value: object) -> Path:
     """Return a path."""
     return Path(name(field, value, expected="a path"))
+
+
+def _json_value(value: object) -> object:
+    built_in = plain(value)
+    if built_in is value:
+        raise TypeError(f"it holds an object of type {type(value).__name__}")
+    return built_in
 
 
 def _config_name(config: Mapping[str, Any]) -> str:
