@@ -468,8 +468,9 @@ class SweepResult(Result):
         """Write the rows to a file, and where they come from to a file beside it.
 
         The ending of ``output`` sets the format: .csv, .jsonl or .parquet. Nothing is held in
-        memory, so a grid may have any size. ``jobs`` is the number of processes to price with.
-        Return the path.
+        memory, so a grid may have any size. ``jobs`` is the number of processes to price with;
+        above 1, a script needs Python's ``if __name__ == "__main__":`` around the call. Return the
+        path.
         """
         from roofline.base import __version__
         from roofline.questions.sweep.encoding import SweepFormat, check_format
