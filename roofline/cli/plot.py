@@ -100,16 +100,18 @@ def cost_ratio(
     """Draw cost ratio R(D) beside tokens per step AL(D).
 
     Drafts pay where a step costs fewer plain steps than it yields tokens.
+
+    Example: roofline plot cost-ratio llama-3.1-8b --batch 1,32 -o cost-ratio.png
     """
     from roofline.advice.question import ask
     from roofline.advice.recommend import recommend
     from roofline.render.charts.cost_ratio import cost_ratio_rows, draw_cost_ratio
 
-    contexts = one_value("--context", context)
+    contexts = one_value("context", context)
     answer = recommend(
         ask(
             configuration,
-            replace(workload, batches=batches_in_order("--batch", batch), contexts=contexts),
+            replace(workload, batches=batches_in_order("batch", batch), contexts=contexts),
         )
     )
     rows = cost_ratio_rows(answer)
@@ -126,7 +128,7 @@ def cost_ratio(
 
 
 @app.command()
-@asks()
+@asks("acceptance_rounds")
 @draws_chart(8.0, 5.4)
 def heatmap(
     configuration: Configuration,
@@ -174,7 +176,7 @@ def heatmap(
 
 
 @app.command()
-@asks()
+@asks("acceptance_rounds")
 @draws_chart(7.0, 5.4)
 def breakdown(
     configuration: Configuration,
@@ -211,7 +213,7 @@ def breakdown(
 
 
 @app.command()
-@asks()
+@asks("acceptance_rounds")
 @draws_chart(7.0, 5.2)
 def frontier(
     configuration: Configuration,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["attention", "parity", "roofline_chart"]
 
 
-@asks()
+@asks("acceptance_rounds", "prefill_tokens_per_step")
 @draws_chart(8.0, 5.0)
 def roofline_chart(
     configuration: Configuration,

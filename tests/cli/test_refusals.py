@@ -216,5 +216,5 @@ def test_no_command_takes_acceptance_where_nothing_is_drafted(
 ) -> None:
     asked = (word.replace("FILE", str(tmp_path / "a.csv")) for word in command)
     outcome = cli(*asked, "--drafter", "none", *option)
-    taken = option[0] == "--acceptance" or command[0] in ("recommend", "plot")
+    taken = option[0] == "--acceptance" or command[0] == "recommend"
     assert_refused(outcome, f"{option[0]}: {'says nothing' if taken else 'roofline'}")
