@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from roofline.base.errors import OPTION_MARKS
 from roofline.cli import main
 from tests.html_browser import browser, report
+from tests.servers import stop_the_clock
 from tests.support import Cli, Outcome
 
 __all__ = ["browser", "cli", "clock", "report"]
@@ -40,13 +40,4 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let waiting take no time: the clock moves on by what was asked for."""
-    now, waits = [0.0], list[float]()
-
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        now[0] += seconds
-
-    moving = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
-    monkeypatch.setattr("roofline.base.progress.time", moving)
-    monkeypatch.setattr("roofline.engines.metrics.time", moving)
-    return waits
+    return stop_the_clock(monkeypatch)

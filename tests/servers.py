@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tests.support import Cli, Outcome
 
@@ -91,6 +94,20 @@ def send(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **head
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
     handler.wfile.write(body)
+
+
+def stop_the_clock(patch: pytest.MonkeyPatch) -> list[float]:
+    """Let waiting take no time, and return the waits: the clock moves on by what was asked for."""
+    now, waits = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        now[0] += seconds
+
+    moving = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
+    patch.setattr("roofline.base.progress.time", moving)
+    patch.setattr("roofline.engines.metrics.time", moving)
+    return waits
 
 
 def pages(engine: str, **instead: bytes | Sequence[bytes]) -> dict[str, list[bytes]]:
