@@ -83,6 +83,7 @@ calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rew
 
 docs: $(READY)        ## Refresh the outputs that the pages show
 	$(BIN)/python -m tests.test_docs
+	$(BIN)/python -m tests.test_public_answers
 
 figures: $(READY)     ## Draw the figures of the pages anew, each with its numbers
 	$(BIN)/python -m tests.test_figures

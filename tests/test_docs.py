@@ -5,12 +5,11 @@ Outputs in the pages are the program's own. ``python -m tests.test_docs`` writes
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,21 +20,19 @@ from typing import Any
 import pytest
 import typer
 
-from roofline.cli.app import app
-from roofline.cli.question import asks
 from roofline.kernels import formulas
 from roofline.kernels.forward import Kind, decode
 from roofline.specs.formats import resolve_precision
 from roofline.specs.network import load_model
 from roofline.specs.placement import Placement
 from tests.physics import run
+from tests.servers import engine, pages, server, stop_the_clock
+from workshop import reference_page
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Written by Typer from the commands themselves; the synopses in it are not commands to run.
-REFERENCE = ROOT / "docs" / "reference.md"
-PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {REFERENCE})
+REFERENCE = (ROOT / "docs" / "reference.md").read_text("utf-8")
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-CLI_PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
 
 # A fenced block with its info string, and a command in it; `# exit 3` says what it returns.
 _BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -84,10 +81,25 @@ def write_files(text: str, folder: Path) -> None:
             (folder / first.removeprefix("# ")).write_text(block["body"], encoding="utf-8")
 
 
+#: Commands that name this server are answered by the recorded pages of vLLM.
+SERVER = "http://127.0.0.1:8000"
+
+
+@contextlib.contextmanager
+def recorded_server(command: str) -> Iterator[str]:
+    """Yield a command that asks the recorded server, which takes no time to answer."""
+    with pytest.MonkeyPatch.context() as patch, server(engine(pages("vllm"))) as url:
+        stop_the_clock(patch)
+        yield command.replace(SERVER, url)
+
+
 def shown(example: Example) -> tuple[int, str]:
     """Return the exit code and what a page shows of a command: stdout, or the error's line."""
-    code, out, err = run(example.command)
-    return code, out if example.exit_code == 0 else err
+    asks_a_server = SERVER in example.command
+    with (recorded_server if asks_a_server else contextlib.nullcontext)(example.command) as command:
+        code, out, err = run(command)
+    text = out if example.exit_code == 0 else err
+    return code, re.sub(r"http://127\.0\.0\.1:\d+", SERVER, text) if asks_a_server else text
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[f"{e.page}: {e.command}" for e in EXAMPLES])
@@ -111,69 +123,32 @@ def test_the_readme_opens_with_a_real_answer() -> None:
 def test_the_first_page_explains_what_its_command_prints() -> None:
     """Quoted in docs/index.md, printed by the same command in README.md."""
     page = (ROOT / "docs" / "index.md").read_text("utf-8")
-    (asked, *_) = (e for e in EXAMPLES if e.page == "docs/index.md")
+    asked = next(e for e in EXAMPLES if e.page == "docs/index.md")
     (answer,) = (e.output for e in EXAMPLES if e.page == "README.md" and e.command == asked.command)
-    quoted = re.findall(r"^\| `((?:Run|model error|Benchmark) [^`]+)`", page, re.MULTILINE)
-    assert len(quoted) == 3
+    quoted = re.findall(r"^\| `((?:Run|model) [^`]+)`", page, re.MULTILINE)
+    assert len(quoted) == 2
     assert [text for text in quoted if text not in " ".join(answer.split())] == []
 
 
-def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield (full name, command) for a command and all below it."""
-    yield path, command
-    for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, f"{path} {name}")
-
-
-COMMANDS = dict(commands(typer.main.get_command(app), "roofline"))
-
-
-def section(path: str) -> str:
-    """Return what docs/cli.md says about one command."""
-    match = re.search(rf"^##+ `{re.escape(path)}`\n(.*?)(?=^##|\Z)", CLI_PAGE, re.M | re.S)
-    assert match, f"docs/cli.md has no section '{path}'"
-    return match[1]
-
-
-def long_options(command: Any) -> set[str]:
-    """Return the long options of one command."""
-    return {o for p in command.params for o in p.opts if o.startswith("--")}
-
-
-def printing_options() -> set[str]:
-    """Return the options that docs/cli.md tells of every answer."""
-    text = CLI_PAGE.partition("## What is printed\n")[2].partition("\n## ")[0]
-    found = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", text, re.M))
-    assert found == {"--short", "--notes", "--quiet"}
-    return found
-
-
-def question_options() -> set[str]:
-    """Return the options that `asks` gives a command."""
-
-    @asks()
-    def bare(_request: object) -> None:
-        """Ask nothing more."""
-
-    alone = typer.Typer(add_completion=False)
-    alone.command()(bare)
-    return long_options(typer.main.get_command(alone))
-
-
-QUESTION = question_options()
+COMMANDS = dict(reference_page.commands())
 
 
 @pytest.mark.parametrize("path", COMMANDS)
-def test_every_command_and_option_has_help_and_is_documented(path: str) -> None:
+def test_every_command_and_option_has_help(path: str) -> None:
     command = COMMANDS[path]
     assert command.help
     context = typer.Context(command)
     assert all(parameter.get_help_record(context)[1] for parameter in command.params)
-    listed = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", section(path), re.M))
-    listed |= printing_options() & long_options(command)  # told once for all commands
-    if "all options of a question" in section(path):
-        listed |= QUESTION
-    assert listed == long_options(command)  # nothing missing, nothing that is gone
+
+
+def test_the_reference_is_what_the_commands_say_of_themselves() -> None:
+    """`make docs` writes it; every command and option is there, and none that is gone."""
+    assert reference_page.page() == REFERENCE
+    listed = set(re.findall(r"^\| `(?:-\w, )?(--[\w-]+)", REFERENCE, re.M))
+    options = {o for c in COMMANDS.values() for p in c.params for o in p.opts}
+    assert listed == {option for option in options if option.startswith("--")} - {"--help"}
+    named = set(re.findall(r"^\| `(roofline(?: [a-z-]+)+)(?: [^`a-z]+)?` \|", REFERENCE, re.M))
+    assert named == {path for path, c in COMMANDS.items() if not hasattr(c, "commands")}
 
 
 def keys(value: Any) -> set[str]:
@@ -199,7 +174,7 @@ def keys(value: Any) -> set[str]:
 )
 def test_every_json_field_is_documented(command: str) -> None:
     _, out, _ = run(f"roofline {command} --format json")
-    documented = set(re.findall(r"`([\w]+)(?:\[\])?`", CLI_PAGE))
+    documented = set(re.findall(r"`([\w]+)(?:\[\])?`", REFERENCE))
     # the parts of a memory account are names with spaces, listed in words
     found = {key for key in keys(json.loads(out)) if " " not in key}
     assert found - documented - {"logits", "activations", "state", "free"} == set()
@@ -216,36 +191,12 @@ def test_relative_links_resolve(page: Path) -> None:
             assert link["anchor"] in slugs, link[0]
 
 
-def reference() -> str:
-    """Return the page of all commands and options, as Typer writes it."""
-    command = [sys.executable, "-m", "typer", "roofline.cli.app", "utils", "docs"]
-    written = subprocess.run(
-        [*command, "--name", "roofline", "--title", "All options"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return written.stdout.rstrip("\n") + "\n"
-
-
-def test_the_reference_is_what_the_commands_say_of_themselves() -> None:
-    assert REFERENCE.read_text("utf-8") == reference()
-
-
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_python_examples_hold(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All cells of a page run in one namespace, in a folder of their own."""
-    monkeypatch.chdir(tmp_path)
+def test_python_examples_hold(page: Path) -> None:
     results = doctest.testfile(
         str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
     )
     assert results.failed == 0
-
-
-def test_the_page_about_python_has_cells_only() -> None:
-    """What a fence of Python holds is run: no line of it stands outside a cell."""
-    text = (ROOT / "docs" / "python.md").read_text("utf-8")
-    bodies = [block["body"] for block in _BLOCK.finditer(text) if block["info"] == "python"]
-    assert len(bodies) > 5
-    assert all(body.startswith(">>> ") and body.endswith("\n\n") for body in bodies)
 
 
 def test_make_words_are_real_and_explained() -> None:
@@ -262,7 +213,7 @@ def test_make_words_are_real_and_explained() -> None:
 def test_attention_intensity_is_the_two_d_over_g_of_the_short_notation(
     group_size: int, draft_length: int
 ) -> None:
-    # docs/intensity.md: D' = 1 + D rows, G' = KV heads per query head, one byte per KV element
+    # docs/explain/five-rules.md: D' = 1 + D rows, G' = KV heads per query head, one byte a value
     rows, kv_per_query_head = Fraction(1 + draft_length), Fraction(1, group_size)
     short = 2 * rows / kv_per_query_head
     ours = formulas.attention_intensity(group_size=group_size, draft_length=draft_length, kv=1)
@@ -304,44 +255,12 @@ def refreshed(name: str, text: str) -> str:
     return text
 
 
-class _Shower(doctest.DocTestRunner):
-    """Runs the cells of a page and keeps what each prints, where it differs."""
-
-    def __init__(self) -> None:
-        super().__init__(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-        self.printed: dict[int, str] = {}
-
-    def report_failure(
-        self, out: Any, test: doctest.DocTest, example: doctest.Example, got: str
-    ) -> None:
-        """Keep what a cell prints in place of what is shown."""
-        del out, test
-        self.printed[example.lineno] = got
-
-
-def with_cells_refreshed(name: str, text: str) -> str:
-    """Return a page with what its cells print now; an error that is shown stays as it is."""
-    test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
-    shower = _Shower()
-    shower.run(test)
-    lines = text.splitlines(keepends=True)
-    for example in reversed(test.examples):
-        if example.lineno in shower.printed and example.want and example.exc_msg is None:
-            start = example.lineno + example.source.count("\n")
-            shown_now = [
-                f"{line.rstrip()}\n" for line in shower.printed[example.lineno].splitlines()
-            ]
-            lines[start : start + example.want.count("\n")] = shown_now
-    return "".join(lines)
-
-
 if __name__ == "__main__":
-    REFERENCE.write_text(reference(), encoding="utf-8")
+    reference_page.main()
     for _page, _name in zip(PAGES, NAMES, strict=True):
         _text = _page.read_text("utf-8")
         with tempfile.TemporaryDirectory() as _folder:
             write_files(_text, Path(_folder))
             os.chdir(_folder)
-            _text = with_cells_refreshed(_name, refreshed(_name, _text))
-            _page.write_text(_text, encoding="utf-8")
+            _page.write_text(refreshed(_name, _text), encoding="utf-8")
             os.chdir(ROOT)

@@ -1,6 +1,6 @@
 """NVIDIA's five rules for choosing a draft length, with one model's numbers.
 
-docs/five-rules.md cites the article that they are from and says where each holds.
+docs/explain/five-rules.md cites the article that they are from and says where each holds.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
 #: Which command lists a shelf.
 LISTINGS = {"model_specs": "models", "hardware_profiles": "hardware", "acceptance": "acceptance"}
 #: What to do where something is not bundled, beyond listing the shelf.
-UNBUNDLED = {"model_specs": ", or write a YAML spec: docs/how-to/model.md"}
+UNBUNDLED = {"model_specs": ", or write a YAML spec: docs/how-to/own.md"}
 
 
 def shelf(name: str) -> Traversable:

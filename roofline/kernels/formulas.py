@@ -2,8 +2,8 @@
 
 Every function takes keyword-only arguments, broadcasts like NumPy, and returns floats: FLOP (one
 multiply-add is 2) or bytes of main-memory traffic of one launch on one accelerator. Counts are
-exact for the shapes given; what a kernel really moves is the laws' business. docs/model.md derives
-each equation and names its sources.
+exact for the shapes given; what a kernel really moves is the laws' business. docs/explain/model.md
+derives each equation and names its sources.
 
 Symbols: M rows, N outputs, K reduction; B batch; q = 1 + D rows per sequence; A query heads,
 H_kv KV heads, G = A / H_kv; d head size; L tokens attended to; b bytes per element.
@@ -134,7 +134,7 @@ def attention_intensity(*, group_size: Array, draft_length: Array, kv: Array) ->
     """Return the FLOPs per KV byte of verify attention read once: 2 G (1 + D) / b_kv [FLOP/B].
 
     ``kv`` in bytes per element [B]. With D' = 1 + D rows and G' = 1 / G KV heads per query head
-    this is 2 D' / G' at one byte per element: `docs/intensity.md` shows the identity.
+    this is 2 D' / G' at one byte per element: `docs/explain/five-rules.md` shows the identity.
 
     >>> attention_intensity(group_size=8, draft_length=3, kv=1)
     64.0

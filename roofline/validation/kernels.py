@@ -19,7 +19,14 @@ from roofline.specs.laws import LawBlock
 from roofline.validation.kernel_families import FAMILIES
 from roofline.validation.score import Compared
 
-__all__ = ["SampleGroup", "compare_kernels", "compare_transfer", "matching_block", "sample_groups"]
+__all__ = [
+    "PAIRS",
+    "SampleGroup",
+    "compare_kernels",
+    "compare_transfer",
+    "matching_block",
+    "sample_groups",
+]
 
 ABOVE_FLOOR = 3.0  # attention rows over this many floors are scored once more by themselves
 #: (laws of, used on): within an architecture, and across.

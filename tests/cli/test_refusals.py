@@ -99,7 +99,7 @@ def test_a_request_has_a_prompt(cli: Cli) -> None:
 
 @pytest.mark.parametrize("one", [("--tpot", "5ms"), ("--tokens-per-s", "200")])
 def test_one_measurement_or_several(cli: Cli, one: tuple[str, ...]) -> None:
-    """docs/cli.md: ``--tpot`` is one measurement instead."""
+    """``--tpot`` is one measurement instead."""
     outcome = cli("diagnose", MODEL, *one, "--measured", "0@8:5ms")
     assert_refused(outcome, "--tpot", "--measured")
 

@@ -16,7 +16,7 @@ LLAMACPP = "llama-3.1-8b --gpu rtx-4090 --engine llamacpp --drafter ngram --acce
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("models check weird", ("'roofline models list'", "docs/how-to/model.md")),
+        ("models check weird", ("'roofline models list'", "docs/how-to/own.md")),
         ("recommend llama-3.1-8b --set hidden_size=8192", ("'model.hidden_size'?",)),
         ("recommend llama-3.1-8b --set compute=1", ("'gpu.compute'?",)),
         (f"recommend {LLAMACPP} 4", ("slots for 2", "give --host workstation-ddr5")),

@@ -67,7 +67,7 @@ def test_kv_bytes_and_parameters_by_hand(groups: Exploration) -> None:
 
 
 def test_longer_drafts_pay_less_as_the_group_grows(groups: Exploration) -> None:
-    """NVIDIA (docs/codesign.md [1]): larger G fills the attention tile at a shorter D.
+    """NVIDIA (docs/explain/codesign.md [1]): larger G fills the attention tile at a shorter D.
 
     With D = 128 / G - 1 as their first guess where attention dominates. Here attention does not
     dominate, so the best D moves less than that, but in the same direction; see the page.

@@ -207,7 +207,7 @@ def test_formats_hold_the_same_rows(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_page_shows_the_columns() -> None:
-    page = ROOT / "docs" / "sweep.md"
+    page = ROOT / "docs" / "reference.md"
     assert columns_table() in page.read_text("utf-8")
 
 

@@ -67,6 +67,6 @@ def columns_for(extra: Sequence[Column], *, priced: bool) -> tuple[Column, ...]:
 
 
 def columns_table() -> str:
-    """Return the columns as the Markdown table that docs/sweep.md shows."""
+    """Return the columns as the Markdown table that docs/reference.md shows."""
     rows = [f"| `{c.key}` | {c.kind.value} | {c.meaning} |" for c in COLUMNS]
     return "\n".join(["| column | type | meaning |", "|---|---|---|", *rows])
