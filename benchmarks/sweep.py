@@ -2,7 +2,7 @@
 
     python benchmarks/sweep.py            # a few minutes; --quick leaves the ten million points out
 
-A point is one (batch, context, draft length) with every column of docs/reference.md, the range of the
+A point is one (batch, context, draft length) with every column of a sweep, the range of the
 speedup included, on one core. Each figure is the best of several runs, in the processor time of one
 process, so that a busy machine matters less; the limit is one NumPy copy of the same columns in the
 same run. Memory is the peak of a process of its own.

@@ -205,7 +205,7 @@ def test_no_cell_of_a_heatmap_is_without_drafts_for_a_gap() -> None:
 
 
 def test_filled_from_one_value_the_golden_curves_come_out_low() -> None:
-    """What docs/explain/acceptance.md says of it: 4 % low in the median, at worst 18 %, never 4 % high."""
+    """As docs/explain/acceptance.md says: 4 % low in the median, at worst 18, never 4 % high."""
     errors = []
     for name in GOLDEN:
         table = load_acceptance(name).table
