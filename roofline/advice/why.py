@@ -235,35 +235,40 @@ def grid_position(answer: Recommendation, point: Point, draft_length: int) -> tu
 
 def outcome(answer: Recommendation, point: Point) -> Outcome:
     """Return what the answer at a point says."""
+    stuck = not point.candidates[1:].any()
     position = outcomes(
         fits=point.feasible,
         candidates=point.candidates,
         best=point.best,
-        unknown=shortest_unknown(answer, point) is not None,
+        unknown=np.array(stuck and shortest_unknown(answer, point) is not None),
     )
     return OUTCOMES[position.item()]
 
 
 def outcomes(
-    *, fits: Mask, candidates: Mask, best: Positions | int, unknown: Mask | bool
+    *, fits: Mask, candidates: Mask, best: Positions | int, unknown: Mask
 ) -> NDArray[np.int8]:
     """Return what answers say, as positions in OUTCOMES.
 
     ``candidates`` is what fits and may be advised; draft lengths run along the last axis.
-    ``unknown`` is where a draft length of unknown acceptance could be run.
+    ``unknown`` says where one of unknown acceptance could run.
 
-    >>> fits = np.array([[True, True], [True, False]])
-    >>> best = np.array([1, 0])
-    >>> [OUTCOMES[i].value for i in outcomes(fits=fits, candidates=fits, best=best, unknown=False)]
+    >>> fits, never = np.array([[True, True], [True, False]]), np.array(False)
+    >>> said = outcomes(fits=fits, candidates=fits, best=np.array([1, 0]), unknown=never)
+    >>> [OUTCOMES[i].value for i in said]
     ['drafts', 'no_room']
     """
-    alone, no_room, past_graphs, not_known, plain, drafts = map(OUTCOMES.index, Outcome)
     if fits.shape[-1] == 1:
-        return np.full(np.shape(best), alone, dtype=np.int8)
-    refused = np.where(fits[..., 1:].any(axis=-1), past_graphs, no_room)
-    refused = np.where(unknown, not_known, refused)
-    position = np.where(np.asarray(best) > 0, drafts, plain)
-    return np.where(candidates[..., 1:].any(axis=-1), position, refused).astype(np.int8)
+        return np.full(np.shape(best), OUTCOMES.index(Outcome.ALONE), dtype=np.int8)
+    cases = {
+        Outcome.DRAFTS: candidates[..., 1:].any(axis=-1) & (np.asarray(best) > 0),
+        Outcome.PLAIN: candidates[..., 1:].any(axis=-1),
+        Outcome.UNKNOWN: unknown,
+        Outcome.PAST_GRAPHS: fits[..., 1:].any(axis=-1),
+    }
+    positions = [np.int8(OUTCOMES.index(case)) for case in cases]
+    holds = np.broadcast_arrays(*cases.values())
+    return np.select(holds, positions, np.int8(OUTCOMES.index(Outcome.NO_ROOM)))
 
 
 def deciding(point: Point) -> int | None:

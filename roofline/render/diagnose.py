@@ -185,7 +185,6 @@ def _headline(diagnosis: Diagnosis) -> str:
             f"measurement (distance {diagnosis.agreement.distance:.1f}, limit "
             f"{diagnosis.agreement.limit:.1f})."
         )
-    name = best.term[0].upper() + best.term[1:]
     others = [other.term for other in diagnosis.explanations[1:] if other.as_good]
     if len(diagnosis.points) == 1 and others and best.fits:
         return (
@@ -195,7 +194,7 @@ def _headline(diagnosis: Diagnosis) -> str:
     if diagnosis.agreement.inside:
         verdict = f"Inside the error band, but {best.term} alone accounts for it: {_factor(best)}"
     elif best.fits:
-        verdict = f"{name} disagrees most: {_factor(best)} explains the measurements"
+        verdict = f"The term furthest off is {best.term}: {_factor(best)} explains the measurements"
     else:
         verdict = (
             f"No single term explains the measurements; {best.term} comes closest, {_factor(best)}"
@@ -203,7 +202,7 @@ def _headline(diagnosis: Diagnosis) -> str:
     within = "within" if best.strain <= 2 else "beyond"
     verdict += f", {within} its stated error ({best.strain:.1f} standard deviations)."
     if others and best.fits:
-        verdict += f" So far {listed(others, 'or')} would do as well, with more strain."
+        verdict += f" So far {listed(others, 'or')} would explain them as well, with more strain."
     return verdict
 
 

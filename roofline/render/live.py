@@ -151,7 +151,7 @@ def _headline(
         return f"The running batch is not known, so here is the {kind} for every batch."
     where = f"at the running batch of {live.batch}"
     if change.gain is None:
-        return f"Run draft length {change.advised} {where}; what the server gains cannot be said."
+        return f"Run draft length {change.advised} {where}; how much that gains is not known."
     if change.advised == change.draft_length:
         advice = (
             f"Keep draft length {change.advised} {where}: no other is faster by more than the "

@@ -128,5 +128,5 @@ def schedule_line(answer: LoadAnswer) -> str:
         )
     return (
         f"A schedule by running batch gains {gained:.1%} more than the fixed draft length, so it "
-        "is what there is to paste."
+        "stands below."
     )

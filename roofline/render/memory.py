@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,15 +83,6 @@ def data(answers: Sequence[MemoryAnswer], refused: Sequence[Refused]) -> dict[st
     }
 
 
-def _key(name: str) -> str:
-    """Return the name of a part as a column has it.
-
-    >>> _key("not the engine's"), _key("target KV")
-    ('not_the_engines', 'target_kv')
-    """
-    return re.sub(r"\W+", "_", name.replace("'", "")).lower()
-
-
 def rows(answers: Sequence[MemoryAnswer]) -> list[dict[str, Any]]:
     """Return a row for every context, without drafts and with them; sizes in bytes."""
     found = []
@@ -107,11 +97,21 @@ def rows(answers: Sequence[MemoryAnswer]) -> list[dict[str, Any]]:
                     "draft_length": length,
                     "batch": batch,
                     "largest_batch": largest,
-                    **{f"{_key(name)}_bytes": size for name, size in parts.items()},
+                    **{_key(name): size for name, size in parts.items()},
                     **{f"sequence_{name}_bytes": size for name, size in sequence.items()},
                 }
             )
     return found
+
+
+def _key(part: str) -> str:
+    """Return the column of a part of the account.
+
+    >>> _key("D + 1 slots"), _key("not the engine's")
+    ('d_plus_1_slots_bytes', 'not_the_engines_bytes')
+    """
+    words = part.lower().replace("+", "plus").replace("'", "").split()
+    return f"{'_'.join(words)}_bytes"
 
 
 def _data(answer: MemoryAnswer) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _per_sequence(answer: MemoryAnswer, name: str, draft_length: int) -> str:
     return (
         f"A sequence, {name}: {format_bytes(sequence.reserved)} reserved ({start}"
         f"{format_bytes(sequence.per_token)} for each token of context where no window caps it); a "
-        f"plain pass reads {format_bytes(sequence.read)} of the target's."
+        f"plain pass reads {format_bytes(sequence.read)} of the target's cache."
     )
 
 

@@ -109,7 +109,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.DRAFTING_PASSES_ONLY,
             Code.COUNTED_AT_END,
             Code.LINES_LEFT_OUT,
-            Code.GAPS_FILLED,
         ),
     ),
     (
@@ -155,6 +154,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.ACCEPTANCE_ASSUMED,
             Code.HEAD_DERIVED,
             Code.HEAD_ASSUMED,
+            Code.GAPS_FILLED,
             Code.HOST_ASSUMED,
             Code.CONFIG_DEFAULT,
             Code.NO_FP16_RATE,
@@ -441,7 +441,7 @@ def _batches_do_not_fit(first: int, last: int) -> str:
 
 
 def _context_does_not_fit(context: int, batch: int) -> str:
-    return f"context {context} does not fit above batch {batch}: it has no say there"
+    return f"context {context} does not fit above batch {batch}: bands there leave it out"
 
 
 def _variant_left_out(problem: str) -> str:

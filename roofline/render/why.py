@@ -42,7 +42,7 @@ __all__ = [
     "opening",
     "other_headlines",
     "reason",
-    "unknown_line",
+    "without_acceptance",
 ]
 
 #: What an answer says where drafts do not pay.
@@ -163,12 +163,12 @@ def reason(answer: Recommendation, point: Point) -> str:
         case Outcome.PAST_GRAPHS:
             return f"{PAST}{_beyond(answer, point)}"
         case Outcome.UNKNOWN:
-            return f"{unknown_line(answer, point)}{_beyond(answer, point)}"
+            return f"{without_acceptance(answer, point)}{_beyond(answer, point)}"
         case _:
             return NOTHING_DRAFTED
 
 
-def unknown_line(answer: Recommendation, point: Point) -> str:
+def without_acceptance(answer: Recommendation, point: Point) -> str:
     """Say which draft length could be run if its acceptance were known."""
     unknown = shortest_unknown(answer, point)
     if unknown is None:

@@ -340,7 +340,7 @@ def markdown_table(
     | 0 | 6.8 |
     """
     rules = [":---" if side == "l" else "---:" for side in align.ljust(len(headings), "r")]
-    head = [heading.replace("\n", " ") for heading in headings]
+    head = [heading.replace("-\n", "").replace("\n", " ") for heading in headings]
     whole = [[cell.replace("|", "\\|") for cell in line] for line in (head, *rows)]
     lines = [f"| {' | '.join(line)} |" for line in whole]
     return "\n".join([lines[0], f"|{'|'.join(rules)}|", *lines[1:]])

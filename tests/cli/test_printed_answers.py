@@ -198,6 +198,14 @@ def test_short_is_the_headline_alone(cli: Cli, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", SHORT)
+@pytest.mark.parametrize("more", [(), ("--notes",)])
+def test_every_answer_fits_eighty_columns(cli: Cli, command: str, more: tuple[str, ...]) -> None:
+    outcome = cli(*command.split(), *more)
+    words = [line for line in outcome.out.splitlines() if "http" not in line]
+    assert max(map(len, words)) <= WIDTH
+
+
+@pytest.mark.parametrize("command", SHORT)
 def test_every_answer_comes_in_four_formats(cli: Cli, command: str) -> None:
     """Headline, notes and JSON have the same words; a CSV has a row at least."""
     headline = cli(*command.split(), "--short").out.splitlines()[0]

@@ -12,10 +12,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
+from roofline.advice.why import Outcome
 from roofline.render.charts.breakdown import BreakdownRow, draw_breakdown
 from roofline.render.charts.cost_ratio import CostRatioRow, draw_cost_ratio
 from roofline.render.charts.figure import Caption, caption, save, styled
-from roofline.render.charts.heatmap import Cause, HeatmapRow, draw_heatmap
+from roofline.render.charts.heatmap import HeatmapRow, draw_heatmap
 from roofline.render.charts.speedup import SpeedupRow, draw_speedup
 from tests.support import ROOT
 
@@ -85,7 +86,7 @@ def heatmap(axes_of: Figure, scale: float = 1.0) -> None:
                 continue
             gain = 1.9 - 0.43 * scale * i + 0.05 * j  # a tenth more: one cell loses
             best = max(4 - i - j // 2, 0) if gain > 1 else 0
-            why = Cause.GRAPHS if (i, j) == (3, 0) else None
+            why = Outcome.PAST_GRAPHS if (i, j) == (3, 0) else None
             rows.append(
                 HeatmapRow(batch, context, True, best, max(gain, 1.0), gain, why, 6e10, 7e10)
             )

@@ -21,6 +21,7 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import deploy
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
+from roofline.advice.why import OUTCOMES, outcomes
 from roofline.base.errors import InputError
 from roofline.cli.plotting import without_options
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
@@ -32,7 +33,6 @@ from roofline.render.charts.frontier import draw_frontier, frontier_rows, undomi
 from roofline.render.charts.heatmap import (
     MOST_COLUMNS,
     HeatmapRow,
-    causes,
     draw_heatmap,
     heatmap_rows,
 )
@@ -344,31 +344,31 @@ def test_a_cell_without_drafts_says_the_true_cause() -> None:
     def causes_of(**more: Any) -> list[str | None]:
         return [row.no_draft_because for row in heatmap_rows(recommend(question_of(**more)))]
 
-    assert causes_of(**GRAPHS_END, acceptance="0.7") == [None, None, "graphs"]
+    assert causes_of(**GRAPHS_END, acceptance="0.7") == [None, None, "past_graphs"]
     # at 2k the batch of 256 is the largest there is room for
     memory = {(r.batch, r.context): r.no_draft_because for r in heatmap_rows(recommend(TURNS))}
-    assert memory[256, 1024] == "memory"
+    assert memory[256, 1024] == "no_room"
     assert memory[1, 512] is None
     assert not any(causes_of(model="llama-3.1-8b", drafter="none"))
 
 
 @pytest.mark.parametrize(
-    ("fits", "candidates", "unmeasured", "cause"),
+    ("fits", "candidates", "unknown", "said"),
     [
-        ((1, 1, 1), (1, 1, 0), 0, None),
-        ((1, 0, 0), (1, 0, 0), 0, "memory"),
-        ((1, 1, 0), (1, 0, 0), 0, "graphs"),
-        ((1, 1, 0), (1, 0, 0), 1, "acceptance"),
-        ((1, 0, 0), (1, 0, 0), 1, "acceptance"),
-        ((1,), (1,), 0, None),
+        ((1, 1, 1), (1, 1, 0), 0, "plain"),
+        ((1, 0, 0), (1, 0, 0), 0, "no_room"),
+        ((1, 1, 0), (1, 0, 0), 0, "past_graphs"),
+        ((1, 1, 0), (1, 0, 0), 1, "unknown"),
+        ((1, 0, 0), (1, 0, 0), 1, "unknown"),
+        ((1,), (1,), 0, "alone"),
     ],
 )
-def test_why_nothing_can_be_drafted(
-    fits: tuple[int, ...], candidates: tuple[int, ...], unmeasured: int, cause: str | None
+def test_what_an_answer_says_where_drafts_cannot_run(
+    fits: tuple[int, ...], candidates: tuple[int, ...], unknown: int, said: str
 ) -> None:
-    masks = (np.array(mask, dtype=bool) for mask in (fits, candidates))
-    fit, may = masks
-    assert causes(fits=fit, candidates=may, unmeasured=np.array(bool(unmeasured))).item() == cause
+    fit, may = (np.array(mask, dtype=bool) for mask in (fits, candidates))
+    position = outcomes(fits=fit, candidates=may, best=0, unknown=np.array(bool(unknown)))
+    assert OUTCOMES[position.item()] == said
 
 
 def test_the_heatmap_has_words_and_a_hatch_for_each_cause() -> None:

@@ -127,10 +127,10 @@ def test_a_cell_without_room_for_drafts_holds_the_reason(cli: Cli, tmp_path: Pat
     asked = ("qwen3-8b", "--drafter", "qwen3-0.6b", "--acceptance", "0.6", "--context", "2k")
     data = made(cli, tmp_path, *asked, "--batches", "1,128", "--contexts", "2k").data
     (roomy,), (full,) = data["cells"]
-    assert roomy["no_room"] is None
+    assert not roomy["reasons"]
     entry = cli("recommend", *asked, "--batch", "128", "--format", "json").point()
-    assert full["no_room"] == entry["reason"]
-    assert "qwen3-0.6b needs" in full["no_room"]
+    assert full["reasons"]["no_room"] == entry["reason"]
+    assert "qwen3-0.6b needs" in full["reasons"]["no_room"]
 
 
 def test_the_schedule_is_that_of_the_schedule_command(cli: Cli, tmp_path: Path) -> None:
@@ -302,7 +302,8 @@ def test_every_stop_holds_the_decision_of_recommend(
             assert re.sub(r"\{[^}]*\}|[\d.]+", "#", template) == said
             assert (held["beyond"] >= 0) == ("would give" in point["reason"])
             speculative = point["by_draft_length"][1:]
-            assert (held["cause"] is None) == any(
+            stuck = held["outcome"] in data["words"]["cells"]
+            assert stuck != any(
                 row["captured"] or not point["by_draft_length"][0]["captured"]
                 for row in speculative
             )

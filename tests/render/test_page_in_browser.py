@@ -287,10 +287,13 @@ def test_without_scripts_nothing_empty_is_shown(report: Open) -> None:
         assert text(page, "flag")
 
 
+MANY_KERNELS = ("deepseek-v3", "--gpu", "h200-sxm", "--tp", "8", "--acceptance", "0.7")
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_legend_of_kernels_leaves_the_plot_its_room(report: Open, width: int) -> None:
-    """On a desk it stands beside the plot, on a phone below; it never takes 40 % of the card."""
-    with report(*MOE, viewport={"width": width, "height": 844}) as page:
+    """On a desk it stands beside the plot, on a phone below, where the card grows with it."""
+    with report(*MANY_KERNELS, viewport={"width": width, "height": 844}) as page:
         sizes: dict[str, Any] = page.locator("#roofline").evaluate(
             "chart => Object.fromEntries(Object.entries("
             "{legend: '.legend', plot: '.nsewdrag', card: '.main-svg'}).map(([name, place]) => "
@@ -304,10 +307,11 @@ def test_the_legend_of_kernels_leaves_the_plot_its_room(report: Open, width: int
             assert plot[2] > 0.65 * card[2]
         else:
             assert legend[1] >= plot[1] + plot[3]
-            assert legend[3] < 0.4 * card[3]
-            assert plot[3] > 0.45 * card[3]
+            assert plot[2] > 0.7 * card[2]
+            assert plot[3] > 280
         names = page.locator("#roofline").evaluate("chart => chart.data.map(trace => trace.name)")
-        assert {"router", "lm_head", "experts", "bf16 datasheet"} <= set(names)
+        roofs = {"bf16 datasheet", "fp8 datasheet"}
+        assert {"router", "lm_head", "experts", *roofs} <= set(names)
         assert len(set(names)) == len(names)
         looks = page.locator("#roofline").evaluate(
             "chart => chart.data.map(t => JSON.stringify([t.line.color, t.line.dash, "

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.question import Question, allowed_lengths
 from roofline.advice.recommend import Recommendation
+from roofline.advice.why import Outcome, outcome
 from roofline.base.units import format_size
 from roofline.render.charts.figure import NOTHING, shades
 
@@ -20,11 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAUSES",
-    "Cause",
     "HeatmapRow",
     "break_even_edges",
-    "causes",
-    "could_run_unmeasured",
     "draw_heatmap",
     "heatmap_rows",
 ]
@@ -32,19 +28,12 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-class Cause(StrEnum):
-    """Why no draft length can be advised at a point."""
-
-    MEMORY = "memory"  # no draft fits beside the batch
-    GRAPHS = "graphs"  # each draft that fits leaves the captured graphs
-    ACCEPTANCE = "acceptance"  # those that could run have no known acceptance
-
-
-#: Words for a cell, words for the legend, and the hatch of each cause.
+#: Where no draft length can be advised, by what the answer says: words for a cell, words for the
+#: legend, and the hatch.
 CAUSES = {
-    Cause.MEMORY: ("no memory", "no memory: no draft fits beside the batch", "xxx"),
-    Cause.GRAPHS: ("no graph", "no graph: drafts leave the captured graphs", "..."),
-    Cause.ACCEPTANCE: ("no AL", "no AL: acceptance unknown where drafts could run", "|||"),
+    Outcome.NO_ROOM: ("no memory", "no memory: no draft fits beside the batch", "xxx"),
+    Outcome.PAST_GRAPHS: ("no graph", "no graph: drafts leave the captured graphs", "..."),
+    Outcome.UNKNOWN: ("no AL", "no AL: acceptance unknown where drafts could run", "|||"),
 }
 
 EDGE = "#D55E00"  # of the break-even
@@ -61,51 +50,9 @@ class HeatmapRow(NamedTuple):
     draft_length: int | None
     speedup: float | None
     best_speculative_speedup: float | None  # of all D > 0: below 1 plain decoding is faster
-    no_draft_because: Cause | None  # None where a draft length could be advised
+    no_draft_because: Outcome | None  # one of CAUSES, None where a draft length could be advised
     memory_needed_bytes: float  # by plain decoding, on one GPU
     memory_available_bytes: float
-
-
-def could_run_unmeasured(
-    question: Question, batches: Sequence[int], contexts: Sequence[int]
-) -> NDArray[np.bool_]:
-    """Return where a draft length could be advised if its acceptance were known.
-
-    Shape (batches, contexts).
-    """
-    allowed = allowed_lengths(question.deployment, question.workload.max_draft_length)
-    unknown = [d for d in allowed if d not in question.draft_lengths]
-    if not unknown:
-        return np.zeros((len(batches), len(contexts)), dtype=bool)
-    grid = question.deployment.grid(
-        batches,
-        contexts,
-        (0, *unknown),
-        prefill_tokens=question.workload.prefill_tokens_per_step,
-    )
-    return np.asarray(question.deployment.price(grid).candidates[..., 1:].any(axis=-1))
-
-
-def causes(
-    *, fits: NDArray[np.bool_], candidates: NDArray[np.bool_], unmeasured: NDArray[np.bool_]
-) -> NDArray[Any]:
-    """Return why no draft length can be advised; None where one can.
-
-    ``fits`` and ``candidates`` (what fits and may be advised) run over draft lengths, D = 0 first;
-    ``unmeasured`` says where others could run if their acceptance were known.
-
-    >>> only_plain = np.array([True, False])
-    >>> causes(fits=only_plain, candidates=only_plain, unmeasured=np.array(False)).item()
-    <Cause.MEMORY: 'memory'>
-    """
-    any_fits = np.asarray(fits[..., 1:].any(axis=-1))
-    why = np.full(any_fits.shape, None, dtype=object)
-    why[~any_fits] = Cause.MEMORY
-    why[any_fits] = Cause.GRAPHS
-    why[unmeasured] = Cause.ACCEPTANCE
-    nothing_to_draft = fits.shape[-1] == 1
-    why[candidates[..., 1:].any(axis=-1) | nothing_to_draft] = None
-    return why
 
 
 def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
@@ -113,15 +60,15 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
     points = {(point.batch, point.context): point for point in answer.points}
     memory, rows = answer.memory, []
     batches, contexts = answer.question.workload.batches, answer.question.workload.contexts
-    unmeasured = could_run_unmeasured(answer.question, batches, contexts)
-    for i, batch in enumerate(batches):
-        for j, context in enumerate(contexts):
+    for batch in batches:
+        for context in contexts:
             point = points.get((batch, context))
             needed, available = float(memory.needed(batch, context, 0)), memory.available
             if point is None:
                 row = HeatmapRow(batch, context, False, None, None, None, None, needed, available)
                 rows.append(row)
                 continue
+            said = outcome(answer, point)
             drafts = point.speedup[1:][point.candidates[1:]]
             rows.append(
                 HeatmapRow(
@@ -131,11 +78,7 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
                     draft_length=point.draft_length,
                     speedup=float(point.speedup[point.best]),
                     best_speculative_speedup=float(drafts.max()) if len(drafts) else None,
-                    no_draft_because=causes(
-                        fits=point.feasible,
-                        candidates=point.candidates,
-                        unmeasured=unmeasured[i, j],
-                    ).item(),
+                    no_draft_because=said if said in CAUSES else None,
                     memory_needed_bytes=needed,
                     memory_available_bytes=available,
                 )

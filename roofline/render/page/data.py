@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,14 @@ from roofline.render.charts.rooflines import GROUPS, RooflineRow, drawn_tracks
 from roofline.render.page.decisions import decisions_of, stops_of
 from roofline.render.page.report import Report
 from roofline.render.refusals import drafts_without_room
-from roofline.render.why import BEYOND, NOTHING_DRAFTED, PAST, REASON, opening, unknown_line
+from roofline.render.why import (
+    BEYOND,
+    NOTHING_DRAFTED,
+    PAST,
+    REASON,
+    opening,
+    without_acceptance,
+)
 
 __all__ = ["PAGE_WORDS", "page_data"]
 
@@ -41,12 +49,11 @@ PAGE_WORDS = {
     "not_copied": "Select and copy by hand",
     "undrafted": "plain decoding",
 }
-#: Why, by what an answer says; where no draft fits each cell has its own words.
+#: Why, by what an answer says; where no draft length can run each cell has its own words.
 REASONS = {
     Outcome.DRAFTS: REASON,
     Outcome.PLAIN: REASON,
     Outcome.PAST_GRAPHS: PAST,
-    Outcome.UNKNOWN: "{unknown}",
     Outcome.ALONE: NOTHING_DRAFTED,
 }
 DIGITS = 6  # of numbers that are only drawn
@@ -91,7 +98,7 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
         "decisions": decisions.distinct,
         "cells": [
             [
-                _cell(grid, cells[batch, context])
+                _cell(report, cells[batch, context])
                 | ranges.get((batch, context), {})
                 | {
                     "decided": decisions.held[:, b, c].tolist(),
@@ -114,7 +121,7 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
         "words": {
             "headlines": decisions.headlines,
             "reasons": {outcome.value: text for outcome, text in REASONS.items()},
-            "cells": {cause.value: words for cause, (words, _, _) in CAUSES.items()},
+            "cells": {outcome.value: words for outcome, (words, _, _) in CAUSES.items()},
             "beyond": BEYOND,
             **PAGE_WORDS,
         },
@@ -152,8 +159,9 @@ def _tracks(kernels: Sequence[RooflineRow]) -> list[dict[str, Any]]:
     return tracks
 
 
-def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
+def _cell(report: Report, point: Point) -> dict[str, Any]:
     """Return one batch and context: seconds, and t(0) / t(D) at the ends of the model's error."""
+    grid = report.grid
     openings = [opening(grid, point, d) for d in point.draft_lengths]
     rows = {row.draft_length: row for row in breakdown_rows(grid, point)}
     return {
@@ -170,11 +178,23 @@ def _cell(grid: Recommendation, point: Point) -> dict[str, Any]:
             if any(drawn := [_drawn(rows.get(d), key) for d in point.draft_lengths])
         },
         "opening": openings if len(set(openings)) > 1 else openings[:1],
-        "unknown": unknown_line(grid, point),
-        "no_room": None
-        if point.feasible.all()
-        else drafts_without_room(grid.memory, batch=point.batch, context=point.context),
+        "reasons": _own_reasons(report, point),
     }
+
+
+def _own_reasons(report: Report, point: Point) -> dict[str, str]:
+    """Return why no draft length can be advised, in the words of one cell."""
+    grid, answer = report.grid, report.answer
+    reasons = {}
+    if not point.feasible.all():
+        memory = grid.memory
+        reasons[Outcome.NO_ROOM.value] = drafts_without_room(
+            memory, batch=point.batch, context=point.context
+        )
+    known = answer.question.draft_lengths_at(point.context)
+    asked = replace(answer, question=replace(answer.question, draft_lengths=known))
+    unknown = without_acceptance(asked, point)
+    return reasons | ({Outcome.UNKNOWN.value: unknown} if unknown else {})
 
 
 def _past(grid: Recommendation, point: Point) -> dict[str, Any]:

@@ -20,11 +20,9 @@ from roofline.advice.why import (
     best_uncaptured_position,
     deciding_position,
     outcomes,
-    shortest_unknown,
 )
 from roofline.base.units import SLOW_PACE
 from roofline.render.charts.frontier import undominated
-from roofline.render.charts.heatmap import Cause, causes
 from roofline.render.page.report import Report
 from roofline.render.why import headline_template
 
@@ -125,15 +123,6 @@ class _Priced:
         return np.asarray(self.of_grid("candidates") == 1)
 
     @cached_property
-    def unknown(self) -> Mask:
-        """Where a draft length of unknown acceptance could be run, shape (batches, contexts)."""
-        found = np.zeros(self.shape[:2], dtype=bool)
-        for point in self.report.grid.points:
-            at = self.report.batches.index(point.batch), self.report.contexts.index(point.context)
-            found[at] = shortest_unknown(self.report.grid, point) is not None
-        return found
-
-    @cached_property
     def by_hand(self) -> Array:
         return self.of_grid("by_hand")
 
@@ -159,11 +148,9 @@ _COLUMNS = (
     "best",
     "shown",
     "beyond",
-    "cause",
     "at_the_end",
     "on_curve",
 )
-_CAUSES = tuple(Cause)
 
 
 def decisions_of(report: Report, stops: Stops) -> Decisions:
@@ -199,7 +186,6 @@ def _as_data(row: Sequence[int], headlines: list[str]) -> dict[str, Any]:
         "best": named["best"],
         "shown": named["shown"],
         "beyond": named["beyond"],
-        "cause": None if named["cause"] < 0 else _CAUSES[named["cause"]].value,
         "at_the_end": bool(named["at_the_end"]),
         "on_curve": bool(named["on_curve"]),
         "tie": [i for i, tied in enumerate(row[len(_COLUMNS) :]) if tied],
@@ -214,13 +200,13 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
     decision = _decide(priced, stops, stop, tokens, candidates)
     best = decision.best
     last_known = known.shape[-1] - 1 - known[..., ::-1].argmax(axis=-1)
-    why_none = causes(
-        fits=fits,
-        candidates=candidates,
-        unmeasured=(priced.candidates & ~known)[..., 1:].any(axis=-1),
-    )
     columns = {
-        "outcome": outcomes(fits=fits, candidates=candidates, best=best, unknown=priced.unknown),
+        "outcome": outcomes(
+            fits=fits,
+            candidates=candidates,
+            best=best,
+            unknown=(priced.candidates & ~known)[..., 1:].any(axis=-1),
+        ),
         "confidence": decision.confidence,
         "slow": 1 / priced.step[..., 0] < SLOW_PACE,
         "best": best,
@@ -230,7 +216,6 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
             uncaptured=fits & ~candidates,
             advised=_at(decision.speedup, best),
         ),
-        "cause": np.select([why_none == cause for cause in _CAUSES], range(len(_CAUSES)), -1),
         "at_the_end": (best > 0) & (best == last_known),
         "on_curve": _on_curves(priced.report, _at(tokens / priced.step, best)),
     }

@@ -31,7 +31,7 @@ function lengthAxis(lengths, past = []) {
   return axis("draft length D", {
     range: [-0.6, longest + 0.6],
     tickvals: named,
-    ticktext: named.map((length) => (past.includes(length) ? `${length}<br>no graph` : String(length))),
+    ticktext: named.map((length) => (past.includes(length) ? `${length}<br>\u00d7` : String(length))),
   });
 }
 
@@ -126,12 +126,12 @@ function drawCosts({ data, own, batch }) {
       { x, y: positions.map((i) => 1 / own.cell.low[i]), ...quiet },
       { x, y: positions.map((i) => 1 / own.cell.high[i]), ...quiet, fill: "tonexty", fillcolor: colour("band"), showlegend: true, name: "model error" },
       {
-        x, y: tokens, mode: "lines+markers", name: "tokens AL(D)",
+        x, y: tokens, mode: "lines+markers", name: "AL(D)",
         line: { color: colour("ink"), width: 2.5 }, marker: { size: 7, symbol: "star", color: colour("ink") },
         hovertemplate: "AL(%{x}) = %{y:.3f}<extra></extra>",
       },
       {
-        x, y: ratio, mode: "lines+markers", name: `cost R(D), batch ${batch}`,
+        x, y: ratio, mode: "lines+markers", name: "cost ratio R(D)",
         line: { color: blue, width: 2.5, dash: "dash" },
         marker: {
           size: positions.map((i) => (i === own.best ? 13 : 7)), opacity: 1,
@@ -188,7 +188,8 @@ function drawHeatmap({ data, state, cellNow }) {
     line.map((own) => {
       if (own === null) return "";
       const length = data.draft_lengths[own.best];
-      if (own.cause && !narrow) return data.words.cells[own.cause];
+      const cause = data.words.cells[own.outcome];
+      if (cause && !narrow) return cause;
       return narrow || !length ? `${length}` : `${length}: ${fixed(own.speedup[own.best], 2)}x`;
     }),
   );
@@ -282,11 +283,12 @@ function drawRoofline({ data }) {
     };
   });
   const beside = { orientation: "v", x: 1.02, xanchor: "left", y: 1, yanchor: "top", font: { size: 12 } };
-  const below = { orientation: "h", x: 0, y: -0.2, yanchor: "top", font: { size: 12 } };
+  const below = { orientation: "h", x: 0, y: -0.17, yanchor: "top", font: { size: 11 } };
+  const lines = roofs.length + tracks.length; // of the legend of a phone
   draw(
     "roofline", [...roofs, ...tracks],
     {
-      height: isNarrow() ? 520 : 460,
+      height: isNarrow() ? 380 + 20 * lines : 460,
       legend: isNarrow() ? below : beside,
       xaxis: logAxis("FLOP for each byte moved", from, to),
       yaxis: logAxis("TFLOP/s of one GPU", Math.min(...ys) / 1.5, highest * 1.5),

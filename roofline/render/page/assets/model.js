@@ -104,9 +104,8 @@ function headline(data, own) {
 function reason(data, own) {
   const { cell, shown } = own;
   const template = data.words.reasons[own.outcome];
-  if (template === undefined) return cell.no_room;
+  if (template === undefined) return cell.reasons[own.outcome] + beyond(data, own);
   const told = fill(template, {
-    unknown: cell.unknown,
     opening: cell.opening[shown % cell.opening.length],
     rows: data.draft_lengths[shown] + 1,
     growth: cell.verify[shown] / cell.verify[0],
