@@ -241,7 +241,13 @@ def question_options(*leave_out: str) -> Callable[[Function], Function]:
                     raise UnknownOptionError(
                         f"{function.__name__} has no such option; {hint}", field=name
                     )
-            return function(*arguments, **options)
+            try:
+                return function(*arguments, **options)
+            except InputError as error:
+                if error.field is None:
+                    named = dict(zip(("model",), arguments, strict=False)) | options
+                    error.field = _refused_name(named, error.text)
+                raise
 
         documented: Any = checked
         # the help names the types in words
@@ -251,6 +257,34 @@ def question_options(*leave_out: str) -> Callable[[Function], Function]:
         return documented  # type: ignore[no-any-return]
 
     return document
+
+
+def _refused_name(given: Mapping[str, Any], said: str) -> str | None:
+    """Return which of the names given is refused with these words, if one of them is."""
+    from roofline.importers.references import open_drafter, open_model
+    from roofline.specs.engine import load_engine
+    from roofline.specs.gpu import load_hardware, load_host
+
+    def drafter(reference: str) -> object:
+        return open_drafter(reference, open_model(values.reference("model", given["model"]))[0])
+
+    loaders: dict[str, Callable[[str], object]] = {
+        "model": open_model,
+        "gpu": load_hardware,
+        "engine": load_engine,
+        "host": load_host,
+        "drafter": drafter,
+    }
+    for field, load in loaders.items():
+        items = values.plain(given.get(field))
+        for item in items if isinstance(items, list) else [items]:
+            try:
+                if item is not None:
+                    load(values.reference(field, item))
+            except InputError as error:
+                if error.text == said:
+                    return field
+    return None
 
 
 def _documented(

@@ -10,7 +10,7 @@ import numpy as np
 
 from roofline.advice.columns import Column, ColumnKind
 from roofline.base.units import format_count
-from roofline.questions.sweep.columns import columns_for
+from roofline.questions.sweep.columns import columns_data, columns_for
 from roofline.questions.sweep.encoding import missing_mask
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan
@@ -56,10 +56,7 @@ def data(
     return {
         "schema": SCHEMA,
         "grid": plan.as_data(),
-        "columns": [
-            {"name": column.key, "kind": column.kind.value, "meaning": column.meaning}
-            for column in columns_for(plan.extra, priced=plan.priced)
-        ],
+        "columns": columns_data(columns_for(plan.extra, priced=plan.priced)),
         "rows": rows(plan, frames),
         "warnings": warnings,
         "sources": [json.loads(source) for source in sources],

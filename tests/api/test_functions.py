@@ -161,6 +161,12 @@ REFUSED: list[tuple[Callable[[], Any], str, str]] = [
      "model: expected a config of plain values, as in a config.json (it holds an object"),
     (lambda: rf.recommend("qwen3-8b", gpu={"id": "x"}), "gpu",  # type: ignore[arg-type]
      "gpu: expected a name or a path, got dict"),
+    (lambda: rf.recommend("qwen9-8b"), "model", "model: unknown model 'qwen9-8b': did you mean"),
+    (lambda: rf.memory("qwen3-8b", gpu="h101-sxm"), "gpu", "gpu: unknown GPU 'h101-sxm'"),
+    (lambda: rf.schedule("qwen3-8b", engine="vlm"), "engine", "engine: unknown engine 'vlm'"),
+    (lambda: rf.recommend("qwen3-8b", drafter="eagel3"), "drafter",
+     "drafter: unknown drafter 'eagel3' for qwen3-8b: did you mean 'eagle3'"),
+    (lambda: rf.sweep("qwen3-8b", gpu=["b200-hgx", "b201"]), "gpu", "gpu: unknown GPU 'b201'"),
     (lambda: rf.recommend("qwen3-8b", acceptance={}), "acceptance",
      "acceptance: expected tokens per step by draft length: {3: 2.31}"),
     (lambda: rf.recommend("qwen3-8b", drafter="none", acceptance=0.5), "acceptance",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from roofline.advice.columns import Column, columns
 from roofline.kernels.ops import Part
 
-__all__ = ["ASKED", "COLUMNS", "columns_for", "columns_table"]
+__all__ = ["ASKED", "COLUMNS", "columns_data", "columns_for", "columns_table"]
 
 #: What was asked; the first columns of every sweep.
 ASKED = columns(
@@ -64,6 +64,14 @@ def columns_for(extra: Sequence[Column], *, priced: bool) -> tuple[Column, ...]:
     The last one is the cost where the grid has a price.
     """
     return (*ASKED, *extra, *COLUMNS[len(ASKED) :], *(COST if priced else ()))
+
+
+def columns_data(columns: Sequence[Column]) -> list[dict[str, str]]:
+    """Return columns as JSON writes them."""
+    return [
+        {"name": column.key, "kind": column.kind.value, "meaning": column.meaning}
+        for column in columns
+    ]
 
 
 def columns_table() -> str:

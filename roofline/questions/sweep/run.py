@@ -23,7 +23,7 @@ from roofline.base.errors import DoesNotFitError, InputError, Option, RooflineEr
 from roofline.base.notices import Notice
 from roofline.base.progress import Advance
 from roofline.base.resources import how_to_install
-from roofline.questions.sweep.columns import columns_for
+from roofline.questions.sweep.columns import columns_data, columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan, Task
@@ -304,10 +304,7 @@ def _to_store(
     sources = sorted({source for entry in entries for source in entry.sources})
     about = about | {
         "rows": sum(entry.rows for entry in entries),
-        "columns": [
-            {"name": column.key, "kind": column.kind, "meaning": column.meaning}
-            for column in columns
-        ],
+        "columns": columns_data(columns),
         "warnings": warnings,
         "sources": [json.loads(source) for source in sources],
     }
