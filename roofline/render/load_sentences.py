@@ -7,6 +7,7 @@ from roofline.base.notices import Notice
 from roofline.base.units import format_pace, format_size
 from roofline.questions.load.answer import LoadAnswer
 from roofline.render.notices import capitalised, sentence
+from roofline.render.schedule import rise_line
 from roofline.render.why import DO_NOT_SPECULATE
 
 __all__ = [
@@ -126,7 +127,9 @@ def schedule_line(answer: LoadAnswer) -> str:
             f"A schedule by running batch gains {gains} over the fixed draft length at this load: "
             f"not worth its upkeep{serves}."
         )
-    return (
+    gains = (
         f"A schedule by running batch gains {gained:.1%} more than the fixed draft length, so it "
         "stands below."
     )
+    reasons = () if answer.schedule is None else answer.schedule.rises
+    return " ".join([gains, *map(rise_line, reasons)])

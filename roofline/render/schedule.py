@@ -29,6 +29,7 @@ __all__ = [
     "band_cells",
     "data",
     "fixed_length_name",
+    "rise_line",
     "rows",
     "schedule_headline",
     "schedule_losses",

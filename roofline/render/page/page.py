@@ -30,6 +30,7 @@ from roofline.render.refusals import refused_lines
 from roofline.render.schedule import (
     BAND_HEADERS,
     band_cells,
+    rise_line,
     schedule_headline,
     schedule_losses,
 )
@@ -190,7 +191,7 @@ def _schedule(report: Report) -> dict[str, Any] | None:
     plan, written = report.schedule
     return {
         "headline": schedule_headline(plan, written),
-        "losses": schedule_losses(plan, written),
+        "losses": " ".join([schedule_losses(plan, written), *map(rise_line, written.rises)]),
         "columns": [column.replace("\n", " ") for column in BAND_HEADERS],
         "rows": band_cells(plan, written),
         "engine": plan.question.deployment.engine.name,
