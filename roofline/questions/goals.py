@@ -186,11 +186,8 @@ def operating_point(points: Sequence[Point], goal: Goal) -> OperatingPoint | Non
     if not score.any():
         return None
     row, position = np.unravel_index(int((score >= (1 - TIE) * score.max()).argmax()), score.shape)
-    return OperatingPoint(
-        point=points[int(row)],
-        position=int(position),
-        needed=_needed(points[int(row)], goal),
-    )
+    point = replace(points[int(row)], best=int(position))  # what is run follows from the goal
+    return OperatingPoint(point=point, position=int(position), needed=_needed(point, goal))
 
 
 def _needed(point: Point, goal: Goal) -> tuple[NeededTokens, ...]:

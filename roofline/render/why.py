@@ -128,7 +128,12 @@ def other_headlines(answer: Recommendation, point: Point) -> list[str]:
     """Return the first sentence under the other reading of the acceptance, where it differs."""
     if answer.other_reading is None:
         return []
-    sentences = [headline(answer.other_reading, b) for a, b in answer.ambiguous if a is point]
+    place = point.batch, point.context
+    sentences = [
+        headline(answer.other_reading, other)
+        for own, other in answer.ambiguous
+        if (own.batch, own.context) == place
+    ]
     return [f"As conditional rates, not survival: {s[:1].lower()}{s[1:]}" for s in sentences]
 
 

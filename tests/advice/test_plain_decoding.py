@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,11 @@ HOPELESS = ("--acceptance", "0.01", "--batches", "1..8")
 
 
 def test_schedules_of_plain_decoding_leave_speculation_out(cli: Cli) -> None:
-    """Each engine's word for it; TensorRT-LLM and vLLM have no schedule to paste then."""
+    """Each engine's word for it; none has a schedule to paste then."""
     trtllm = cli("schedule", "llama-3.1-8b", *HOPELESS, "--format", "trtllm")
     assert trtllm.out == "leave speculative_config out\n"
     sglang = cli("schedule", "llama-3.1-8b", *HOPELESS, "--format", "sglang")
-    assert json.loads(sglang.out) == {"1": {"candidate_steps": [0]}}
-    assert "leave --speculative-algorithm out instead" in sglang.err
+    assert sglang.out == "leave --speculative-algorithm out\n"
 
 
 def test_batches_below_the_first_are_covered_by_its_band(cli: Cli) -> None:

@@ -140,7 +140,6 @@ def test_fifteen_drafts_of_32_requests_are_inside_the_error(cli: Cli) -> None:
     )  # fmt: skip
     row = answer.by_draft_length()[15]
     assert row["speedup_low"] < 1 < row["speedup_high"]
-    assert answer.point()["confidence"] == "inside_error"
 
 
 def test_other_rules_lose_more() -> None:
@@ -229,7 +228,7 @@ def test_sglang_of_2025_over_batches(cli: Cli, kind: str) -> None:
             "--acceptance", f"al:3={al}", "--batch", "2,4,8,16,24,32,48,56,64", "--context", "400",
             "--format", "json",
         ).data()["points"]  # fmt: skip
-        speedup[each] = np.array([point["by_draft_length"][1]["speedup"] for point in points])
+        speedup[each] = np.array([point["by_draft_length"][3]["speedup"] for point in points])
     assert np.median(np.abs(speedup[kind] / measured[kind] - 1)) < 0.15
     assert (speedup["eagle1"] < speedup["eagle3"]).all()
 
@@ -269,7 +268,7 @@ def test_the_cache_is_read_once_at_every_context(cli: Cli) -> None:
         "5bpw", "--kv", "q8_0", "--drafter", "mtp", "--acceptance", "al:2=2.2", "--context",
         "8k,98304", "--format", "json",
     ).data()["points"]  # fmt: skip
-    ratios = [point["by_draft_length"][1]["cost_ratio"] for point in points]
+    ratios = [point["by_draft_length"][2]["cost_ratio"] for point in points]
     assert ratios == pytest.approx([1.49, 1.48], rel=0.05)
 
 
