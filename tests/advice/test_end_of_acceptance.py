@@ -87,7 +87,9 @@ def test_a_drafter_that_drafts_no_more_is_not_asked_for_more(cli: Cli) -> None:
 def test_a_curve_that_ends_at_the_limit_is_what_ends(cli: Cli) -> None:
     """Found by a user: nothing is known beyond 8, so a larger limit would change nothing."""
     flags = ["--drafter", "dflash=al:8=6.9", "--drafter", "eagle3=al:8=7.5"]
-    lines = cli("compare", "qwen3-8b", "--context", "1k", *flags).err.splitlines()
+    lines = cli(
+        "compare", "qwen3-8b", "--context", "1k", *flags, "--format", "csv"
+    ).err.splitlines()
     ends = [line for line in lines if "longest one tried" in line]
     assert {line.split(": ")[1] for line in ends} == {"qwen3-8b-eagle3", "qwen3-8b-dflash"}
     assert all(line.endswith("(8): the acceptance given ends there") for line in ends)

@@ -27,7 +27,7 @@ def test_schedules_of_plain_decoding_leave_speculation_out(cli: Cli) -> None:
 def test_batches_below_the_first_are_covered_by_its_band(cli: Cli) -> None:
     done = cli("schedule", "llama-3.1-8b", "--batches", "8,16", "--format", "json")
     assert done.data()["bands"][0]["batch_start"] == 1
-    assert "batches below 8 were not asked for: the first band covers them" in done.err
+    assert "batches below 8 were not asked for: the first band covers them" in done.said
 
 
 def test_an_engine_without_a_schedule(cli: Cli, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ SAID = (
     "153 with --kv fp8",
     "180 with --tp 8",
 )
+#: The same in the one line of a refusal.
+REFUSED = (*SAID[:2], "76", "--kv fp8 (batch 153)", "--tp 8 (batch 180)")
 #: What says of a batch that it runs.
 FIGURE = re.compile(r"_ms$|_s$|^draft_length$|speedup|^draft_lengths?$|^confidence$")
 
@@ -261,7 +263,7 @@ def test_no_point_fits(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert_refused(cli(*command.split()), "batch 200 at 8192 tokens needs 153 GB", *SAID, code=3)
+    assert_refused(cli(*command.split()), "batch 200 at 8192 tokens needs 153 GB", *REFUSED, code=3)
     assert not list(tmp_path.iterdir())
 
 
