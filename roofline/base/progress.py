@@ -30,6 +30,10 @@ def watch_with(watch: Watch | None) -> None:
     _watch = watch
 
 
+def _unwatched(_: float) -> None:
+    """Tell nobody."""
+
+
 @contextmanager
 def progress(total: float, unit: str) -> Iterator[Advance]:
     """Show a run of ``total`` units; yield what is told how many more are done.
@@ -39,7 +43,7 @@ def progress(total: float, unit: str) -> Iterator[Advance]:
     """
     watch = _watch
     if watch is None:
-        yield lambda _: None
+        yield _unwatched
         return
     watch_with(None)
     try:
@@ -63,6 +67,9 @@ def tracked(items: Sequence[Item], unit: str) -> Iterator[Item]:
 
 def wait(seconds: float, advance: Advance) -> None:
     """Sleep, and tell how many seconds are over."""
+    if advance is _unwatched:
+        time.sleep(seconds)
+        return
     begin, told = time.monotonic(), 0.0
     while told < seconds:
         time.sleep(min(SLICE, seconds - told))
