@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from roofline.base.progress import Advance
-from roofline.cli import printing
 
 __all__ = ["bar"]
 
@@ -18,13 +17,7 @@ PATIENCE = 1.0
 
 @contextmanager
 def bar(total: float, unit: str) -> Iterator[Advance]:
-    """Show a bar on stderr once a run has taken a second; it disappears at the end.
-
-    Nothing is shown with ``--quiet``.
-    """
-    if getattr(printing, "quiet", False):
-        yield lambda _: None
-        return
+    """Show a bar on stderr once a run has taken a second; it disappears at the end."""
     shown = _Bar(total, unit)
     timer = threading.Timer(PATIENCE, shown.begin)
     timer.daemon = True

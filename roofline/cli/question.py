@@ -65,7 +65,7 @@ OUTPUT = option(
 #: The formats of every answer.
 FORMATS = form_option("table, json, csv, markdown", "by FILE; table")
 #: The formats of a list or a record.
-LISTED = typer.Option("--format", metavar="WORD", help="table or json.")
+LISTED = typer.Option("--format", metavar="WORD", help="table, json, csv, markdown.")
 MODEL = typer.Argument(
     metavar="MODEL",
     help="A bundled id, or a path: config.json, its folder, GGUF, YAML.",

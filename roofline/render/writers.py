@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, assert_never
 
-from roofline.base.errors import Option, spelled
+from roofline.base.errors import OPTION_MARKS, Option, spelled
 from roofline.base.files import csv_text
 from roofline.render.blocks import Answer, Block, Code, Note, Paragraph, Table, Tone
 
@@ -91,7 +91,7 @@ def csv(answer: Answer, layout: Layout) -> str:
 def spell_all(value: Any, spell: Callable[[str], str]) -> Any:
     """Return plain data with the options in its texts spelled."""
     if isinstance(value, str):
-        return spell(value) if "{{" in value else value
+        return spell(value) if OPTION_MARKS[0] in value else value
     if isinstance(value, dict):
         return {key: spell_all(each, spell) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -167,16 +167,23 @@ def note_lines(answer: Answer) -> list[str]:
     return [f"{'assumed' if note.assumption else 'note'}: {note.text}" for note in answer.notes]
 
 
-def wrap(paragraph: str, width: int = WIDTH) -> str:
-    """Break a paragraph at ``width`` columns, leaving long words whole.
+#: A quantity that stays on one line, such as D = 5.
+_EQUALS = re.compile(r"(?<=\bD) = (?=\d)")
+_NO_BREAK = "\u00a0"
 
-    >>> print(wrap("one two three", width=8))
+
+def wrap(paragraph: str, width: int = WIDTH) -> str:
+    """Break a paragraph at ``width`` columns, leaving long words whole, and D = 5 together.
+
+    >>> print(wrap("one two D = 3", width=8))
     one two
-    three
+    D = 3
     """
     import textwrap  # only text output needs it
 
-    return textwrap.fill(paragraph, width=width, break_long_words=False, break_on_hyphens=False)
+    together = _EQUALS.sub(f"{_NO_BREAK}={_NO_BREAK}", paragraph)
+    lines = textwrap.fill(together, width=width, break_long_words=False, break_on_hyphens=False)
+    return lines.replace(_NO_BREAK, " ")
 
 
 def _text_code(code: Code, layout: Layout) -> list[str]:

@@ -98,8 +98,8 @@ import time
 from roofline.base.progress import tracked, watch_with
 from roofline.cli import printing
 from roofline.cli.bar import bar
-printing.quiet = QUIET
 watch_with(bar)
+printing.show(short=False, notes=False, quiet=QUIET)
 for _ in tracked(range(30), "rows"):
     time.sleep(SECONDS)
 print("the answer")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -81,19 +79,6 @@ def test_a_long_list_of_warnings_is_cut(cli: Cli, tmp_path: Path) -> None:
     warned = json.loads(out.with_name("a.csv.provenance.json").read_text())["warnings"]
     assert len(warned) > WARNINGS_SHOWN == len(shown)
     assert f"and {len(warned) - WARNINGS_SHOWN} more warnings in {out}.provenance.json" in done.err
-
-
-def test_a_bar_is_shown_where_somebody_looks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    flags = ("--batch", "1..4", "--acceptance", "0.7", "--max-draft-length", "4")
-    assert len(rows(cli(*ASK, *flags).out)) == 4 * 5  # D from 0 to 4 at each batch
-    assert "100%" in screen.getvalue()
-    assert "points/s" in screen.getvalue()
 
 
 class BrokenProcessPool(RuntimeError):
