@@ -67,7 +67,7 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the headline, or the first of several."""
-        headlines = self._shown().headlines
+        headlines = self._shown().headlines()
         more = f" (and {len(headlines) - 1} more)" if len(headlines) > 1 else ""
         return f"<{type(self).__name__}: {as_python(headlines[0])}{more}>"
 

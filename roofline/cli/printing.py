@@ -208,7 +208,7 @@ def emit_rows(rows: Sequence[Mapping[str, Any]], form: str) -> None:
         cells=tuple(tuple(_cell(value) for value in row.values()) for row in rows),
         align="l",
     )
-    answer = Answer(headlines=(), blocks=(shown,), data=lambda: rows, rows=lambda: rows)
+    answer = Answer(blocks=lambda: [shown], data=lambda: rows, rows=lambda: rows)
     emit_answer(answer, OutputFormat(form))
 
 
@@ -221,8 +221,7 @@ def emit(data: Mapping[str, Any], form: str, notices: Sequence[Notice] = ()) -> 
     check_format(form, *OutputFormat)
     found = notes(notices) if notices else ()
     answer = Answer(
-        headlines=(),
-        blocks=tuple(_record_blocks(data)),
+        blocks=lambda: _record_blocks(data),
         notes=found,
         data=lambda: {**data, "notes": notes_data(notices)} if found else data,
         rows=lambda: [{"field": key, "value": value} for key, value in _flat(data)],

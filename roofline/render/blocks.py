@@ -63,14 +63,14 @@ Block = Paragraph | Table | Code
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """An answer in every form. ``data`` and ``rows`` are made when a format asks for them."""
+    """An answer in every form; each form is made when a format asks for it."""
 
-    headlines: tuple[str, ...]  # one for each point, without what follows them
-    blocks: tuple[Block, ...]  # the first one is the answer in a sentence
+    blocks: Callable[[], Sequence[Block]]  # the first one is the answer in a sentence
     data: Callable[[], Any]
     rows: Callable[[], Sequence[Mapping[str, Any]]]
+    headlines: Callable[[], Sequence[str]] = tuple  # one a point, without what follows them
     notes: tuple[Note, ...] = ()  # what could change the advice most first
-    more: tuple[Block, ...] = ()  # what stands below all notes where all are asked for
+    more: Callable[[], Sequence[Block]] = tuple  # below all notes where all are asked for
     height: int | None = None  # lines that it keeps to by leaving notes out
 
 

@@ -94,8 +94,7 @@ def steps_answer(fitted: FittedSteps) -> Answer:
 
 def _lines_answer(lines: Sequence[str]) -> Answer:
     return Answer(
-        headlines=(),
-        blocks=tuple(Paragraph(line, close=True) for line in lines),
+        blocks=lambda: [Paragraph(line, close=True) for line in lines],
         data=lambda: {"lines": list(lines)},
         rows=lambda: [{"line": line} for line in lines],
     )
@@ -106,12 +105,11 @@ def fit_answer(fitted: FittedFile, output: Path) -> Answer:
     laws = fitted.machine.laws
     found = [_residual(law) for law in laws]
     return Answer(
-        headlines=(),
-        blocks=(
+        blocks=lambda: [
             _residual_table(found),
             *(Paragraph(line, close=True) for line in worst_rows(laws)),
             *_machine_blocks(fitted, output),
-        ),
+        ],
         data=lambda: {"laws": found},
         rows=lambda: found,
     )

@@ -35,10 +35,10 @@ def as_answer(points: Points, *, left_out: Sequence[str] = ()) -> Answer:
     named = _left_out(left_out)
     notices = dict.fromkeys(notice for each in answers for notice in each.notices)
     return Answer(
-        headlines=tuple(_headlines(points)),
-        blocks=tuple(answer_blocks(points)),
+        headlines=lambda: _headlines(points),
+        blocks=lambda: answer_blocks(points),
         notes=(*named, *notes(notices)),
-        more=tuple(refused_details(answer.deployment, answer.refused)),
+        more=lambda: refused_details(answer.deployment, answer.refused),
         data=lambda: data(points) | {"notes": [*map(asdict, named), *notes_data(notices)]},
         rows=lambda: rows(points),
     )

@@ -47,10 +47,10 @@ SETTLES = {
 def as_answer(diagnosis: Diagnosis) -> Answer:
     """Return the diagnosis in every form."""
     return Answer(
-        headlines=(_headline(diagnosis),),
-        blocks=tuple(answer_blocks(diagnosis)),
+        headlines=lambda: [_headline(diagnosis)],
+        blocks=lambda: answer_blocks(diagnosis),
         notes=notes(diagnosis.notices),
-        more=tuple(refused_details(diagnosis.deployment, diagnosis.refused)),
+        more=lambda: refused_details(diagnosis.deployment, diagnosis.refused),
         data=lambda: data(diagnosis),
         rows=lambda: rows(diagnosis),
     )

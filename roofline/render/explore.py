@@ -26,8 +26,8 @@ MOST_REFUSED = 3  # variants that do not fit and are explained
 def as_answer(exploration: Exploration, *, explain: bool = False) -> Answer:
     """Return the exploration in every form."""
     return Answer(
-        headlines=(_headline(exploration),),
-        blocks=tuple(answer_blocks(exploration, explain=explain)),
+        headlines=lambda: [_headline(exploration)],
+        blocks=lambda: answer_blocks(exploration, explain=explain),
         notes=notes(_notices(exploration)),
         data=lambda: data(exploration),
         rows=lambda: rows(exploration),

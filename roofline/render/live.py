@@ -51,10 +51,10 @@ def as_answer(
     """Return the reading, the change and the schedule in every form."""
     notices = _notices(live, plan, written)
     return Answer(
-        headlines=(_headline(live, plan, written, change),),
-        blocks=tuple(answer_blocks(live, plan, written, change)),
+        headlines=lambda: [_headline(live, plan, written, change)],
+        blocks=lambda: answer_blocks(live, plan, written, change),
         notes=notes(notices),
-        more=tuple(refused_details(plan.question.deployment, plan.refused)),
+        more=lambda: refused_details(plan.question.deployment, plan.refused),
         data=lambda: data(live, plan, written, change),
         rows=lambda: rows(live),
     )

@@ -62,10 +62,10 @@ def as_answer(answer: LoadAnswer) -> Answer:
         said.add(answer.no_schedule.code)
     pays = schedule_notices(answer) if answer.schedule_pays else ()
     return Answer(
-        headlines=(headline(answer),),
-        blocks=tuple(answer_blocks(answer)),
+        headlines=lambda: [headline(answer)],
+        blocks=lambda: answer_blocks(answer),
         notes=(*notes([*answer.notices, *pays], said=said), *_load_notes(answer)),
-        more=(Paragraph(summary(answer.question, answer.times)),),
+        more=lambda: [Paragraph(summary(answer.question, answer.times))],
         data=lambda: data(answer),
         rows=lambda: rows(answer),
     )

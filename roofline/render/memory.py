@@ -24,10 +24,10 @@ def as_answer(
 ) -> Answer:
     """Return the accounts of all contexts in every form, and which of them do not fit."""
     return Answer(
-        headlines=tuple(map(_headline, answers)),
-        blocks=tuple(answer_blocks(answers, refused)),
+        headlines=lambda: [_headline(each) for each in answers],
+        blocks=lambda: answer_blocks(answers, refused),
         notes=notes(notices),
-        more=tuple(refused_details(answers[0].deployment, refused)),
+        more=lambda: refused_details(answers[0].deployment, refused),
         data=lambda: data(answers, refused) | {"notes": notes_data(notices)},
         rows=lambda: rows(answers),
     )

@@ -75,10 +75,10 @@ Met = tuple["Goal", Sequence["OperatingPoint"]]
 def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None = None) -> Answer:
     """Return the answer in every form; ``met`` is a goal with the choices that meet it."""
     return Answer(
-        headlines=tuple(_headlines(answer, met)),
-        blocks=tuple(answer_blocks(answer, explain=explain, met=met)),
+        headlines=lambda: _headlines(answer, met),
+        blocks=lambda: answer_blocks(answer, explain=explain, met=met),
         notes=notes(answer.notices, said=_said(answer)),
-        more=tuple(_more(answer, explain=explain)),
+        more=lambda: _more(answer, explain=explain),
         height=HEIGHT if len(answer.points) == 1 and not explain else None,
         data=lambda: data(answer, explain=explain, met=met),
         rows=lambda: rows(answer),

@@ -57,10 +57,10 @@ def as_answer(plan: SchedulePlan, written: WrittenSchedule) -> Answer:
     """Return the schedule in every form."""
     notices = [*plan.notices, *written.notes]
     return Answer(
-        headlines=(schedule_headline(plan, written),),
-        blocks=tuple(answer_blocks(plan, written)),
+        headlines=lambda: [schedule_headline(plan, written)],
+        blocks=lambda: answer_blocks(plan, written),
         notes=notes(notices, said={NoticeCode.BATCHES_DO_NOT_FIT} if plan.refused else ()),
-        more=tuple(refused_details(plan.question.deployment, plan.refused)),
+        more=lambda: refused_details(plan.question.deployment, plan.refused),
         data=lambda: data(plan, written),
         rows=lambda: rows(plan, written),
     )

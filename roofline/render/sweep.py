@@ -29,8 +29,8 @@ def as_answer(plan: SweepPlan, frames: Sequence[Frame], entries: Sequence[Journa
     says = headline(plan, frames)
     warnings = dict.fromkeys(warning for entry in entries for warning in entry.warnings)
     return Answer(
-        headlines=(says,),
-        blocks=(Paragraph(says, tone=Tone.HEADLINE),),
+        headlines=lambda: [says],
+        blocks=lambda: [Paragraph(says, tone=Tone.HEADLINE)],
         notes=tuple(Note(code="sweep", text=warning) for warning in warnings),
         data=lambda: data(plan, frames, entries),
         rows=lambda: rows(plan, frames),

@@ -104,8 +104,7 @@ def scores_answer(rows: Sequence[ScoreRow], worst: Sequence[dict[str, Any]]) -> 
     title = "Furthest off (at most three rows of one law)"
     blocks.append(table(_WORST, named, align="l", title=title, apart=True))
     return Answer(
-        headlines=(),
-        blocks=tuple(blocks),
+        blocks=lambda: blocks,
         data=lambda: {
             "schema": SCHEMA,
             "rows": [row.as_data() for row in rows],
@@ -118,11 +117,10 @@ def scores_answer(rows: Sequence[ScoreRow], worst: Sequence[dict[str, Any]]) -> 
 def steps_answer(rows: Sequence[ScoreRow], left_out: Sequence[dict[str, Any]]) -> Answer:
     """Return the scores of published steps, and why others are left out, in every form."""
     return Answer(
-        headlines=(),
-        blocks=(
+        blocks=lambda: [
             table(_STEPS, map(_scored, rows), align="l"),
             Paragraph(_left_out_line(left_out), tone=Tone.QUIET),
-        ),
+        ],
         data=lambda: {
             "schema": SCHEMA,
             "rows": [row.as_data() for row in rows],
@@ -146,8 +144,7 @@ def advice_answer(sweeps: Sequence[SweepChoice], signs: Sequence[Sign]) -> Answe
     """Return the regrets, the signs of speedups and every sweep, in every form."""
     regrets, sign_counts = regret_rows(sweeps), sign_rows(signs)
     return Answer(
-        headlines=(),
-        blocks=(
+        blocks=lambda: [
             table(_REGRETS, map(_in_percent, regrets), align="l"),
             table(_SIGNS, sign_counts, align="l"),
             Table(
@@ -156,7 +153,7 @@ def advice_answer(sweeps: Sequence[SweepChoice], signs: Sequence[Sign]) -> Answe
                 align="l",
                 apart=True,
             ),
-        ),
+        ],
         data=lambda: {
             "schema": SCHEMA,
             "rows": [*regrets, *sign_counts],

@@ -102,12 +102,12 @@ def spell_all(value: Any, spell: Callable[[str], str]) -> Any:
 def text(answer: Answer, layout: Layout) -> str:
     """Return an answer as text, wrapped to a width."""
     if layout.short:
-        headlines = map(layout.spell, answer.headlines)
+        headlines = map(layout.spell, answer.headlines())
         return "".join(f"{layout.style(line, Tone.HEADLINE)}\n" for line in headlines)
-    lines = _text_of(answer.blocks, layout)
+    lines = _text_of(answer.blocks(), layout)
     lines += _text_of_notes(answer, layout, room=(answer.height or math.inf) - len(lines))
     if layout.all_notes:
-        lines += ["", *_text_of(answer.more, layout)] if answer.more else []
+        lines += ["", *_text_of(more, layout)] if (more := answer.more()) else []
     return "\n".join(lines) + "\n"
 
 
@@ -308,15 +308,15 @@ def _line(row: Sequence[str], widths: Sequence[int], align: str) -> str:
 def markdown(answer: Answer, layout: Layout) -> str:
     """Return an answer as Markdown; flags stay in one line each."""
     if layout.short:
-        return "\n\n".join(f"**{layout.spell(line)}**" for line in answer.headlines) + "\n"
-    parts = [_markdown_of(block, layout) for block in answer.blocks]
+        return "\n\n".join(f"**{layout.spell(line)}**" for line in answer.headlines()) + "\n"
+    parts = [_markdown_of(block, layout) for block in answer.blocks()]
     notes = answer.notes if layout.all_notes else answer.notes[:MOST_NOTES]
     if notes:
         lines = [layout.spell(_sentence(note)) for note in notes]
         lines += _more(len(answer.notes) - len(notes), layout)
         parts.append("\n".join(f"- {line}" for line in lines))
     if layout.all_notes:
-        parts += [_markdown_of(block, layout) for block in answer.more]
+        parts += [_markdown_of(block, layout) for block in answer.more()]
     return "\n\n".join(parts) + "\n"
 
 
