@@ -13,12 +13,13 @@ from pathlib import Path
 
 from roofline.base.errors import RooflineError
 from roofline.base.files import write_atomically
+from roofline.base.naming import NamingRules
 from roofline.base.schema import Document, Schema, dump_yaml
 from roofline.importers.config_files import read_source
 from roofline.importers.importing import import_path
 from roofline.importers.model_config import Identity, build_model
 from roofline.importers.spec_yaml import spec_text
-from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.network import DrafterSpec, ModelSpec, NetworkSpec, load_model
 
 __all__ = ["Catalogue", "SpecEntry", "regenerated", "write_specs"]
 
@@ -38,19 +39,12 @@ class SpecEntry(Schema):
     unquantized: bool = False
 
 
-class AliasEntry(Schema):
-    """Another name of a spec, and a note for those who use it."""
-
-    id: str
-    note: str | None = None
-
-
 class Catalogue(Document):
-    """The specs to write, and their other names."""
+    """The specs to write, and how their names may be written."""
 
     models: tuple[SpecEntry, ...]
     drafters: tuple[SpecEntry, ...]
-    aliases: dict[str, str | AliasEntry]
+    names: NamingRules
 
 
 def _identity(entry: SpecEntry) -> Identity:
@@ -66,12 +60,11 @@ def _identity(entry: SpecEntry) -> Identity:
 
 
 def _imported(entry: SpecEntry, file: Path) -> NetworkSpec:
-    if not entry.unquantized:
-        return import_path(file, identity=_identity(entry)).spec
-    source = read_source(file)
-    data = {key: value for key, value in source.data.items() if key != "quantization_config"}
-    spec, _ = build_model(replace(source, data=data, quantization={}), _identity(entry))
-    return spec
+    if entry.unquantized:
+        source = read_source(file)
+        data = {key: value for key, value in source.data.items() if key != "quantization_config"}
+        return build_model(replace(source, data=data, quantization={}), _identity(entry))[0]
+    return import_path(file, identity=_identity(entry)).spec
 
 
 def regenerated(folder: Path) -> Iterator[NetworkSpec]:
@@ -84,7 +77,8 @@ def regenerated(folder: Path) -> Iterator[NetworkSpec]:
             targets[spec.id] = spec
         yield spec
     for entry in catalogue.drafters:
-        target = targets[entry.target or ""]
+        name = entry.target or ""
+        target = targets.get(name) or load_model(name)  # a target written by hand
         head = import_path(folder / entry.config, identity=_identity(entry), target=target).spec
         assert isinstance(head, DrafterSpec)
         yield head
@@ -111,9 +105,10 @@ def main() -> None:
         catalogue = Catalogue.load(configs / "catalogue.yaml")
     except RooflineError as error:
         sys.exit(f"roofline: {error}")
-    names = catalogue.model_dump(mode="json", exclude_none=True)["aliases"]
-    write_atomically(package / "data" / "model_specs.aliases.yaml", dump_yaml({"aliases": names}))
-    sys.stdout.write(f"{count} specs and {len(names)} aliases written\n")
+    rules = catalogue.names.model_dump(mode="json", exclude_defaults=True)
+    text = dump_yaml({"schema": 1, **rules})
+    write_atomically(package / "data" / "model_specs.aliases.yaml", text)
+    sys.stdout.write(f"{count} specs and {len(catalogue.names.aliases)} aliases written\n")
     if others:
         sys.stdout.write(f"left as they are, by hand: {', '.join(others)}\n")
 

@@ -15,6 +15,7 @@ from pydantic import Field
 from roofline.acceptance.curve import Acceptance, survival_rise, weighted_mean
 from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of, load_file
 from roofline.base import resources
+from roofline.base.names import bundled_id
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, Schema
 
@@ -264,10 +265,9 @@ def closest_curves(kind: str, models: Sequence[str], *, count: int = 3) -> list[
 
 
 def _model_id(name: str) -> str:
-    """Return the id behind an alias of the same model; an alias with a note is another model's."""
+    """Return the bundled id of a model however its name is written, else the name itself."""
     plain = name.split(" ", 1)[0].rsplit("/", 1)[-1].lower()
-    alias = resources.aliases("model_specs").get(plain)
-    return alias.id if alias is not None and alias.note is None else plain
+    return bundled_id(plain, "model_specs") or plain
 
 
 def _rows_of_kind(kind: str) -> list[dict[str, str]]:

@@ -24,6 +24,7 @@ from roofline.acceptance.curve import (
 )
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
+from roofline.base.names import spec_file
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, PositiveInt, Schema
 
@@ -267,7 +268,7 @@ def split_part(reference: str) -> tuple[str, str | None]:
 
 def load_file(reference: str) -> tuple[str, AcceptanceFile]:
     """Load a bundled file by id, or a YAML file by path; return its name too."""
-    file = resources.spec_file(reference, ACCEPTANCE_SHELF, "acceptance curve")
+    file = spec_file(reference, ACCEPTANCE_SHELF, "acceptance curve")
     return file.name, AcceptanceFile.load(file)
 
 

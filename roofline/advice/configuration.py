@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roofline.base.errors import InputError, Option
+from roofline.base.names import bundled_id
 from roofline.base.numbers import LONGEST_DRAFT
+from roofline.importers.references import drafter_word
+from roofline.specs.engine import ENGINE_SHELF, engine_parts
 from roofline.specs.formats import DType
 from roofline.specs.overrides import Override
 from roofline.specs.placement import Routing, SplitMode, StateHandling, VerifyAttention
@@ -51,6 +54,14 @@ class Configuration:
     first_pass_rows: float | None = None
     #: Values put in place of those of the model, drafter, GPU or engine.
     overrides: tuple[Override, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Write the words for an engine and a kind of drafter as they are known here."""
+        name, separator, rest = engine_parts(self.engine)
+        engine = f"{bundled_id(name, ENGINE_SHELF) or name}{separator}{rest}"
+        object.__setattr__(self, "engine", engine)
+        if self.drafter is not None:
+            object.__setattr__(self, "drafter", drafter_word(self.drafter) or self.drafter)
 
     def of_root(self, root: str) -> list[Override]:
         """Return the overrides of the model, drafter, gpu or engine."""

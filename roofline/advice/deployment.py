@@ -16,17 +16,23 @@ from numpy.typing import NDArray
 
 from roofline.advice.configuration import Configuration, check_configuration
 from roofline.base.errors import InputError, Option
+from roofline.base.names import on_shelf
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
-from roofline.base.resources import alias_note
 from roofline.engines.writing import DraftWeights, Launch
-from roofline.importers.references import heads_for, open_drafter, open_model
+from roofline.importers.references import (
+    head_for,
+    importable,
+    open_drafter,
+    open_model,
+)
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
-from roofline.specs.engine import EngineProfile, load_engine
-from roofline.specs.formats import DType, Precision, few_bits, resolve_precision
+from roofline.specs.engine import EngineProfile, engine_id, load_engine
+from roofline.specs.formats import LAYER_LINEARS, DType, Precision, few_bits, resolve_precision
 from roofline.specs.gpu import (
     DEFAULT_HOST,
+    GPU_SHELF,
     HardwareProfile,
     HostProfile,
     VerifyMode,
@@ -34,7 +40,13 @@ from roofline.specs.gpu import (
     load_hardware,
     load_host,
 )
-from roofline.specs.network import DERIVED_SOURCE, MODEL_SHELF, DrafterSpec, ModelSpec, NetworkSpec
+from roofline.specs.network import (
+    DERIVED_SOURCE,
+    DrafterSpec,
+    ModelSpec,
+    NetworkSpec,
+    network_named,
+)
 from roofline.specs.overrides import AppliedOverride, apply_overrides
 from roofline.specs.placement import (
     Grid,
@@ -59,6 +71,7 @@ __all__ = [
     "deploy",
     "load_documents",
     "model_names",
+    "ships_as",
 ]
 
 
@@ -87,10 +100,8 @@ class Deployment:
 
     @property
     def model_names(self) -> list[str]:
-        """What the model is called; what was asked for comes first where it is another one."""
-        model = self.target.model
-        named = self.configuration.model if self.configuration is not None else model.id
-        return model_names(named, model)
+        """What the model is called: its id, and its repository."""
+        return model_names(self.target.model)
 
     @property
     def launch(self) -> Launch:
@@ -183,10 +194,9 @@ class PricedGrid:
         return grouped(self.times, self.grid, priors().spread)
 
 
-def model_names(named: str, model: ModelSpec) -> list[str]:
-    """Return what a model is called; what it was ``named`` comes first where it is another one."""
-    other = [named] if alias_note(named, MODEL_SHELF) else []
-    return [*other, model.id, *filter(None, [model.repository])]
+def model_names(model: ModelSpec) -> list[str]:
+    """Return what a model is called: its id, and its repository."""
+    return [model.id, *filter(None, [model.repository])]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -225,6 +235,7 @@ def deploy(
     """
     check_configuration(configuration)
     documents = documents or load_documents(configuration)
+    configuration, name_notices = _as_named(configuration, documents)
     gpu, gpu_changes = apply_overrides(documents.gpu, configuration.of_root("gpu"))
     model, model_changes = apply_overrides(documents.model, configuration.of_root("model"))
     model, rate_notices = _with_supported_dtype(gpu, model)
@@ -259,7 +270,7 @@ def deploy(
     notices = (
         *documents.left_open,
         *rate_notices,
-        *_alias_notices(configuration),
+        *name_notices,
         *_engine_notices(engine, gpu),
         *_host_notices(configuration, host),
         *_gpu_notices(gpu),
@@ -505,8 +516,8 @@ def _drafter(
 
     reference = configuration.drafter
     if reference is None:
-        reference = _bundled_head(target.model)
-        notices.append(notice(Code.HEAD_ASSUMED, model=target.model.id, kind=reference))
+        reference, bundled = _bundled_head(target.model)
+        notices.append(notice(Code.HEAD_ASSUMED, kind=reference, bundled=bundled))
     kind, network = open_drafter(
         reference, target.model, adapt=with_overrides, vocabulary=engine.vocabulary
     )
@@ -546,15 +557,16 @@ def _drafter(
     return drafter, changes, [*notices, *format_notices]
 
 
-def _bundled_head(model: ModelSpec) -> str:
-    """Return the kind of the target's bundled head."""
+def _bundled_head(model: ModelSpec) -> tuple[str, str]:
+    """Return the kind of the target's bundled head, and its id."""
     kind = "eagle3"
-    if kind not in heads_for(model.id):
+    bundled = head_for(model.id, kind)
+    if bundled is None:
         raise InputError(
             f"no drafter is bundled for {model.id}: give {Option('drafter')} (none, ngram, eagle3 "
             f"for a head of the usual shape, a model id, or a path) and {Option('acceptance')}"
         )
-    return kind
+    return kind, bundled
 
 
 def _unused(configuration: Configuration, kind: str, network: NetworkSpec | None) -> list[str]:
@@ -598,9 +610,47 @@ def _draft_placement(draft_tp: int | None, target: Target, network: NetworkSpec)
     return replace(placement, ep=1) if isinstance(network, ModelSpec) else placement
 
 
-def _alias_notices(configuration: Configuration) -> Iterable[Notice]:
-    note = alias_note(configuration.model, MODEL_SHELF)
-    return [] if note is None else [notice(Code.ALIAS, name=configuration.model, note=note)]
+def _as_named(
+    configuration: Configuration, documents: Documents
+) -> tuple[Configuration, list[Notice]]:
+    """Return the configuration with what its names say beside what they name, and what was taken.
+
+    A family's name means one of its parts; a model's name may end with the format of its weights.
+    """
+    notices: list[Notice] = []
+    gpu, model = on_shelf(configuration.gpu, GPU_SHELF), None
+    if not importable(configuration.model):
+        model = network_named(configuration.model)
+    for named, given in ((gpu, configuration.gpu), (model, configuration.model)):
+        if named is not None and named.family:
+            others = tuple(other for other in named.candidates if other != named.id)
+            notices.append(notice(Code.NAME_TAKEN, name=given, taken=named.id, others=others))
+    configuration = replace(configuration, engine=engine_id(configuration.engine, documents.engine))
+    stored = None if model is None or model.storage is None else DType(model.storage)
+    if stored is None or configuration.weights is not None:
+        return configuration, notices
+    if ships_as(documents.model, stored):
+        return configuration, notices
+    notices.append(notice(Code.WEIGHTS_NAMED, name=configuration.model, dtype=stored))
+    return replace(configuration, weights=stored), notices
+
+
+def ships_as(model: ModelSpec, dtype: DType) -> bool:
+    """Return whether a model is published in a format that its name may end with.
+
+    Narrow formats are mostly those of some layers only. One name stands for several groups of
+    scales: FP8 may mean blocks, int4 any group.
+    """
+    stored = model.stored()
+    families = {_family(stored[part]) for part in used_components(model) & LAYER_LINEARS}
+    return _family(dtype) in families and (len(families) == 1 or _family(dtype) not in WIDE)
+
+
+def _family(dtype: DType) -> str:
+    return dtype.value.partition("-")[0]
+
+
+WIDE = ("fp32", "bf16", "fp16")
 
 
 def _engine_notices(engine: EngineProfile, gpu: HardwareProfile) -> Iterable[Notice]:

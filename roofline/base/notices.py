@@ -16,6 +16,8 @@ class Code(StrEnum):
     # what was assumed where the question left it open
     CONFIG_DEFAULT = "config-default"
     CONFIG_NOTE = "config-note"
+    NAME_TAKEN = "name-taken"
+    WEIGHTS_NAMED = "weights-named"
     HEAD_ASSUMED = "head-assumed"
     HEAD_DERIVED = "head-derived"
     HOST_ASSUMED = "host-assumed"
@@ -49,7 +51,6 @@ class Code(StrEnum):
     CONTEXTS_DISAGREE = "contexts-disagree"
     ANOTHER_SERVER_SETTING = "another-server-setting"
     # what may be wrong with an answer
-    ALIAS = "alias"
     WEIGHTS_STORED_ONLY = "weights-stored-only"
     ANOTHER_VOCABULARY = "another-vocabulary"
     OFF_FAST_PATH = "off-fast-path"
@@ -115,6 +116,8 @@ ASSUMED = frozenset(
     {
         Code.CONFIG_DEFAULT,
         Code.CONFIG_NOTE,
+        Code.NAME_TAKEN,
+        Code.WEIGHTS_NAMED,
         Code.HEAD_ASSUMED,
         Code.HEAD_DERIVED,
         Code.HOST_ASSUMED,

@@ -263,14 +263,18 @@ class Document(Schema):
     @classmethod
     def load(cls, file: Readable) -> Self:
         """Read and validate ``file``; the error names file, field, expectation and remedy."""
-        data = load_yaml(file)
+        return cls.of_data(load_yaml(file), file.name)
+
+    @classmethod
+    def of_data(cls, data: dict[str, Any], name: str) -> Self:
+        """Validate the data of the file ``name``, of this format's only version."""
         version = data.get("schema")
         if type(version) is not int or version != 1:
             raise InputError(
-                f"{file.name}: schema: expected 1 (this is roofline's only format version), "
-                f"got {data.get('schema')!r}; add 'schema: 1' or upgrade roofline"
+                f"{name}: schema: expected 1 (this is roofline's only format version), "
+                f"got {version!r}; add 'schema: 1' or upgrade roofline"
             )
-        return cls.check(data, file.name)
+        return cls.check(data, name)
 
     @classmethod
     def check(cls, data: dict[str, Any], name: str) -> Self:

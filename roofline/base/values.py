@@ -53,6 +53,8 @@ Choice = TypeVar("Choice", bound=StrEnum)
 def check_word(field: str, text: str, known: Iterable[str], *, what: str = "value") -> None:
     """Refuse a word that is not known, with the closest ones that are."""
     words = list(known)
+    if "," in text and text not in words:
+        raise InputError(f"one {what} only", field=field, value=text)
     if text not in words:
         raise InputError(f"unknown {what} '{text}': {did_you_mean(text, words)}", field=field)
 

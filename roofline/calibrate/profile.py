@@ -8,65 +8,29 @@ from typing import Any
 
 from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.base.resources import bundled_names
+from roofline.base.names import on_shelf
 from roofline.base.schema import load_yaml
 from roofline.calibrate.fit.machine import MachineFit
 from roofline.specs.gpu import GPU_SHELF, HardwareProfile, load_hardware
 
 __all__ = ["datasheet_for", "profile_data"]
 
-#: Words that many devices have in their names.
-_COMMON_WORDS = {
-    "nvidia",
-    "amd",
-    "instinct",
-    "geforce",
-    "graphics",
-    "gpu",
-    "accelerator",
-    "tensor",
-    "core",
-}
-
-
-def words(name: str) -> set[str]:
-    """Return the words that tell a device's name from others.
-
-    >>> sorted(words("NVIDIA H200 NVL")), sorted(words("NVIDIA A100-SXM4-80GB"))
-    (['h200', 'nvl'], ['80gb', 'a100', 'sxm'])
-    """
-    parts = re.findall(r"[a-z0-9]+", name.lower().replace("sxm4", "sxm").replace("sxm5", "sxm"))
-    return set(parts) - _COMMON_WORDS
-
 
 def datasheet_for(facts: Mapping[str, Any]) -> HardwareProfile | None:
     """Return the bundled profile of the measured device, None for a CPU or an unknown device.
 
-    The profile whose id has most of the words of the device's name is taken; the memory decides
-    between equals.
+    Where a driver's name may mean several parts, the memory decides.
     """
     if facts.get("kind") != "gpu":
         return None
-    device = words(str(facts.get("device", "")))
-    candidates = []
-    for name in bundled_names(GPU_SHELF):
-        shared = len(device & words(name))
-        model = name.split("-")[0]
-        if model in device or (model == "rtx" and shared >= 2):
-            candidates.append((shared, name))
-    if not candidates:
+    named = on_shelf(str(facts.get("device", "")), GPU_SHELF)
+    if named is None:
         return None
-    most = max(shared for shared, _ in candidates)
+    if named.id is not None:
+        return load_hardware(named.id)
     memory = float(facts.get("memory") or 0)
-    profiles = [load_hardware(name) for shared, name in candidates if shared == most]
-    # a driver calls the SXM board by the chip's name alone, and the others by theirs
-    return min(
-        profiles,
-        key=lambda profile: (
-            round(abs(profile.memory_bytes - memory) / 1e9),
-            "sxm" not in profile.id,
-        ),
-    )
+    profiles = map(load_hardware, named.candidates)
+    return min(profiles, key=lambda profile: abs(profile.memory_bytes - memory))
 
 
 def profile_data(

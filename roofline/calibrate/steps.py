@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import Deployment, deploy
-from roofline.base import resources
+from roofline.base.names import spec_file
 from roofline.calibrate.engine.engine_file import with_overhead, without_eras
 from roofline.calibrate.engine.spec_numbers import PULL
 from roofline.calibrate.fit.core import fit_near, rounded
 from roofline.questions.measured import MeasuredStep
-from roofline.specs.engine import ENGINE_SHELF
+from roofline.specs.engine import ENGINE_SHELF, engine_parts
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import launches
 
@@ -86,7 +86,7 @@ def _features(kind: str, step: MeasuredStep) -> tuple[float, ...]:
 
 def _engine_file(engine: str, numbers: dict[str, float], count: int) -> str:
     """Return the engine's file with the numbers in place and its eras dropped."""
-    source = resources.spec_file(engine.partition("@")[0], ENGINE_SHELF, "engine")
+    source = spec_file(engine_parts(engine)[0], ENGINE_SHELF, "engine")
     text = without_eras(source.read_text("utf-8"))
     lines = {name: f"{rounded(1e6 * value)} us" for name, value in numbers.items()}
     lines |= {"draft_passes": "{}", "spec_rows": str(count)}

@@ -89,6 +89,8 @@ def _plain(error: Exception, message: str) -> str:
     details = getattr(error.__cause__, "errors", None)
     got = f", got {details()[0]['input']!r}" if details else ""
     expected = "a whole number" if kind[1] == "integer" else "a number"
+    if "," in got:
+        got += ": one only; 'roofline sweep' takes several of most options"
     return f"{message[: kind.start()]}expected {expected}{got}"
 
 

@@ -72,9 +72,17 @@ def formats(incomplete: str) -> list[str]:
 
 
 def _bundled(shelf: str, incomplete: str) -> list[str]:
+    """Return the ids that complete the text; else those that it names in other words."""
     from roofline.base.resources import bundled_names
 
-    return _completions(bundled_names(shelf), incomplete)
+    names = bundled_names(shelf)
+    completed = _completions(names, incomplete)
+    before, comma, last = incomplete.rpartition(",")
+    if completed or not last:
+        return completed
+    from roofline.base.names import completing
+
+    return [f"{before}{comma}{name}" for name in completing(last, shelf, tuple(names))]
 
 
 def _completions(names: Iterable[str], incomplete: str) -> list[str]:

@@ -14,9 +14,11 @@ from typing import Any
 from pydantic import Field
 
 from roofline.base import resources
+from roofline.base.names import bundled_id
 from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.schema import Document, Schema
 from roofline.engines.prometheus import Page, printable
+from roofline.specs.gpu import GPU_SHELF
 
 __all__ = [
     "Capacity",
@@ -127,10 +129,6 @@ class ServingNames(Document):
     engines: dict[str, EngineNames]
     #: Kinds of drafter by an engine's word for a method.
     methods: dict[str, str]
-    #: Formats of weights by the end of a repository's name.
-    formats: dict[str, str]
-    #: Bundled accelerators by the name that their driver reports.
-    accelerators: dict[str, str]
 
 
 @cache
@@ -267,7 +265,7 @@ def _text(fact: str, raw: Any, source: str) -> Fact:
     if len(text) > LONGEST_TEXT or not text.isprintable():
         return Unread(reason=f"{source}: is too long or holds control characters")
     if fact == "gpu":
-        known = serving_names().accelerators.get(text)
+        known = bundled_id(text, GPU_SHELF)
         if known is None:
             return Unread(reason=f"{source} says {text}, which is no bundled accelerator")
         return Read(value=known, source=f"{text}, {source}")

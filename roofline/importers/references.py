@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roofline.base import resources
-from roofline.base.errors import InputError, Option, did_you_mean
+from roofline.base.errors import InputError, Option
+from roofline.base.names import bundled_id, meaning, namesakes, unknown
 from roofline.base.notices import Notice
-from roofline.base.schema import load_yaml
 from roofline.specs.engine import VocabularyRule
+from roofline.specs.formats import format_named
 from roofline.specs.network import (
     HEAD_KINDS,
     HOST_DRAFTERS,
@@ -20,16 +21,25 @@ from roofline.specs.network import (
     ModelSpec,
     NetworkSpec,
     derived_head,
-    load_drafter,
     load_model,
     load_network,
     mtp_head,
+    network_named,
 )
 
 if TYPE_CHECKING:
     from roofline.importers.importing import Imported
 
-__all__ = ["heads_for", "importable", "open_drafter", "open_imported", "open_model", "open_network"]
+__all__ = [
+    "drafter_word",
+    "head_for",
+    "heads_for",
+    "importable",
+    "open_drafter",
+    "open_imported",
+    "open_model",
+    "open_network",
+]
 
 
 def importable(reference: str) -> bool:
@@ -45,7 +55,7 @@ def importable(reference: str) -> bool:
     path = Path(reference)
     if "\0" in reference or not path.is_dir():
         return False
-    return (path / "config.json").is_file() or not resources.bundled_id(reference, MODEL_SHELF)
+    return (path / "config.json").is_file() or not bundled_id(reference, MODEL_SHELF)
 
 
 def open_imported(reference: str, target: ModelSpec | None = None) -> Imported:
@@ -74,19 +84,36 @@ def open_model(reference: str) -> tuple[ModelSpec, list[Notice]]:
             f"with {Option('drafter')}"
         )
     spec = imported.spec
-    bundled = resources.bundled_id(spec.id, MODEL_SHELF)
-    return spec.model_copy(update={"id": bundled or spec.id}), imported.notices
+    named = network_named(spec.id)
+    same = named.id if named is not None and not named.family else None
+    return spec.model_copy(update={"id": same or spec.id}), imported.notices
 
 
-def heads_for(target: str) -> list[str]:
-    """Return the kinds of drafter that have a bundled spec for the target with this id.
+def heads_for(target: str) -> dict[str, str]:
+    """Return the bundled drafters made for the target with this id, by their kind.
+
+    Those of the same model in another format, or before its instructions, are for it as well.
 
     >>> heads_for("llama-3.1-8b")
-    ['eagle3']
+    {'eagle3': 'llama-3.1-8b-eagle3'}
+    >>> heads_for("qwen3-32b-fp8")
+    {'eagle3': 'qwen3-32b-eagle3'}
     """
-    prefix, names = f"{target}-", resources.bundled_names(MODEL_SHELF)
-    kinds = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    return [kind for kind in kinds if kind in HEAD_KINDS]
+    known = set(resources.bundled_names(MODEL_SHELF))
+    if target not in known:
+        return {}
+    heads: dict[str, str] = {}
+    for model in (target, *namesakes(target, MODEL_SHELF, format_named)):
+        for kind in HEAD_KINDS:
+            if f"{model}-{kind}" in known:
+                heads.setdefault(kind, f"{model}-{kind}")
+    return heads
+
+
+def head_for(target: str, kind: str) -> str | None:
+    """Return the bundled drafter of a kind that was made for the target with this id."""
+    own = f"{target}-{kind}"  # no other name is looked for where there is one
+    return own if own in resources.bundled_names(MODEL_SHELF) else heads_for(target).get(kind)
 
 
 def open_drafter(
@@ -98,7 +125,7 @@ def open_drafter(
     """Return (kind, network) of the drafter called ``reference``, checked against its target.
 
     ``reference`` is ``none``, ``ngram``, ``suffix``, ``mtp`` (the target's own layer), a kind of
-    head (the bundled one for the target, else one derived by a stated rule), the id of a bundled
+    head (the bundled one for the target, else one derived by a stated rule), the name of a bundled
     drafter or model, or a path to a YAML file. ``adapt`` changes the network before the check;
     ``vocabulary`` is the engine's rule for sizes of vocabularies, else they must be equal.
     """
@@ -110,27 +137,47 @@ def open_drafter(
     return kind, network
 
 
+#: Words for a drafter that are no network's name; ``data/drafters.aliases.yaml`` has others.
+DRAFTER_WORDS = (*HOST_DRAFTERS, "mtp", *HEAD_KINDS)
+DRAFTERS = "drafters"
+
+
+def drafter_word(reference: str) -> str | None:
+    """Return the kind of drafter that a word means; None where it is a network's name or a path.
+
+    >>> drafter_word("EAGLE-3"), drafter_word("NEXTN"), drafter_word("qwen3-0.6b")
+    ('eagle3', 'mtp', None)
+    """
+    if reference in DRAFTER_WORDS:
+        return reference
+    if "/" in reference:
+        return None
+    found = meaning(reference, DRAFTERS, DRAFTER_WORDS)
+    if found is not None and found.id is None:
+        raise unknown(reference, DRAFTERS, DRAFTER_WORDS, what="drafter")
+    return None if found is None else found.id
+
+
 def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
-    if reference in HOST_DRAFTERS:
-        return reference, None
-    if reference == "mtp":
-        return reference, mtp_head(target)
+    word = drafter_word(reference)
+    if word in HOST_DRAFTERS:
+        return str(word), None
+    if word == "mtp":
+        return word, mtp_head(target)
+    for kind in HEAD_KINDS:
+        if word == kind:
+            bundled = head_for(target.id, kind)
+            return (kind, derived_head(kind, target)) if bundled is None else _load_bundled(bundled)
     if importable(reference):
         imported = open_imported(reference, target).spec
         return str(getattr(imported, "kind", "model")), imported
-    heads = heads_for(target.id)
-    if reference in HEAD_KINDS and reference not in heads:
-        return reference, derived_head(reference, target)
-    name = f"{target.id}-{reference}" if reference in heads else reference
-    bundled = resources.bundled_id(name, MODEL_SHELF)
-    if bundled is not None:
-        return _load_bundled(bundled)
-    if name.endswith((".yaml", ".yml")):
-        return _load(name)
-    known = [*HOST_DRAFTERS, "mtp", *resources.bundled_names(MODEL_SHELF), *HEAD_KINDS]
-    raise InputError(
-        f"unknown drafter '{reference}' for {target.id}: {did_you_mean(reference, known)}"
-    )
+    if reference.endswith((".yaml", ".yml")):
+        return _load(reference)
+    named = network_named(reference)
+    if named is not None and named.id is not None:
+        return _load_bundled(named.id)
+    known = (*DRAFTER_WORDS, *resources.bundled_names(MODEL_SHELF))
+    raise unknown(reference, DRAFTERS, known, what="drafter", of=f" for {target.id}")
 
 
 @cache
@@ -140,9 +187,8 @@ def _load_bundled(name: str) -> tuple[str, NetworkSpec]:
 
 
 def _load(reference: str) -> tuple[str, NetworkSpec]:
-    kind = load_yaml(resources.spec_file(reference, MODEL_SHELF, "drafter")).get("kind", "model")
-    whole = kind == "model"
-    return str(kind), load_model(reference, "drafter") if whole else load_drafter(reference)
+    network = load_network(reference, "drafter")
+    return str(getattr(network, "kind", "model")), network
 
 
 def _check_pair(drafter: NetworkSpec, target: ModelSpec, vocabulary: VocabularyRule) -> None:

@@ -65,15 +65,15 @@ def bundled_candidates(configuration: Configuration) -> tuple[list[Candidate], l
     Where none is known, all are candidates. A model without a bundled head is refused.
     """
     target = open_model(configuration.model)[0]
-    heads, names = heads_for(target.id), model_names(configuration.model, target)
+    heads, names = heads_for(target.id), model_names(target)
     if not heads:
         raise InputError(
             f"no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once for each "
             "drafter",
             field="drafter",
         )
-    known = [head for head in heads if choose_curve(head, f"{target.id}-{head}", names) is not None]
-    chosen = known or heads
+    known = [kind for kind, head in heads.items() if choose_curve(kind, head, names) is not None]
+    chosen = known or list(heads)
     return [Candidate(drafter=head) for head in chosen], [h for h in heads if h not in chosen]
 
 

@@ -14,16 +14,17 @@ from roofline.acceptance.curve import iid_rate
 from roofline.acceptance.defaults import same_model
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
-from roofline.base import resources
 from roofline.base.errors import InputError, Option
+from roofline.base.names import bundled_id
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.server import Serving
-from roofline.engines.server_facts import Read, Unread, serving_names
+from roofline.engines.server_facts import Read, Unread
+from roofline.importers.references import drafter_word, heads_for
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule
-from roofline.specs.engine import ENGINE_SHELF, Era, load_engine
+from roofline.specs.engine import ENGINE_SHELF, Era, engine_parts, load_engine
 from roofline.specs.formats import DType
-from roofline.specs.network import HOST_DRAFTERS, MODEL_SHELF, DrafterSpec, load_network
+from roofline.specs.network import HOST_DRAFTERS, DrafterSpec, load_network, network_named
 
 __all__ = [
     "AdvisedChange",
@@ -52,8 +53,8 @@ def contradictions(
     taken for what runs there, since that is what it is given for.
     """
     notices = []
-    model = None if model is None else resources.bundled_id(model, MODEL_SHELF)
-    asked_model = resources.bundled_id(asked.model, MODEL_SHELF) if "model" in given else None
+    model = None if model is None else network_id(model)
+    asked_model = network_id(asked.model) if "model" in given else None
     if asked_model is not None and model is not None and not same_model(asked_model, model):
         notices.append(_another("model", model, asked_model))
     if "drafter" in given and asked.drafter is not None and drafter is not None:
@@ -61,14 +62,16 @@ def contradictions(
         asked_names = _drafter_names(asked.drafter, asked_model or model)
         if asked_names and "none" not in asked_names and not names & asked_names:
             notices.append(_another("drafter", drafter, asked.drafter))
-    engine = asked.engine.partition("@")[0]
-    if (
-        "engine" in given
-        and resources.bundled_id(engine, ENGINE_SHELF)
-        and engine != serving.engine
-    ):
+    engine = bundled_id(engine_parts(asked.engine)[0], ENGINE_SHELF)
+    if "engine" in given and engine not in (None, serving.engine):
         notices.append(_another("engine", serving.engine, asked.engine))
     return notices
+
+
+def network_id(name: str) -> str | None:
+    """Return the bundled model or drafter that a name means, else None."""
+    named = network_named(name)
+    return None if named is None else named.id
 
 
 def _another(field: str, runs: str, asked: str) -> Notice:
@@ -81,13 +84,15 @@ def _drafter_names(name: str, model: str | None) -> set[str]:
     >>> sorted(_drafter_names("eagle3", "llama-3.1-8b")), _drafter_names("here/config.json", None)
     (['eagle3', 'llama-3.1-8b-eagle3'], set())
     """
-    known = resources.bundled_id(name, MODEL_SHELF)
+    word = drafter_word(name)
+    if word is not None:
+        return {word, heads_for(model or "").get(word, f"{model}-{word}")}
+    known = network_id(name)
     if known is None:
-        return set() if "/" in name or "." in name else {name, f"{model}-{name}"}
+        return set()
     network = load_network(known)
     kind = network.kind if isinstance(network, DrafterSpec) else "model"
-    of_model = isinstance(network, DrafterSpec) and known == f"{model}-{kind}"
-    return {known, kind} if of_model else {known}
+    return {known, kind} if heads_for(model or "").get(kind) == known else {known}
 
 
 #: Tokens in the cache of a sequence where neither server nor user says.
@@ -198,7 +203,7 @@ def live_question(
     if "kv" not in given and serving.value("kv") is not None:
         setup["kv"] = DType.FP8
     if "drafter" not in given:
-        setup["drafter"] = _drafter(serving, gaps)
+        setup["drafter"] = _drafter(serving, gaps, model)
     drafts = setup.get("drafter", asked.drafter) != "none"
     if "acceptance" not in given and drafts:
         load["acceptance"] = _acceptance(serving, gaps)
@@ -222,7 +227,7 @@ def live_question(
         asked,
         given=given,
         model=_bundled(serving)[0],
-        drafter=_drafter(serving, []),
+        drafter=_drafter(serving, [], model),
     )
     return LiveQuestion(
         serving=replace(serving, notices=(*serving.notices, *contradicting)),
@@ -276,15 +281,10 @@ def _model(
 
 def _bundled(serving: Serving) -> tuple[str | None, str | None]:
     """Return the bundled model that the server's names mean, and the format of its weights."""
-    names = [name.rstrip("/").rsplit("/", 1)[-1] for name in serving.models]
-    for name in names:
-        if resources.bundled_id(name, MODEL_SHELF) is not None:
-            return name, None
-    for name in names:
-        for ending, dtype in serving_names().formats.items():
-            bare = name.lower().removesuffix(ending)
-            if bare != name.lower() and resources.bundled_id(bare, MODEL_SHELF) is not None:
-                return bare, dtype
+    for name in serving.models:
+        named = network_named(name.rstrip("/"))
+        if named is not None and named.id is not None:
+            return named.id, named.storage
     return None, None
 
 
@@ -300,12 +300,19 @@ def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str
     return str(fact.value)
 
 
-def _drafter(serving: Serving, gaps: list[Gap]) -> str | None:
-    """Return the drafter as the server names it, None for the bundled head."""
+def _drafter(serving: Serving, gaps: list[Gap], model: str) -> str | None:
+    """Return the drafter that the server runs, None for the bundled head.
+
+    The head that is bundled for the model, and one made for another, are named by their kind.
+    """
     method, weights = serving.value("method"), serving.value("draft_model")
-    known = resources.bundled_id(weights, MODEL_SHELF) if weights and method != "mtp" else None
+    known = network_id(weights) if weights and method != "mtp" else None
     if known is not None and method not in HOST_DRAFTERS:
-        return known
+        head, target = load_network(known), network_id(model)
+        if not isinstance(head, DrafterSpec):
+            return known
+        bundled = heads_for(target or "").get(head.kind)
+        return head.kind if bundled == known or head.target != target else known
     if method not in (None, "model"):
         return str(method)
     fact = serving.facts["method"]

@@ -156,9 +156,10 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
             Code.HOST_ASSUMED,
+            Code.NAME_TAKEN,
+            Code.WEIGHTS_NAMED,
             Code.CONFIG_DEFAULT,
             Code.NO_FP16_RATE,
-            Code.ALIAS,
             Code.CONFIG_NOTE,
         ),
     ),
@@ -221,14 +222,18 @@ def _config_note(note: str) -> str:
     return note
 
 
-def _alias(name: str, note: str) -> str:
-    del name  # the note begins with what the alias stands for
-    return note
+def _name_taken(name: str, taken: str, others: tuple[str, ...]) -> str:
+    sentence = f"{name} means {taken}"
+    return f"{sentence}; the same family has {listed(others)}" if others else sentence
 
 
-def _head_assumed(model: str, kind: str) -> str:
+def _weights_named(name: str, dtype: str) -> str:
+    return f"{dtype} weights, as the name {name} ends; {Option('weights')} sets another format"
+
+
+def _head_assumed(kind: str, bundled: str) -> str:
     name = {"eagle3": "EAGLE-3"}.get(kind, kind)
-    return f"the bundled {name} head {model}-{kind} as drafter"
+    return f"the bundled {name} head {bundled} as drafter"
 
 
 def _head_derived(kind: str, model: str, source: str) -> str:
@@ -608,7 +613,6 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.SETTING_CHANGED: _setting_changed,
     Code.CONFIG_DEFAULT: _config_default,
     Code.CONFIG_NOTE: _config_note,
-    Code.ALIAS: _alias,
     Code.WEIGHTS_STORED_ONLY: _weights_stored_only,
     Code.ANOTHER_VOCABULARY: _another_vocabulary,
     Code.OFF_FAST_PATH: _off_fast_path,
@@ -618,6 +622,8 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.CONTEXT_DOES_NOT_FIT: _context_does_not_fit,
     Code.VARIANT_LEFT_OUT: _variant_left_out,
     Code.GOAL_MISSED: _goal_missed,
+    Code.NAME_TAKEN: _name_taken,
+    Code.WEIGHTS_NAMED: _weights_named,
     Code.HEAD_ASSUMED: _head_assumed,
     Code.HEAD_DERIVED: _head_derived,
     Code.HOST_ASSUMED: _host_assumed,

@@ -22,6 +22,7 @@ from roofline.advice.why import (
     trained_context_passed,
 )
 from roofline.base.errors import Option
+from roofline.base.notices import Code
 from roofline.base.numbers import DRAWS
 from roofline.base.units import SLOW_PACE, format_bytes, format_count, format_size, listed
 
@@ -103,6 +104,7 @@ BEYOND = (
     "{engine} captures CUDA graphs for up to {largest:d}{flag}."
 )
 CAVEAT = " The drafter's config ends at {trained} positions: acceptance at {context} may be lower."
+MEANS = " ({name} means {taken}.)"
 NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 
@@ -148,11 +150,16 @@ def headline_template(kind: Outcome, confidence: Confidence, *, plain: float) ->
 
 
 def caveat(answer: Recommendation, point: Point) -> str:
-    """Return what to add to the first sentence if the context is beyond the drafter's own."""
+    """Return what to add to the first sentence: what names mean, and a context beyond training."""
+    taken = "".join(
+        MEANS.format(name=item.values["name"], taken=item.values["taken"])
+        for item in answer.notices
+        if item.code is Code.NAME_TAKEN
+    )
     trained = trained_context_passed(answer, point)
     if trained is None:
-        return ""
-    return CAVEAT.format(trained=trained, context=format_size(point.context))
+        return taken
+    return taken + CAVEAT.format(trained=trained, context=format_size(point.context))
 
 
 def reason(answer: Recommendation, point: Point) -> str:

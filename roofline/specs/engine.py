@@ -9,8 +9,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from roofline.base import resources
 from roofline.base.errors import InputError, Option
+from roofline.base.names import spec_file
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
@@ -32,6 +32,8 @@ __all__ = [
     "RunningRequests",
     "SplitFlags",
     "VocabularyRule",
+    "engine_id",
+    "engine_parts",
     "load_engine",
 ]
 
@@ -438,6 +440,18 @@ class EngineProfile(Document):
         """
         return next((era for era in self.eras if era.covers(version)), None)
 
+    def era_of_release(self, reference: str) -> str | None:
+        """Return the id of the era of ``vllm==0.10``; None for today's builds, or no release."""
+        name, separator, release = engine_parts(reference)
+        if separator != "==":
+            return None
+        if not _version_numbers(release):
+            raise InputError(
+                f"expected a release, such as {name}==0.10", field="engine", value=reference
+            )
+        era = self.era_of(release)
+        return None if era is None else era.id
+
     def flag(
         self,
         drafter_kind: str,
@@ -466,10 +480,34 @@ class EngineProfile(Document):
         return f"{text} {self.running_requests.text(running, groups=groups)}"
 
 
-def load_engine(name: str) -> EngineProfile:
-    """Load a bundled engine by id (``vllm@2025`` for an era), or a YAML file by path."""
-    name, separator, era = name.partition("@")
+def engine_parts(reference: str) -> tuple[str, str, str]:
+    """Return an engine's name as given, and ``@`` with an era or ``==`` with a release behind it.
+
+    >>> engine_parts("vllm@2025"), engine_parts("vLLM==0.10"), engine_parts("sglang")
+    (('vllm', '@', '2025'), ('vLLM', '==', '0.10'), ('sglang', '', ''))
+    """
+    name, *behind = re.split("(@|==)", reference, maxsplit=1)
+    separator, rest = behind or ("", "")
+    return name.strip(), separator, rest.strip()
+
+
+def load_engine(reference: str) -> EngineProfile:
+    """Load a bundled engine by its name, however it is written, or a YAML file by path.
+
+    ``vllm@2025`` is an era, and ``vllm==0.10`` the era that a release belongs to.
+    """
+    name, separator, rest = engine_parts(reference)
     if not name:
         raise InputError("expected an engine's name, got an empty string", field="engine")
-    profile = EngineProfile.load(resources.spec_file(name, ENGINE_SHELF, "engine"))
-    return profile.at_era(era) if separator else profile
+    profile = EngineProfile.load(spec_file(name, ENGINE_SHELF, "engine"))
+    era = rest if separator == "@" else profile.era_of_release(reference)
+    return profile if era is None else profile.at_era(era)
+
+
+def engine_id(reference: str, profile: EngineProfile) -> str:
+    """Return how an engine is called with the era that is priced: a release's by its id."""
+    name, separator, _ = engine_parts(reference)
+    if separator != "==":
+        return reference
+    era = profile.era_of_release(reference)
+    return name if era is None else f"{name}@{era}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from roofline.base.errors import InputError, Option, did_you_mean
+from roofline.base.errors import InputError, Option
+from roofline.base.names import meaning, unknown
 from roofline.base.notices import Code, Notice, notice
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Precision",
     "bytes_per_element",
     "few_bits",
+    "format_named",
     "is_gguf",
     "parse_dtype",
     "rate_name",
@@ -75,6 +77,7 @@ class DType(StrEnum):
     # GGUF mixtures, which files are named after
     Q5_K_M = "q5_k_m"
     Q5_K_S = "q5_k_s"
+    Q4_K_XL = "q4_k_xl"
     Q4_K_M = "q4_k_m"
     Q4_K_S = "q4_k_s"
     Q3_K_L = "q3_k_l"
@@ -130,7 +133,9 @@ class _Format:
 
 
 #: Bits per weight. Types: block bytes x 8 / block weights, from ggml's block structures (Q4_K: 144
-#: bytes for 256). Mixtures: as llama.cpp's quantize README measured them on Llama-3.1-8B.
+#: bytes for 256). Mixtures: as llama.cpp's quantize README measured them on Llama-3.1-8B; Unsloth's
+#: q4_k_xl, which differs by model, from its file of Qwen3.5-27B: 17.6 GB for 26.9 B weights
+#: (ggml-org/Llama-macOS pull request 63, whose other dense models have 5.4 to 5.9 bits).
 _GGUF_BITS: Mapping[str, float] = {
     "q8_0": 8.5,
     "q6_k": 6.5625,
@@ -155,6 +160,7 @@ _GGUF_BITS: Mapping[str, float] = {
     "tq1_0": 1.6875,
     "q5_k_m": 5.7036,
     "q5_k_s": 5.5704,
+    "q4_k_xl": 5.2342,
     "q4_k_m": 4.8944,
     "q4_k_s": 4.6672,
     "q3_k_l": 4.2979,
@@ -230,14 +236,29 @@ def rate_name(activations: DType) -> str:
     return _format(activations).rate
 
 
-def parse_dtype(text: str, field: str) -> DType:
-    """Return the dtype called ``text``; ``field`` is the option at fault if there is none."""
+FORMATS = "formats"  # whose names are data/formats.aliases.yaml
+
+
+def format_named(text: str) -> DType | None:
+    """Return the one format that a name means, however it is written; None for any other.
+
+    >>> format_named("UD-Q4_K_XL"), format_named("GPTQ-Int4"), format_named("instruct")
+    (<DType.Q4_K_XL: 'q4_k_xl'>, <DType.INT4_G128: 'int4-g128'>, None)
+    """
     try:
         return DType(text.lower())
     except ValueError:
-        raise InputError(
-            f"unknown dtype '{text}': {did_you_mean(text, DType)}", field=field
-        ) from None
+        found = meaning(text, FORMATS, tuple(DType))
+        return None if found is None or found.id is None else DType(found.id)
+
+
+def parse_dtype(text: str, field: str) -> DType:
+    """Return the dtype called ``text``; ``field`` is the option at fault if there is none."""
+    dtype = format_named(text)
+    if dtype is None:
+        refusal = unknown(text, FORMATS, tuple(DType), what="dtype")
+        raise InputError(refusal.problem, field=field)
+    return dtype
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from roofline.base import resources
 from roofline.base.errors import InputError, Option
+from roofline.base.names import spec_file
 from roofline.base.schema import (
     Bandwidth,
     Bytes,
@@ -197,7 +198,7 @@ def load_overlay(gpu: str, engine: str) -> Overlay | None:
 
 def load_hardware(reference: str) -> HardwareProfile:
     """Load a bundled profile by id, or a YAML file by path."""
-    return HardwareProfile.load(resources.spec_file(reference, GPU_SHELF, "GPU"))
+    return HardwareProfile.load(spec_file(reference, GPU_SHELF, "GPU"))
 
 
 HOST_SHELF = "hosts"
@@ -261,7 +262,7 @@ class HostProfile(Document):
 
 def load_host(reference: str) -> HostProfile:
     """Load a bundled machine by id, or a YAML file by path."""
-    return HostProfile.load(resources.spec_file(reference, HOST_SHELF, "host"))
+    return HostProfile.load(spec_file(reference, HOST_SHELF, "host"))
 
 
 def _host_with_slots(cards: int) -> str:

@@ -8,14 +8,17 @@ is a class here and one function in each of those two modules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from roofline.base import resources
 from roofline.base.errors import InputError
-from roofline.base.schema import Document, Id, PositiveInt, Schema, load_yaml
-from roofline.specs.formats import Component, DType
+from roofline.base.names import Meaning, on_shelf, spec_file
+from roofline.base.resources import bundled_names, shelf
+from roofline.base.schema import Document, Id, PositiveInt, Readable, Schema, load_yaml
+from roofline.specs.formats import Component, DType, format_named
 from roofline.specs.mixers import (
     Attention,
     CompressedAttention,
@@ -64,6 +67,7 @@ __all__ = [
     "load_model",
     "load_network",
     "mtp_head",
+    "network_named",
 ]
 
 MODEL_SHELF = "model_specs"
@@ -253,27 +257,70 @@ class DrafterSpec(NetworkSpec):
         return self
 
 
-def load_network(reference: str) -> NetworkSpec:
+#: A spec with this key has only what differs from the spec that it names.
+_SHAPE_OF = "same_shape_as"
+
+
+def network_file(reference: str, what: str = "model") -> Traversable | Path:
+    """Return the file of a bundled model or drafter, however its name is written, or a path."""
+    return spec_file(reference, MODEL_SHELF, what, storage=format_named)
+
+
+def network_named(reference: str) -> Meaning | None:
+    """Return which bundled model or drafter a name means; None where it is not known.
+
+    >>> named = network_named("RedHatAI/Qwen3-14B-FP8-dynamic")
+    >>> named.id, named.storage
+    ('qwen3-14b', <DType.FP8: 'fp8'>)
+    """
+    return on_shelf(reference, MODEL_SHELF, storage=format_named)
+
+
+def _network_data(file: Readable) -> dict[str, Any]:
+    """Return the data of a spec, filled up from the one whose shape it has."""
+    data = load_yaml(file)
+    base = data.pop(_SHAPE_OF, None)
+    if base is None:
+        return data
+    if not isinstance(base, str) or base not in bundled_names(MODEL_SHELF):
+        raise InputError(
+            f"{file.name}: {_SHAPE_OF}: expected the id of a bundled spec, got {base!r}"
+        )
+    shape = _network_data(shelf(MODEL_SHELF) / f"{base}.yaml")
+    own = {key: value for key, value in shape.items() if key not in _OF_ONE_NETWORK} | data
+    if own.get("kind", "model") == "model":
+        own["name"] = f"{data.get('name', data.get('id'))}, same shape as {shape['name']}"
+    return own
+
+
+#: What a spec does not take over from the one whose shape it has.
+_OF_ONE_NETWORK = ("id", "name", "source", "license", "repository", "notes")
+
+
+def load_network(reference: str, what: str = "model") -> NetworkSpec:
     """Load a bundled model or drafter by id, or a YAML file of either by path."""
-    file = resources.spec_file(reference, MODEL_SHELF, "model")
-    drafter = load_yaml(file).get("kind", "model") != "model"
-    return (DrafterSpec if drafter else ModelSpec).load(file)
+    file = network_file(reference, what)
+    data = _network_data(file)
+    spec = ModelSpec if data.get("kind", "model") == "model" else DrafterSpec
+    return spec.of_data(data, file.name)
 
 
-def load_model(reference: str, what: str = "model") -> ModelSpec:
+def load_model(reference: str) -> ModelSpec:
     """Load a bundled model by id, or a YAML file by path."""
-    file = resources.spec_file(reference, MODEL_SHELF, what)
-    kind = load_yaml(file).get("kind", "model")
+    file = network_file(reference)
+    data = _network_data(file)
+    kind = data.get("kind", "model")
     if kind != "model":
         raise InputError(
             f"{file.name}: is a drafter (kind: {kind}), not a whole model; name a model"
         )
-    return ModelSpec.load(file)
+    return ModelSpec.of_data(data, file.name)
 
 
 def load_drafter(reference: str) -> DrafterSpec:
     """Load a bundled drafter by id, or a YAML file by path."""
-    return DrafterSpec.load(resources.spec_file(reference, MODEL_SHELF, "drafter"))
+    file = network_file(reference, "drafter")
+    return DrafterSpec.of_data(_network_data(file), file.name)
 
 
 class _HeadShape(NamedTuple):

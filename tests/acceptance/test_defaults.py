@@ -17,10 +17,11 @@ from roofline.acceptance.defaults import (
 )
 from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of
 from roofline.base import resources
+from roofline.base.names import name_rules
 from roofline.base.notices import Code
 from tests.support import Cli, assert_refused
 
-MODELS = {*resources.bundled_names("model_specs"), *resources.aliases("model_specs")}
+MODELS = {*resources.bundled_names("model_specs"), *name_rules("model_specs").aliases}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ MODELS = {*resources.bundled_names("model_specs"), *resources.aliases("model_spe
         ("mtp", "glm-5.1", "kin", "glm-5.2-mtp-coding"),  # not the one on random tokens
         ("eagle3", "qwen3-235b-a22b", "kin", "qwen3-30b-a3b-eagle3-specforge#mtbench"),
         ("eagle3", "llama-3.1-70b", "stand-in", "llama-3.1-8b-eagle3"),
+        ("eagle3", "llama-3.3-70b-instruct", "same", "llama-3.3-70b-eagle3-by-context"),
     ],
 )
 def test_the_nearest_curve_is_taken(kind: str, model: str, closeness: str, reference: str) -> None:
@@ -50,10 +52,9 @@ def test_kinds_without_a_curve_have_no_default(kind: str) -> None:
     assert choose_curve(kind, "x", ["llama-3.1-8b"]) is None
 
 
-def test_another_name_goes_before_the_spec_that_stands_in_for_it() -> None:
-    """A coder's curve for the coder; the config is that of its sibling."""
-    names = ["qwen3-coder-30b-a3b-instruct", "qwen3-30b-a3b"]
-    choice = choose_curve("eagle3", "qwen3-30b-a3b-eagle3", names)
+def test_a_model_of_the_same_shape_has_its_own_curve() -> None:
+    """A coder's curve for the coder, though its config is that of its sibling."""
+    choice = choose_curve("eagle3", "x", ["qwen3-coder-30b-a3b-instruct"])
     assert choice is not None
     assert choice.id == "qwen3-coder-30b-a3b-eagle3-specforge"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base import resources
+from roofline.base.names import spec_file
 from roofline.kernels.forward import cards_of, layer_counts
 from roofline.specs.formats import Component
 from roofline.specs.gpu import HOST_SHELF, load_host
@@ -82,7 +83,7 @@ def test_a_draft_model_may_have_up_to_128_tokens_more_or_fewer(cli: Cli, tmp_pat
     assert taken.code == 0
     assert "151936" in taken.said
     assert_refused(cli(*base, "--drafter", "qwen2.5-0.5b"), "151936", "152064")
-    spec = resources.spec_file("qwen2.5-0.5b", MODEL_SHELF, "model")
+    spec = spec_file("qwen2.5-0.5b", MODEL_SHELF, "model")
     text = spec.read_text(encoding="utf-8").replace("151936", "151935")
     smaller = tmp_path / "smaller.yaml"
     smaller.write_text(text, encoding="utf-8")

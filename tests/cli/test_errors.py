@@ -19,7 +19,7 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
         # unknown and misspelt names
         ("nothing-like-it", ("model", "nothing-like-it")),
         ("llama-3.1-8", ("llama-3.1-8", "did you mean", "llama-3.1-8b")),
-        ("llama-3.1-8b --gpu h100", ("h100", "did you mean", "h100-sxm")),
+        ("llama-3.1-8b --gpu h1000", ("h1000", "did you mean", "h100-sxm")),
         ("llama-3.1-8b --gpu tpu9", ("GPU", "tpu9")),
         ("llama-3.1-8b --weights f8", ("--weights", "f8", "did you mean", "fp8")),
         ("llama-3.1-8b --kv fp17", ("--kv", "fp17")),
@@ -87,7 +87,7 @@ def test_refused_with_one_line(cli: Cli, arguments: str, words: tuple[str, ...])
 @pytest.mark.parametrize(
     "arguments",
     [
-        "hardware show h100", "hardware check nope", "hardware list --format xml",
+        "hardware show h1000", "hardware check nope", "hardware list --format xml",
         "models show llama", "models check nope", "models list --format yaml",
         "advise", "--nope", "hardware nope",
     ],
@@ -214,7 +214,7 @@ def test_a_refused_question_leaves_the_old_file(cli: Cli, tmp_path: Path) -> Non
 def test_a_real_process_fails_the_same_way(start: list[str]) -> None:
     """The exit code and the streams as a shell sees them, from both ways to start."""
     done = subprocess.run(
-        [sys.executable, *start, "recommend", "llama-3.1-8b", "--gpu", "h100"],
+        [sys.executable, *start, "recommend", "llama-3.1-8b", "--gpu", "h1000"],
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
     assert done.returncode == 2

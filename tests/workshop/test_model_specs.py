@@ -18,7 +18,7 @@ schema: 1
 models:
 - {config: Qwen--Qwen3-8B.json, id: qwen3-8b, repository: Qwen/Qwen3-8B, source: here}
 drafters: []
-aliases: {}
+names: {}
 """
 
 
@@ -43,7 +43,7 @@ def test_specs_of_the_catalogue_are_written(
     assert {file.name for file in shelf.iterdir()} == {"qwen3-8b.yaml", "own.yaml"}
     assert (shelf / "own.yaml").read_text() == "schema: 1\n"
     assert ModelSpec.load(shelf / "qwen3-8b.yaml").num_layers == 36
-    assert load_yaml(package / "data" / "model_specs.aliases.yaml") == {"aliases": {}}
+    assert load_yaml(package / "data" / "model_specs.aliases.yaml") == {"schema": 1}
     said = "1 specs and 0 aliases written\nleft as they are, by hand: own.yaml\n"
     assert capsys.readouterr().out == said
 

@@ -157,7 +157,9 @@ def shared(combination: Combination, question: Question | None) -> dict[str, Opt
     deployment = question.deployment
     precision = deployment.target.precision
     mixture = deployment.target.model.num_expert_layers > 0
+    named = asked if deployment.configuration is None else deployment.configuration
     return values | {
+        "engine": named.engine,
         "model": deployment.target.model.id,
         "gpu": deployment.gpu.id,
         "gpus": deployment.cards,

@@ -14,10 +14,12 @@ from roofline.advice.configuration import check_configuration
 from roofline.advice.options import question_from
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError, Option
+from roofline.base.names import on_shelf
 from roofline.base.values import DOLLARS, amount
 from roofline.questions.sweep.axes import axis_numbers, check_distinct
 from roofline.questions.sweep.columns import ASKED
 from roofline.questions.sweep.plan import OptionValue, SweepPlan
+from roofline.specs.formats import format_named
 
 __all__ = ["plan_for"]
 
@@ -172,8 +174,15 @@ def _check_not_empty(name: str, values: Sequence[OptionValue]) -> None:
         )
 
 
+#: Options whose values are names on a shelf.
+_SHELVES = {"model": "model_specs", "gpu": "hardware_profiles"}
+
+
 def _meaning(name: str, value: OptionValue) -> object:
-    """Return a value with its numbers read, since they may be written in several ways."""
+    """Return what a value means: numbers and names may be written in several ways."""
+    if name in _SHELVES:
+        named = on_shelf(str(value), _SHELVES[name], storage=format_named)
+        return value if named is None else (named.id, named.storage)
     if name in WITH_COMMAS:
         with suppress(ValueError):
             return tuple(float(item) for item in str(value).split(","))

@@ -1,0 +1,310 @@
+"""Names as people type them: what one means among the known names of a kind.
+
+The names are ids on a shelf or members of an enum; ``data/<kind>.aliases.yaml`` says how else they
+are written. It is read only where a name is not known as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from roofline.base import resources
+from roofline.base.errors import InputError, close_names, did_you_mean
+
+if TYPE_CHECKING:
+    from roofline.base.naming import NameRules
+
+__all__ = [
+    "Meaning",
+    "bundled_id",
+    "completing",
+    "meaning",
+    "name_rules",
+    "namesakes",
+    "normal_form",
+    "on_shelf",
+    "similar",
+    "spec_file",
+    "unknown",
+]
+
+#: Which command lists a shelf.
+LISTINGS = {"model_specs": "models", "hardware_profiles": "hardware", "acceptance": "acceptance"}
+#: What to do where something is not bundled, beyond listing the shelf.
+UNBUNDLED = {
+    "model_specs": ", or write a YAML spec: docs/how-to/own.md",
+    "hardware_profiles": ", or write a YAML profile: docs/how-to/own.md",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meaning:
+    """What a name means: one known name, or one of several where ``id`` is None."""
+
+    id: str | None
+    #: The known names that it may mean; where one is taken, it and the others of its family.
+    candidates: tuple[str, ...]
+    #: Whether it is the name of a family, of which one part was taken.
+    family: bool = False
+    #: The format of the weights that the name ends with.
+    storage: str | None = None
+
+
+@cache
+def name_rules(kind: str) -> NameRules:
+    """Return the rules for names of a kind; none where it has no file."""
+    from roofline.base.naming import (
+        NameRules,  # a schema takes longer to make than an answer's names
+    )
+
+    file = resources.data_file(f"{kind}.aliases.yaml")
+    return NameRules.load(file) if file.is_file() else NameRules(schema=1)
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name without its owner; a dot is kept between digits only.
+
+    >>> _words("meta-llama/Llama-3.1-8B"), _words("llama.cpp")
+    (['llama', '3.1', '8b'], ['llamacpp'])
+    """
+    bare = re.sub(r"(?<!\d)\.|\.(?!\d)", "", name.lower().rsplit("/", 1)[-1])
+    return re.findall(r"[a-z0-9.]+", bare)
+
+
+def _without_leading(words: list[str], leading: Iterable[str]) -> list[str]:
+    """Return the words behind the leading ones; at least one stays."""
+    known = set(leading)
+    while len(words) > 1 and words[0] in known:
+        words = words[1:]
+    return words
+
+
+def normal_form(name: str, leading: Iterable[str] = ()) -> str:
+    """Return a name without owner, leading words, case and punctuation; digits stay apart.
+
+    >>> normal_form("NVIDIA GeForce RTX 4090", ["nvidia", "geforce", "rtx"])
+    '4090'
+    >>> normal_form("Qwen/Qwen3-14B"), normal_form("qwen3.1-4b")
+    ('qwen3-14b', 'qwen3.1-4b')
+    """
+    form = ""
+    for word in _words(name):
+        form += f"-{word}" if form[-1:].isdigit() and word[:1].isdigit() else word
+    stripped = True
+    while stripped:  # the words may be written together: rtx4090
+        stripped = False
+        for word in leading:
+            if form.startswith(word) and form != word:
+                form, stripped = form[len(word) :].lstrip("-"), True
+    return form
+
+
+def _without_trailing(words: list[str], trailing: Iterable[str]) -> list[str]:
+    known = set(trailing)
+    while len(words) > 1 and words[-1] in known:
+        words = words[:-1]
+    return words
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The known names and aliases of a kind, by what is compared."""
+
+    forms: dict[str, tuple[str, ...]]  # by normal form
+    bare: dict[str, tuple[str, ...]]  # the same without trailing words
+    words: tuple[tuple[frozenset[str], str], ...]  # of each name, and what it means
+
+
+@cache
+def _index(kind: str, known: tuple[str, ...]) -> _Index:
+    rules = name_rules(kind)
+    entries: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in known]
+    for alias, means in rules.aliases.items():
+        entries.append((alias, (means,) if isinstance(means, str) else means))
+    forms: dict[str, tuple[str, ...]] = {}
+    bare: dict[str, tuple[str, ...]] = {}
+    words = []
+    for name, means in entries:
+        forms.setdefault(normal_form(name, rules.leading), means)
+        ends = _without_trailing(_words(name), rules.trailing)
+        short = normal_form("-".join(ends), rules.leading)
+        bare[short] = tuple(dict.fromkeys((*bare.get(short, ()), *means)))
+        if rules.variants and len(means) == 1:
+            words.append((frozenset(_without_leading(_words(name), rules.leading)), means[0]))
+    return _Index(forms, bare, tuple(words))
+
+
+def meaning(
+    reference: str,
+    kind: str,
+    known: tuple[str, ...],
+    *,
+    storage: Callable[[str], str | None] | None = None,
+) -> Meaning | None:
+    """Return what a name means among the ``known`` ones; None where it is not known.
+
+    ``storage`` returns the format that an ending of the name says, where it may have one.
+    """
+    found = _plain_meaning(reference, kind, known)
+    if found is not None or storage is None:
+        return found
+    for rest, ending in _endings(reference):
+        dtype = storage(ending)
+        found = _plain_meaning(rest, kind, known) if dtype is not None else None
+        if found is not None:
+            return replace(found, storage=dtype)
+    return None
+
+
+def _plain_meaning(reference: str, kind: str, known: tuple[str, ...]) -> Meaning | None:
+    name = reference.lower().rsplit("/", 1)[-1]
+    if name in known:
+        return Meaning(id=name, candidates=(name,))
+    rules, index = name_rules(kind), _index(kind, known)
+    words = _words(reference)
+    if not words:
+        return None
+    short = normal_form("-".join(_without_trailing(words, rules.trailing)), rules.leading)
+    means = index.forms.get(normal_form(reference, rules.leading)) or index.bare.get(short)
+    if means is not None:
+        return Meaning(id=means[0] if len(means) == 1 else None, candidates=means)
+    return _of_family(frozenset(_without_leading(words, rules.leading)), rules, index)
+
+
+def _of_family(asked: frozenset[str], rules: NameRules, index: _Index) -> Meaning | None:
+    """Return the part of the family with these words: the usual one, else the only one."""
+    variants = {*rules.variants, *rules.trailing}
+    parts = dict.fromkeys(
+        means for words, means in index.words if asked <= words and words - asked <= variants
+    )
+    if not parts or asked <= variants:
+        return None
+    usual = [part for part in parts if set(_words(part)) & set(rules.usual)]
+    (taken,) = usual if len(usual) == 1 else parts if len(parts) == 1 else (None,)
+    return Meaning(id=taken, candidates=tuple(dict.fromkeys((*usual, *parts))), family=True)
+
+
+#: What a repository of GGUF files is called after, beside the format of one of them.
+_CONTAINER = "gguf"
+_LONGEST_ENDING = 3  # words: UD-Q4_K_XL, GPTQ-Int4
+
+
+def _endings(reference: str) -> Iterator[tuple[str, str]]:
+    """Yield each way to cut a format off the end of a name, the longest ending first.
+
+    >>> [ending for _, ending in _endings("qwen3-8b-gptq-int4")][:2]
+    ['8b-gptq-int4', 'gptq-int4']
+    """
+    parts = re.split(r"[-:\s]+", reference.strip())
+    for count in range(min(_LONGEST_ENDING, len(parts) - 1), 0, -1):
+        rest, ending = parts[:-count], "-".join(parts[-count:])
+        if rest[-1].lower() == _CONTAINER:
+            rest = rest[:-1]
+        yield "-".join(rest), ending.lower().removesuffix(f"-{_CONTAINER}")
+
+
+def namesakes(name: str, shelf: str, storage: Callable[[str], str | None]) -> tuple[str, ...]:
+    """Return the ids that differ from a bundled one only in what may be left out of its name.
+
+    These are the words that change nothing at its end, and the format of the weights.
+    """
+    rules, index = name_rules(shelf), _index(shelf, tuple(resources.bundled_names(shelf)))
+    rests = [name, *(rest for rest, ending in _endings(name) if storage(ending) is not None)]
+    found: dict[str, None] = {}
+    for rest in rests:
+        words = _without_trailing(_words(rest), rules.trailing)
+        found |= dict.fromkeys(index.bare.get(normal_form("-".join(words), rules.leading), ()))
+    return tuple(other for other in found if other != name)
+
+
+def completing(text: str, kind: str, known: tuple[str, ...]) -> list[str]:
+    """Return the known names that begin with a text, however either is written.
+
+    >>> completing("RTX 40", "hardware_profiles", ("rtx-4090", "rtx-5090"))
+    ['rtx-4090']
+    """
+    rules = name_rules(kind)
+    begun = normal_form(text, rules.leading)
+    return [name for name in known if begun and normal_form(name, rules.leading).startswith(begun)]
+
+
+def similar(reference: str, kind: str, known: tuple[str, ...]) -> list[str]:
+    """Return up to three known names that a misspelt one may stand for, by their normal forms."""
+    rules = name_rules(kind)
+    means: dict[str, str] = {}
+    for alias, taken in rules.aliases.items():
+        if isinstance(taken, str):
+            means[normal_form(alias, rules.leading)] = taken
+    means |= {normal_form(name, rules.leading): name for name in known}
+    close = close_names(normal_form(reference, rules.leading), means)
+    return list(dict.fromkeys(means[form] for form in close))
+
+
+def unknown(
+    reference: str, kind: str, known: tuple[str, ...], *, what: str, of: str = "", more: str = ""
+) -> InputError:
+    """Return the refusal of a name that is not known, that may mean several, or that is a list.
+
+    ``of`` follows the name, and ``more`` the remedy where no known name is close.
+    """
+    if "," in reference:
+        return InputError(f"{what} '{reference}': one kind only; 'roofline sweep' takes several")
+    found = _plain_meaning(reference, kind, known)
+    if found is not None:
+        *others, last = found.candidates
+        return InputError(f"{what} '{reference}' may be {', '.join(others)} or {last}; name one")
+    near = similar(reference, kind, known)
+    hint = did_you_mean(reference, known) + more
+    if near:
+        hint = "did you mean " + " or ".join(f"'{name}'" for name in near) + "?"
+    if reference.lower().endswith(_CONTAINER):
+        hint = f"such a repository holds several formats; add one: {reference}:Q4_K_M"
+    return InputError(f"unknown {what} '{reference}'{of}: {hint}")
+
+
+def on_shelf(
+    reference: str, shelf: str, *, storage: Callable[[str], str | None] | None = None
+) -> Meaning | None:
+    """Return what a name means on a shelf; None where it is not known."""
+    return meaning(reference, shelf, tuple(resources.bundled_names(shelf)), storage=storage)
+
+
+def bundled_id(reference: str, shelf: str) -> str | None:
+    """Return the one bundled id that a reference names, however it is written; else None.
+
+    >>> bundled_id("NVIDIA H100 80GB HBM3", "hardware_profiles")
+    'h100-sxm'
+    """
+    found = on_shelf(reference, shelf)
+    return None if found is None else found.id
+
+
+def spec_file(
+    reference: str,
+    shelf: str,
+    what: str,
+    *,
+    storage: Callable[[str], str | None] | None = None,
+) -> Traversable | Path:
+    """Return the file that ``reference`` names: a bundled id, however it is written, or a path.
+
+    ``storage`` returns the format that an ending of the name says, where it may have one.
+    """
+    if reference.endswith((".yaml", ".yml")):
+        path = Path(reference)
+        if not path.is_file():
+            raise InputError(f"{what} '{reference}': no such file; give a path or a bundled id")
+        return path
+    found = on_shelf(reference, shelf, storage=storage)
+    if found is None or found.id is None:
+        listing = LISTINGS.get(shelf)
+        more = f"; see 'roofline {listing} list'{UNBUNDLED.get(shelf, '')}" if listing else ""
+        known = tuple(resources.bundled_names(shelf))
+        raise unknown(reference, shelf, known, what=what, more=more)
+    return resources.shelf(shelf) / f"{found.id}.yaml"

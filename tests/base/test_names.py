@@ -1,0 +1,324 @@
+"""Names as people type them.
+
+Names of devices are those that drivers print: nvidia-smi and rocm-smi, as vLLM's and TensorRT-LLM's
+metrics and public logs quote them. Names of models are those of public repositories.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.advice.configuration import Configuration
+from roofline.base.errors import InputError
+from roofline.base.names import bundled_id, name_rules, normal_form, on_shelf, spec_file
+from roofline.base.resources import bundled_names
+from roofline.importers.references import DRAFTER_WORDS, DRAFTERS, drafter_word, heads_for
+from roofline.specs.engine import ENGINE_SHELF, engine_id, load_engine
+from roofline.specs.formats import DType, bytes_per_element, format_named, parse_dtype
+from roofline.specs.gpu import GPU_SHELF, load_hardware
+from roofline.specs.network import MODEL_SHELF, ModelSpec, load_network, network_named
+from tests.support import Cli, assert_refused
+
+GPUS, MODELS = bundled_names(GPU_SHELF), bundled_names(MODEL_SHELF)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("4090", "rtx-4090"), ("rtx4090", "rtx-4090"), ("RTX 3090", "rtx-3090"),
+        ("M4 Max", "apple-m4-max"), ("m3ultra", "apple-m3-ultra"), ("7900 XTX", "rx-7900-xtx"),
+        ("A6000", "rtx-a6000"), ("6000 Ada", "rtx-6000-ada"), ("dgx spark", "gb10-dgx-spark"),
+        ("Strix Halo", "ryzen-ai-max-395"), ("Gaudi 3", "gaudi3"), ("Ironwood", "tpu-v7"),
+        # as drivers print them
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"), ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H100 NVL", "h100-nvl"), ("NVIDIA A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"), ("NVIDIA A10G", "a10g"),
+        ("NVIDIA GeForce RTX 5090", "rtx-5090"), ("NVIDIA RTX A6000", "rtx-a6000"),
+        ("NVIDIA B300 SXM6 AC", "b300-hgx"), ("NVIDIA GH200 480GB", "gh200-96gb"),
+        ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"), ("Tesla T4", "t4"),
+        ("AMD Instinct MI300X OAM", "mi300x"), ("AMD Instinct MI355X", "mi355x"),
+        ("AMD Radeon RX 7900 XTX", "rx-7900-xtx"),
+    ],
+)  # fmt: skip
+def test_accelerators_by_other_names(typed: str, meant: str) -> None:
+    found = on_shelf(typed, GPU_SHELF)
+    assert found is not None
+    assert (found.id, found.family) == (meant, False)
+
+
+@pytest.mark.parametrize(
+    ("family", "part"),
+    [
+        ("h100", "h100-sxm"), ("H200", "h200-sxm"), ("NVIDIA H200", "h200-sxm"),
+        ("b200", "b200-hgx"), ("b300", "b300-hgx"), ("h800", "h800-sxm"),
+        ("v100", "v100-sxm2-32gb"), ("HGX H100", "h100-sxm"), ("a100 80gb", "a100-sxm-80gb"),
+    ],
+)  # fmt: skip
+def test_a_family_means_its_sxm_part(family: str, part: str) -> None:
+    found = on_shelf(family, GPU_SHELF)
+    assert found is not None
+    assert (found.id, found.family) == (part, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "parts"),
+    [
+        ("a100", {"a100-sxm-80gb", "a100-sxm-40gb", "a100-pcie-80gb", "a100-pcie-40gb"}),
+        ("a100-pcie", {"a100-pcie-80gb", "a100-pcie-40gb"}),
+        ("GH200", {"gh200-96gb", "gh200-144gb"}),
+        ("RTX PRO 6000", {"rtx-pro-6000-blackwell-ws", "rtx-pro-6000-blackwell-server"}),
+        ("MI300", {"mi300x", "mi300a"}),
+    ],
+)  # fmt: skip
+def test_several_meanings_are_listed(typed: str, parts: set[str]) -> None:
+    found = on_shelf(typed, GPU_SHELF)
+    assert found is not None
+    assert found.id is None
+    assert set(found.candidates) == parts
+    with pytest.raises(InputError, match="may be") as refusal:
+        spec_file(typed, GPU_SHELF, "GPU")
+    assert all(part in str(refusal.value) for part in parts)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "m4",  # another chip than the M4 Max
+        "NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 3090 Ti", "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "Tesla V100-SXM2-16GB", "MI250", "A800", "L40S 24GB x", "80gb", "sxm", "nvidia", "rtx", "",
+        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+    ],
+)  # fmt: skip
+def test_nothing_is_guessed(typed: str) -> None:
+    assert bundled_id(typed, GPU_SHELF) is None
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_accelerator_is_known_by_its_id_and_its_own_name(name: str) -> None:
+    """Punctuation and case change nothing; a full product name never means another part."""
+    for typed in (name, name.upper(), name.replace("-", " "), f"NVIDIA {name}"):
+        found = on_shelf(typed, GPU_SHELF)
+        assert found is not None
+        assert found.id == name
+    product = load_hardware(name).name.partition("(")[0].partition(" - ")[0]
+    assert bundled_id(product, GPU_SHELF) in (name, None)
+
+
+@pytest.mark.parametrize("shelf", [GPU_SHELF, ENGINE_SHELF, MODEL_SHELF, DRAFTERS, "formats"])
+def test_aliases_lead_somewhere_and_are_not_in_the_way(shelf: str) -> None:
+    known: dict[str, list[str]] = {
+        DRAFTERS: list(DRAFTER_WORDS), "formats": [dtype.value for dtype in DType],
+    }  # fmt: skip
+    ids, rules = known.get(shelf) or bundled_names(shelf), name_rules(shelf)
+    forms = {normal_form(name, rules.leading): name for name in ids}
+    assert len(forms) == len(ids), "two ids differ in punctuation only"
+    for alias, means in rules.aliases.items():
+        targets = (means,) if isinstance(means, str) else means
+        assert set(targets) <= set(ids), alias
+        assert forms.get(normal_form(alias, rules.leading)) in (None, *targets), alias
+
+
+@pytest.mark.parametrize(
+    ("typed", "model", "stored"),
+    [
+        ("llama-3.3-70b", "llama-3.3-70b-instruct", None),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b", None),
+        ("Llama 3.1 8B", "llama-3.1-8b", None),
+        ("llama3.1:8b", "llama-3.1-8b", None),
+        ("google/gemma-2-27b", "gemma-2-27b-it", None),
+        ("gemma-3-12b", "gemma-3-12b-it", None),
+        ("Qwen3 30B A3B", "qwen3-30b-a3b", None),
+        ("qwen3-235b", "qwen3-235b-a22b", None),
+        ("zai-org/GLM-4.7", "glm-4.7", None),
+        ("moonshotai/Kimi-K2.6", "kimi-k2.6", None),
+        ("kimi-k2", "kimi-k2-instruct", None),
+        # formats: the repositories of Qwen, RedHat AI, NVIDIA and Unsloth
+        ("Qwen/Qwen3-14B-FP8", "qwen3-14b", "fp8"),
+        ("Qwen/Qwen3-14B-AWQ", "qwen3-14b", "int4-g128"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b", "int4-g128"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "llama-3.3-70b-instruct", "fp8"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP4", "llama-3.3-70b-instruct", "nvfp4"),
+        ("Qwen3-32B-NVFP4", "qwen3-32b", "nvfp4"),
+        ("unsloth/Qwen3-32B-GGUF:Q4_K_M", "qwen3-32b", "q4_k_m"),
+        ("Qwen3-32B-UD-Q4_K_XL", "qwen3-32b", "q4_k_xl"),
+        ("llama-3.1-8b-bf16", "llama-3.1-8b", "bf16"),
+        # a checkpoint that is in the catalogue is itself
+        ("Qwen/Qwen3-8B-FP8", "qwen3-8b-fp8", None),
+        ("nvidia/Kimi-K2.6-NVFP4", "kimi-k2.6-nvfp4", None),
+    ],
+)  # fmt: skip
+def test_models_by_other_names(typed: str, model: str, stored: str | None) -> None:
+    found = network_named(typed)
+    assert found is not None
+    assert (found.id, found.storage) == (model, stored)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["llama-3.1", "qwen3.14b", "glm-49b", "qwen3-14b-q9", "gpt-oss", "unsloth/Qwen3-32B-GGUF"],
+)
+def test_models_are_not_guessed(typed: str) -> None:
+    assert network_named(typed) is None
+
+
+@given(st.sampled_from(MODELS), st.sampled_from(["-", " ", "_", ""]), st.booleans())
+def test_models_whatever_the_punctuation(name: str, gap: str, upper: bool) -> None:
+    """Gaps may be anything, but for those between two digits: qwen3-14b is not qwen31-4b."""
+    import re
+
+    typed = re.sub(r"(?<!\d)-|-(?!\d)", gap, name)
+    found = network_named(typed.upper() if upper else typed)
+    assert found is not None
+    assert (found.id, found.storage) == (name, None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_repository_leads_to_its_spec(name: str) -> None:
+    repository = load_network(name).repository
+    if repository is not None:
+        found = network_named(repository)
+        assert found is not None
+        assert found.id == name
+
+
+#: Names that earlier versions took, and the specs that they meant.
+TAKEN = {
+    "deepseek-r1-0528": "deepseek-r1", "deepseek-v3-0324": "deepseek-v3",
+    "gemma-3-27b-it": "gemma-3-27b", "llama-2-13b-hf": "llama-2-13b",
+    "llama-2-70b-chat-hf": "llama-2-70b", "llama-2-70b-hf": "llama-2-70b",
+    "llama-2-7b-chat-hf": "llama-2-7b", "llama-2-7b-hf": "llama-2-7b",
+    "llama-3-8b-instruct": "llama-3-8b", "llama-3.1-405b-instruct": "llama-3.1-405b",
+    "llama-3.1-70b-instruct": "llama-3.1-70b", "llama-3.1-8b-instruct": "llama-3.1-8b",
+    "llama-3.2-1b-instruct": "llama-3.2-1b", "llama-3.2-3b-instruct": "llama-3.2-3b",
+    "meta-llama-3-70b": "llama-3-70b", "meta-llama-3-70b-instruct": "llama-3-70b",
+    "meta-llama-3-8b": "llama-3-8b", "meta-llama-3-8b-instruct": "llama-3-8b",
+    "meta-llama-3.1-405b": "llama-3.1-405b", "meta-llama-3.1-70b": "llama-3.1-70b",
+    "meta-llama-3.1-70b-instruct": "llama-3.1-70b", "meta-llama-3.1-8b": "llama-3.1-8b",
+    "meta-llama-3.1-8b-instruct": "llama-3.1-8b",
+    "mistral-7b-instruct-v0.3": "mistral-7b-v0.3",
+    "mixtral-8x22b-instruct-v0.1": "mixtral-8x22b", "mixtral-8x22b-v0.1": "mixtral-8x22b",
+    "mixtral-8x7b-instruct-v0.1": "mixtral-8x7b", "mixtral-8x7b-v0.1": "mixtral-8x7b",
+    "qwen2.5-0.5b-instruct": "qwen2.5-0.5b", "qwen2.5-1.5b-instruct": "qwen2.5-1.5b",
+    "qwen2.5-14b-instruct": "qwen2.5-14b", "qwen2.5-32b-instruct": "qwen2.5-32b",
+    "qwen2.5-3b-instruct": "qwen2.5-3b", "qwen2.5-72b-instruct": "qwen2.5-72b",
+    "llama-3.3-70b-instruct": "llama-3.3-70b-instruct", "vicuna-7b-v1.3": "vicuna-7b-v1.3",
+    "qwen3-coder-30b-a3b-instruct": "qwen3-coder-30b-a3b-instruct", "qwen3.8-27b": "qwen3.8-27b",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_names_that_were_taken_still_are(name: str) -> None:
+    assert bundled_id(name, MODEL_SHELF) == TAKEN[name]
+
+
+@pytest.mark.parametrize(
+    ("typed", "engine"),
+    [
+        ("llama.cpp", "llamacpp"), ("llama-cpp", "llamacpp"), ("TensorRT-LLM", "trtllm"),
+        ("trt-llm", "trtllm"), ("TRTLLM", "trtllm"), ("vLLM", "vllm"), ("SGLang", "sglang"),
+        # eras are those of the engine's file: 0.10 is a release of 2025
+        ("vLLM@2025", "vllm@2025"), ("vllm==0.10.1", "vllm@2025"), ("vllm==0.24", "vllm"),
+    ],
+)  # fmt: skip
+def test_engines_by_other_names(typed: str, engine: str) -> None:
+    profile, asked = load_engine(typed), Configuration(model="qwen3-8b", engine=typed)
+    assert engine_id(asked.engine, profile) == engine
+    assert profile.overhead == load_engine(engine).overhead
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [
+        ("EAGLE3", "eagle3"), ("eagle-3", "eagle3"), ("Eagle 1", "eagle1"), ("MTP", "mtp"),
+        ("NEXTN", "mtp"), ("n-gram", "ngram"), ("NGRAM", "ngram"), ("DFlash", "dflash"),
+        ("P-EAGLE", "peagle"), ("None", "none"), ("qwen3-0.6b", None), ("head/config.json", None),
+        ("heads/eagle3", None), ("acme/EAGLE-3", None),
+    ],
+)  # fmt: skip
+def test_drafters_by_other_names(typed: str, kind: str | None) -> None:
+    assert drafter_word(typed) == kind
+
+
+def test_eagle_alone_is_not_guessed() -> None:
+    with pytest.raises(InputError, match="'eagle' may be eagle3 or eagle1"):
+        drafter_word("eagle")
+
+
+@pytest.mark.parametrize(
+    ("typed", "dtype"),
+    [
+        ("FP8", DType.FP8), ("Q4_K_M", DType.Q4_K_M), ("q4-k-m", DType.Q4_K_M),
+        ("Q4_K_XL", DType.Q4_K_XL), ("UD-Q4_K_XL", DType.Q4_K_XL), ("FP8-dynamic", DType.FP8),
+        ("NVFP4", DType.NVFP4), ("AWQ", DType.INT4_G128), ("bfloat16", DType.BF16),
+        ("4.7BPW", DType("4.7bpw")), ("instruct", None), ("int4", None), ("q9", None),
+    ],
+)  # fmt: skip
+def test_formats_by_other_names(typed: str, dtype: DType | None) -> None:
+    assert format_named(typed) == dtype
+
+
+@given(st.sampled_from(list(DType)))
+def test_every_format_in_any_case(dtype: DType) -> None:
+    assert parse_dtype(dtype.value.upper(), "kv") == dtype
+
+
+def test_the_mixture_of_unsloth_has_the_bits_of_its_file() -> None:
+    """Qwen3.5-27B: 17.6 GB for 26.9 B weights, 5.234 bits (ggml-org/Llama-macOS pull 63)."""
+    assert 8 * bytes_per_element(DType.Q4_K_XL) == pytest.approx(8 * 17.6 / 26.9, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "-eagle3" not in name])
+def test_a_quantised_copy_has_the_heads_of_its_model(name: str) -> None:
+    if isinstance(load_network(name), ModelSpec):
+        base = name.removesuffix("-fp8").removesuffix("-nvfp4")
+        assert heads_for(name).items() >= heads_for(base).items()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--gpu", "rtx-4090,rtx-3090"], ["--engine", "vllm,sglang"], ["--drafter", "eagle3,mtp"],
+        ["--weights", "fp8,bf16"], ["--kv", "fp8,bf16"], ["--draft-weights", "fp8,bf16"],
+    ],
+)  # fmt: skip
+def test_a_list_where_one_is_meant(cli: Cli, flags: list[str]) -> None:
+    assert_refused(cli("recommend", "llama-3.1-8b", *flags), "one kind only", "sweep", flags[1])
+
+
+def test_a_list_of_models_numbers_or_words(cli: Cli) -> None:
+    assert_refused(cli("recommend", "llama-3.1-8b,qwen3-8b"), "one kind only", "sweep")
+    assert_refused(cli("recommend", "llama-3.1-8b", "--tp", "1,2"), "one only", "sweep")
+    assert_refused(
+        cli("recommend", "llama-3.1-8b", "--verify-attention", "tile,kv_once"), "one value only"
+    )
+
+
+def test_the_first_sentence_says_which_part_was_taken(cli: Cli) -> None:
+    said = " ".join(
+        cli("recommend", "llama-3.1-8b", "--gpu", "h100").out.partition("\n\n")[0].split()
+    )
+    assert "(h100 means h100-sxm.)" in said
+    exact = cli("recommend", "llama-3.1-8b", "--gpu", "h100-sxm").out
+    assert "means" not in exact
+
+
+def test_the_ending_of_a_name_sets_the_format(cli: Cli) -> None:
+    named = cli("recommend", "Qwen/Qwen3-14B-FP8", "--format", "json").data()
+    given_ = cli("recommend", "qwen3-14b", "--weights", "fp8", "--format", "json").data()
+    assert named["inputs"]["weights"] == given_["inputs"]["weights"]
+    said = " ".join(cli("recommend", "Qwen/Qwen3-14B-FP8").out.split())
+    assert "fp8 weights, as the name Qwen/Qwen3-14B-FP8 ends" in said
+    wide = cli("recommend", "Qwen3-14B-FP8", "--weights", "bf16", "--format", "json").data()
+    assert set(wide["inputs"]["weights"].values()) == {"bf16"}
+
+
+def test_a_name_never_takes_a_model_off_the_format_it_ships_in(cli: Cli) -> None:
+    """gpt-oss has MXFP4 experts and bf16 attention; DeepSeek-V3's FP8 is in blocks."""
+    for name, plain in (("gpt-oss-20b-mxfp4", "gpt-oss-20b"), ("DeepSeek-V3-FP8", "deepseek-v3")):
+        many = ["--gpu", "b200", "--tp", "8", "--format", "json"]
+        assert (
+            cli("recommend", name, *many).data()["inputs"]["weights"]
+            == cli("recommend", plain, *many).data()["inputs"]["weights"]
+        )
