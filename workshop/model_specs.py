@@ -37,6 +37,8 @@ class SpecEntry(Schema):
     target: str | None = None
     #: Leave the config's quantisation out: it is that of a quantised copy.
     unquantized: bool = False
+    #: Where it says that the published weights lack the MTP layers of the config.
+    mtp_left_out: str | None = None
 
 
 class Catalogue(Document):
@@ -64,7 +66,11 @@ def _imported(entry: SpecEntry, file: Path) -> NetworkSpec:
         source = read_source(file)
         data = {key: value for key, value in source.data.items() if key != "quantization_config"}
         return build_model(replace(source, data=data, quantization={}), _identity(entry))[0]
-    return import_path(file, identity=_identity(entry)).spec
+    spec = import_path(file, identity=_identity(entry)).spec
+    if entry.mtp_left_out is None:
+        return spec
+    note = f"the published weights lack its MTP layers ({entry.mtp_left_out})"
+    return spec.model_copy(update={"mtp_published": False, "notes": (*spec.notes, note)})
 
 
 def regenerated(folder: Path) -> Iterator[NetworkSpec]:

@@ -1,27 +1,32 @@
 """A deployment: what runs, on what, by which engine. It prices steps and counts memory.
 
 `deploy` loads and checks what a `Configuration` names, and returns the `Deployment`.
-Every question states, prices and refuses through it. Nothing here knows what is accepted.
+Every question states, prices and refuses through it. Of acceptance it asks only whether it is
+known, to choose a drafter where none is named.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.acceptance.defaults import Closeness, choose_curve
+from roofline.acceptance.files import ACCEPTANCE_SHELF
 from roofline.advice.configuration import Configuration, check_configuration
 from roofline.base.errors import InputError, Option
 from roofline.base.names import on_shelf
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
+from roofline.base.resources import bundled_names
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import (
     head_for,
+    heads_for,
     importable,
     open_drafter,
     open_model,
@@ -42,6 +47,7 @@ from roofline.specs.gpu import (
 )
 from roofline.specs.network import (
     DERIVED_SOURCE,
+    MODEL_SHELF,
     DrafterSpec,
     ModelSpec,
     NetworkSpec,
@@ -68,9 +74,12 @@ __all__ = [
     "Documents",
     "Notices",
     "PricedGrid",
+    "default_drafter",
     "deploy",
+    "known_drafters",
     "load_documents",
     "model_names",
+    "no_drafter_known",
     "ships_as",
 ]
 
@@ -516,13 +525,15 @@ def _drafter(
 
     reference = configuration.drafter
     if reference is None:
-        reference, bundled = _bundled_head(target.model)
-        notices.append(notice(Code.HEAD_ASSUMED, kind=reference, bundled=bundled))
+        reference, assumed = default_drafter(target.model, engine)
+        notices.append(assumed)
     kind, network = open_drafter(
         reference, target.model, adapt=with_overrides, vocabulary=engine.vocabulary
     )
     unused = _unused(configuration, kind, network)
     if unused and not drop_unused:
+        if configuration.drafter is None and network is None:
+            raise no_drafter_known(target.model, engine, unused[0])
         _refuse_unused(unused[0], kind)
     if network is None:
         if overrides:
@@ -557,16 +568,51 @@ def _drafter(
     return drafter, changes, [*notices, *format_notices]
 
 
-def _bundled_head(model: ModelSpec) -> tuple[str, str]:
-    """Return the kind of the target's bundled head, and its id."""
-    kind = "eagle3"
-    bundled = head_for(model.id, kind)
-    if bundled is None:
-        raise InputError(
-            f"no drafter is bundled for {model.id}: give {Option('drafter')} (none, ngram, eagle3 "
-            f"for a head of the usual shape, a model id, or a path) and {Option('acceptance')}"
+def default_drafter(model: ModelSpec, engine: EngineProfile) -> tuple[str, Notice]:
+    """Return the drafter of a model where none is named, and why: ``none`` where none is known.
+
+    The model's own MTP layer comes first, then a kind whose acceptance is known on the model, or
+    else on a relative; each only where the engine runs it.
+    """
+    kind = next((kind for kind in known_drafters(model) if engine.runs(kind, model.id)), None)
+    if kind is None:
+        plain = notice(
+            Code.PLAIN_ASSUMED,
+            model=model.id,
+            engine=engine.name,
+            known=tuple(known_drafters(model)),
+            kinds=tuple(kind for kind in engine.flags if kind != "none"),
         )
-    return kind, bundled
+        return "none", plain
+    bundled = None if kind == "mtp" else head_for(model.id, kind)
+    return kind, notice(Code.HEAD_ASSUMED, model=model.id, kind=kind, bundled=bundled)
+
+
+def known_drafters(model: ModelSpec) -> Iterator[str]:
+    """Yield the kinds of drafter that exist for a model and have a bundled acceptance, best first.
+
+    They are its own MTP layer, the bundled drafters that were made for it, and kinds whose
+    acceptance was counted on it. Curves are looked through only where they are asked for.
+    """
+    if model.mtp is not None and model.mtp_published:
+        yield "mtp"
+    curves, drafters = set(bundled_names(ACCEPTANCE_SHELF)), set(bundled_names(MODEL_SHELF))
+    own = [kind for kind in DRAFTER_ORDER if f"{model.id}-{kind}" in curves & drafters]
+    yield from own
+    heads, names = heads_for(model.id), model_names(model)
+    ranked: list[tuple[int, int, str]] = []
+    for order, kind in enumerate(DRAFTER_ORDER):
+        curve = choose_curve(kind, heads.get(kind, f"{model.id}-{kind}"), names)
+        if kind in own or curve is None:
+            continue
+        if kind in heads or curve.closeness in COUNTED_ON_IT:
+            ranked.append((list(Closeness).index(curve.closeness), order, kind))
+    yield from (kind for _, _, kind in sorted(ranked))
+
+
+#: Kinds of drafter beside MTP; of two that are known alike the first is taken.
+DRAFTER_ORDER = ("eagle3", "dspark", "dflash", "domino", "peagle", "eagle1", "medusa")
+COUNTED_ON_IT = (Closeness.OWN, Closeness.SAME)
 
 
 def _unused(configuration: Configuration, kind: str, network: NetworkSpec | None) -> list[str]:
@@ -579,6 +625,22 @@ def _unused(configuration: Configuration, kind: str, network: NetworkSpec | None
     if not (isinstance(network, DrafterSpec) and network.kind in BLOCK_KINDS):
         unused = (*unused, "draft_block")
     return [field for field in unused if getattr(configuration, field) is not None]
+
+
+def no_drafter_known(
+    model: ModelSpec, engine: EngineProfile, field: str | None = None
+) -> InputError:
+    """Return the refusal of a question about drafts where no drafter is named or known."""
+    kinds = list(known_drafters(model))
+    ways = [kind for kind in ("ngram",) if kind in engine.flags]
+    ways += ["eagle3 for a head of the usual shape"] if "eagle3" in engine.flags else []
+    problem = f"no drafter is bundled for {model.id}"
+    if kinds:
+        problem += f" that {engine.name} runs ({', '.join(kinds)} it does not)"
+    return InputError(
+        f"{problem}: give {Option('drafter')} ({', '.join([*ways, 'a model, or a path'])})",
+        field=field,
+    )
 
 
 def _refuse_unused(field: str, kind: str) -> None:

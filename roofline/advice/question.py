@@ -22,7 +22,14 @@ from roofline.acceptance.defaults import (
 )
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import check_price
-from roofline.advice.deployment import Deployment, Documents, Notices, PricedGrid, deploy
+from roofline.advice.deployment import (
+    Deployment,
+    Documents,
+    Notices,
+    PricedGrid,
+    deploy,
+    no_drafter_known,
+)
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT
@@ -494,6 +501,9 @@ def check_unused(deployment: Deployment, workload: Workload) -> None:
         ("acceptance_rounds", workload.acceptance_rounds),
     ):
         if value is not None:
+            asked = deployment.configuration
+            if asked is not None and asked.drafter is None:
+                raise no_drafter_known(deployment.target.model, deployment.engine, field)
             raise InputError(
                 f"says nothing with {Option('drafter', 'none')}; leave it out", field=field
             )

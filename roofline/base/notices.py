@@ -19,6 +19,7 @@ class Code(StrEnum):
     NAME_TAKEN = "name-taken"
     WEIGHTS_NAMED = "weights-named"
     HEAD_ASSUMED = "head-assumed"
+    PLAIN_ASSUMED = "plain-assumed"
     HEAD_DERIVED = "head-derived"
     HOST_ASSUMED = "host-assumed"
     NO_FP16_RATE = "no-fp16-rate"
@@ -119,6 +120,7 @@ ASSUMED = frozenset(
         Code.NAME_TAKEN,
         Code.WEIGHTS_NAMED,
         Code.HEAD_ASSUMED,
+        Code.PLAIN_ASSUMED,
         Code.HEAD_DERIVED,
         Code.HOST_ASSUMED,
         Code.NO_FP16_RATE,

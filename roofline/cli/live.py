@@ -81,6 +81,7 @@ def live(
     Example: roofline live localhost:8000 --gpu h100-sxm
     """
     from roofline.advice.decide import TIE
+    from roofline.advice.deployment import no_drafter_known
     from roofline.advice.remedies import does_not_fit, refuse
     from roofline.engines.writing import NoScheduleError
     from roofline.questions.live import advised_change
@@ -108,6 +109,9 @@ def live(
     most = max(largest_batch, *server.workload.batches)
     every_batch = replace(server.workload, batches=tuple(range(1, most + 1)))
     planned = plan_schedule(server.configuration, every_batch, tie=TIE, mix=None)
+    deployment = planned.question.deployment
+    if deployment.drafter.kind == "none" and server.configuration.drafter is None:
+        raise no_drafter_known(deployment.target.model, deployment.engine)
     refused: tuple[Refused, ...] = ()  # of the running batch; nobody asked for those beyond it
     if server.batch is not None and server.batch > planned.batches:
         context_read, drafts = server.workload.contexts[0], resident_length(planned.question)

@@ -136,7 +136,7 @@ def question(
         option(
             QUESTION,
             "none, ngram, suffix, mtp, a kind of head (eagle1, eagle3, medusa, dflash, "
-            "dspark, domino, peagle), a model id or a path.  [bundled eagle3 head]",
+            "dspark, domino, peagle), a model id or a path.  [own MTP layer, else a bundled head]",
             metavar="NAME",
             autocompletion=completion.drafters,
         ),

@@ -81,6 +81,7 @@ def schedule(
 
     Example: roofline schedule llama-3.1-8b --gpu h100-sxm --format vllm
     """
+    from roofline.advice.deployment import no_drafter_known
     from roofline.questions.schedule.formats import (
         SCHEDULE_ENGINES,
         ScheduleFormat,
@@ -121,6 +122,9 @@ def schedule(
         odds=amount("odds", odds, PERCENT, "percent, such as 80") / 100,
         mix=None if mix is None else shares("mix", mix),
     )
+    deployment = planned.question.deployment
+    if deployment.drafter.kind == "none":
+        raise no_drafter_known(deployment.target.model, deployment.engine)
     written = write_schedule(planned, options)
     if how.value not in SCHEDULE_ENGINES:
         emit_answer(as_answer(planned, written), OutputFormat(how.value), output)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.defaults import choose_curve
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import Point
-from roofline.advice.deployment import model_names
+from roofline.advice.deployment import known_drafters
 from roofline.advice.question import Workload, ask
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.importers.references import heads_for, open_model
 from roofline.questions.memory import Slots, slots
+from roofline.specs.engine import load_engine
 
 __all__ = ["Candidate", "ComparedDrafter", "bundled_candidates", "compare", "parse_candidate"]
 
@@ -60,21 +60,24 @@ def parse_candidate(text: str) -> Candidate:
 
 
 def bundled_candidates(configuration: Configuration) -> tuple[list[Candidate], list[str]]:
-    """Return the bundled heads whose acceptance is known, and the names of the others.
+    """Return the drafters that exist and that the engine runs, and the kinds that are left out.
 
-    Where none is known, all are candidates. A model without a bundled head is refused.
+    Candidates are those whose acceptance is known; where none is, all bundled heads. A model
+    without any is refused.
     """
-    target = open_model(configuration.model)[0]
-    heads, names = heads_for(target.id), model_names(target)
-    if not heads:
+    target, engine = open_model(configuration.model)[0], load_engine(configuration.engine)
+    exist = list(known_drafters(target))
+    known = [kind for kind in exist if engine.runs(kind, target.id)]
+    heads = [kind for kind in heads_for(target.id) if engine.runs(kind, target.id)]
+    if not known and not heads:
+        others = f" ({', '.join(exist)} it does not)" if exist else ""
         raise InputError(
-            f"no head is bundled for {configuration.model}; give NAME=ACCEPTANCE, once for each "
-            "drafter",
+            f"no drafter is bundled for {configuration.model} that {engine.name} runs{others}; "
+            "give NAME=ACCEPTANCE, once for each drafter",
             field="drafter",
         )
-    known = [kind for kind, head in heads.items() if choose_curve(kind, head, names) is not None]
-    chosen = known or list(heads)
-    return [Candidate(drafter=head) for head in chosen], [h for h in heads if h not in chosen]
+    chosen = known or heads
+    return [Candidate(drafter=kind) for kind in chosen], [k for k in heads if k not in chosen]
 
 
 def compare(

@@ -49,6 +49,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         "a setting to change: the answer would be another one",
         (
             Code.SHIPPED_IS_FASTER,
+            Code.PLAIN_ASSUMED,
             Code.GOAL_MISSED,
             Code.SCHEDULE_OFF_IN_COPIES,
             Code.SCHEDULE_OFF_IN_GROUPS,
@@ -231,9 +232,28 @@ def _weights_named(name: str, dtype: str) -> str:
     return f"{dtype} weights, as the name {name} ends; {Option('weights')} sets another format"
 
 
-def _head_assumed(kind: str, bundled: str) -> str:
-    name = {"eagle3": "EAGLE-3"}.get(kind, kind)
+def _head_assumed(model: str, kind: str, bundled: str | None) -> str:
+    name = {"eagle3": "EAGLE-3", "eagle1": "EAGLE-1"}.get(kind, kind)
+    if kind == "mtp":
+        return f"the MTP layer that {model} ships with as drafter"
+    if bundled is None:
+        return f"a {name} head as drafter, of the kind whose acceptance was counted on {model}"
     return f"the bundled {name} head {bundled} as drafter"
+
+
+def _plain_assumed(model: str, engine: str, known: tuple[str, ...], kinds: tuple[str, ...]) -> str:
+    why = f"no drafter is bundled for {model}"
+    if known:
+        why += f" that {engine} runs ({', '.join(known)} it does not)"
+    ways = [kind for kind in kinds if kind == "ngram"]
+    if "eagle3" in kinds and not known:
+        ways.append("eagle3 for a head of the usual shape")
+    if "model" in kinds:
+        ways.append("a draft model's name")
+    return (
+        f"plain decoding: {why}; to speculate give {Option('drafter')} ({', '.join(ways)}) and "
+        f"{Option('acceptance')}"
+    )
 
 
 def _head_derived(kind: str, model: str, source: str) -> str:
@@ -625,6 +645,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.NAME_TAKEN: _name_taken,
     Code.WEIGHTS_NAMED: _weights_named,
     Code.HEAD_ASSUMED: _head_assumed,
+    Code.PLAIN_ASSUMED: _plain_assumed,
     Code.HEAD_DERIVED: _head_derived,
     Code.HOST_ASSUMED: _host_assumed,
     Code.NO_FP16_RATE: _no_fp16_rate,

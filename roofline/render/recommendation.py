@@ -184,7 +184,8 @@ def engine_blocks(question: Question, draft_length: int, *, running: int) -> lis
 def _said(answer: Recommendation) -> set[NoticeCode]:
     """Return the notices that the answer's own blocks say: none of them stands there twice."""
     points = answer.points
-    said = {NoticeCode.PAST_GRAPHS}  # where the marks of the table are explained
+    # where the marks of the table are explained; beside the headline
+    said = {NoticeCode.PAST_GRAPHS, NoticeCode.NAME_TAKEN}
     if any(caveat(answer, point) for point in points):
         said.add(NoticeCode.BEYOND_TRAINED_CONTEXT)
     if all(outcome(answer, point) is Outcome.NO_ROOM for point in points):

@@ -368,6 +368,8 @@ class EngineProfile(Document):
     flags_source: str
     #: The narrowest format of about 8 bits that it keeps a KV cache in.
     narrow_kv: DType = DType.FP8
+    #: By drafter kind, how the ids of targets begin that it is run for; every target if not stated.
+    targets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     #: None where every draft length may be asked for.
     module_rule: ModuleRule | None = None
     #: None where drafting changes nothing about how many requests run.
@@ -391,6 +393,12 @@ class EngineProfile(Document):
         """Return whether the engine takes this draft length for a drafter with ``modules``."""
         rule = self.module_rule
         return rule is None or rule.takes(draft_length, kind=kind, modules=modules)
+
+    def runs(self, kind: str, target: str) -> bool:
+        """Return whether the engine is known to run this kind of drafter for the target's id."""
+        families = self.targets.get(kind)
+        known = families is None or target.startswith(families)
+        return kind in self.flags and known
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""

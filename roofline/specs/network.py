@@ -197,6 +197,8 @@ class ModelSpec(NetworkSpec):
     vision_parameters: Count = 0
     #: The multi-token-prediction layer that was trained with the model.
     mtp: LayerRun | None = None
+    #: Whether the published weights have that layer; some configs state one that was kept back.
+    mtp_published: bool = True
     #: Number of such layers published, one for each further token.
     mtp_modules: PositiveInt = 1
 

@@ -38,6 +38,7 @@ MODELS = {*resources.bundled_names("model_specs"), *name_rules("model_specs").al
         ("mtp", "glm-5.1", "kin", "glm-5.2-mtp-coding"),  # not the one on random tokens
         ("eagle3", "qwen3-235b-a22b", "kin", "qwen3-30b-a3b-eagle3-specforge#mtbench"),
         ("eagle3", "llama-3.1-70b", "stand-in", "llama-3.1-8b-eagle3"),
+        ("mtp", "glm-4.7", "stand-in", "deepseek-r1-mtp"),
         ("eagle3", "llama-3.3-70b-instruct", "same", "llama-3.3-70b-eagle3-by-context"),
     ],
 )
@@ -47,7 +48,7 @@ def test_the_nearest_curve_is_taken(kind: str, model: str, closeness: str, refer
     assert (choice.closeness.value, choice.reference) == (closeness, reference)
 
 
-@pytest.mark.parametrize("kind", ["ngram", "suffix", "model", "peagle", "medusa", "mtp"])
+@pytest.mark.parametrize("kind", ["ngram", "suffix", "model", "peagle", "medusa"])
 def test_kinds_without_a_curve_have_no_default(kind: str) -> None:
     assert choose_curve(kind, "x", ["llama-3.1-8b"]) is None
 

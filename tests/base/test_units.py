@@ -51,7 +51,7 @@ def test_every_spelling_is_one_question(cli: Cli, command: str, spellings: tuple
         (f"{DIAGNOSE} --tpot 5 --draft-length 3", ("--tpot 5:", "give --tokens-per-step")),
         (f"{DIAGNOSE} --tokens-per-s many", ("--tokens-per-s many", "1840")),
         ("recommend llama-3.1-8b --acceptance 70%", ("--acceptance 70%", "did you mean 0.7 (")),
-        ("schedule llama-3.1-8b --format llamacpp", ("--drafter", "eagle3", "ngram")),
+        ("schedule llama-3.1-8b --format llamacpp", ("--drafter", "eagle3", "ngram", "llama.cpp")),
         ("live http://127.0.0.1:9 --interval soon", ("--interval soon", "30s")),
         ("calibrate measure --device cpu -o x.csv --budget 2d", ("--budget 2d", "30s")),
     ],

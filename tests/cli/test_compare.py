@@ -114,13 +114,16 @@ def test_the_table_fits_eighty_columns(cli: Cli) -> None:
 
 
 def test_heads_without_acceptance_are_left_out(cli: Cli) -> None:
-    """Five heads are bundled for qwen3-8b; the DSpark paper has an acceptance for three of them."""
+    """Five heads are bundled for qwen3-8b; the DSpark paper has an acceptance for three of them.
+
+    vLLM has no Domino.
+    """
     outcome = cli("compare", "qwen3-8b", "--gpu", "h200-sxm", "--format", "json")
     (point,) = outcome.data()["points"]
     assert [row["drafter_kind"] for row in point["drafters"]] == [
         "dspark", "dflash", "eagle3"
     ]  # fmt: skip
     said = cli("compare", "qwen3-8b", "--gpu", "h200-sxm").said
-    assert "left out, for no acceptance is known for them: domino, peagle" in said
-    assert "--drafter domino=0.7" in said
-    assert any("domino, peagle" in note["text"] for note in outcome.data()["notes"])
+    assert "left out, for no acceptance is known for them: peagle" in said
+    assert "--drafter peagle=0.7" in said
+    assert any("peagle" in note["text"] for note in outcome.data()["notes"])

@@ -1,0 +1,94 @@
+"""The drafter that is taken where none is named, for every model of the catalogue."""
+
+from __future__ import annotations
+
+import pytest
+
+from roofline.acceptance.defaults import choose_curve
+from roofline.advice.deployment import default_drafter, model_names
+from roofline.base.notices import Code
+from roofline.base.resources import bundled_names
+from roofline.importers.references import open_drafter
+from roofline.specs.engine import ENGINE_SHELF, load_engine
+from roofline.specs.network import MODEL_SHELF, ModelSpec, load_model, load_network
+from tests.support import Cli, assert_refused
+
+ENGINES = bundled_names(ENGINE_SHELF)
+MODELS = [name for name in bundled_names(MODEL_SHELF) if isinstance(load_network(name), ModelSpec)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_default_can_be_answered(name: str, engine: str) -> None:
+    """It exists, the engine has it, and an acceptance is bundled; else nothing is drafted."""
+    model, profile = load_model(name), load_engine(engine)
+    reference, said = default_drafter(model, profile)
+    assert said.assumption
+    kind, network = open_drafter(reference, model, vocabulary=profile.vocabulary)
+    profile.check_drafter(kind)
+    if kind == "none":
+        assert said.code is Code.PLAIN_ASSUMED
+        return
+    assert network is not None
+    assert choose_curve(kind, network.id, model_names(model)) is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "kind"),
+    [
+        # the model's own layer: DeepSeek, GLM, Qwen (their model cards)
+        ("deepseek-v3", "vllm", "mtp"), ("deepseek-r1", "sglang", "mtp"),
+        ("glm-4.7", "vllm", "mtp"), ("qwen3.5-35b-a3b", "trtllm", "mtp"),
+        ("qwen3-next-80b-a3b-instruct", "sglang", "mtp"), ("qwen3.6-27b", "llamacpp", "mtp"),
+        ("glm-4.5-air", "llamacpp", "mtp"),  # llama.cpp pull request 26534
+        # in the config, not in the weights: MiniMax-M2.5 issue 8, M2.7 issue 16, M3 issue 13
+        ("minimax-m2.5", "vllm", "eagle3"), ("minimax-m2.7", "vllm", "none"),
+        ("minimax-m3", "sglang", "eagle3"),
+        # llama.cpp has no graph for the layer of these
+        ("deepseek-v3", "llamacpp", "none"), ("qwen3-next-80b-a3b-instruct", "llamacpp", "none"),
+        # a drafter that was made for the model, in whatever format its weights are
+        ("llama-3.1-8b", "vllm", "eagle3"), ("kimi-k2.6-nvfp4", "vllm", "eagle3"),
+        ("qwen3-8b", "llamacpp", "dflash"), ("kimi-k3", "sglang", "dspark"),
+        ("gpt-oss-20b", "llamacpp", "none"), ("mistral-7b-v0.3", "vllm", "none"),
+    ],
+)  # fmt: skip
+def test_the_default_is_what_exists_and_runs(model: str, engine: str, kind: str) -> None:
+    assert default_drafter(load_model(model), load_engine(engine))[0] == kind
+
+
+def test_deepseek_v3_drafts_with_its_own_layer_and_the_curve_of_r1(cli: Cli) -> None:
+    outcome = cli("recommend", "deepseek-v3", "--gpu", "h200-sxm", "--tp", "8")
+    said = " ".join(outcome.out.split())
+    assert "drafter deepseek-v3-mtp; acceptance: MTP of DeepSeek-R1" in said
+    assert "Assumed: the MTP layer that deepseek-v3 ships with as drafter" in said
+    assert "stands in" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        (
+            ["gpt-oss-20b", "--gpu", "rtx-4090", "--engine", "llamacpp"],
+            "no drafter is bundled for gpt-oss-20b that llama.cpp runs (eagle3 it does not)",
+        ),
+        (["mistral-7b-v0.3"], "no drafter is bundled for mistral-7b-v0.3"),
+    ],
+)
+def test_without_a_drafter_the_answer_is_plain_decoding(
+    cli: Cli, question: list[str], why: str
+) -> None:
+    outcome = cli("recommend", *question)
+    assert outcome.code == 0
+    assert outcome.out.startswith("Plain decoding: ")
+    said = " ".join(outcome.out.split())
+    assert f"Assumed: plain decoding: {why}; to speculate give --drafter" in said
+
+
+@pytest.mark.parametrize(
+    "flags", [["--acceptance", "0.7"], ["--draft-tp", "1"], ["--verify-width", "4"]]
+)
+def test_what_is_said_of_drafts_needs_a_drafter(cli: Cli, flags: list[str]) -> None:
+    assert_refused(
+        cli("recommend", "mistral-7b-v0.3", *flags),
+        flags[0], "no drafter is bundled for mistral-7b-v0.3", "--drafter",
+    )  # fmt: skip
