@@ -192,7 +192,9 @@ def test_relative_links_resolve(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_python_examples_hold(page: Path) -> None:
+def test_python_examples_hold(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cells of a page run in one namespace, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
     results = doctest.testfile(
         str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
     )
@@ -255,6 +257,45 @@ def refreshed(name: str, text: str) -> str:
     return text
 
 
+def test_the_page_about_python_has_cells_only() -> None:
+    """What a fence of Python holds is run: no line of it stands outside a cell."""
+    text = (ROOT / "docs" / "python.md").read_text("utf-8")
+    bodies = [block["body"] for block in _BLOCK.finditer(text) if block["info"] == "python"]
+    assert len(bodies) > 5
+    assert all(body.startswith(">>> ") and body.endswith("\n\n") for body in bodies)
+
+
+class _Shower(doctest.DocTestRunner):
+    """Runs the cells of a page and keeps what each prints, where it differs."""
+
+    def __init__(self) -> None:
+        super().__init__(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+        self.printed: dict[int, str] = {}
+
+    def report_failure(
+        self, out: Any, test: doctest.DocTest, example: doctest.Example, got: str
+    ) -> None:
+        """Keep what a cell prints in place of what is shown."""
+        del out, test
+        self.printed[example.lineno] = got
+
+
+def with_cells_refreshed(name: str, text: str) -> str:
+    """Return a page with what its cells print now; an error that is shown stays as it is."""
+    test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
+    shower = _Shower()
+    shower.run(test)
+    lines = text.splitlines(keepends=True)
+    for example in reversed(test.examples):
+        if example.lineno in shower.printed and example.want and example.exc_msg is None:
+            start = example.lineno + example.source.count("\n")
+            shown_now = [
+                f"{line.rstrip()}\n" for line in shower.printed[example.lineno].splitlines()
+            ]
+            lines[start : start + example.want.count("\n")] = shown_now
+    return "".join(lines)
+
+
 if __name__ == "__main__":
     reference_page.main()
     for _page, _name in zip(PAGES, NAMES, strict=True):
@@ -262,5 +303,6 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as _folder:
             write_files(_text, Path(_folder))
             os.chdir(_folder)
-            _page.write_text(refreshed(_name, _text), encoding="utf-8")
+            _text = with_cells_refreshed(_name, refreshed(_name, _text))
+            _page.write_text(_text, encoding="utf-8")
             os.chdir(ROOT)

@@ -139,7 +139,7 @@ def explain_refusal(memory: Memory, refused: Refused) -> str:
         f"{Option('kv')}"
     )
     owner = "the GPU has" if cards == 1 else f"each of the {cards} GPUs has"
-    where, drafter = f"batch {batch} at {context} tokens", ""
+    where, drafter = f"batch {batch} at {format_size(context)} tokens", ""
     if drafts:
         where += f" with draft length {drafts}"
         drafter = f"{format_bytes(memory.draft_weights * draft_card.layers)} of the drafter's, "

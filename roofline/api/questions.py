@@ -221,7 +221,7 @@ def schedule(
 
     Examples
     --------
-    >>> bands = schedule("llama-3.1-8b", gpu="h100-sxm", batches="1..512", acceptance=0.7).points
+    >>> bands = schedule("llama-3.1-8b", gpu="h100", contexts="1k", acceptance=0.7).points
     >>> bands[0].draft_length > bands[-1].draft_length
     True
     """

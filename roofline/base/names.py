@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from roofline.base import resources
 from roofline.base.errors import InputError, close_names, did_you_mean
@@ -43,8 +42,7 @@ UNBUNDLED = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Meaning:
+class Meaning(NamedTuple):
     """What a name means: one known name, or one of several where ``id`` is None."""
 
     id: str | None
@@ -112,8 +110,7 @@ def _without_trailing(words: list[str], trailing: Iterable[str]) -> list[str]:
     return words
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(NamedTuple):
     """The known names and aliases of a kind, by what is compared."""
 
     forms: dict[str, tuple[str, ...]]  # by normal form
@@ -158,7 +155,7 @@ def meaning(
         dtype = storage(ending)
         found = _plain_meaning(rest, kind, known) if dtype is not None else None
         if found is not None:
-            return replace(found, storage=dtype)
+            return found._replace(storage=dtype)
     return None
 
 

@@ -15,7 +15,6 @@ import typer
 
 from roofline.base.errors import FaultsError, InputError, spelled
 from roofline.base.files import printable
-from roofline.base.progress import watch_with
 
 if TYPE_CHECKING:
     from roofline.base.notices import Notice
@@ -87,6 +86,8 @@ def show(*, short: bool, notes: bool, quiet: bool) -> None:
     """Print from now on as much as the options of the command say."""
     _shown.short, _shown.notes, _shown.quiet = short, notes, quiet
     if quiet:
+        from roofline.base.progress import watch_with
+
         watch_with(None)
 
 

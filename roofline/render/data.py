@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofline.advice.decide import Point, dollars_per_million
-from roofline.advice.provenance import NumberSource, law_sources, number_sources
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import bound, grid_position, value_at
@@ -17,6 +16,9 @@ from roofline.render.notices import sentence
 from roofline.render.why import headline, reason
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
+
+if TYPE_CHECKING:
+    from roofline.advice.provenance import NumberSource
 
 __all__ = [
     "acceptance_data",
@@ -240,11 +242,15 @@ def source_data(source: NumberSource) -> dict[str, Any]:
 
 def provenance(question: Question, times: StepTimes) -> list[dict[str, Any]]:
     """Return where each group of numbers comes from, as JSON writes it."""
+    from roofline.advice.provenance import number_sources  # text says it only where it is asked for
+
     return [source_data(source) for source in number_sources(question, times)]
 
 
 def summary(question: Question, times: StepTimes) -> str:
     """Return one sentence about the constants of an answer."""
+    from roofline.advice.provenance import law_sources
+
     laws = []
     for law in law_sources(times):
         if law.share < 0.01:

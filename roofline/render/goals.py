@@ -57,7 +57,7 @@ def goal_headline(goal: Goal, choice: OperatingPoint) -> str:
         kept.append(f"at least {choice.sure_rate:.0f} tokens/s")
     if not kept:
         return f"{line}."
-    return f"{line}; with odds of {SURE:.0%} by the model's error {' and '.join(kept)}."
+    return f"{line}; with odds of {SURE:.0%} {' and '.join(kept)}."
 
 
 def goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:

@@ -82,7 +82,7 @@ def _missing(memory: Memory, refused: Refused) -> str:
     owner = "the GPU has" if cards == 1 else f"each of the {cards} GPUs has"
     drafts = f" with draft length {refused.draft_length}" if refused.draft_length else ""
     return (
-        f"batch {refused.batch} at {refused.context} tokens{drafts} needs "
+        f"batch {refused.batch} at {format_size(refused.context)} tokens{drafts} needs "
         f"{format_bytes(refused.needed)}, but {owner} {format_bytes(refused.available)} usable of "
         f"{format_bytes(memory.total)}"
     )

@@ -154,9 +154,10 @@ def answer_blocks(
         + (joined if len(plan.contexts) > 1 and len(bands) == len(written.bands) else "")
         + set_line(question.deployment.changes)
     )
+    refused = refused_blocks(deployment, plan.refused)
     blocks: list[Block] = [
         Paragraph(schedule_headline(plan, written), tone=tone),
-        *refused_blocks(deployment, plan.refused),
+        *refused,
         Paragraph(setting),
         Table(headings=BAND_HEADERS, cells=tuple(map(tuple, band_cells(plan, written)))),
         Paragraph(schedule_losses(plan, written)),
@@ -172,7 +173,7 @@ def answer_blocks(
     name = deployment.engine.name
     if written.only_length is not None:
         flags = written.text if written.static else _static_flags(plan, written.only_length)
-        blocks.insert(1, Code(flags, of=name))
+        blocks.insert(1 + len(refused), Code(flags, of=name))
     if written.static:
         return blocks
     if written.text == deployment.launch.left_out:

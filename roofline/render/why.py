@@ -273,6 +273,10 @@ def _what_it_waits_for(answer: Recommendation, point: Point, plain: PlainPass) -
             assert_never(main)
 
 
+#: Odds that are too small to name.
+SHOWN = 0.05
+
+
 def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
     """Return how probable it is that each draft length is within 1 % of the best.
 
@@ -292,7 +296,7 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
     shown = [
         f"{_odds(float(point.near_best[i]))} for D = {point.draft_lengths[i]}"
         for i in first
-        if point.near_best[i] > 0 or i == point.best
+        if point.near_best[i] >= SHOWN or i == point.best
     ]
     surest = ""
     if point.near_best[ranked[0]] > point.near_best[point.best]:

@@ -123,7 +123,7 @@ def test_a_falling_curve_keeps_its_points(cli: Cli) -> None:
     assert (made.table[5], made.table[6], made.table[7]) == (2.65, 2.65, 2.6)
     answer = cli("recommend", "qwen3-8b", "--acceptance", "al:5=2.65,7=2.6", "--format", "json")
     assert list(answer.by_draft_length()) == list(range(8))
-    assert "tokens per step fall from 2.65 at D=5 to 2.6 at D=7" in answer.err
+    assert "tokens per step fall from 2.65 at D=5 to 2.6 at D=7" in answer.said
 
 
 def test_nothing_is_filled_beyond_the_last() -> None:

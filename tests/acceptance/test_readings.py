@@ -48,7 +48,7 @@ def test_two_answers_are_both_given(cli: Cli, asked: tuple[str, ...]) -> None:
     assert words.startswith(own["headline"])
     rest = other["headline"][:1].lower() + other["headline"][1:]
     assert words.index(f"As conditional rates, not survival: {rest}") < words.index("acceptance:")
-    said = " ".join(text.err.split())
+    said = " ".join(text.out.split())
     assert (
         f"advises D = {own['draft_length']}, conditional rates D = {other['draft_length']}" in said
     )
@@ -70,8 +70,8 @@ def test_the_log_line_itself_is_the_first_answer(cli: Cli) -> None:
 def test_one_answer_under_both_readings_is_one_line(cli: Cli, model: str, rates: str) -> None:
     asked = ("recommend", model, "--gpu", "h200-sxm", "--tp", "2", "--acceptance", rates)
     told = cli(*asked)
-    assert told.err.count("read as survival by position, as engines print it") == 1
-    assert "as conditional rates they lead to the same draft length" in " ".join(told.err.split())
+    assert told.said.count("read as survival by position, as engines print it") == 1
+    assert "as conditional rates they lead to the same draft length" in told.said
     assert "As conditional rates, not survival" not in told.out
     data = cli(*asked, "--format", "json").data()["acceptance"]
     assert data["ambiguous"] is False
@@ -88,7 +88,7 @@ def test_nothing_else_has_two_readings(cli: Cli, text: str) -> None:
     answer = cli("recommend", "llama-3.1-8b", "--acceptance", text, "--format", "json")
     found = answer.data()["acceptance"]
     assert (found["ambiguous"], found["other_reading"]) == (False, None)
-    assert "read as" not in answer.err
+    assert "read as" not in answer.said
 
 
 def test_what_an_engine_prints_is_never_ambiguous(cli: Cli, tmp_path: Path) -> None:
@@ -180,4 +180,4 @@ def test_every_place_that_takes_acceptance_reads_a_list_alike(cli: Cli) -> None:
     ):
         found = cli(*command)
         assert found.code == 0, found.err
-        assert found.err.count("survival by position, as engines print it") == 1, command
+        assert found.said.count("survival by position, as engines print it") == 1, command

@@ -46,7 +46,7 @@ def test_nothing_fits_beside_the_drafter(cli: Cli) -> None:
     assert [row["draft_length"] for row in plain.point()["by_draft_length"]] == [0]
     refused = cli("schedule", *TIGHT, "--batches", "1..4")
     words = (
-        "llama-3.1-8b on h100-sxm: batch 1 at 4096 tokens with draft length 1 needs",
+        "llama-3.1-8b on h100-sxm: batch 1 at 4k tokens with draft length 1 needs",
         "17.7 GB",
     )
     assert_refused(refused, *words, "849 MB of the drafter's", "nearest remedies", code=3)

@@ -308,7 +308,7 @@ def test_the_ending_of_a_name_sets_the_format(cli: Cli) -> None:
     named = cli("recommend", "Qwen/Qwen3-14B-FP8", "--format", "json").data()
     given_ = cli("recommend", "qwen3-14b", "--weights", "fp8", "--format", "json").data()
     assert named["inputs"]["weights"] == given_["inputs"]["weights"]
-    said = " ".join(cli("recommend", "Qwen/Qwen3-14B-FP8").out.split())
+    said = " ".join(cli("recommend", "Qwen/Qwen3-14B-FP8", "--notes").out.split())
     assert "fp8 weights, as the name Qwen/Qwen3-14B-FP8 ends" in said
     wide = cli("recommend", "Qwen3-14B-FP8", "--weights", "bf16", "--format", "json").data()
     assert set(wide["inputs"]["weights"].values()) == {"bf16"}

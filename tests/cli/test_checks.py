@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,9 @@ def test_figures_have_the_units_of_the_field(cli: Cli) -> None:
     """NVIDIA's datasheet of the T4: 16 GB, 320 GB/s, 65 TFLOP/s in fp16, 70 W."""
     lines = cli("hardware", "show", "t4").out.splitlines()
     shown = dict(
-        line.split(": ", 1) for line in lines if line.startswith(("memory", "comp", "tdp"))
+        re.split(r": +", line, maxsplit=1)
+        for line in lines
+        if line.startswith(("memory", "comp", "tdp"))
     )
     assert shown["memory.capacity"].startswith("16 GB,")
     assert shown["memory.bandwidth"].startswith("320 GB/s,")

@@ -95,7 +95,7 @@ def test_some_points_do_not_fit(
     outcome = cli(*command)
     assert outcome.code == 0, outcome.err
     said = " ".join(outcome.out.split())
-    assert "Does not fit: batch 200 at 8192 tokens needs 153 GB" in said
+    assert "Does not fit: batch 200 at 8k tokens needs 153 GB" in said
     assert all(word in said for word in SAID)
     if "--explain" in command:  # beside every kernel JSON has no place for more
         return
@@ -138,7 +138,7 @@ def test_a_measured_load_without_room_is_marked(cli: Cli, refused: dict[str, Any
     at = ("--batch", f"{data['next']['batch']}", "--context", f"{data['next']['context']}")
     assert cli("recommend", *ASK, *at).code == 0
     said = " ".join(cli(*asked).out.split())
-    assert "Does not fit: batch 200 at 8192 tokens needs 153 GB" in said
+    assert "Does not fit: batch 200 at 8k tokens needs 153 GB" in said
     assert "The prediction of a load that does not fit is of all its sequences at once" in said
 
 
@@ -197,9 +197,9 @@ def test_a_report_names_the_bytes_of_its_cells(
     at = data["batches"].index(200), data["contexts"].index(refused["context"])
     (cell,) = [data["cells"][at[0]][at[1]]]
     assert set(cell) == {"refused"}
-    assert cell["refused"].startswith("batch 200 at 8192 tokens needs 153 GB")
+    assert cell["refused"].startswith("batch 200 at 8k tokens needs 153 GB")
     said = " ".join(page.words.split())
-    assert "Does not fit: batch 200 at 8192 tokens needs 153 GB" in said
+    assert "Does not fit: batch 200 at 8k tokens needs 153 GB" in said
     assert all(word in said for word in SAID)
 
 
@@ -263,7 +263,7 @@ def test_no_point_fits(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert_refused(cli(*command.split()), "batch 200 at 8192 tokens needs 153 GB", *REFUSED, code=3)
+    assert_refused(cli(*command.split()), "batch 200 at 8k tokens needs 153 GB", *REFUSED, code=3)
     assert not list(tmp_path.iterdir())
 
 

@@ -336,7 +336,7 @@ def test_a_refused_batch_stands_at_the_top_with_its_remedies(
     assert done.code == 0
     top = " ".join(done.out.partition("Why:")[0].partition("|")[0].split())
     (refused,) = cli(*ask, "--format", "json").data()["refused"]
-    assert f"Does not fit: batch {refused['batch']} at 8192 tokens needs" in top
+    assert f"Does not fit: batch {refused['batch']} at 8k tokens needs" in top
     assert f"What fits: batch {refused['largest_batch']} as asked" in top
     named = {f"{r['option']} {r['value']}": r["largest_batch"] for r in refused["remedies"]}
     assert remedies in named

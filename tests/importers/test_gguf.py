@@ -172,12 +172,12 @@ def test_recommend_takes_a_gguf_file(tmp_path: Path) -> None:
 
 
 def test_few_bits_are_warned_of() -> None:
-    code, _, err = run(
-        "roofline recommend llama-3.1-8b --weights q3_k_m --gpu rtx-4090 --acceptance 0.7"
+    code, out, _ = run(
+        "roofline recommend llama-3.1-8b --weights q3_k_m --gpu rtx-4090 --acceptance 0.7 --notes"
     )
     assert code == 0
-    assert "fewer than 4 bits" in err
-    _, _, err = run(
-        "roofline recommend llama-3.1-8b --weights q4_k_m --gpu rtx-4090 --acceptance 0.7"
+    assert "fewer than 4 bits" in out
+    _, out, _ = run(
+        "roofline recommend llama-3.1-8b --weights q4_k_m --gpu rtx-4090 --acceptance 0.7 --notes"
     )
-    assert "fewer than 4 bits" not in err
+    assert "fewer than 4 bits" not in out

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from roofline.acceptance.defaults import Closeness
+from roofline.base.errors import Option
 from roofline.base.notices import Code, notice
 from roofline.render.notices import SENTENCES, sentence
 
 
 def test_every_code_has_a_sentence() -> None:
     assert set(SENTENCES) == set(Code)
+
+
+RATES = Option("acceptance", "0.8,0.6")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,7 @@ def test_every_code_has_a_sentence() -> None:
             Code.READ_AS_SURVIVAL,
             {"rates": "0.8,0.6"},
             (
-                "{{acceptance|0.8,0.6}}: read as survival by position, as engines print it; "
+                f"{RATES}: read as survival by position, as engines print it; "
                 "conditional rates are written conditional:0.8,0.6"
             ),
         ),
@@ -52,7 +56,7 @@ def test_every_code_has_a_sentence() -> None:
             Code.READ_AS_SURVIVAL,
             {"rates": "0.8,0.6", "same_advice": True},
             (
-                "{{acceptance|0.8,0.6}}: read as survival by position, as engines print it; as "
+                f"{RATES}: read as survival by position, as engines print it; as "
                 "conditional rates they lead to the same draft length"
             ),
         ),
@@ -60,7 +64,7 @@ def test_every_code_has_a_sentence() -> None:
             Code.AMBIGUOUS_ACCEPTANCE,
             {"rates": "0.8,0.6", "batch": 1, "context": 4096, "survival": 2, "conditional": 1},
             (
-                "{{acceptance|0.8,0.6}}: two readings, two answers (batch 1, context 4096): "
+                f"{RATES}: two readings, two answers (batch 1, context 4096): "
                 "survival by position, as engines print it, advises D = 2, conditional rates "
                 "D = 1; write survival:0.8,0.6 or conditional:0.8,0.6"
             ),

@@ -150,7 +150,7 @@ def test_a_point_that_does_not_fit_says_why_and_offers_a_way_back(report: Open, 
         move(page, "batch", to=stops(page)["batches"].index(64))
         refusal = cli("recommend", *DENSE[:-4], "--batch", "64", "--context", "8k").err
         said = text(page, "headline").removeprefix("This does not fit: ")
-        assert said.startswith("batch 64 at 8192 tokens needs")
+        assert said.startswith("batch 64 at 8k tokens needs")
         assert said in refusal
         assert not page.locator("#speedup").is_visible()
         page.locator("#reset").click()

@@ -65,7 +65,7 @@ def test_a_table_of_host_launches_is_left_out() -> None:
     }
     assert slow == {("h100-sxm", "sglang", "int8-wo")}
     asked = "roofline recommend qwen3-8b --gpu h100-sxm --engine sglang --weights int8"
-    code, out, err = run(f"{asked} --drafter none")
+    code, out, err = run(f"{asked} --drafter none --notes")
     assert code == 0, err
     assert "gemm int8-wo (assumed: stated prior)" in " ".join(out.split())
 
@@ -73,13 +73,13 @@ def test_a_table_of_host_launches_is_left_out() -> None:
 def test_narrow_weights_that_are_slower_are_said_to_be() -> None:
     """vLLM's table of FP8 experts on the H200 is slower than that of BF16 experts."""
     asked = "roofline recommend qwen3-30b-a3b --gpu h200-sxm --drafter none --batch 1"
-    code, out, err = run(f"{asked} --weights fp8 --format json")
+    code, out, _ = run(f"{asked} --weights fp8 --format json")
     assert code == 0
     step = json.loads(out)["points"][0]["by_draft_length"][0]["step_ms"]
     wide = 1e3 * plain_step("qwen3-30b-a3b", gpu="h200-sxm", batch=1, context=4096)
     assert step > wide
-    (line,) = [line for line in err.splitlines() if "they save memory, not time" in line]
+    (line,) = [w for w in json.loads(out)["warnings"] if "they save memory, not time" in w]
     assert f"{step:.3g} ms here, {wide:.3g} ms with bf16" in line
     assert "experts" in line
-    assert "not time" not in run(f"{asked} --weights fp8-block")[2]
-    assert "not time" not in run(asked)[2]
+    assert "not time" not in run(f"{asked} --weights fp8-block --format json")[1]
+    assert "not time" not in run(f"{asked} --format json")[1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from roofline.advice.columns import Column, columns
 from roofline.kernels.ops import Part
 
-__all__ = ["ASKED", "COLUMNS", "columns_data", "columns_for", "columns_table"]
+__all__ = ["ASKED", "COLUMNS", "COST", "columns_data", "columns_for", "columns_table"]
 
 #: What was asked; the first columns of every sweep.
 ASKED = columns(
