@@ -186,6 +186,7 @@ COMMANDS: Mapping[str, str] = {
     "plot-frontier": "plot frontier llama-3.1-8b --gpu rtx-3090 --engine llamacpp --gpus 2"
     " --drafter llama-3.2-1b --acceptance 0.7 -o chart.pdf --data chart.csv",
     "plot-roofline": "plot roofline llama-3.1-8b --gpu h200-sxm -o chart.png --data chart.csv",
+    "plot-cost-ratio": "plot cost-ratio llama-3.1-8b -o chart.png --data chart.csv",
     "plot-attention": "plot attention llama-3.1-8b --gpu h200-sxm -o chart.png --data chart.csv",
     "plot-parity": "plot parity kernels --gpu h200-sxm --engine vllm -o chart.png --data chart.csv",
     # what there is
@@ -224,6 +225,7 @@ COMMANDS: Mapping[str, str] = {
     "version": "--version",
     "help": "--help",
     "help-recommend": "recommend --help",
+    "help": "help plot speedup",
     "help-sweep": "sweep --help",
     "help-plot": "plot --help",
 }

@@ -247,7 +247,7 @@ def deploy(
     configuration, name_notices = _as_named(configuration, documents)
     gpu, gpu_changes = apply_overrides(documents.gpu, configuration.of_root("gpu"))
     model, model_changes = apply_overrides(documents.model, configuration.of_root("model"))
-    model, rate_notices = _with_supported_dtype(gpu, model)
+    model, rate_notices = _with_supported_dtype(gpu, model, configuration.activations)
     engine, engine_changes = _engine(configuration, documents.engine)
     gpu, host = _in_host(configuration, gpu, engine)
     placement = _placement(configuration, gpu, model, host)
@@ -289,12 +289,20 @@ def deploy(
     return deployment, tuple(dict.fromkeys(notices))
 
 
-def _with_supported_dtype(gpu: HardwareProfile, model: ModelSpec) -> tuple[ModelSpec, Notices]:
-    """Return the model in bf16 where it is an fp16 model and the part has no fp16 rate."""
-    if model.dtype != DType.FP16 or "fp16" in gpu.rates or "bf16" not in gpu.rates:
+def _with_supported_dtype(
+    gpu: HardwareProfile, model: ModelSpec, activations: DType | None
+) -> tuple[ModelSpec, Notices]:
+    """Return the model in the other 16-bit format where the part has no rate for its own.
+
+    Engines do the same: vLLM and llama.cpp run a bf16 model in fp16 on a V100 or T4.
+    """
+    other = {DType.FP16: DType.BF16, DType.BF16: DType.FP16}.get(model.dtype)
+    if activations is not None or other is None or model.dtype.value in gpu.rates:
         return model, ()
-    in_bf16 = model.model_copy(update={"dtype": DType.BF16})
-    return in_bf16, (notice(Code.NO_FP16_RATE, gpu=gpu.id),)
+    if other.value not in gpu.rates:
+        return model, ()
+    in_other = model.model_copy(update={"dtype": other})
+    return in_other, (notice(Code.NO_OWN_RATE, gpu=gpu.id, dtype=model.dtype, other=other),)
 
 
 def _engine(

@@ -22,7 +22,7 @@ class Code(StrEnum):
     PLAIN_ASSUMED = "plain-assumed"
     HEAD_DERIVED = "head-derived"
     HOST_ASSUMED = "host-assumed"
-    NO_FP16_RATE = "no-fp16-rate"
+    NO_OWN_RATE = "no-own-rate"
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
     GAPS_FILLED = "gaps-filled"
     # what may be wrong with an acceptance
@@ -123,7 +123,7 @@ ASSUMED = frozenset(
         Code.PLAIN_ASSUMED,
         Code.HEAD_DERIVED,
         Code.HOST_ASSUMED,
-        Code.NO_FP16_RATE,
+        Code.NO_OWN_RATE,
         Code.ACCEPTANCE_ASSUMED,
         Code.GAPS_FILLED,
     }

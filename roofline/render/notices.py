@@ -160,7 +160,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.NAME_TAKEN,
             Code.WEIGHTS_NAMED,
             Code.CONFIG_DEFAULT,
-            Code.NO_FP16_RATE,
+            Code.NO_OWN_RATE,
             Code.CONFIG_NOTE,
         ),
     ),
@@ -264,8 +264,8 @@ def _host_assumed(host: str, name: str) -> str:
     return f"the machine is {host} ({name})"
 
 
-def _no_fp16_rate(gpu: str) -> str:
-    return f"{gpu} has no fp16 rate: products run in bf16"
+def _no_own_rate(gpu: str, dtype: str, other: str) -> str:
+    return f"{gpu} has no {dtype} rate: products run in {other}"
 
 
 def _engine_elsewhere(engine: str, vendor: str, remedy: str) -> str:
@@ -648,7 +648,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.PLAIN_ASSUMED: _plain_assumed,
     Code.HEAD_DERIVED: _head_derived,
     Code.HOST_ASSUMED: _host_assumed,
-    Code.NO_FP16_RATE: _no_fp16_rate,
+    Code.NO_OWN_RATE: _no_own_rate,
     Code.ENGINE_ELSEWHERE: _engine_elsewhere,
     Code.FEW_BITS: _few_bits,
     Code.NO_16_BIT_RATE: _no_16_bit_rate,
