@@ -225,7 +225,7 @@ COMMANDS: Mapping[str, str] = {
     "version": "--version",
     "help": "--help",
     "help-recommend": "recommend --help",
-    "help": "help plot speedup",
+    "help-topic": "help plot speedup",
     "help-sweep": "sweep --help",
     "help-plot": "plot --help",
 }

@@ -153,6 +153,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         "what was assumed where the question left it open",
         (
             Code.ACCEPTANCE_ASSUMED,
+            Code.NO_OWN_RATE,
             Code.HEAD_DERIVED,
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
@@ -160,7 +161,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.NAME_TAKEN,
             Code.WEIGHTS_NAMED,
             Code.CONFIG_DEFAULT,
-            Code.NO_OWN_RATE,
             Code.CONFIG_NOTE,
         ),
     ),

@@ -87,7 +87,7 @@ def test_without_a_drafter_the_answer_is_plain_decoding(
 @pytest.mark.parametrize("gpu", ["v100", "t4"])
 def test_a_part_without_bf16_runs_a_bf16_model_in_fp16(cli: Cli, gpu: str) -> None:
     """As vLLM does below compute capability 8.0, and llama.cpp."""
-    outcome = cli("recommend", "qwen3-0.6b", "--gpu", gpu)
+    outcome = cli("recommend", "qwen3-0.6b", "--gpu", gpu, "--notes")
     assert outcome.code == 0
     assert "has no bf16 rate: products run in fp16" in " ".join(outcome.out.split())
     asked = cli("recommend", "qwen3-0.6b", "--gpu", gpu, "--activations", "bf16")
