@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -151,8 +151,7 @@ class DefaultRules(Document):
         return self.equals(kin for name, kin in self.kin.items() if bare_name(name) in equals)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CurveChoice:
+class CurveChoice(NamedTuple):
     """A curve chosen for a drafter: a bundled id, and a dataset where the file has several."""
 
     closeness: Closeness
@@ -166,8 +165,7 @@ class CurveChoice:
         return f"{self.id}#{self.dataset}" if self.dataset else self.id
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DefaultAcceptance:
+class DefaultAcceptance(NamedTuple):
     """The acceptance taken where none is given, with its notices."""
 
     closeness: Closeness

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofline.kernels.ops import Part
 
@@ -21,8 +20,7 @@ class ColumnKind(StrEnum):
     BOOLEAN = "boolean"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column. Its key ends in the unit of its values where they have one."""
 
     key: str  # of JSON, CSV, Parquet and data frames

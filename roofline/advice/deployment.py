@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,8 +209,7 @@ def model_names(model: ModelSpec) -> list[str]:
     return [model.id, *filter(None, [model.repository])]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Documents:
+class Documents(NamedTuple):
     """What a configuration names, as loaded: before anything of it is overridden."""
 
     gpu: HardwareProfile

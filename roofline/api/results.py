@@ -46,7 +46,7 @@ class Result:
 
         Each has a ``code``, a ``text``, and whether it states an ``assumption``.
         """
-        return tuple(replace(note, text=as_python(note.text)) for note in self._shown().notes)
+        return tuple(note._replace(text=as_python(note.text)) for note in self._shown().notes)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows of the CSV that the command line writes, with typed columns."""

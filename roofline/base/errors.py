@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "OPTION_MARKS",
@@ -28,8 +28,7 @@ _OPEN, _VALUE, _CLOSE = (rf"(?:{mark}|(?<!\\)\\u{ord(mark):04x})" for mark in OP
 _OPTION = re.compile(rf"{_OPEN}(\w+?)(?:{_VALUE}(.*?))?{_CLOSE}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """A setting, with a value where one is meant."""
 
     field: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["ASSUMED", "Code", "Notice", "notice"]
 
@@ -130,8 +129,7 @@ ASSUMED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """One thing to know: its code, and the values that its sentence names."""
 
     code: Code

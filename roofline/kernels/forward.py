@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import floor
+from typing import NamedTuple
 
 from roofline.base.numbers import Array
 from roofline.kernels import formulas
@@ -235,7 +236,7 @@ def _by_rows(op: Op, cards: int) -> list[Op]:
         op,
         flops=op.flops / cards,
         bytes=op.bytes - weights * (1 - 1 / cards),
-        shape=replace(shape, n=shape.n / cards),
+        shape=shape._replace(n=shape.n / cards),
     )
     copies = Op(
         name=f"{op.name}_gather",
@@ -275,8 +276,7 @@ def _layers_with_cpu_experts(network: NetworkSpec, cpu_layers: int) -> int:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Card:
+class Card(NamedTuple):
     """Shares of a network on one card; a card alone holds everything."""
 
     layers: float = 1.0  # of the layers' weights

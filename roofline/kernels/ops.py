@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from roofline.base.numbers import Array
 from roofline.kernels import formulas
@@ -30,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GemmShape:
+class GemmShape(NamedTuple):
     """An M x K by K x N product; bytes per element of weights and activations [B]."""
 
     m: Array
@@ -77,8 +76,7 @@ class MoeShape:
     padded: Array  # rows when every expert's are padded to 16
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CollectiveShape:
+class CollectiveShape(NamedTuple):
     """A collective of ``payload`` bytes, the whole tensor of one rank, among ``ranks``."""
 
     payload: Array
@@ -141,8 +139,7 @@ class Op:
     turns: Array = 1.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """What every kernel of one pass has in common. ``rows`` are per sequence."""
 
     network: NetworkSpec
@@ -168,7 +165,7 @@ class Pass:
         if self.all_groups is None:
             return self
         batch, extra_rows = self.all_groups
-        return replace(self, batch=batch, extra_rows=extra_rows, all_groups=None)
+        return self._replace(batch=batch, extra_rows=extra_rows, all_groups=None)
 
     @property
     def base_bytes(self) -> float:

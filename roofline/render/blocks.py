@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofline.advice.columns import Column, cells
 
@@ -21,8 +21,7 @@ class Tone(StrEnum):
     QUIET = "quiet"
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """Sentences. A ``close`` one stands right below the block before it."""
 
     text: str
@@ -30,8 +29,7 @@ class Paragraph:
     close: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows of text cells under headings that a newline may break."""
 
     headings: tuple[str, ...]
@@ -41,16 +39,14 @@ class Table:
     apart: bool = False  # in text, a row's first cell stands on a line of its own above the rest
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """Flags or commands to paste, and the engine or tool that they are for."""
 
     text: str
     of: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """One thing to know beside an answer: a notice in words."""
 
     code: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import product
 from typing import Any
 
@@ -39,7 +38,9 @@ def as_answer(points: Points, *, left_out: Sequence[str] = ()) -> Answer:
         blocks=lambda: answer_blocks(points),
         notes=(*named, *notes(notices)),
         more=lambda: refused_details(answer.deployment, answer.refused),
-        data=lambda: data(points) | {"notes": [*map(asdict, named), *notes_data(notices)]},
+        data=lambda: (
+            data(points) | {"notes": [*(n._asdict() for n in named), *notes_data(notices)]}
+        ),
         rows=lambda: rows(points),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 from roofline.advice.columns import Column
@@ -119,7 +118,7 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
         "warnings": warnings(answer.notices),
         "notes": [
             *notes_data([*answer.notices, *schedule_notices(answer)]),
-            *map(asdict, _load_notes(answer)),
+            *(note._asdict() for note in _load_notes(answer)),
         ],
         "provenance": provenance(answer.question, answer.times),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +156,7 @@ def _table(question: Question, entry: Mapping[str, Any]) -> Table:
     """Return the draft lengths of a point, the advised one and those past the graphs marked."""
     shown = COLUMNS if question.workload.gpu_hour is None else (*COLUMNS, COST)
     if COST in shown:  # which needs their room in a terminal
-        shown = tuple(replace(c, heading=_NARROW.get(c.key, c.heading)) for c in shown)
+        shown = tuple(c._replace(heading=_NARROW.get(c.key, c.heading)) for c in shown)
     lengths = entry["by_draft_length"]
     paces = {row["draft_length"]: format_pace(row["tokens_per_s"]) for row in lengths}
     whole = table(shown, lengths)
@@ -167,7 +166,7 @@ def _table(question: Question, entry: Mapping[str, Any]) -> Table:
         length = row["draft_length"]
         mark = "*" if length == entry["draft_length"] else " " if row["captured"] else "!"
         cells.append((f"{mark} {line[0]}", *line[1:pace], paces[length], *line[pace + 1 :]))
-    return replace(whole, cells=tuple(cells))
+    return whole._replace(cells=tuple(cells))
 
 
 def engine_blocks(question: Question, draft_length: int, *, running: int) -> list[Block]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -37,8 +36,7 @@ _IDENTITY = frozenset({"version", "kind", "source", "sources", "flags", "dispute
 _Node = tuple[object, Any]  # a part of the document, and that part as plain data
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FieldRef:
+class FieldRef(NamedTuple):
     """One field of a document, as a key of its plain data."""
 
     parent: dict[str, Any]
@@ -171,8 +169,7 @@ _IN_LAYERS = ("attention", "mlp")
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Override:
+class Override(NamedTuple):
     """One value that replaces a document's own."""
 
     option: str  # set or vary
@@ -209,8 +206,7 @@ class Override:
         return _scalar(self.text)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AppliedOverride:
+class AppliedOverride(NamedTuple):
     """The change that one override made."""
 
     option: str  # set or vary

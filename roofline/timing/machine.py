@@ -252,7 +252,7 @@ def _gemm(
     rows, back = distinct_values(shape.m)
     each = [
         gemm_time(
-            replace(shape, m=rows[first : first + TILE_ROWS]),
+            shape._replace(m=rows[first : first + TILE_ROWS]),
             device,
             law,
             staircase=staircase,

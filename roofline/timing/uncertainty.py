@@ -13,7 +13,6 @@ product of two small matrices; the draws run along the last axis, where they are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -84,8 +83,7 @@ def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
     return float(np.hypot(level, transfer)), rows
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Drawn:
+class Drawn(NamedTuple):
     """Step times under joint draws: groups of kernels, each with its factor in every draw.
 
     ``factors`` have shape (draft lengths or 1, DRAWS); ``seconds`` (batches or 1, contexts or 1,
@@ -121,8 +119,7 @@ class Drawn:
         return np.moveaxis(np.stack([plain, *drafted], axis=-1), 2, 0)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DrawnLength:
+class DrawnLength(NamedTuple):
     """Step times at one draft length under joint draws.
 
     ``narrow`` is the sum of all that does not depend on the context, (batches or 1, 1, DRAWS);

@@ -7,6 +7,7 @@ runs a few rows through, and where it stops) and all-reduce (the fastest of thre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,8 +50,7 @@ class Device:
     link: float  # per direction [B/s]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KernelTime:
+class KernelTime(NamedTuple):
     """One launch [s]. ``memory`` and ``compute`` are what each alone would take.
 
     ``floor`` is the launch and its tail, the part that an engine's graphs may hide or stretch.
