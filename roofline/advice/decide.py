@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,7 @@ class Confidence(StrEnum):
 CONFIDENCES = tuple(Confidence)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The advice for every batch and context; arrays over (batches, contexts[, draft lengths])."""
 
     speedup: Array
@@ -153,8 +152,7 @@ def confidence(
 LIKELY = 0.1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """The answer at one batch and context; arrays run over ``draft_lengths``. Times in s."""
 
     batch: int

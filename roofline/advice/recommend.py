@@ -112,8 +112,8 @@ def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
     if not narrow:
         return []
     wide = dict.fromkeys(precision.weights, precision.base)
-    target = replace(
-        deployment.target, precision=replace(precision, weights=wide, activations=wide)
+    target = deployment.target._replace(
+        precision=replace(precision, weights=wide, activations=wide)
     )
     own, plain = _first(answer), _plain_step(answer, replace(deployment, target=target))
     narrow_ms, wide_ms = (1e3 * float(step.total.flat[0]) for step in (own, plain))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from roofline.base.errors import InputError, Option
 from roofline.specs.formats import Component
@@ -44,8 +44,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Linear:
+class Linear(NamedTuple):
     """A matrix of ``outputs`` x ``inputs``; fused projections that run as one GEMM are one.
 
     ``copies`` of it exist on the rank (experts), ``used`` of them by one token.
@@ -296,7 +295,7 @@ def mlp_linears(mlp: Mlp, *, hidden_size: int, placement: Placement) -> list[Lin
     if isinstance(mlp, DenseMlp):
         width = mlp.intermediate_size // placement.attention_tp
         pair = _gated_pair("", Component.MLP, hidden_size, width, gated=mlp.gated)
-        return [replace(x, biases=x.outputs) for x in pair] if mlp.biases else pair
+        return [x._replace(biases=x.outputs) for x in pair] if mlp.biases else pair
     linears = [router_linear(mlp, hidden_size=hidden_size)]
     linears += latent_linears(mlp, hidden_size=hidden_size)
     linears += expert_linears(mlp, hidden_size=hidden_size, placement=placement)

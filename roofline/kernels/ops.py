@@ -40,8 +40,7 @@ class GemmShape(NamedTuple):
     activation: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AttentionShape:
+class AttentionShape(NamedTuple):
     """Attention of ``rows`` = G q query rows over each of ``pairs`` = batch x KV heads caches."""
 
     pairs: Array
@@ -54,8 +53,7 @@ class AttentionShape:
     group: int = 0  # query heads per KV head; 0: one query each, so as many as rows
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MoeShape:
+class MoeShape(NamedTuple):
     """One rank's routed experts; ``tokens`` are those of all ranks together.
 
     Plain numbers for one model, arrays where many shapes are priced at once.

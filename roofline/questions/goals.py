@@ -186,7 +186,7 @@ def operating_point(points: Sequence[Point], goal: Goal) -> OperatingPoint | Non
     if not score.any():
         return None
     row, position = np.unravel_index(int((score >= (1 - TIE) * score.max()).argmax()), score.shape)
-    point = replace(points[int(row)], best=int(position))  # what is run follows from the goal
+    point = points[int(row)]._replace(best=int(position))  # what is run follows from the goal
     return OperatingPoint(point=point, position=int(position), needed=_needed(point, goal))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import NamedTuple
 
 from roofline.base.errors import InputError, Option
 from roofline.base.names import meaning, unknown
@@ -125,8 +126,7 @@ LAYER_LINEARS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
+class _Format(NamedTuple):
     element_bytes: float  # [B] with its share of the scales
     rate: str  # the peak its arithmetic uses when it is the activation format
     activations: str | None  # activations it is multiplied with by default; None = the model's own

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import AttentionShape, Kind, Op
@@ -70,8 +70,7 @@ def _relative(name: str) -> HardwareProfile:
     return load_hardware(name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A law and how far to trust it."""
 
     law: object

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -119,8 +118,7 @@ def past_graphs(
 Times = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """The model that serves, in its formats and on its ranks."""
 
     model: ModelSpec
@@ -128,8 +126,7 @@ class Target:
     placement: Placement
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepTimes:
+class StepTimes(NamedTuple):
     """Seconds of one step; arrays of shape (..., batches, contexts, draft lengths) [s].
 
     ``parts`` splits the same total by what it is spent on; the engine's overhead is in ``other``.
@@ -270,7 +267,7 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
     if target.model.num_expert_layers or not np.any(padding):
         return time_ops(unpadded, machine)
     padded = time_ops(kernels(padding), machine)
-    return [replace(time, op=op) for time, op in zip(padded, unpadded, strict=True)]
+    return [time._replace(op=op) for time, op in zip(padded, unpadded, strict=True)]
 
 
 def _launches(
@@ -293,7 +290,7 @@ def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:
     if grid.draft_length[0, 0, 0] > 0:
         return times
     return [
-        replace(time, each=np.maximum(time.each, np.atleast_1d(time.each)[..., :1]))
+        time._replace(each=np.maximum(time.each, np.atleast_1d(time.each)[..., :1]))
         for time in times
     ]
 

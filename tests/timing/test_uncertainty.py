@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -46,8 +44,7 @@ def test_neighbouring_lengths_share_most_of_an_error_and_not_all(shorter: int, l
     )
     priced = question.price()
     (kernel,) = [time for time in priced.times.verify_ops if time.op.name == "sampling"]
-    alone = replace(
-        priced.times,
+    alone = priced.times._replace(
         overhead=np.zeros_like(priced.times.overhead),
         verify_ops=[kernel],
         first_pass_ops=[],

@@ -365,7 +365,7 @@ def _row_costs(bands: Sequence[int], factors: Sequence[float]) -> tuple[float, .
 def _pick(shape: AttentionShape, rows: slice) -> AttentionShape:
     names = ("pairs", "rows", "length", "context")
     fewer: dict[str, Any] = {name: getattr(shape, name)[rows] for name in names}
-    return replace(shape, **fewer)
+    return shape._replace(**fewer)
 
 
 def _rounded(law: AttentionLaw) -> AttentionLaw:
