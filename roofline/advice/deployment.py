@@ -644,7 +644,7 @@ def no_drafter_known(
     ways += ["eagle3 for a head of the usual shape"] if "eagle3" in engine.flags else []
     problem = f"no drafter is bundled for {model.id}"
     if kinds:
-        problem += f" that {engine.name} runs ({', '.join(kinds)} it does not)"
+        problem += f" that {engine.name} runs (it does not run {', '.join(kinds)})"
     return InputError(
         f"{problem}: give {Option('drafter')} ({', '.join([*ways, 'a model, or a path'])})",
         field=field,

@@ -23,6 +23,7 @@ __all__ = [
     "longest_context",
     "refuse",
     "remedies_phrase",
+    "spelled_remedy",
 ]
 
 #: The most GPUs that are tried: linked by the accelerator's own links, and in the host's slots.
@@ -36,6 +37,12 @@ class Remedy:
     field: str
     value: str
     largest_batch: int
+    beside: tuple[tuple[str, str], ...] = ()  # what else is changed with it: field and value
+
+    @property
+    def changes(self) -> tuple[tuple[str, str], ...]:
+        """All that is changed, field and value."""
+        return (*self.beside, (self.field, self.value))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +59,7 @@ class Refused:
     available: float
     on_host: bool
     largest_batch: int  # as asked; 0 where not even one sequence fits
+    largest_with_drafts: int  # as asked, with draft length 1 or that of the refusal
     remedies: tuple[Remedy, ...]  # for the largest batch refused at the context
 
 
@@ -72,6 +80,8 @@ def refuse(
     for (context, drafts), batches in batches_at.items():
         remedies = tuple(_remedies(deployment, memory_with, max(batches), context, drafts))
         largest = memory.largest_batch(context=context, draft_length=drafts)
+        drafting = memory.drafter.kind != "none"
+        with_drafts = memory.largest_batch(context=context, draft_length=max(drafts, int(drafting)))
         for batch in batches:
             needed, available = float(memory.needed(batch, context, drafts)), memory.available
             if memory.host is not None and memory.host_is_short:
@@ -84,6 +94,7 @@ def refuse(
                 available=available,
                 on_host=memory.host_is_short,
                 largest_batch=largest,
+                largest_with_drafts=with_drafts,
                 remedies=remedies,
             )
             refusals.append(refused)
@@ -105,7 +116,7 @@ def does_not_fit(
 def remedies_phrase(refused: Refused) -> str:
     """Return what would make it fit, in one phrase."""
     changes = [f"batch {refused.largest_batch}"] if refused.largest_batch else []
-    changes += [f"{Option(r.field, r.value)} (batch {r.largest_batch})" for r in refused.remedies]
+    changes += [f"{spelled_remedy(r)} (batch {r.largest_batch})" for r in refused.remedies]
     if changes:
         return "nearest remedies: " + ", ".join(changes)
     return (
@@ -113,6 +124,11 @@ def remedies_phrase(refused: Refused) -> str:
         if refused.on_host
         else "use more or larger GPUs"
     )
+
+
+def spelled_remedy(remedy: Remedy) -> str:
+    """Return the changes of a remedy as options."""
+    return " ".join(str(Option(field, value)) for field, value in remedy.changes)
 
 
 def explain_refusal(memory: Memory, refused: Refused) -> str:
@@ -214,10 +230,14 @@ def _remedies(
         return
     fitting = memory.largest_batch(context=context, draft_length=draft_length)
 
-    def remedy(field: str, value: object, **changes: Any) -> Remedy | None:
+    def remedy(
+        field: str, value: object, *, beside: tuple[tuple[str, str], ...] = (), **changes: Any
+    ) -> Remedy | None:
         changed = memory_with(changes)
         most = changed.largest_batch(context=context, draft_length=draft_length) if changed else 0
-        return Remedy(field=field, value=str(value), largest_batch=most) if most > fitting else None
+        if most <= fitting:
+            return None
+        return Remedy(field=field, value=str(value), largest_batch=most, beside=beside)
 
     def nearest(candidates: Iterable[Remedy | None]) -> Iterator[Remedy]:
         """Yield the first with which the batch fits, else the one with which most do."""
@@ -236,12 +256,19 @@ def _remedies(
         most = memory.largest_batch(context=whole, draft_length=draft_length)
         yield Remedy(field="context", value=format_size(whole), largest_batch=most)
     narrow = deployment.engine.narrow_kv
-    if bytes_per_element(memory.target.precision.kv) > bytes_per_element(narrow):
+    narrower = bytes_per_element(memory.target.precision.kv) > bytes_per_element(narrow)
+    if narrower:
         yield from nearest([remedy("kv", narrow, kv=narrow)])
     if deployment.engine.local is None or deployment.gpu.unified:
         doubled = (configuration.tp * 2**n for n in range(1, MOST_LINKED.bit_length()))
         more = (tp for tp in doubled if tp <= MOST_LINKED)
-        yield from nearest(remedy("tp", tp, tp=tp) for tp in more)
+        with_more = [*nearest(remedy("tp", tp, tp=tp) for tp in more)]
+        yield from with_more
+        reached = any(each.largest_batch >= batch for each in with_more)
+        if with_more and not reached and narrower:
+            tp = int(with_more[0].value)
+            both = remedy("tp", tp, beside=(("kv", narrow),), tp=tp, kv=narrow)
+            yield from nearest([both])
         return
     if memory.host is not None and memory.host_is_short:
         layers = _layers_on_host(memory, memory.host)

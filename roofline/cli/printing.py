@@ -132,7 +132,7 @@ def emit_answer(
 ) -> None:
     """Write an answer to a file or stdout; what is ``about`` it goes to stderr.
 
-    So do the notes of a CSV, which has no place for them.
+    So do the notes of a CSV, which has no place for them, and the first lines of what is in a file.
     """
     from roofline.render.writers import OutputFormat, note_lines, write
 
@@ -140,8 +140,18 @@ def emit_answer(
         raise InputError(f"--short: is a line of text; leave --format {form} out")
     text = write(answer, form, _layout(output))
     _emit(text if form is OutputFormat.TABLE else printable(text), output)
-    talk([*about, *(note_lines(answer) if form is OutputFormat.CSV else ())])
+    first = () if output is None else _first_lines(answer)
+    talk([*about, *first, *(note_lines(answer) if form is OutputFormat.CSV else ())])
     _tell_written(output)
+
+
+def _first_lines(answer: Answer) -> Iterator[str]:
+    """Yield the answer and what does not fit, in a sentence each."""
+    from roofline.render.blocks import Paragraph, Tone
+
+    for block in answer.blocks():
+        if isinstance(block, Paragraph) and block.tone in (Tone.HEADLINE, Tone.WARNING):
+            yield block.text
 
 
 def _emit(text: str, output: Path | None) -> None:

@@ -25,10 +25,24 @@ def schedule(
     workload: Workload,
     *,
     batches: Annotated[
-        str, option(QUESTION, "Batches to cover: 1..256, or points such as 1,8,64.", metavar="A..B")
+        str,
+        option(
+            QUESTION,
+            "Batches to cover: 1..256, or points such as 1,8,64.",
+            "--batches",
+            "--batch",
+            metavar="A..B",
+        ),
     ] = "1..256",
     contexts: Annotated[
-        str, option(QUESTION, "Tokens in the KV cache: 4k or 1k,8k.", metavar="N,...")
+        str,
+        option(
+            QUESTION,
+            "Tokens in the KV cache: 4k or 1k,8k.",
+            "--contexts",
+            "--context",
+            metavar="N,...",
+        ),
     ] = "4k",
     tie: Annotated[
         str,
@@ -91,7 +105,7 @@ def schedule(
     )
     from roofline.questions.schedule.plan import plan_schedule
     from roofline.render.notices import warnings
-    from roofline.render.schedule import as_answer
+    from roofline.render.schedule import as_answer, rise_line
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=ScheduleFormat)
@@ -131,5 +145,6 @@ def schedule(
         return
     # an engine's own text has no place for what is to know beside it
     changes = map(str, planned.question.deployment.changes)
-    notes = [*warnings([*planned.notices, *written.notes]), *changes]
+    reasons = map(rise_line, written.rises)
+    notes = [*warnings([*planned.notices, *written.notes]), *reasons, *changes]
     emit_text(written.text + "\n", output, notes)

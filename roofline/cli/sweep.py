@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from roofline.base.errors import InputError
 from roofline.base.progress import Advance, progress
-from roofline.base.units import format_bytes
+from roofline.base.units import format_bytes, format_count
 from roofline.base.values import choice
 from roofline.cli.panels import QUESTION, RUNNING
 from roofline.cli.printing import emit_warnings, talk, typed
@@ -83,13 +83,13 @@ def sweep(
         _check_size(plan, how, jobs)
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)
     with pool as workers, progress(plan.points, "points") as tell:
-        warnings = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
+        warnings, held = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
     emit_warnings(warnings[:WARNINGS_SHOWN])
     if len(warnings) > WARNINGS_SHOWN:
         more = f"and {len(warnings) - WARNINGS_SHOWN} more warnings"
         talk([more + (f" in {output}.provenance.json" if output else "")])
     if output is not None:
-        talk([f"wrote {output}"])
+        talk([f"wrote {output}: {held}"])
 
 
 def _run(
@@ -101,8 +101,8 @@ def _run(
     grid: Path | None,
     resume: bool,
     tell: Advance,
-) -> list[str]:
-    """Run the plan into the file or stdout; return the warnings."""
+) -> tuple[list[str], str]:
+    """Run the plan into the file or stdout; return the warnings, and what a file holds."""
     from roofline.base import __version__
     from roofline.questions.sweep.run import Renderers, to_file, to_stream
     from roofline.render.data import source_data
@@ -112,8 +112,8 @@ def _run(
     if output is None:
         sys.stdout.flush()
         write = sys.stdout.buffer.write
-        return to_stream(plan, how, workers, write, renderers=renderers, tell=tell)
-    return to_file(
+        return to_stream(plan, how, workers, write, renderers=renderers, tell=tell), ""
+    written = to_file(
         plan,
         how,
         workers,
@@ -125,6 +125,9 @@ def _run(
         resume=resume,
         tell=tell,
     )
+    left = written.rows - written.fitting
+    unfit = f"; {left:,} of them cannot be run, as their reason says" if left else ""
+    return written.warnings, f"{format_count(written.rows, 'row')}{unfit}"
 
 
 def _format(form: str | None, output: Path | None) -> SweepFormat:

@@ -70,7 +70,7 @@ def bundled_candidates(configuration: Configuration) -> tuple[list[Candidate], l
     known = [kind for kind in exist if engine.runs(kind, target.id)]
     heads = [kind for kind in heads_for(target.id) if engine.runs(kind, target.id)]
     if not known and not heads:
-        others = f" ({', '.join(exist)} it does not)" if exist else ""
+        others = f" (it does not run {', '.join(exist)})" if exist else ""
         raise InputError(
             f"no drafter is bundled for {configuration.model} that {engine.name} runs{others}; "
             "give NAME=ACCEPTANCE, once for each drafter",

@@ -244,15 +244,15 @@ def _head_assumed(model: str, kind: str, bundled: str | None) -> str:
 def _plain_assumed(model: str, engine: str, known: tuple[str, ...], kinds: tuple[str, ...]) -> str:
     why = f"no drafter is bundled for {model}"
     if known:
-        why += f" that {engine} runs ({', '.join(known)} it does not)"
+        why += f" that {engine} runs (it does not run {', '.join(known)})"
     ways = [kind for kind in kinds if kind == "ngram"]
     if "eagle3" in kinds and not known:
         ways.append("eagle3 for a head of the usual shape")
     if "model" in kinds:
         ways.append("a draft model's name")
     return (
-        f"plain decoding: {why}; to speculate give {Option('drafter')} ({', '.join(ways)}) and "
-        f"{Option('acceptance')}"
+        f"{why}, so plain decoding is priced; to speculate give "
+        f"{Option('drafter')} ({', '.join(ways)}) and {Option('acceptance')}"
     )
 
 

@@ -184,7 +184,7 @@ def _said(answer: Recommendation) -> set[NoticeCode]:
     """Return the notices that the answer's own blocks say: none of them stands there twice."""
     points = answer.points
     # where the marks of the table are explained; beside the headline
-    said = {NoticeCode.PAST_GRAPHS, NoticeCode.NAME_TAKEN}
+    said = {NoticeCode.PAST_GRAPHS, NoticeCode.NAME_TAKEN, NoticeCode.PLAIN_ASSUMED}
     if any(caveat(answer, point) for point in points):
         said.add(NoticeCode.BEYOND_TRAINED_CONTEXT)
     if all(outcome(answer, point) is Outcome.NO_ROOM for point in points):

@@ -79,21 +79,25 @@ def _missing(memory: Memory, refused: Refused) -> str:
 
         return explain_refusal(memory, refused)
     cards = memory.target.placement.cards
-    owner = "the GPU has" if cards == 1 else f"each of the {cards} GPUs has"
+    there = "of the GPU, which has" if cards == 1 else f"of each of the {cards} GPUs, which have"
     drafts = f" with draft length {refused.draft_length}" if refused.draft_length else ""
     return (
         f"batch {refused.batch} at {format_size(refused.context)} tokens{drafts} needs "
-        f"{format_bytes(refused.needed)}, but {owner} {format_bytes(refused.available)} usable of "
+        f"{format_bytes(refused.needed)} {there} {format_bytes(refused.available)} usable of "
         f"{format_bytes(memory.total)}"
     )
 
 
 def _what_fits(refused: Refused) -> str:
     """Say the largest batch that fits as asked, and with each remedy."""
+    from roofline.advice.remedies import spelled_remedy
+
     fits = [f"batch {refused.largest_batch} as asked"] if refused.largest_batch else []
+    if fits and refused.largest_with_drafts < refused.largest_batch:
+        fits[0] += f" ({refused.largest_with_drafts} with drafts)"
     for n, remedy in enumerate(refused.remedies):
         batch = f"{remedy.largest_batch}" if fits or n else f"batch {remedy.largest_batch}"
-        fits.append(f"{batch} with {Option(remedy.field, remedy.value)}")
+        fits.append(f"{batch} with {spelled_remedy(remedy)}")
     if fits:
         return f"What fits: {', '.join(fits)}."
     if refused.on_host:
@@ -149,11 +153,16 @@ def refused_data(refused: Sequence[Refused]) -> list[dict[str, Any]]:
             "available_bytes": each.available,
             "memory_of": "host" if each.on_host else "gpu",
             "largest_batch": each.largest_batch,
+            "largest_batch_with_drafts": each.largest_with_drafts,
             "remedies": [
                 {
                     "option": str(Option(remedy.field)),
                     "value": remedy.value,
                     "largest_batch": remedy.largest_batch,
+                    "beside": [
+                        {"option": str(Option(field)), "value": value}
+                        for field, value in remedy.beside
+                    ],
                 }
                 for remedy in each.remedies
             ],

@@ -150,12 +150,20 @@ def headline_template(kind: Outcome, confidence: Confidence, *, plain: float) ->
 
 
 def caveat(answer: Recommendation, point: Point) -> str:
-    """Return what to add to the first sentence: what names mean, and a context beyond training."""
+    """Return what to add to the first sentence.
+
+    It is what names mean, why nothing is drafted, and a context beyond training.
+    """
     taken = "".join(
         MEANS.format(name=item.values["name"], taken=item.values["taken"])
         for item in answer.notices
         if item.code is Code.NAME_TAKEN
     )
+    for item in answer.notices:
+        if item.code is Code.PLAIN_ASSUMED:
+            from roofline.render.notices import capitalised, sentence
+
+            taken += f" {capitalised(sentence(item))}"
     trained = trained_context_passed(answer, point)
     if trained is None:
         return taken

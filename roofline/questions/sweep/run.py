@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofline.advice.columns import Column
 from roofline.advice.deployment import deploy
@@ -35,6 +35,7 @@ __all__ = [
     "Renderers",
     "StoppedError",
     "Workers",
+    "Written",
     "cluster_workers",
     "local_workers",
     "run_task",
@@ -247,6 +248,14 @@ def _nothing_priced(plan: SweepPlan, refusals: Sequence[str]) -> RooflineError:
     return DoesNotFitError(f"no point of this grid fits in memory; the first: {error.text}")
 
 
+class Written(NamedTuple):
+    """What a finished file holds: warnings about it, its rows, and those that can be run."""
+
+    warnings: list[str]
+    rows: int
+    fitting: int
+
+
 def to_file(
     plan: SweepPlan,
     form: SweepFormat,
@@ -259,10 +268,10 @@ def to_file(
     grid: Path | None = None,
     resume: bool = False,
     tell: Advance = lambda _: None,
-) -> list[str]:
+) -> Written:
     """Write the rows to a file that appears when all are there, with its provenance beside it.
 
-    The provenance holds the ``command``, or the call. Returns the warnings.
+    The provenance holds the ``command``, or the call.
     """
     grid_data = plan.as_data()
     files = file_hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
@@ -282,8 +291,8 @@ def _to_store(
     renderers: Renderers,
     tell: Advance,
     about: dict[str, Any],
-) -> list[str]:
-    """Write what the store does not have yet, then the finished file; return the warnings."""
+) -> Written:
+    """Write what the store does not have yet, then the finished file."""
     columns = columns_for(plan.extra, priced=plan.priced)
     tell(sum(entry.points for entry in store.entries.values()))
     unfinished = (task for task in plan.tasks() if task.index not in store.entries)
@@ -313,7 +322,11 @@ def _to_store(
     with store.explained():
         sidecar(store.output).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     store.remove()
-    return warnings
+    return Written(
+        warnings=warnings,
+        rows=sum(entry.rows for entry in entries),
+        fitting=sum(entry.fitting for entry in entries),
+    )
 
 
 def sidecar(output: Path) -> Path:
