@@ -30,16 +30,25 @@ def normal_draws(stream: int) -> NDArray[np.float64]:
     >>> float(normal_draws(0)[0].round(4))  # u = 0.5 + sqrt(2) - 1 = 0.9142
     1.3672
     """
-    uniform = (0.5 + np.sqrt(_primes()[stream]) * np.arange(1, DRAWS + 1)) % 1
+    uniform = (
+        0.5
+        + np.sqrt(_primes(10_000 if stream < 1229 else 400_000)[stream]) * np.arange(1, DRAWS + 1)
+    ) % 1
     inverse = NormalDist().inv_cdf
     return np.array([inverse(min(max(u, 1e-6), 1 - 1e-6)) for u in uniform])
 
 
 @cache
-def _primes() -> NDArray[np.intp]:
-    """Return the first 1,229 primes: those below 10^4, by the sieve of Eratosthenes."""
-    prime = np.ones(10_000, dtype=bool)
+def _primes(below: int) -> NDArray[np.intp]:
+    """Return the primes below a number, by the sieve of Eratosthenes.
+
+    There are 1,229 below 10^4 and 33,860 below 4 10^5.
+
+    >>> len(_primes(10_000)), len(_primes(400_000))
+    (1229, 33860)
+    """
+    prime = np.ones(below, dtype=bool)
     prime[:2] = False
-    for number in range(2, 100):
+    for number in range(2, int(below**0.5) + 1):
         prime[number * number :: number] &= not prime[number]
     return np.flatnonzero(prime)

@@ -89,7 +89,7 @@ def _plain(error: Exception, message: str) -> str:
     details = getattr(error.__cause__, "errors", None)
     got = f", got {details()[0]['input']!r}" if details else ""
     expected = "a whole number" if kind[1] == "integer" else "a number"
-    if "," in got:
+    if details and "," in str(details()[0]["input"]):
         got += ": one only; 'roofline sweep' takes several of most options"
     return f"{message[: kind.start()]}expected {expected}{got}"
 

@@ -152,7 +152,9 @@ def _content(where: str, timeout: float | None) -> NamedContent:
     if where == "-":
         return NamedContent(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
     if not where.strip():
-        raise InputError("acceptance: expected a rate, a curve, an id, a file or an address")
+        raise InputError(
+            "expected a rate, a curve, an id, a file or an address", field="acceptance", value="''"
+        )
     path = Path(where)
     try:
         if path.is_char_device():

@@ -66,6 +66,7 @@ class Answer:
     rows: Callable[[], Sequence[Mapping[str, Any]]]
     headlines: Callable[[], Sequence[str]] = tuple  # one a point, without what follows them
     notes: tuple[Note, ...] = ()  # what could change the advice most first
+    said: frozenset[str] = frozenset()  # codes of notes that the blocks say already
     more: Callable[[], Sequence[Block]] = tuple  # below all notes where all are asked for
     height: int | None = None  # lines that it keeps to by leaving notes out
 

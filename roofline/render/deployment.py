@@ -43,7 +43,7 @@ def deployment_data(deployment: Deployment) -> dict[str, Any]:
         "weights": {part.value: dtype.value for part, dtype in precision.weights.items()},
         "activations": precision.base.value,
         "kv": precision.kv.value,
-        "engine": deployment.engine.id,
+        "engine": deployment.engine.reference,
     }
 
 

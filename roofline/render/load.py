@@ -63,7 +63,8 @@ def as_answer(answer: LoadAnswer) -> Answer:
     return Answer(
         headlines=lambda: [headline(answer)],
         blocks=lambda: answer_blocks(answer),
-        notes=(*notes([*answer.notices, *pays], said=said), *_load_notes(answer)),
+        notes=(*notes([*answer.notices, *pays]), *_load_notes(answer)),
+        said=frozenset(said),
         more=lambda: [Paragraph(summary(answer.question, answer.times))],
         data=lambda: data(answer),
         rows=lambda: rows(answer),

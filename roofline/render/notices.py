@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from roofline.advice.question import Ending, why_drafts_end
@@ -186,14 +186,14 @@ def ranked(notices: Iterable[Notice]) -> list[Notice]:
     return sorted(dict.fromkeys(notices), key=lambda each: _RANK[each.code])
 
 
-def notes(notices: Iterable[Notice], *, said: Container[Code] = ()) -> tuple[Note, ...]:
-    """Return the notes below an answer; ``said`` are codes that the answer's blocks say already."""
+def notes(notices: Iterable[Notice]) -> tuple[Note, ...]:
+    """Return the notes of an answer, each once, without those that another one says better."""
     found = ranked(notices)
     codes = {each.code for each in found}
     return tuple(
         Note(code=each.code.value, text=sentence(each), assumption=each.assumption)
         for each in found
-        if each.code not in said and SAID_BETTER.get(each.code) not in codes
+        if SAID_BETTER.get(each.code) not in codes
     )
 
 

@@ -76,7 +76,8 @@ def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None 
     return Answer(
         headlines=lambda: _headlines(answer, met),
         blocks=lambda: answer_blocks(answer, explain=explain, met=met),
-        notes=notes(answer.notices, said=_said(answer)),
+        notes=notes(answer.notices),
+        said=frozenset(_said(answer)),
         more=lambda: _more(answer, explain=explain),
         height=HEIGHT if len(answer.points) == 1 and not explain else None,
         data=lambda: data(answer, explain=explain, met=met),
@@ -144,9 +145,11 @@ def setting(question: Question, *, where: str) -> str:
     """Say what was asked: model, formats, GPUs, where, drafter and acceptance."""
     deployment = question.deployment
     target = deployment.target
+    era = deployment.engine.era
+    builds = "" if era is None else f"{deployment.engine.name} {era.builds}; "
     return (
         f"{target.model.name} ({stored_as(deployment)}, {target.precision.kv} KV) on "
-        f"{gpus_named(deployment)}; {where}; drafter "
+        f"{gpus_named(deployment)}; {where}; {builds}drafter "
         f"{deployment.drafter.name}; acceptance: {question.acceptance.label}."
         f"{set_line(deployment.changes)}"
     )

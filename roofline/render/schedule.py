@@ -59,7 +59,8 @@ def as_answer(plan: SchedulePlan, written: WrittenSchedule) -> Answer:
     return Answer(
         headlines=lambda: [schedule_headline(plan, written)],
         blocks=lambda: answer_blocks(plan, written),
-        notes=notes(notices, said={NoticeCode.BATCHES_DO_NOT_FIT} if plan.refused else ()),
+        notes=notes(notices),
+        said=frozenset({NoticeCode.BATCHES_DO_NOT_FIT} if plan.refused else ()),
         more=lambda: refused_details(plan.question.deployment, plan.refused),
         data=lambda: data(plan, written),
         rows=lambda: rows(plan, written),
@@ -246,8 +247,8 @@ def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     reasons = []
     if plan.odds > 0:
         reasons.append(
-            "bands are kept apart only where two draft lengths beat one with odds of "
-            f"{plan.odds:.0%}"
+            "bands are kept apart only where each draft length beats the other by more, with odds "
+            f"of {plan.odds:.0%}"
         )
     if written.form_loss > 0:
         reasons.append("the engine's form cannot say every table")
@@ -275,8 +276,8 @@ def rise_line(rise: Rise) -> str:
             "that leave them are no longer slower for it."
         )
     return (
-        f"{start}: the longer draft adds {rise.after:.1%} of a step to {_PARTS[Part(rise.part)]}; "
-        f"in the band before it adds {rise.before:.1%}."
+        f"{start}: the longer draft adds {max(rise.after or 0, 0):.1%} of a step to "
+        f"{_PARTS[Part(rise.part)]}; in the band before it adds {max(rise.before or 0, 0):.1%}."
     )
 
 

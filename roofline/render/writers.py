@@ -105,7 +105,11 @@ def text(answer: Answer, layout: Layout) -> str:
         headlines = map(layout.spell, answer.headlines())
         return "".join(f"{layout.style(line, Tone.HEADLINE)}\n" for line in headlines)
     lines = _text_of(answer.blocks(), layout)
-    lines += _text_of_notes(answer, layout, room=(answer.height or math.inf) - len(lines))
+    height = math.inf if layout.all_notes else answer.height or math.inf
+    lines += _text_of_notes(answer, layout, room=height - len(lines))
+    for at in reversed(range(len(lines))):  # blank lines go first where there are too many
+        if len(lines) > height and not lines[at]:
+            del lines[at]
     if layout.all_notes:
         lines += ["", *_text_of(more, layout)] if (more := answer.more()) else []
     return "\n".join(lines) + "\n"
@@ -134,16 +138,17 @@ def _text_of(blocks: Sequence[Block], layout: Layout) -> list[str]:
 def _text_of_notes(answer: Answer, layout: Layout, *, room: float) -> list[str]:
     """Return the first notes below an answer that there is room for, or all if they are asked for.
 
-    ``room`` is in lines. There is always one note, if there are any.
+    ``room`` is in lines. What the blocks say already is left out.
     """
-    notes, lines = answer.notes, list[str]()
+    notes = [note for note in answer.notes if note.code not in answer.said]
+    lines = list[str]()
     shown = 0
     for note in notes if layout.all_notes else notes[:MOST_NOTES]:
         of_note = wrap(layout.spell(_sentence(note)), layout.width).split("\n")
         last = shown + 1 == len(notes)
         needed = 1 + len(lines) + len(of_note) + (0 if last else 1)
-        if shown and not layout.all_notes and needed > room:
-            break
+        if needed > room:
+            continue
         lines += [layout.style(line, Tone.QUIET) for line in of_note]
         shown += 1
     lines += [layout.style(line, Tone.QUIET) for line in _more(len(notes) - shown, layout)]

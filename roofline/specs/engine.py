@@ -359,6 +359,8 @@ class EngineProfile(Document):
     memory: MemoryRules
     graphs: Graphs | None = None
     eras: tuple[Era, ...] = ()  # oldest first
+    #: The era whose overhead it has; None is today's.
+    era: Era | None = None
     draft_length_name: str
     #: By drafter kind, where the engine calls it otherwise.
     draft_length_names: dict[str, str] = Field(default_factory=dict)
@@ -431,11 +433,18 @@ class EngineProfile(Document):
         values = {"tp": tp, "dp": dp, "ep": ep, "attention_tp": tp // dp}
         return flags.join.join(Template(part).substitute(values) for part in parts)
 
+    @property
+    def reference(self) -> str:
+        """The name of the engine with its era, as it is asked for."""
+        return self.id if self.era is None else f"{self.id}@{self.era.id}"
+
     def at_era(self, era: str) -> EngineProfile:
         """Return the engine with the overhead of the era with this id."""
         for candidate in self.eras:
             if candidate.id == era:
-                return self.model_copy(update={"overhead": candidate.applied(self.overhead)})
+                return self.model_copy(
+                    update={"overhead": candidate.applied(self.overhead), "era": candidate}
+                )
         known = ", ".join(f"{self.id}@{candidate.id}" for candidate in self.eras) or "none"
         raise InputError(
             f"no such era; known: {known}, or {self.id}", field="engine", value=f"{self.id}@{era}"

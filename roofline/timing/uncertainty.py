@@ -31,6 +31,8 @@ __all__ = ["Drawn", "drawn_kernels", "drawn_steps", "grouped", "row_walk", "spee
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
 #: The first stream of the walks; no model has as many kernels and kinds, whose streams come first.
 FIRST_WALK = 64
+#: Steps of a walk that a further one shares nothing with.
+MOST_APART = DRAWS // 2
 _KINDS = tuple(Kind)
 #: Points whose draws are held at a time: 64 draws of them stay in a core's cache.
 TILE = 512
@@ -64,7 +66,7 @@ def row_walk(kind: Kind, rows: tuple[int, ...]) -> Draws:
     path = [np.zeros(DRAWS)]
     for j in range(2, max(rows) + 1):
         z = normal_draws(FIRST_WALK + _KINDS.index(kind) + (j - 2) * len(_KINDS))
-        for earlier in steps:
+        for earlier in steps[-MOST_APART:]:  # more than DRAWS cannot all be orthogonal
             z = z - (z @ earlier) / DRAWS * earlier
         steps.append(z * np.sqrt(DRAWS / (z @ z)))
         path.append(path[-1] + np.sqrt(np.log(j / (j - 1)) / np.log(4)) * steps[-1])

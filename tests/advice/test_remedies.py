@@ -40,10 +40,16 @@ def test_the_refused_point_stands_beside_the_answer(cli: Cli) -> None:
     assert found["available_bytes"] == USABLE
     assert found["memory_of"] == "gpu"
     assert found["largest_batch"] == by_hand(tp=4, kv=2) == 76
-    largest = {(r["option"], r["value"]): r["largest_batch"] for r in found["remedies"]}
+    alone = [r for r in found["remedies"] if not r["beside"]]
+    largest = {(r["option"], r["value"]): r["largest_batch"] for r in alone}
     assert largest["--kv", "fp8"] == by_hand(tp=4, kv=1) == 153
     assert largest["--tp", "8"] == by_hand(tp=8, kv=2) == 180
     assert largest["--context", "3k"] >= 200
+    (together,) = (r for r in found["remedies"] if r["beside"])  # neither alone reaches 200
+    assert (together["option"], together["value"]) == ("--tp", "8")
+    assert together["beside"] == [{"option": "--kv", "value": "fp8"}]
+    assert together["largest_batch"] == by_hand(tp=8, kv=1) == 361
+    assert 0 < found["largest_batch_with_drafts"] < 76  # the drafter's weights and cache
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
@@ -52,8 +58,11 @@ def test_text_says_what_is_missing_and_what_helps(cli: Cli, form: str) -> None:
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
     assert "Does not fit: batch 200 at 8k tokens needs 153 GB" in said
-    assert "each of the 4 GPUs has 70.5 GB usable of 80.0 GB" in said
-    what_fits = "batch 76 as asked, 203 with --context 3k, 153 with --kv fp8, 180 with --tp 8."
+    assert "of each of the 4 GPUs, which have 70.5 GB usable of 80.0 GB" in said
+    what_fits = (
+        "203 with --context 3k, 153 with --kv fp8, 180 with --tp 8, 361 with --kv fp8 --tp 8."
+    )
+    assert "What fits: batch 76 as asked (" in said
     assert what_fits in said
     order = ("Run draft length", "Does not fit", "per step", "Why:", "Note:", "Assumed:")
     assert [said.index(word) for word in order] == sorted(said.index(word) for word in order)
@@ -131,14 +140,17 @@ def test_every_remedy_gives_the_batch_that_it_names(
         changes = [[*change.split(), largest] for change, largest in named]
     else:
         (found,) = outcome.data()["refused"]
-        changes = [[r["option"], r["value"], r["largest_batch"]] for r in found["remedies"]]
-    assert {change[0] for change in changes} == options
-    for option, value, largest in changes:
-        asked_now = asked | {option: value}
+        changes = [
+            [*(w for b in [*r["beside"], r] for w in (b["option"], b["value"])), r["largest_batch"]]
+            for r in found["remedies"]
+        ]
+    assert {change[-3] for change in changes} == options
+    for *words_now, largest in changes:
+        asked_now = asked | dict(zip(words_now[::2], words_now[1::2], strict=True))
         words = [word for pair in (asked_now | {"--batch": str(largest)}).items() for word in pair]
-        assert cli("recommend", ask[0], *words).code == 0, (option, value)
+        assert cli("recommend", ask[0], *words).code == 0, words_now
         words[words.index("--batch") + 1] = str(int(largest) + 1)
-        assert cli("recommend", ask[0], *words).code == 3, (option, value)
+        assert cli("recommend", ask[0], *words).code == 3, words_now
 
 
 def test_not_even_one_sequence_fits(cli: Cli) -> None:

@@ -90,7 +90,7 @@ def test_help_about_nothing(cli: Cli, topic: str, words: tuple[str, ...]) -> Non
         ("schedule qwen3-8b --acceptance-rounds 9", ("roofline schedule", "recommend")),
         ("plot attention qwen3-8b --drafter none", ("roofline plot attention", "recommend")),
         ("hardware list --tie 2", ("roofline hardware list", "(schedule takes it)")),
-        ("schedule qwen3-8b --batch 8", ("roofline schedule", "did you mean --batches?")),
+        ("compare qwen3-8b --batches 8", ("roofline compare", "schedule and explore")),
     ],
 )
 def test_an_option_of_other_commands_names_them(

@@ -17,7 +17,7 @@ ASK = ("schedule", *HEAVY, "--engine", "sglang")
 
 
 def test_the_note_is_of_the_sizes_that_were_used(cli: Cli) -> None:
-    asked = (*ASK, "--notes")
+    asked = (*ASK, "--notes", "--odds", "0")
     default, own = cli(*asked), cli(*asked, "--graph-batches", "1,2,4,8,16,32,64")
     assert default.said.count("its default CUDA-graph sizes") == 1
     assert "default" not in own.said
@@ -74,7 +74,7 @@ def test_every_vllm_schedule_says_what_its_graphs_cost(cli: Cli, form: tuple[str
 
 def test_the_static_draft_length_to_compare_with_is_named(cli: Cli) -> None:
     """Up to batch 128 a single D beats no speculation: it is named."""
-    asked = (*MIXED, "--batches", "1..128")
+    asked = (*MIXED, "--batches", "1..128", "--odds", "0")
     best = cli("schedule", *asked, "--format", "json").data()["best_fixed_draft_length"]
     assert best > 0
     assert static_named(cli("schedule", *asked, "--format", "vllm").err) == f"K = {best}"

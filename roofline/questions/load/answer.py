@@ -13,6 +13,7 @@ from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import drawn_tokens, law_limit_notices
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.units import format_count
 from roofline.engines.writing import NoScheduleError
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Policy, PolicyTable, over_histogram, under_arrivals
@@ -259,14 +260,15 @@ def _overloaded(policies: list[Policy], load: Load, question: Question) -> Input
     """Return the refusal that says how much could be served, and what would carry more."""
     best = max(policies, key=lambda policy: policy.most_rps or 0.0)
     how = "a schedule" if best.draft_length is None else f"draft length {best.draft_length}"
-    limit = "that fit" if best.slots < load.max_batch else f"of {Option('max_batch')}"
+    limit = "that fit" if best.slots < load.max_batch else f"that {Option('max_batch')} lets run"
     deployment = question.deployment
     cards, domain = 2 * deployment.cards, deployment.gpu.interconnect.domain_size
     field = "gpus" if deployment.target.placement.split.cards > 1 else "tp"
     more = f", or give more GPUs ({Option(field, cards)})" if cards <= domain else ""
     return InputError(
-        f"overloaded: at most {best.most_rps:.3g} requests/s, with {how} and {best.slots} "
-        f"sequences running (the most {limit} and pay); spread the load over more copies{more}",
+        f"overloaded: at most {best.most_rps:.3g} requests/s, with {how} and "
+        f"{format_count(best.slots, 'sequence')} running (the most {limit}); spread the load over "
+        f"more copies{more}",
         field="rps",
         value=f"{load.rps:g}",
     )

@@ -102,40 +102,41 @@ class Run:
         return np.asarray(self.drawn[np.arange(len(chosen)), list(chosen)].sum(axis=0))
 
 
-def odds_of_two(first: Run, second: Run) -> float:
-    """Return the odds that two runs yield more with their own draft lengths than with one of them.
+def odds_of_two(first: Run, second: Run, *, tie: float = 0.0) -> float:
+    """Return the odds that two runs are better off with their own draft lengths than with one.
 
-    The share of draws in which T1(D1) + T2(D2) > max(T1(D1) + T2(D1), T1(D2) + T2(D2)), T1 and T2
-    being the tokens over the first and the second run.
+    The share of draws in which T1(D1) > (1 + tie) T1(D2) and T2(D2) > (1 + tie) T2(D1), T1 and T2
+    being the tokens over the first and the second run: with one length for both, one run loses.
 
     >>> drawn = np.array([[[5.0, 5.0], [4.0, 6.0]], [[2.0, 2.0], [3.0, 3.0]]])
     >>> one, two = (
     ...     Run(start=i, stop=i + 1, chosen=(i,), tokens=d.mean(-1)[None], drawn=d[None])
     ...     for i, d in enumerate(drawn)
     ... )
-    >>> odds_of_two(one, two)  # 5 + 3 > max(5 + 2, 4 + 3), but 5 + 3 < max(5 + 2, 6 + 3)
+    >>> odds_of_two(one, two)  # 3 > 2 in both draws, 5 > 4 in the first and 5 < 6 in the second
     0.5
     """
-    both = first.yields(first.chosen) + second.yields(second.chosen)
-    of_first = first.yields(first.chosen) + second.yields(first.chosen)
-    of_second = first.yields(second.chosen) + second.yields(second.chosen)
-    return float((both > np.maximum(of_first, of_second)).mean())
+    of_first = first.yields(first.chosen) > (1 + tie) * first.yields(second.chosen)
+    of_second = second.yields(second.chosen) > (1 + tie) * second.yields(first.chosen)
+    return float((of_first & of_second).mean())
 
 
-def merge_runs(runs: Sequence[Run], odds: float) -> list[Run]:
-    """Return runs whose neighbours each have odds of at least ``odds`` to beat one draft length.
+def merge_runs(runs: Sequence[Run], odds: float, *, tie: float = 0.0) -> list[Run]:
+    """Return runs whose neighbours have odds of at least ``odds`` to beat one draft length.
+
+    They beat it where each is better by more than the share ``tie`` over its own batches.
 
     The border with the least odds falls first. A merged run takes the draft length that yields most
     over it.
     """
     merged = list(runs)
-    borders = [odds_of_two(*pair) for pair in pairwise(merged)]
+    borders = [odds_of_two(*pair, tie=tie) for pair in pairwise(merged)]
     while borders and min(borders) < odds:
         at = borders.index(min(borders))
         merged[at : at + 2] = [_joined(merged[at], merged[at + 1])]
         del borders[at]
         for near in range(max(at - 1, 0), min(at + 1, len(borders))):
-            borders[near] = odds_of_two(merged[near], merged[near + 1])
+            borders[near] = odds_of_two(merged[near], merged[near + 1], tie=tie)
     return merged
 
 

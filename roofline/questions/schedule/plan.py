@@ -146,6 +146,7 @@ class SchedulePlan:
                 for i, (start, stop, chosen) in enumerate(runs)
             ],
             self.odds,
+            tie=self.tie,
         )
         return [
             Band(
