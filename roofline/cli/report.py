@@ -18,7 +18,6 @@ from roofline.cli.plotting import (
     Context,
     doublings,
     first_warnings,
-    refused_warnings,
     source_line,
     without_options,
 )
@@ -75,7 +74,8 @@ def report(
     from roofline.questions.explore import EXPLORED_BATCHES
     from roofline.render.page.page import render_page
     from roofline.render.page.report import report_for
-    from roofline.render.why import caveat, headline
+    from roofline.render.refusals import refused_lines
+    from roofline.render.why import caveat, headline, other_headlines
     from roofline.render.writers import wrap
 
     if output is None:
@@ -101,9 +101,12 @@ def report(
         output, render_page(content, source=source_line(), command=command, spell=typed)
     )
     answer = content.answer
-    emit_warnings([*first_warnings(answer), *refused_warnings(answer)])
-    talk([f"wrote {output}"])
     for point in answer.points:
         of_batch = f"Batch {point.batch}: " if len(answer.question.workload.batches) > 1 else ""
-        said = headline(answer, point) + caveat(answer, point)
-        typer.echo(wrap(printable(typed(of_batch + said))))
+        said = [headline(answer, point) + caveat(answer, point), *other_headlines(answer, point)]
+        for line in said:
+            typer.echo(wrap(printable(typed(of_batch + line))))
+    for line in refused_lines(answer.deployment, answer.refused):
+        typer.echo(wrap(printable(typed(line))))
+    emit_warnings(first_warnings(answer))
+    talk([f"wrote {output}"])

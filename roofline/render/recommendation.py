@@ -74,7 +74,7 @@ Met = tuple["Goal", Sequence["OperatingPoint"]]
 def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None = None) -> Answer:
     """Return the answer in every form; ``met`` is a goal with the choices that meet it."""
     return Answer(
-        headlines=lambda: _headlines(answer, met),
+        headlines=lambda: _short(answer, met),
         blocks=lambda: answer_blocks(answer, explain=explain, met=met),
         notes=notes(answer.notices),
         said=frozenset(_said(answer)),
@@ -134,6 +134,15 @@ def _headlines(answer: Recommendation, met: Met | None) -> list[str]:
         f"{_at(point).capitalize()}: {said}" if several else said
         for point in answer.points
         for said in [headline(answer, point)]
+    ]
+
+
+def _short(answer: Recommendation, met: Met | None) -> list[str]:
+    """Return the answer of every point in a line, and in another one where readings differ."""
+    return [
+        line
+        for said, point in zip(_headlines(answer, met), answer.points, strict=True)
+        for line in (said, *other_headlines(answer, point))
     ]
 
 
