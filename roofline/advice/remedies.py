@@ -71,6 +71,13 @@ def refuse(
     Where plain decoding does not fit either, it is what plain decoding needs.
     """
     memory, batches_at = deployment.memory, dict[tuple[int, int], list[int]]()
+    if memory.available <= 0:
+        raise InputError(
+            f"leaves nothing of {format_bytes(memory.total)} beside what {deployment.engine.name} "
+            "keeps for itself; give a larger share",
+            field="memory_fraction",
+            value=f"{memory.rules.fraction:g}",
+        )
     for batch, context in points:
         drafts = draft_length if memory.has_room(batch, context, 0) else 0
         batches_at.setdefault((context, drafts), []).append(batch)

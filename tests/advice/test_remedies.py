@@ -295,3 +295,10 @@ def test_a_goal_names_every_context_that_it_leaves_out(cli: Cli) -> None:
     (line,) = [text for text in limited["warnings"] if text.startswith("context 32768: --slo-tpot")]
     fastest = float(line.split("the fastest is ")[1].split()[0])
     assert fastest == pytest.approx(paces[1], rel=0.01)  # of batches within 1 % the first is chosen
+
+
+@pytest.mark.parametrize("command", ["recommend", "memory", "schedule"])
+def test_a_share_of_memory_that_leaves_nothing_is_refused(cli: Cli, command: str) -> None:
+    """1 % of 80 GB is 0.8 GB, less than the 1.5 GB that vLLM keeps for itself."""
+    outcome = cli(command, "llama-3.1-8b", "--memory-fraction", "0.01")
+    assert_refused(outcome, "--memory-fraction 0.01", "80.0 GB", "larger share")

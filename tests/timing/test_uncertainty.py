@@ -56,3 +56,12 @@ def test_neighbouring_lengths_share_most_of_an_error_and_not_all(shorter: int, l
     apart = error[:, longer] - error[:, shorter]
     spread_of_ratio = 0.05 * np.sqrt(np.log((1 + longer) / (1 + shorter)) / np.log(4))
     assert np.sqrt(np.mean(apart**2)) == pytest.approx(spread_of_ratio, rel=1e-6)
+
+
+def test_a_verify_pass_of_any_width_has_its_draws() -> None:
+    """1,024 rows, the most that may be asked for: every step is there, and none is lost."""
+    walk = row_walk(tuple(Kind)[-1], (64, 1024))
+    assert np.isfinite(walk).all()
+    # Var W(q) = log q / log 4: 3 at 64 rows, 5 at 1,024
+    assert walk[0].std() == pytest.approx(3**0.5, rel=0.15)
+    assert walk[1].std() == pytest.approx(5**0.5, rel=0.15)
