@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline.base import resources
-from roofline.base.errors import InputError, close_names, did_you_mean
+from roofline.base.errors import InputError, Option, close_names, did_you_mean
 
 if TYPE_CHECKING:
     from roofline.base.naming import NameRules
@@ -243,6 +243,10 @@ def similar(reference: str, kind: str, known: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(means[form] for form in close))
 
 
+#: A number of something in front of its name: 4x H100.
+_COUNTED = re.compile(r"(?P<count>[0-9]+) *[x\u00d7*] *[A-Za-z].*", re.IGNORECASE)
+
+
 def unknown(
     reference: str, kind: str, known: tuple[str, ...], *, what: str, of: str = "", more: str = ""
 ) -> InputError:
@@ -252,6 +256,10 @@ def unknown(
     """
     if "," in reference:
         return InputError(f"{what} '{reference}': one kind only; 'roofline sweep' takes several")
+    counted = _COUNTED.fullmatch(reference)
+    if counted is not None:
+        rest = f"{what} '{reference}': name the {what} alone"
+        return InputError(f"{rest}, and their number as {Option('tp', counted['count'])}")
     found = _plain_meaning(reference, kind, known)
     if found is not None:
         *others, last = found.candidates

@@ -195,7 +195,7 @@ def _acceptances(entries: Sequence[ComparedDrafter]) -> Table:
         (_short(e), f"{e.answer.question.acceptance.label} ({e.answer.question.acceptance.source})")
         for e in entries
     )
-    return Table(headings=("", ""), cells=cells, align="ll", title="Acceptance assumed")
+    return Table(headings=("", ""), cells=cells, align="ll", title="Acceptance")
 
 
 def _verdict(entries: Sequence[ComparedDrafter]) -> str:

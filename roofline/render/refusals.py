@@ -99,7 +99,8 @@ def _what_fits(refused: Refused) -> str:
         batch = f"{remedy.largest_batch}" if fits or n else f"batch {remedy.largest_batch}"
         fits.append(f"{batch} with {spelled_remedy(remedy)}")
     if fits:
-        return f"What fits: {', '.join(fits)}."
+        drafts = " without drafts" if refused.largest_with_drafts < refused.largest_batch else ""
+        return f"What fits{drafts}: {', '.join(fits)}."
     if refused.on_host:
         return f"Use narrower {Option('weights')} or another {Option('host')}."
     return "Use more or larger GPUs."
@@ -110,6 +111,9 @@ def drafts_without_room(memory: Memory, *, batch: int, context: int) -> str:
     short, cards = memory.short_of_draft(batch=batch, context=context), len(memory.cards)
     remedies = [f"a narrower {Option('draft_weights')}"] if memory.draft_weights else []
     remedies.append(f"a shorter {Option('context')}")
+    largest = memory.largest_batch(context=context, draft_length=1)
+    if 0 < largest < batch:
+        remedies.insert(0, f"{Option('batch', largest)} or less")
     if short.layers_split:
         remedies.append(f"another {Option('tensor_split')}")
     where = f" on card {short.card + 1} of {cards}" if cards > 1 else ""

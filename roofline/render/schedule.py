@@ -266,6 +266,10 @@ _PARTS = {
 }
 
 
+#: A share of a step that rounds to 0.0 %.
+NOTHING = 0.0005
+
+
 def rise_line(rise: Rise) -> str:
     """Return why the draft length rises with the batch."""
     where = "" if rise.context is None else f" at context {format_size(rise.context)}"
@@ -275,9 +279,11 @@ def rise_line(rise: Rise) -> str:
             f"{start}: plain decoding leaves the captured CUDA graphs there as well, so drafts "
             "that leave them are no longer slower for it."
         )
+    after = rise.after or 0
+    adds = f"{after:.1%} of a step" if after >= NOTHING else "nothing"
     return (
-        f"{start}: the longer draft adds {max(rise.after or 0, 0):.1%} of a step to "
-        f"{_PARTS[Part(rise.part)]}; in the band before it adds {max(rise.before or 0, 0):.1%}."
+        f"{start}: the longer draft adds {adds} to {_PARTS[Part(rise.part)]}; "
+        f"in the band before it adds {max(rise.before or 0, 0):.1%}."
     )
 
 

@@ -346,7 +346,7 @@ def _odds(share: float) -> str:
 def marks_line(answer: Recommendation, point: Point) -> str:
     """Say what the marks in front of the table's rows mean, and what a price is for."""
     graphs, said = answer.deployment.engine.graphs, ["*: advised."]
-    if graphs is not None and not point.captured.all():
+    if graphs is not None and not point.captured[point.feasible].all():
         past = "can take several times as long as shown"
         if point.captured[0]:
             past += ", so none of them is advised"
