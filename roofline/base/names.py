@@ -232,15 +232,49 @@ def completing(text: str, kind: str, known: tuple[str, ...]) -> list[str]:
 
 
 def similar(reference: str, kind: str, known: tuple[str, ...]) -> list[str]:
-    """Return up to three known names that a misspelt one may stand for, by their normal forms."""
-    rules = name_rules(kind)
+    """Return the known names that an unknown one may stand for, by their normal forms.
+
+    They are those that it begins, in order of their numbers; else up to three that are alike.
+    """
+    rules, asked = name_rules(kind), normal_form(reference, name_rules(kind).leading)
     means: dict[str, str] = {}
     for alias, taken in rules.aliases.items():
-        if isinstance(taken, str):
+        if isinstance(taken, str) and taken in known:
             means[normal_form(alias, rules.leading)] = taken
     means |= {normal_form(name, rules.leading): name for name in known}
-    close = close_names(normal_form(reference, rules.leading), means)
-    return list(dict.fromkeys(means[form] for form in close))
+    begun = sorted(form for form in means if _begins(asked, form))
+    shortest = list[str]()  # not the copies and heads of a model that is offered
+    for form in begun:
+        if not any(_begins(other, form) for other in shortest):
+            shortest.append(form)
+    if shortest:
+        return sorted({means[form] for form in shortest}, key=_numbers)
+    return list(dict.fromkeys(means[form] for form in close_names(asked, means)))
+
+
+def _begins(asked: str, form: str) -> bool:
+    """Return whether a normal form goes on after the asked one, not inside one of its numbers.
+
+    >>> _begins("qwen3", "qwen3-8b"), _begins("qwen3", "qwen3.5-9b")
+    (True, False)
+    """
+    rest = form[len(asked) :]
+    cut = asked[-1:].isdigit() and (rest[:1] == "." or rest[:1].isdigit())
+    return len(asked) > 1 and bool(rest) and form.startswith(asked) and not cut
+
+
+def _numbers(name: str) -> list[tuple[bool, float, str]]:
+    """Return what puts names in the order of their numbers: 8b before 70b.
+
+    >>> sorted(["llama-3.1-405b", "llama-3.1-8b", "llama-3.1-70b"], key=_numbers)
+    ['llama-3.1-8b', 'llama-3.1-70b', 'llama-3.1-405b']
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)|([^\d.-]+)", name)
+    return [(not number, float(number or 0), word) for number, word in parts]
+
+
+#: Names that a refusal offers.
+MOST_OFFERED = 8
 
 
 #: A number of something in front of its name: 4x H100.
@@ -267,7 +301,11 @@ def unknown(
     near = similar(reference, kind, known)
     hint = did_you_mean(reference, known) + more
     if near:
-        hint = "did you mean " + " or ".join(f"'{name}'" for name in near) + "?"
+        *others, last = (f"'{name}'" for name in near[:MOST_OFFERED])
+        hint = f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+    if len(near) > MOST_OFFERED:
+        listing = f": 'roofline {LISTINGS[kind]} list'" if kind in LISTINGS else ""
+        hint += f" ({len(near) - MOST_OFFERED} more{listing})"
     if reference.lower().endswith(_CONTAINER):
         hint = f"such a repository holds several formats; add one: {reference}:Q4_K_M"
     return InputError(f"unknown {what} '{reference}'{of}: {hint}")
@@ -296,10 +334,12 @@ def spec_file(
     what: str,
     *,
     storage: Callable[[str], str | None] | None = None,
+    kind: str | None = None,
 ) -> Traversable | Path:
     """Return the file that ``reference`` names: a bundled id, however it is written, or a path.
 
-    ``storage`` returns the format that an ending of the name says, where it may have one.
+    ``storage`` returns the format that an ending of the name says, where it may have one. Names
+    are offered of this ``kind`` alone, where one is given.
     """
     if reference.endswith((".yaml", ".yml")):
         path = Path(reference)
@@ -310,6 +350,6 @@ def spec_file(
     if found is None or found.id is None:
         listing = LISTINGS.get(shelf)
         more = f"; see 'roofline {listing} list'{UNBUNDLED.get(shelf, '')}" if listing else ""
-        known = tuple(resources.bundled_names(shelf))
+        known = tuple(resources.bundled_names(shelf, kind=kind))
         raise unknown(reference, shelf, known, what=what, more=more)
     return resources.shelf(shelf) / f"{found.id}.yaml"

@@ -20,6 +20,8 @@ __all__ = [
 
 #: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
 OVERLAY = re.compile(r"\.(vllm|sglang|trtllm|llamacpp)$")
+#: The line of a spec that states its kind.
+KIND = re.compile(r"^kind: ([\w-]+)$", re.MULTILINE)
 
 
 def shelf(name: str) -> Traversable:
@@ -40,9 +42,20 @@ def data_file(name: str) -> Traversable:
     return files("roofline") / "data" / name
 
 
-def bundled_names(name: str) -> list[str]:
-    """Return the ids on a shelf, sorted (file names only; nothing is opened)."""
-    return list(_names(name))
+def bundled_names(name: str, *, kind: str | None = None) -> list[str]:
+    """Return the ids on a shelf, sorted; of one kind where it is given (else nothing is opened).
+
+    A spec that states no kind is a model's.
+    """
+    names = _names(name)
+    return list(names) if kind is None else [n for n in names if _kind(name, n) == kind]
+
+
+@cache
+def _kind(shelf_name: str, name: str) -> str:
+    """Return the kind that a file states, read from its text: a schema takes much longer."""
+    stated = KIND.search((shelf(shelf_name) / f"{name}.yaml").read_text("utf-8"))
+    return stated[1] if stated else "model"
 
 
 @cache

@@ -19,15 +19,10 @@ def specs(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """Return the bundled models that complete the text, without drafters."""
-    from roofline.base.resources import shelf
+    from roofline.base.resources import bundled_names
 
-    folder = shelf("model_specs")
-    return [
-        name
-        for name in specs(incomplete)
-        if "\nkind: model\n"
-        in (folder / f"{name.rpartition(',')[2]}.yaml").read_text("utf-8")[:200]
-    ]
+    whole = set(bundled_names("model_specs", kind="model"))
+    return [name for name in specs(incomplete) if name.rpartition(",")[2] in whole]
 
 
 def drafters(incomplete: str) -> list[str]:

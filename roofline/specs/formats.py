@@ -76,9 +76,12 @@ class DType(StrEnum):
     TQ2_0 = "tq2_0"
     TQ1_0 = "tq1_0"
     # GGUF mixtures, which files are named after
+    Q6_K_L = "q6_k_l"
+    Q5_K_L = "q5_k_l"
     Q5_K_M = "q5_k_m"
     Q5_K_S = "q5_k_s"
     Q4_K_XL = "q4_k_xl"
+    Q4_K_L = "q4_k_l"
     Q4_K_M = "q4_k_m"
     Q4_K_S = "q4_k_s"
     Q3_K_L = "q3_k_l"
@@ -170,6 +173,12 @@ _GGUF_BITS: Mapping[str, float] = {
     "iq3_xs": 3.4977,
     "iq2_m": 2.9294,
 }
+#: Mixtures of the community that differ from llama.cpp's own in the embedding and the output matrix
+#: alone, which are q8_0, and that own mixture (model card of bartowski/Qwen2.5-32B-Instruct-GGUF:
+#: "the standard quantization method with the embeddings and output weights quantized to Q8_0").
+#: llama.cpp's own q3_k_l is none of them.
+_WITH_WIDE_ENDS: Mapping[str, str] = {"q6_k_l": "q6_k", "q5_k_l": "q5_k_m", "q4_k_l": "q4_k_m"}
+_BITS = {**_GGUF_BITS, **{name: _GGUF_BITS[own] for name, own in _WITH_WIDE_ENDS.items()}}
 
 _FORMATS: Mapping[DType, _Format] = {
     DType.FP32: _Format(4.0, "fp32", None),
@@ -183,7 +192,7 @@ _FORMATS: Mapping[DType, _Format] = {
     DType.INT4_G32: _Format(0.5 + 2 / 32, "int4", None),  # symmetric: a 16-bit scale, no zero
     DType.NVFP4: _Format(0.5 + 1 / 16, "fp4", "nvfp4"),  # fp8 scale per 16
     DType.MXFP4: _Format(0.5 + 1 / 32, "fp4", None),  # 8-bit exponent per 32
-    **{DType(name): _Format(bits / 8, "int8", None) for name, bits in _GGUF_BITS.items()},
+    **{DType(name): _Format(bits / 8, "int8", None) for name, bits in _BITS.items()},
 }
 
 _WIDE = (DType.FP32, DType.BF16, DType.FP16)
@@ -224,7 +233,7 @@ def is_gguf(dtype: DType) -> bool:
     >>> is_gguf(DType.Q4_K_M), is_gguf(DType("4.8bpw")), is_gguf(DType.FP8)
     (True, True, False)
     """
-    return dtype.value in _GGUF_BITS or bits_per_weight(dtype.value) is not None
+    return dtype.value in _BITS or bits_per_weight(dtype.value) is not None
 
 
 def rate_name(activations: DType) -> str:
@@ -307,8 +316,10 @@ def resolve_precision(
         _require_rate(activations, rates, gpu)
     storage = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
     if weights is not None and is_gguf(weights):  # a file's head is at least 6 bits wide
-        storage[Component.HEAD] = max(weights, DType.Q6_K, key=bytes_per_element)
-        storage[Component.EMBEDDING] = weights
+        wide = weights.value in _WITH_WIDE_ENDS
+        least = DType.Q8_0 if wide else DType.Q6_K
+        storage[Component.HEAD] = max(weights, least, key=bytes_per_element)
+        storage[Component.EMBEDDING] = DType.Q8_0 if wide else weights
     multiplied: dict[Component, DType] = {}
     notices: list[Notice] = []
     for component, dtype in storage.items():

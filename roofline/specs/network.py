@@ -263,9 +263,14 @@ class DrafterSpec(NetworkSpec):
 _SHAPE_OF = "same_shape_as"
 
 
-def network_file(reference: str, what: str = "model") -> Traversable | Path:
-    """Return the file of a bundled model or drafter, however its name is written, or a path."""
-    return spec_file(reference, MODEL_SHELF, what, storage=format_named)
+def network_file(
+    reference: str, what: str = "model", *, kind: str | None = None
+) -> Traversable | Path:
+    """Return the file of a bundled model or drafter, however its name is written, or a path.
+
+    Where nothing has the name, those of this ``kind`` alone are offered.
+    """
+    return spec_file(reference, MODEL_SHELF, what, storage=format_named, kind=kind)
 
 
 def network_named(reference: str) -> Meaning | None:
@@ -309,7 +314,7 @@ def load_network(reference: str, what: str = "model") -> NetworkSpec:
 
 def load_model(reference: str) -> ModelSpec:
     """Load a bundled model by id, or a YAML file by path."""
-    file = network_file(reference)
+    file = network_file(reference, kind="model")
     data = _network_data(file)
     kind = data.get("kind", "model")
     if kind != "model":

@@ -6,6 +6,8 @@ metrics and public logs quote them. Names of models are those of public reposito
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from roofline.importers.references import DRAFTER_WORDS, DRAFTERS, drafter_word,
 from roofline.specs.engine import ENGINE_SHELF, engine_id, load_engine
 from roofline.specs.formats import DType, bytes_per_element, format_named, parse_dtype
 from roofline.specs.gpu import GPU_SHELF, load_hardware
-from roofline.specs.network import MODEL_SHELF, ModelSpec, load_network, network_named
+from roofline.specs.network import MODEL_SHELF, ModelSpec, load_model, load_network, network_named
 from tests.support import Cli, assert_refused
 
 GPUS, MODELS = bundled_names(GPU_SHELF), bundled_names(MODEL_SHELF)
@@ -143,6 +145,9 @@ def test_aliases_lead_somewhere_and_are_not_in_the_way(shelf: str) -> None:
         ("Qwen3-32B-NVFP4", "qwen3-32b", "nvfp4"),
         ("unsloth/Qwen3-32B-GGUF:Q4_K_M", "qwen3-32b", "q4_k_m"),
         ("Qwen3-32B-UD-Q4_K_XL", "qwen3-32b", "q4_k_xl"),
+        ("bartowski/Qwen2.5-32B-Instruct-GGUF:Q4_K_L", "qwen2.5-32b", "q4_k_l"),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507-FP8", "qwen3-235b-a22b-thinking-2507", "fp8"),
+        ("Qwen3-VL-8B-Thinking", "qwen3-vl-8b-thinking", None),
         ("llama-3.1-8b-bf16", "llama-3.1-8b", "bf16"),
         # a checkpoint that is in the catalogue is itself
         ("Qwen/Qwen3-8B-FP8", "qwen3-8b-fp8", None),
@@ -163,11 +168,46 @@ def test_models_are_not_guessed(typed: str) -> None:
     assert network_named(typed) is None
 
 
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("llama-3.1", ["llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b"]),
+        ("gpt-oss", ["gpt-oss-20b", "gpt-oss-120b"]),
+        # the models of the Qwen3 report (arXiv 2505.09388, tables 1 and 2), the smallest first
+        ("Qwen/Qwen3", ["qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b"]),
+        ("kimi-k2.5-eagle", ["kimi-k2.5"]),
+        ("gemma 3", ["gemma-3-1b", "gemma-3-4b-it", "gemma-3-12b-it", "gemma-3-27b"]),
+    ],
+)  # fmt: skip
+def test_the_models_that_a_name_begins_are_offered(cli: Cli, typed: str, first: list[str]) -> None:
+    said = cli("recommend", typed).err
+    offered = re.findall(r"'([\w.-]+)'", said.partition("did you mean")[2].partition("?")[0])
+    assert offered[: len(first)] == first
+    assert all(isinstance(load_network(name), ModelSpec) for name in offered)
+
+
+@given(st.sampled_from(MODELS), st.integers(3, 30))
+def test_no_drafter_is_offered_as_a_model(name: str, length: int) -> None:
+    with pytest.raises(InputError) as refusal:
+        load_model(f"{name[:length]}-x")
+    offered = re.findall(r"'([\w.-]+)'", str(refusal.value).partition("did you mean")[2])
+    assert all(isinstance(load_network(name), ModelSpec) for name in offered)
+
+
+def test_drafters_are_offered_where_one_is_asked_for(cli: Cli) -> None:
+    assert "'qwen3-8b-eagle3'" in cli("models", "show", "qwen3-8b-eagle").err
+    asked = cli("recommend", "llama-3.1-8b", "--drafter", "llama-3.1-8b-eagl")
+    assert_refused(asked, "'llama-3.1-8b-eagle3'")
+
+
+def test_the_kind_that_a_spec_states_is_its_own() -> None:
+    whole = [name for name in MODELS if isinstance(load_network(name), ModelSpec)]
+    assert bundled_names(MODEL_SHELF, kind="model") == whole
+
+
 @given(st.sampled_from(MODELS), st.sampled_from(["-", " ", "_", ""]), st.booleans())
 def test_models_whatever_the_punctuation(name: str, gap: str, upper: bool) -> None:
     """Gaps may be anything, but for those between two digits: qwen3-14b is not qwen31-4b."""
-    import re
-
     typed = re.sub(r"(?<!\d)-|-(?!\d)", gap, name)
     found = network_named(typed.upper() if upper else typed)
     assert found is not None
@@ -250,7 +290,8 @@ def test_eagle_alone_is_not_guessed() -> None:
     ("typed", "dtype"),
     [
         ("FP8", DType.FP8), ("Q4_K_M", DType.Q4_K_M), ("q4-k-m", DType.Q4_K_M),
-        ("Q4_K_XL", DType.Q4_K_XL), ("UD-Q4_K_XL", DType.Q4_K_XL), ("FP8-dynamic", DType.FP8),
+        ("Q4_K_L", DType.Q4_K_L), ("Q4_K_XL", DType.Q4_K_XL), ("UD-Q4_K_XL", DType.Q4_K_XL),
+        ("FP8-dynamic", DType.FP8),
         ("NVFP4", DType.NVFP4), ("AWQ", DType.INT4_G128), ("bfloat16", DType.BF16),
         ("4.7BPW", DType("4.7bpw")), ("instruct", None), ("int4", None), ("q9", None),
     ],

@@ -59,6 +59,35 @@ def test_weights_change_layer_matrices_only() -> None:
     assert precision.activations[Component.HEAD] is DType.BF16
 
 
+@pytest.mark.parametrize(
+    ("wide", "own", "gigabytes"),
+    # files of Qwen2.5-32B-Instruct (model card of bartowski/Qwen2.5-32B-Instruct-GGUF): 20.43 GB
+    # and 19.85, 23.74 and 23.26, 27.26 and 26.89
+    [("q4_k_l", "q4_k_m", 0.58), ("q5_k_l", "q5_k_m", 0.48), ("q6_k_l", "q6_k", 0.37)],
+)
+def test_an_l_mixture_has_embedding_and_output_in_eight_bits(
+    wide: str, own: str, gigabytes: float
+) -> None:
+    """By hand for q4_k_l: 152,064 x 5,120 weights, from 4.8944 and 6.5625 bits to 8.5."""
+    first, _ = decide(H100, weights=DType(wide))
+    other, _ = decide(H100, weights=DType(own))
+    changed = {part for part in Component if first.weights[part] != other.weights[part]}
+    ends = {Component.HEAD, Component.EMBEDDING}
+    assert {first.weights[part] for part in ends} == {DType.Q8_0}
+    assert bytes_per_element(DType(wide)) == bytes_per_element(DType(own))
+    assert changed - ends == {
+        Component.ATTENTION, Component.MIXER, Component.MLP, Component.EXPERTS,
+        Component.SHARED_EXPERTS,
+    }  # fmt: skip
+    more = sum(
+        152_064 * 5_120
+        * (bytes_per_element(first.weights[part]) - bytes_per_element(other.weights[part]))
+        for part in ends
+    )  # fmt: skip
+    # the file's embedding has the narrow type of its mixture, 0.4 bits less than the average here
+    assert more / 1e9 == pytest.approx(gigabytes, abs=0.05)
+
+
 def test_weight_only_where_the_gpu_lacks_the_rate() -> None:
     precision, told = decide(A100, weights=DType.FP8)
     assert precision.weights[Component.MLP] is DType.FP8

@@ -47,6 +47,12 @@ def test_the_shape_is_that_of_the_other_and_the_name_its_own(name: str) -> None:
         ("qwen3-coder-30b-a3b-instruct", 30.5, 262_144),
         # vLLM documentation: GLM-4.7 355B-A32B; config.json: 202,752
         ("glm-4.7", 355, 202_752),
+        # README of QwenLM/Qwen3 (Qwen3-2507): 235B, 30B and 4B, 256K; model card of the 4B: 4.0 B
+        ("qwen3-235b-a22b-thinking-2507", 235, 262_144),
+        ("qwen3-30b-a3b-thinking-2507", 30.5, 262_144),
+        ("qwen3-4b-thinking-2507", 4.0, 262_144),
+        # documentation of Xinference 2.10, Qwen3-Next-Thinking: 80 B, 262144
+        ("qwen3-next-80b-a3b-thinking", 80, 262_144),
         # model card of Kimi-K2.6: 1 T, 256K
         ("kimi-k2.6", 1026, 262_144),
     ],
