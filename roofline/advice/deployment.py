@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +20,10 @@ from roofline.acceptance.defaults import Closeness, choose_curve
 from roofline.acceptance.files import ACCEPTANCE_SHELF
 from roofline.advice.configuration import Configuration, check_configuration
 from roofline.base.errors import InputError, Option
-from roofline.base.names import on_shelf
+from roofline.base.names import family, on_shelf
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
-from roofline.base.resources import bundled_names
+from roofline.base.resources import bundled_names, stated_kind
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import (
     head_for,
@@ -32,6 +32,7 @@ from roofline.importers.references import (
     open_drafter,
     open_model,
 )
+from roofline.kernels.footprint import parameters_total
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.specs.engine import EngineProfile, engine_id, load_engine
@@ -52,6 +53,7 @@ from roofline.specs.network import (
     DrafterSpec,
     ModelSpec,
     NetworkSpec,
+    load_model,
     network_named,
 )
 from roofline.specs.overrides import AppliedOverride, apply_overrides
@@ -77,6 +79,7 @@ __all__ = [
     "PricedGrid",
     "default_drafter",
     "deploy",
+    "fitting_draft_model",
     "known_drafters",
     "load_documents",
     "model_names",
@@ -590,10 +593,52 @@ def default_drafter(model: ModelSpec, engine: EngineProfile) -> tuple[str, Notic
             engine=engine.name,
             known=tuple(known_drafters(model)),
             kinds=tuple(kind for kind in engine.flags if kind != "none"),
+            draft_model=fitting_draft_model(model, engine),
         )
         return "none", plain
     bundled = None if kind == "mtp" else head_for(model.id, kind)
     return kind, notice(Code.HEAD_ASSUMED, model=model.id, kind=kind, bundled=bundled)
+
+
+#: A draft model has at most this share of its target's parameters.
+LARGEST_DRAFT_MODEL = 0.1
+
+
+def fitting_draft_model(model: ModelSpec, engine: EngineProfile) -> str | None:
+    """Return the smallest bundled model of a model's family that the engine takes as its drafter.
+
+    Its vocabulary has the target's size, or as near as the engine allows, and it has at most a
+    tenth of the target's parameters.
+    """
+    if not engine.runs("model", model.id):
+        return None
+    most = LARGEST_DRAFT_MODEL * parameters_total(model)
+    return next(
+        (
+            size.name
+            for size in _sizes_of(family(model.id, MODEL_SHELF))
+            if size.parameters <= most and engine.vocabulary.allows(size.tokens, model.vocab_size)
+        ),
+        None,
+    )
+
+
+class _Size(NamedTuple):
+    parameters: int
+    name: str
+    tokens: int  # of the vocabulary
+
+
+@cache
+def _sizes_of(word: str) -> tuple[_Size, ...]:
+    """Return the bundled models of a family, the smallest first; no others are read."""
+    names = [
+        name
+        for name in bundled_names(MODEL_SHELF)
+        if family(name, MODEL_SHELF) == word and stated_kind(MODEL_SHELF, name) == "model"
+    ]
+    models = map(load_model, names)
+    return tuple(sorted(_Size(parameters_total(m), m.id, m.vocab_size) for m in models))
 
 
 def known_drafters(model: ModelSpec) -> Iterator[str]:
@@ -645,10 +690,13 @@ def no_drafter_known(
     problem = f"no drafter is bundled for {model.id}"
     if kinds:
         problem += f" that {engine.name} runs (it does not run {', '.join(kinds)})"
-    return InputError(
-        f"{problem}: give {Option('drafter')} ({', '.join([*ways, 'a model, or a path'])})",
-        field=field,
-    )
+    draft_model = fitting_draft_model(model, engine)
+    if draft_model is None:
+        remedy = f"{Option('drafter')} ({', '.join([*ways, 'a model, or a path'])})"
+    else:
+        others = ", ".join([*ways, "another model, or a path"])
+        remedy = f"{Option('drafter', draft_model)} (or {others})"
+    return InputError(f"{problem}: give {remedy}", field=field)
 
 
 def _refuse_unused(field: str, kind: str) -> None:

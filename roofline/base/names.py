@@ -23,6 +23,7 @@ __all__ = [
     "Meaning",
     "bundled_id",
     "completing",
+    "family",
     "meaning",
     "name_rules",
     "namesakes",
@@ -81,6 +82,15 @@ def _without_leading(words: list[str], leading: Iterable[str]) -> list[str]:
     while len(words) > 1 and words[0] in known:
         words = words[1:]
     return words
+
+
+def family(name: str, kind: str) -> str:
+    """Return the word that a name begins with, behind the leading ones: that of its family.
+
+    >>> family("meta-llama-3.1-405b-instruct-fp8", "model_specs")
+    'llama'
+    """
+    return next(iter(_without_leading(_words(name), name_rules(kind).leading)), "")
 
 
 def normal_form(name: str, leading: Iterable[str] = ()) -> str:

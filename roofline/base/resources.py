@@ -16,6 +16,7 @@ __all__ = [
     "data_file",
     "how_to_install",
     "shelf",
+    "stated_kind",
 ]
 
 #: ``<id>.<engine>.yaml`` belongs to ``<id>.yaml`` and is no entry of its own.
@@ -48,11 +49,11 @@ def bundled_names(name: str, *, kind: str | None = None) -> list[str]:
     A spec that states no kind is a model's.
     """
     names = _names(name)
-    return list(names) if kind is None else [n for n in names if _kind(name, n) == kind]
+    return list(names) if kind is None else [n for n in names if stated_kind(name, n) == kind]
 
 
 @cache
-def _kind(shelf_name: str, name: str) -> str:
+def stated_kind(shelf_name: str, name: str) -> str:
     """Return the kind that a file states, read from its text: a schema takes much longer."""
     stated = KIND.search((shelf(shelf_name) / f"{name}.yaml").read_text("utf-8"))
     return stated[1] if stated else "model"

@@ -241,18 +241,29 @@ def _head_assumed(model: str, kind: str, bundled: str | None) -> str:
     return f"the bundled {name} head {bundled} as drafter"
 
 
-def _plain_assumed(model: str, engine: str, known: tuple[str, ...], kinds: tuple[str, ...]) -> str:
+def _plain_assumed(
+    *,
+    model: str,
+    engine: str,
+    known: tuple[str, ...],
+    kinds: tuple[str, ...],
+    draft_model: str | None,
+) -> str:
     why = f"no drafter is bundled for {model}"
     if known:
         why += f" that {engine} runs (it does not run {', '.join(known)})"
     ways = [kind for kind in kinds if kind == "ngram"]
     if "eagle3" in kinds and not known:
         ways.append("eagle3 for a head of the usual shape")
-    if "model" in kinds:
-        ways.append("a draft model's name")
+    if draft_model is not None:
+        others = f" (or {listed(ways, 'or')})" if ways else ""
+        drafter = f"{Option('drafter', draft_model)}{others}"
+    else:
+        ways += ["a draft model's name"] if "model" in kinds else []
+        drafter = f"{Option('drafter')} ({', '.join(ways)})"
     return (
-        f"{why}, so plain decoding is priced; to speculate give "
-        f"{Option('drafter')} ({', '.join(ways)}) and {Option('acceptance')}"
+        f"{why}, so plain decoding is priced; to speculate give {drafter} and "
+        f"{Option('acceptance')} (such as 0.6)"
     )
 
 

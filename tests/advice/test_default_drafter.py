@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from roofline.acceptance.defaults import choose_curve
-from roofline.advice.deployment import default_drafter, model_names
+from roofline.advice import deployment
+from roofline.advice.deployment import default_drafter, fitting_draft_model, model_names
 from roofline.base.notices import Code
 from roofline.base.resources import bundled_names
 from roofline.importers.references import open_drafter
+from roofline.kernels.footprint import parameters_total
 from roofline.specs.engine import ENGINE_SHELF, load_engine
 from roofline.specs.network import MODEL_SHELF, ModelSpec, load_model, load_network
 from tests.support import Cli, assert_refused
@@ -69,9 +71,9 @@ def test_deepseek_v3_drafts_with_its_own_layer_and_the_curve_of_r1(cli: Cli) -> 
     [
         (
             ["gpt-oss-20b", "--gpu", "rtx-4090", "--engine", "llamacpp"],
-            "no drafter is bundled for gpt-oss-20b that llama.cpp runs (it does not run eagle3)",
+            "No drafter is bundled for gpt-oss-20b that llama.cpp runs (it does not run eagle3)",
         ),
-        (["mistral-7b-v0.3"], "no drafter is bundled for mistral-7b-v0.3"),
+        (["mistral-7b-v0.3"], "No drafter is bundled for mistral-7b-v0.3"),
     ],
 )
 def test_without_a_drafter_the_answer_is_plain_decoding(
@@ -80,11 +82,69 @@ def test_without_a_drafter_the_answer_is_plain_decoding(
     outcome = cli("recommend", *question)
     assert outcome.code == 0
     assert outcome.out.startswith("Plain decoding: ")
-    said = " ".join(outcome.out.split())
-    assert (
-        f"{why[0].upper()}{why[1:]}, so plain decoding is priced; to speculate give --drafter"
-        in said
-    )
+    said = " ".join(outcome.out.partition("\n\n")[0].split())
+    assert f"{why}, so plain decoding is priced; to speculate give --drafter" in said
+    assert said.endswith("and --acceptance (such as 0.6).")
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "fits"),
+    [
+        # vocabularies and sizes of the published configs: Qwen3 151,936 tokens, 0.6 B and 1.7 B
+        ("qwen3-32b", "llamacpp", "qwen3-0.6b"), ("qwen3-8b-fp8", "llamacpp", "qwen3-0.6b"),
+        ("qwen3-4b", "llamacpp", None),  # 4.0 B: 0.6 B is more than a tenth
+        # Llama 3.1 and 3.2: 128,256 tokens; Llama 2: 32,000, 6.74 B for 68.98 B
+        ("llama-3.1-70b", "llamacpp", "llama-3.2-1b"), ("llama-2-70b", "llamacpp", "llama-2-7b"),
+        ("meta-llama-3.1-405b-instruct-fp8", "llamacpp", "llama-3.2-1b"),
+        ("llama-2-13b", "llamacpp", None),
+        # Qwen2.5: 152,064 tokens, its 0.5 B 151,936; llama.cpp takes 128 more or fewer, vLLM none
+        ("qwen2.5-72b", "llamacpp", "qwen2.5-0.5b"), ("qwen2.5-72b", "vllm", None),
+        ("gpt-oss-20b", "llamacpp", None), ("mistral-7b-v0.3", "vllm", None),
+    ],
+)  # fmt: skip
+def test_the_smallest_model_of_the_family_fits(model: str, engine: str, fits: str | None) -> None:
+    assert fitting_draft_model(load_model(model), load_engine(engine)) == fits
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", MODELS)
+def test_what_fits_can_be_run(name: str, engine: str) -> None:
+    model, profile = load_model(name), load_engine(engine)
+    fits = fitting_draft_model(model, profile)
+    if fits is None:
+        return
+    kind, network = open_drafter(fits, model, vocabulary=profile.vocabulary)
+    assert kind == "model"
+    profile.check_drafter(kind)
+    assert isinstance(network, ModelSpec)
+    assert parameters_total(network) <= parameters_total(model) / 10
+
+
+def test_the_draft_model_that_is_named_can_be_pasted(cli: Cli) -> None:
+    on = ["--gpu", "a100-sxm-80gb", "--engine", "llamacpp", "--weights", "q4_k_m"]
+    plain = " ".join(cli("recommend", "qwen3-32b", *on).out.split())
+    assert "give --drafter qwen3-0.6b (or ngram) and --acceptance (such as 0.6)." in plain
+    pasted = cli("recommend", "qwen3-32b", *on, "--drafter", "qwen3-0.6b", "--acceptance", "0.6")
+    assert pasted.code == 0
+    assert "drafter qwen3-0.6b" in " ".join(pasted.out.split())
+    refused = cli("recommend", "qwen3-32b", *on, "--acceptance", "0.6")
+    assert_refused(refused, "--acceptance", "give --drafter qwen3-0.6b (or ngram, ")
+
+
+def test_only_the_family_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[str]()
+
+    def load(name: str) -> ModelSpec:
+        opened.append(name)
+        return load_model(name)
+
+    model, engine = load_model("llama-3.1-70b"), load_engine("llamacpp")
+    monkeypatch.setattr(deployment, "load_model", load)
+    deployment._sizes_of.cache_clear()
+    fitting_draft_model(model, engine)
+    assert opened
+    assert all("llama-" in name for name in opened)
+    assert "tinyllama-1.1b-chat-v1.0" not in opened
 
 
 @pytest.mark.parametrize("gpu", ["v100", "t4"])
