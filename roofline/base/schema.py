@@ -267,12 +267,22 @@ class Document(Schema):
 
     @classmethod
     def of_data(cls, data: dict[str, Any], name: str) -> Self:
-        """Validate the data of the file ``name``, of this format's only version."""
+        """Validate the data of the file ``name``, of this format's only version.
+
+        A file that states none is read as if it did; of another version nothing is known.
+        """
         version = data.get("schema")
+        if version is None:
+            missing = f"{name}: schema: is missing; add 'schema: 1'"
+            try:
+                cls.check(data | {"schema": 1}, name)
+            except FaultsError as error:
+                raise FaultsError([missing, *error.faults]) from None
+            raise InputError(missing)
         if type(version) is not int or version != 1:
             raise InputError(
                 f"{name}: schema: expected 1 (this is roofline's only format version), "
-                f"got {version!r}; add 'schema: 1' or upgrade roofline"
+                f"got {version!r}; write 'schema: 1' or upgrade roofline"
             )
         return cls.check(data, name)
 
@@ -330,27 +340,76 @@ def _faults(error: ValidationError, name: str, model: type[BaseModel]) -> list[s
     A misspelt key also leaves the right one missing, which is no fault of its own.
     """
     problems = error.errors(include_url=False)
+    homes = _homes(model)
     misspelt = [problem for problem in problems if problem["type"] == "extra_forbidden"]
-    meant = {
-        (*problem["loc"][:-1], close)
-        for problem in misspelt
-        for close in close_names(str(problem["loc"][-1]), _all_fields(model))[:1]
-    }
+    meant = {place for problem in misspelt for place in _meant(problem["loc"], homes)}
     others = [
         problem
         for problem in problems
         if problem["type"] != "extra_forbidden"
         and not (problem["type"] == "missing" and problem["loc"] in meant)
     ]
-    return [_fault(problem, name, model) for problem in [*misspelt, *others]]
+    return [_fault(problem, name, homes) for problem in [*misspelt, *others]]
 
 
-def _fault(problem: Any, name: str, model: type[BaseModel]) -> str:
+#: A path of keys, without the positions in lists and the tags of unions.
+_Path = tuple[str, ...]
+
+
+def _meant(place: tuple[Any, ...], homes: dict[str, list[_Path]]) -> list[tuple[Any, ...]]:
+    """Return where the key that an unknown one stands for may be missing."""
+    key = str(place[-1])
+    if key in homes and not _close_here(place, homes):
+        return [(*home, key) for home in homes[key]]
+    return [(*place[:-1], close) for close in _close_here(place, homes) or close_names(key, homes)]
+
+
+def _close_here(place: tuple[Any, ...], homes: dict[str, list[_Path]]) -> list[str]:
+    """Return the key beside an unknown one that it may stand for, if any.
+
+    One that is right elsewhere stands for another only where that goes on: source, sources.
+    """
+    here, asked = _keys(place[:-1], homes), str(place[-1])
+    beside = [key for key, paths in homes.items() if here in paths]
+    if asked in homes:
+        beside = [key for key in beside if key.startswith(asked) or asked.startswith(key)]
+    return close_names(asked, beside)[:1]
+
+
+def _keys(place: tuple[Any, ...], homes: dict[str, list[_Path]]) -> _Path:
+    """Return the keys of a place that the schema knows where they stand."""
+    keys: _Path = ()
+    for part in map(str, place):
+        if keys in homes.get(part, ()):
+            keys = (*keys, part)
+    return keys
+
+
+def _unknown_key(place: tuple[Any, ...], homes: dict[str, list[_Path]]) -> str:
+    """Return what to do about an unknown key: another name, another place, or neither."""
+    key = str(place[-1])
+    if close := _close_here(place, homes):
+        return f"unknown key '{key}'; {did_you_mean(key, close)}"
+    if key not in homes:
+        return f"unknown key '{key}'; {did_you_mean(key, homes)}"
+    paths = homes[key]
+    if len(paths) > MOST_PLACES:  # a part that stands in several places is called by its name
+        paths = list(dict.fromkeys(path[-1:] for path in paths))
+    if len(paths) > MOST_PLACES:
+        return f"unknown key '{key}' here; remove it"
+    places = (f"in '{'.'.join(path)}'" if path else "at the top level" for path in paths)
+    return f"unknown key '{key}' here; it belongs {' or '.join(places)}"
+
+
+#: Places that are named where a key belongs elsewhere.
+MOST_PLACES = 2
+
+
+def _fault(problem: Any, name: str, homes: dict[str, list[_Path]]) -> str:
     # the tag of a union's member, written in brackets, is no key
     where = ".".join(str(part) for part in problem["loc"] if not str(part).startswith("("))
     if problem["type"] == "extra_forbidden":
-        key = str(problem["loc"][-1])
-        message = f"unknown key '{key}'; {did_you_mean(key, _all_fields(model))}"
+        message = _unknown_key(problem["loc"], homes)
     elif problem["type"] == "missing":
         message = "is missing; add it"
     else:
@@ -362,12 +421,17 @@ def _fault(problem: Any, name: str, model: type[BaseModel]) -> str:
     return f"{name}: {where}: {message}" if where else f"{name}: {message}"
 
 
-def _all_fields(model: type[BaseModel]) -> set[str]:
-    """Return every key that the schema knows at any depth, for a suggestion."""
-    names = {field.alias or name for name, field in model.model_fields.items()}
-    for field in model.model_fields.values():
-        names.update(*(_all_fields(nested) for nested in _models_in(field.annotation)))
-    return names
+def _homes(model: type[BaseModel], above: _Path = ()) -> dict[str, list[_Path]]:
+    """Return every key that the schema knows at any depth, and the keys above each."""
+    homes: dict[str, list[_Path]] = {}
+    for field_name, field in model.model_fields.items():
+        key = field.alias or field_name
+        found = [{key: [above]}]
+        found += [_homes(nested, (*above, key)) for nested in _models_in(field.annotation)]
+        for of_field in found:
+            for known, paths in of_field.items():
+                homes[known] = list(dict.fromkeys([*homes.get(known, ()), *paths]))
+    return homes
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

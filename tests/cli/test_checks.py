@@ -7,7 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from roofline.base.errors import FaultsError, InputError
+from roofline.base.schema import Document, _homes
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.network import ModelSpec
 from tests.published import CONFIGS
 from tests.support import GPU, MODEL, Cli, write
 
@@ -79,6 +86,68 @@ def test_check_names_every_fault(cli: Cli, tmp_path: Path, what: str) -> None:
     other = {"hardware": ("recommend", "qwen3-8b", "--gpu", path), "models": ("recommend", path)}
     (line,) = cli(*other[what]).err.splitlines()
     assert line == f"{lines[0]} (and {len(lines) - 1} more)"
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_file_without_its_version_names_every_other_fault(
+    cli: Cli, tmp_path: Path, what: str
+) -> None:
+    text, changes, _ = BROKEN[what]
+    for right, wrong in changes.items():
+        text = text.replace(right, wrong)
+    with_version = cli(what, "check", write(tmp_path, "own.yaml", text)).err.splitlines()
+    path = write(tmp_path, "own.yaml", text.replace("schema: 1\n", ""))
+    first, *others = cli(what, "check", path).err.splitlines()
+    assert first == "roofline: own.yaml: schema: is missing; add 'schema: 1'"
+    assert others == with_version
+    # of another version nothing is known
+    other = write(tmp_path, "own.yaml", text.replace("schema: 1\n", "schema: 2\n"))
+    (line,) = cli(what, "check", other).err.splitlines()
+    assert "schema: expected 1" in line
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "words"),
+    [
+        ("hardware", ("compute:\n", "peaks: {}\ncompute:\n"),
+         "peaks: unknown key 'peaks' here; it belongs in 'compute'"),
+        ("hardware", ("memory:\n", "memory:\n  release_year: 2025\n"),
+         "memory.release_year: unknown key 'release_year' here; it belongs at the top level"),
+        ("hardware", ("sources:\n", "source:\n"),
+         "source: unknown key 'source'; did you mean 'sources'?"),
+        ("models", ("layers:\n", "head_dim: 64\nlayers:\n"),
+         "head_dim: unknown key 'head_dim' here; it belongs in 'attention'"),
+        ("models", ("kind: gqa,", "kind: gqa, vocab_size: 9,"),
+         "vocab_size: unknown key 'vocab_size' here; it belongs at the top level"),
+        ("models", ("layers:\n", "kind_: 9\nlayers:\n"),
+         "unknown key 'kind_'; did you mean 'kind'?"),
+    ],
+)  # fmt: skip
+def test_a_key_in_the_wrong_place_is_told_its_own(
+    cli: Cli, tmp_path: Path, what: str, change: tuple[str, str], words: str
+) -> None:
+    text = BROKEN[what][0]
+    assert change[0] in text
+    err = cli(what, "check", write(tmp_path, "own.yaml", text.replace(*change))).err
+    assert words in err, err
+
+
+@pytest.mark.parametrize("what", BROKEN)
+@given(data=st.data())
+def test_no_key_is_suggested_for_itself(what: str, data: st.DataObject) -> None:
+    """Whichever known key stands at the top of a file, and whatever it should hold."""
+    schemas: dict[str, type[Document]] = {"hardware": HardwareProfile, "models": ModelSpec}
+    model = schemas[what]
+    whole = yaml.safe_load(BROKEN[what][0])
+    key = data.draw(st.sampled_from(sorted(_homes(model))))
+    try:
+        model.of_data(whole | {key: "odd"}, "own.yaml")
+    except FaultsError as error:
+        for fault in error.faults:
+            asked = re.search(r"unknown key '(\w+)'; did you mean '(\w+)'", fault)
+            assert asked is None or asked[1] != asked[2], fault
+    except InputError:  # the version itself
+        assert key == "schema"
 
 
 def test_check_names_every_fault_of_a_config(cli: Cli, tmp_path: Path) -> None:
