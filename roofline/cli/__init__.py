@@ -95,7 +95,7 @@ def _plain(error: Exception, message: str) -> str:
 
 
 def _stop(message: str, code: int) -> None:
-    from roofline.cli.printing import refusal_line
+    from roofline.cli.printing import refuse
 
-    sys.stderr.write(refusal_line(message) + "\n")
+    refuse(message)
     sys.exit(code)

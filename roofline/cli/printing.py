@@ -33,6 +33,7 @@ __all__ = [
     "flag",
     "help_if_bare",
     "refusal_line",
+    "refuse",
     "show",
     "talk",
     "typed",
@@ -296,6 +297,16 @@ def refusal_line(message: str) -> str:
     return "roofline: " + " ".join(line.split())
 
 
+def refuse(message: str) -> None:
+    """Print a refusal on stderr: one line, which is wrapped on a terminal."""
+    line = refusal_line(message)
+    if sys.stderr.isatty():
+        from roofline.render.writers import wrap
+
+        line = wrap(line, _width(sys.stderr))
+    typer.echo(line, err=True)
+
+
 @contextmanager
 def all_faults() -> Iterator[None]:
     """Print every fault of a file as a line of its own, where one line would name the first."""
@@ -303,7 +314,7 @@ def all_faults() -> Iterator[None]:
         yield
     except FaultsError as error:
         for fault in error.faults:
-            typer.echo(refusal_line(typed(fault)), err=True)
+            refuse(typed(fault))
         raise typer.Exit(error.exit_code) from None
 
 

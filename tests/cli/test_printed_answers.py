@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import ROOT, Cli
+from tests.support import GPU, ROOT, Cli, write
 
 WIDTH, HEIGHT = 80, 40  # of a terminal
 #: A batch or a goal beside a model, on every engine: dense, mixtures, hybrids, GGUF formats.
@@ -221,13 +221,16 @@ def test_every_answer_comes_in_four_formats(cli: Cli, command: str) -> None:
     assert all(None not in row and None not in row.values() for row in rows)
 
 
-def on_a_terminal(*arguments: str, **environment: str) -> str:
-    """Return what a terminal of 80 columns shows of stdout."""
+def on_a_terminal(
+    *arguments: str, stream: str = "stdout", code: int = 0, **environment: str
+) -> str:
+    """Return what a terminal of 80 columns shows of a stream."""
     ours, theirs = pty.openpty()
     settings = {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80"} | environment
     inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     command = [sys.executable, "-m", "roofline", *arguments]
-    done = subprocess.Popen(command, stdout=theirs, cwd=ROOT, env=inherited | settings)
+    out, err = (theirs, None) if stream == "stdout" else (subprocess.DEVNULL, theirs)
+    done = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT, env=inherited | settings)
     os.close(theirs)
     shown = b""
     while True:
@@ -239,7 +242,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> str:
             break
         shown += part
     os.close(ours)
-    assert done.wait() == 0
+    assert done.wait() == code
     return shown.decode().replace("\r\n", "\n")
 
 
@@ -251,6 +254,29 @@ def test_colours_are_for_terminals_alone(cli: Cli) -> None:
     assert "\x1b" not in piped
     assert re.sub(r"\x1b\[\d*m", "", shown) == piped
     assert on_a_terminal(*ask, NO_COLOR="1") == piped
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "recommend qwen3", "recommend qwen3-8b --acceptance survival:0.9,0.95",
+        "recommend llama-3.1-8b --an-option-that-no-command-of-them-all-takes",
+        "hardware check broken.yaml",
+    ],
+)  # fmt: skip
+def test_a_refusal_is_wrapped_on_a_terminal_alone(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    broken = write(tmp_path, "broken.yaml", GPU.replace("64 GB", "a great many gigabytes, or more"))
+    words = command.replace("broken.yaml", broken).split()
+    lines = cli(*words).err.splitlines()
+    assert lines
+    assert all(line.startswith("roofline: ") for line in lines)
+    shown = on_a_terminal(*words, stream="stderr", code=2)
+    assert max(map(len, lines)) > WIDTH
+    assert max(map(len, shown.splitlines())) <= WIDTH
+    assert shown.split() == " ".join(lines).split()
 
 
 def test_notes_of_a_goal_are_of_the_points_that_meet_it(cli: Cli) -> None:
