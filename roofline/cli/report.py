@@ -75,7 +75,7 @@ def report(
     from roofline.render.page.page import render_page
     from roofline.render.page.report import report_for
     from roofline.render.refusals import refused_lines
-    from roofline.render.why import caveat, headline, other_headlines
+    from roofline.render.why import caveat, headline, of_all_points, other_headlines
     from roofline.render.writers import wrap
 
     if output is None:
@@ -101,9 +101,10 @@ def report(
         output, render_page(content, source=source_line(), command=command, spell=typed)
     )
     answer = content.answer
-    for point in answer.points:
+    for n, point in enumerate(answer.points):
         of_batch = f"Batch {point.batch}: " if len(answer.question.workload.batches) > 1 else ""
-        said = [headline(answer, point) + caveat(answer, point), *other_headlines(answer, point)]
+        added = (of_all_points(answer) if n == 0 else "") + caveat(answer, point)
+        said = [headline(answer, point) + added, *other_headlines(answer, point)]
         for line in said:
             typer.echo(wrap(printable(typed(of_batch + line))))
     for line in refused_lines(answer.deployment, answer.refused):

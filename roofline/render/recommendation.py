@@ -33,6 +33,8 @@ from roofline.render.why import (
     headline,
     likely_line,
     marks_line,
+    names_taken,
+    of_all_points,
     other_headlines,
 )
 
@@ -74,7 +76,7 @@ Met = tuple["Goal", Sequence["OperatingPoint"]]
 def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None = None) -> Answer:
     """Return the answer in every form; ``met`` is a goal with the choices that meet it."""
     return Answer(
-        headlines=lambda: _short(answer, met),
+        headlines=lambda: _short_headlines(answer, met),
         blocks=lambda: answer_blocks(answer, explain=explain, met=met),
         notes=notes(answer.notices),
         said=frozenset(_said(answer)),
@@ -95,7 +97,8 @@ def answer_blocks(
     past_explained = False
     for n, (point, choice) in enumerate(zip(answer.points, choices, strict=True)):
         entry = point_data(answer, point)
-        blocks.append(Paragraph(headlines[n] + caveat(answer, point), tone=Tone.HEADLINE))
+        added = (of_all_points(answer) if n == 0 else "") + caveat(answer, point)
+        blocks.append(Paragraph(headlines[n] + added, tone=Tone.HEADLINE))
         blocks += map(Paragraph, other_headlines(answer, point))
         if n == 0 and answer.refused:
             from roofline.render.refusals import refused_blocks
@@ -123,6 +126,19 @@ def answer_blocks(
     return blocks
 
 
+def _short_headlines(answer: Recommendation, met: Met | None) -> list[str]:
+    """Return the answer of every point in a line, and in another one where readings differ.
+
+    The first one says what names mean.
+    """
+    first, *others = _headlines(answer, met)
+    return [
+        line
+        for said, point in zip([first + names_taken(answer), *others], answer.points, strict=True)
+        for line in (said, *other_headlines(answer, point))
+    ]
+
+
 def _headlines(answer: Recommendation, met: Met | None) -> list[str]:
     """Return the answer of every point in a sentence, with its place if there are several."""
     if met is not None:
@@ -134,15 +150,6 @@ def _headlines(answer: Recommendation, met: Met | None) -> list[str]:
         f"{_at(point).capitalize()}: {said}" if several else said
         for point in answer.points
         for said in [headline(answer, point)]
-    ]
-
-
-def _short(answer: Recommendation, met: Met | None) -> list[str]:
-    """Return the answer of every point in a line, and in another one where readings differ."""
-    return [
-        line
-        for said, point in zip(_headlines(answer, met), answer.points, strict=True)
-        for line in (said, *other_headlines(answer, point))
     ]
 
 

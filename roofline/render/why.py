@@ -40,6 +40,8 @@ __all__ = [
     "headline_template",
     "likely_line",
     "marks_line",
+    "names_taken",
+    "of_all_points",
     "opening",
     "other_headlines",
     "reason",
@@ -149,25 +151,32 @@ def headline_template(kind: Outcome, confidence: Confidence, *, plain: float) ->
     return sentence.replace("{verdict}", VERDICTS.get(kind, {}).get(confidence, ""))
 
 
-def caveat(answer: Recommendation, point: Point) -> str:
-    """Return what to add to the first sentence.
-
-    It is what names mean, why nothing is drafted, and a context beyond training.
-    """
-    taken = "".join(
+def names_taken(answer: Recommendation) -> str:
+    """Return what names mean, to add to the first sentence of all."""
+    return "".join(
         MEANS.format(name=item.values["name"], taken=item.values["taken"])
         for item in answer.notices
         if item.code is Code.NAME_TAKEN
     )
+
+
+def of_all_points(answer: Recommendation) -> str:
+    """Return what names mean and why nothing is drafted, to add to the first sentence of all."""
+    said = names_taken(answer)
     for item in answer.notices:
         if item.code is Code.PLAIN_ASSUMED:
             from roofline.render.notices import capitalised, sentence
 
-            taken += f" {capitalised(sentence(item))}"
+            said += f" {capitalised(sentence(item))}"
+    return said
+
+
+def caveat(answer: Recommendation, point: Point) -> str:
+    """Return what to add to the first sentence of a point: a context beyond training."""
     trained = trained_context_passed(answer, point)
     if trained is None:
-        return taken
-    return taken + CAVEAT.format(trained=trained, context=format_size(point.context))
+        return ""
+    return CAVEAT.format(trained=trained, context=format_size(point.context))
 
 
 def reason(answer: Recommendation, point: Point) -> str:

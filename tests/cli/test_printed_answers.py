@@ -279,6 +279,31 @@ def test_a_refusal_is_wrapped_on_a_terminal_alone(
     assert shown.split() == " ".join(lines).split()
 
 
+@pytest.mark.parametrize(
+    ("gpu", "part"), [("h100", "h100-sxm"), ("b200", "b200-hgx"), ("v100", "v100-sxm2-32gb")]
+)
+@pytest.mark.parametrize("more", [(), ("--slo-tpot", "200")])
+def test_what_a_name_means_is_said_once(
+    cli: Cli, gpu: str, part: str, more: tuple[str, ...]
+) -> None:
+    ask = ("recommend", "qwen3-0.6b", "--gpu", gpu, "--batch", "1,4,16", *more)
+    if more:
+        ask = ("recommend", "qwen3-0.6b", "--gpu", gpu, *more)
+    said = f"({gpu} means {part}.)"
+    short = cli(*ask, "--short").out
+    assert short.splitlines()[0].endswith(said)
+    whole = " ".join(cli(*ask).out.split())
+    for text in (short, whole):
+        assert text.count(said) == 1
+    assert "means" not in cli(*[part if word == gpu else word for word in ask], "--short").out
+
+
+def test_why_nothing_is_drafted_is_said_once(cli: Cli) -> None:
+    whole = " ".join(cli("recommend", "mistral-7b-v0.3", "--batch", "1,4").out.split())
+    assert whole.count("No drafter is bundled for mistral-7b-v0.3") == 1
+    assert whole.count("Plain decoding: ") == 2
+
+
 def test_notes_of_a_goal_are_of_the_points_that_meet_it(cli: Cli) -> None:
     """Batches up to 1024 are tried; those past the graphs concern nobody at a batch of a few."""
     ask = ("recommend", "llama-3.1-8b", "--context", "256", "--acceptance", "0.8")
