@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofline.advice.columns import Column, columns
 from roofline.advice.decide import Point
-from roofline.advice.question import Ending, Question
+from roofline.advice.question import MAX_DRAFT_LENGTH, Ending, Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import Outcome, outcome
 from roofline.base.notices import Code as NoticeCode
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 SCHEMA = "roofline.recommend/1"
-#: Lines of a terminal that the answer for one point keeps to.
+#: Lines of a terminal that the answer for one point keeps to, at the default longest draft.
 HEIGHT = 40
 COLUMNS = columns(
     "draft_length",
@@ -75,13 +75,14 @@ Met = tuple["Goal", Sequence["OperatingPoint"]]
 
 def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None = None) -> Answer:
     """Return the answer in every form; ``met`` is a goal with the choices that meet it."""
+    short = answer.question.workload.max_draft_length <= MAX_DRAFT_LENGTH
     return Answer(
         headlines=lambda: _short_headlines(answer, met),
         blocks=lambda: answer_blocks(answer, explain=explain, met=met),
         notes=notes(answer.notices),
         said=frozenset(_said(answer)),
         more=lambda: _more(answer, explain=explain),
-        height=HEIGHT if len(answer.points) == 1 and not explain else None,
+        height=HEIGHT if len(answer.points) == 1 and short and not explain else None,
         data=lambda: data(answer, explain=explain, met=met),
         rows=lambda: rows(answer),
     )
