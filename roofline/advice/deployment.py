@@ -36,7 +36,14 @@ from roofline.kernels.footprint import parameters_total
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.specs.engine import EngineProfile, engine_id, load_engine
-from roofline.specs.formats import LAYER_LINEARS, DType, Precision, few_bits, resolve_precision
+from roofline.specs.formats import (
+    LAYER_LINEARS,
+    Component,
+    DType,
+    Precision,
+    few_bits,
+    resolve_precision,
+)
 from roofline.specs.gpu import (
     DEFAULT_HOST,
     GPU_SHELF,
@@ -105,6 +112,25 @@ class Deployment:
     changes: tuple[AppliedOverride, ...] = ()  # what overrides did
     #: What it was made of; None where it was put together by hand.
     configuration: Configuration | None = None
+
+    @property
+    def columns(self) -> dict[str, str | int]:
+        """What is asked about, by the columns of a row; weights are those of the MLP or experts."""
+        target = self.target
+        mixture = target.model.num_expert_layers > 0
+        return {
+            "model": target.model.id,
+            "gpu": self.gpu.id,
+            "engine": self.engine.reference,
+            "tp": target.placement.tp,
+            "gpus": self.cards,
+            "ep": target.placement.ep,
+            "drafter": self.drafter.name,
+            "weights": target.precision.weights[
+                Component.EXPERTS if mixture else Component.MLP
+            ].value,
+            "kv": target.precision.kv.value,
+        }
 
     @property
     def cards(self) -> int:

@@ -27,7 +27,7 @@ from roofline.questions.compare import Candidate, bundled_candidates, parse_cand
 from roofline.questions.compare import compare as side_by_side
 from roofline.questions.explore import EXPLORED_BATCHES, parse_axis
 from roofline.questions.explore import explore as vary_over
-from roofline.questions.goals import GOAL_BATCHES, goal_of, meet_goal
+from roofline.questions.goals import GOAL_BATCHES, answer_goal, goal_of
 from roofline.questions.load.answer import answer_load
 from roofline.questions.load.load import check_beside, load_of
 from roofline.questions.memory import memory_accounts
@@ -151,10 +151,10 @@ def recommend(
         batches = batches_in_order("batch", values.wholes("batch", batch))
     if context is not None:
         workload = replace(workload, contexts=sizes("context", values.wholes("context", context)))
-    answer = answer_for(ask(configuration, replace(workload, batches=batches)))
+    question = ask(configuration, replace(workload, batches=batches))
     if goal is None:
-        return RecommendResult(answer=answer, explain=values.flag("explain", explain))
-    answer, choices = meet_goal(answer, goal, named=batch is not None)
+        return RecommendResult(answer=answer_for(question), explain=values.flag("explain", explain))
+    answer, choices = answer_goal(question, goal, named=batch is not None)
     return RecommendResult(
         answer=answer,
         goal=goal,
@@ -170,6 +170,7 @@ def schedule(
     batches: WholeNumbers = "1..256",
     contexts: WholeNumbers = "4k",
     tie: Number = 1,
+    odds: Number = 80,
     mix: Mapping[int, float] | str | None = None,
     engine_version: Number | None = None,
     gate: bool = False,
@@ -191,6 +192,8 @@ def schedule(
         Tokens in the KV cache of each sequence: '8k' is 8192.
     tie : number, default 1
         Percent of speed that a band may lose; 0 is the exact best.
+    odds : number, default 80
+        Odds in percent that two draft lengths must have of beating one; 0 merges no bands.
     mix : dict, str or None, default None
         Share of time by batch: {1: 0.2, 32: 0.8}; None takes every doubling as alike.
     engine_version : str, number or None, default None
@@ -252,6 +255,7 @@ def schedule(
             contexts=tuple(sorted(sizes("contexts", values.wholes("contexts", contexts)))),
         ),
         tie=amount("tie", values.text("tie", tie), PERCENT, "percent, such as 1") / 100,
+        odds=amount("odds", values.text("odds", odds), PERCENT, "percent, such as 80") / 100,
         mix=None if mix is None else shares_of("mix", values.shares("mix", mix)),
     )
     return ScheduleResult(answer=planned, written=write_schedule(planned, written_for))

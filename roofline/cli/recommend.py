@@ -26,10 +26,12 @@ from roofline.cli.question import (
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
-    from roofline.advice.question import Workload
+    from roofline.advice.question import Question, Workload
+    from roofline.advice.recommend import Recommendation
     from roofline.base.notices import Notice
     from roofline.questions.goals import Goal
     from roofline.questions.load.load import Load
+    from roofline.render.recommendation import Met
 
 __all__ = ["recommend"]
 
@@ -96,7 +98,6 @@ def recommend(
     Example: roofline recommend qwen3-8b --gpu h100-sxm --batch 8
     """
     from roofline.advice.question import ask
-    from roofline.advice.recommend import recommend as answer_for
     from roofline.render.recommendation import as_answer
     from roofline.render.writers import OutputFormat
 
@@ -166,14 +167,23 @@ def recommend(
         load_answer = replace(load_answer, notices=(*of_server, *load_answer.notices))
         emit_answer(load_as_answer(load_answer), how, output, about=about)
         return
-    answer, met = answer_for(ask(configuration, workload)), None
-    if goal is not None:
-        from roofline.questions.goals import meet_goal
-
-        answer, choices = meet_goal(answer, goal, named=batch is not None)
-        met = goal, choices
+    answer, met = _answered(ask(configuration, workload), goal, named=batch is not None)
     answer = replace(answer, notices=(*of_server, *answer.notices))
     emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
+
+
+def _answered(
+    question: Question, goal: Goal | None, *, named: bool
+) -> tuple[Recommendation, Met | None]:
+    """Return the answer; with a goal at the batches that meet it, and the choices."""
+    if goal is None:
+        from roofline.advice.recommend import recommend as answer_for
+
+        return answer_for(question), None
+    from roofline.questions.goals import answer_goal
+
+    answer, choices = answer_goal(question, goal, named=named)
+    return answer, (goal, choices)
 
 
 def _load(*, context: str | None, **options: Any) -> Load | None:

@@ -93,6 +93,11 @@ def compare(
     answers = [
         _answer(configuration, workload, candidate, drop_unused=several) for candidate in candidates
     ]
+    asked = [
+        (answer.deployment.drafter.name, answer.question.acceptance.label) for answer in answers
+    ]
+    if len(set(asked)) < len(asked):
+        raise InputError("one is given twice", field="drafter")
     compared: dict[tuple[int, int], list[ComparedDrafter]] = {}
     for answer in answers:
         for point in answer.points:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import SURE, TIE, Point
-from roofline.advice.recommend import Recommendation, answer_at
+from roofline.advice.question import Question
+from roofline.advice.recommend import Recommendation, answer_at, recommend
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.values import MILLISECONDS, PER_SECOND, amount, choice
@@ -25,6 +26,7 @@ __all__ = [
     "NeededTokens",
     "Objective",
     "OperatingPoint",
+    "answer_goal",
     "goal_of",
     "meet_goal",
     "missed_goals",
@@ -40,6 +42,19 @@ GOAL_BATCHES: tuple[int, ...] = (
     *(size * eighth // 8 for size in (16, 32, 64, 128, 256, 512) for eighth in range(8, 16)),
     1024,
 )
+MOST = GOAL_BATCHES[-1]
+
+
+def _largest_batches_too(question: Question) -> Question:
+    """Return a question about its batches and the largest that fit, plain and with each draft."""
+    memory, workload = question.deployment.memory, question.workload
+    largest = {
+        memory.largest_batch(context=context, draft_length=length)
+        for context in workload.contexts
+        for length in question.draft_lengths
+    }
+    batches = sorted({*workload.batches, *(size for size in largest if 1 <= size <= MOST)})
+    return replace(question, workload=replace(workload, batches=tuple(batches)))
 
 
 class Objective(StrEnum):
@@ -211,6 +226,18 @@ def operating_points(points: Sequence[Point], goal: Goal) -> list[OperatingPoint
     if not choices:
         raise _out_of_reach(groups[0], goal)
     return choices
+
+
+def answer_goal(
+    question: Question, goal: Goal, *, named: bool
+) -> tuple[Recommendation, list[OperatingPoint]]:
+    """Answer a question at the batches that meet a goal; return those choices too.
+
+    Where the batches were not ``named``, the largest that fit are tried as well.
+    """
+    return meet_goal(
+        recommend(question if named else _largest_batches_too(question)), goal, named=named
+    )
 
 
 def meet_goal(

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "COST",
+    "Met",
     "answer_blocks",
     "as_answer",
     "data",
@@ -330,7 +331,8 @@ def rows(answer: Recommendation) -> list[dict[str, Any]]:
     """Return a row for every batch, context and draft length, without numbers if it cannot fit."""
     from roofline.render.refusals import room_columns
 
-    question, inputs = answer.question, inputs_data(answer.question)
+    question = answer.question
+    stated = answer.deployment.columns | {"acceptance": question.acceptance.label}
     points = {(p.batch, p.context): point_data(answer, p) for p in answer.points}
     first = next(iter(points.values()))["by_draft_length"][0]
     names = [name for name in first if name != "breakdown_ms"]
@@ -344,7 +346,7 @@ def rows(answer: Recommendation) -> list[dict[str, Any]]:
         parts = entry.get("breakdown_ms", {})
         found.append(
             {
-                **{name: inputs[name] for name in ("model", "gpu", "gpus", "tp")},
+                **stated,
                 "batch": batch,
                 "context": context,
                 **{name: entry.get(name) for name in names},

@@ -127,3 +127,9 @@ def test_heads_without_acceptance_are_left_out(cli: Cli) -> None:
     assert "left out, for no acceptance is known for them: peagle" in said
     assert "--drafter peagle=0.7" in said
     assert any("peagle" in note["text"] for note in outcome.data()["notes"])
+
+
+def test_one_drafter_under_two_names_is_given_twice(cli: Cli) -> None:
+    for names in (("eagle3=0.7", "EAGLE-3=0.7"), ("eagle3=0.7", "eagle3=0.7")):
+        drafters = [word for name in names for word in ("--drafter", name)]
+        assert_refused(cli("compare", "llama-3.1-8b", *drafters), "--drafter", "given twice")

@@ -305,3 +305,12 @@ def test_a_goal_met_only_between_powers_of_two(cli: Cli) -> None:
     (choice,) = data["goal"]["choices"]
     assert choice["sure_tokens_per_s"] >= 2750
     assert 32 < choice["batch"] < 64
+
+
+def test_the_largest_batch_that_fits_is_tried(cli: Cli) -> None:
+    """The account of memory fills the card with 94 sequences and their drafts, and yields more."""
+    full = cli("memory", "llama-3.1-8b", "--format", "json").data()["contexts"][0]["equal_memory"]
+    asked = ("recommend", "llama-3.1-8b", "--objective", "throughput", "--format", "json")
+    (choice,) = cli(*asked).data()["goal"]["choices"]
+    most = full["speculative_tokens_per_s"]  # the smallest batch within 1 % of it is taken
+    assert 0.99 * most <= choice["tokens_per_s"] <= 1.000001 * most

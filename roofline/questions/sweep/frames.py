@@ -14,7 +14,6 @@ from roofline.advice.decide import CONFIDENCES
 from roofline.advice.question import Question
 from roofline.kernels.ops import Part
 from roofline.questions.sweep.plan import Combination, OptionValue, Rectangle
-from roofline.specs.formats import Component
 
 __all__ = [
     "FITS",
@@ -155,16 +154,6 @@ def shared(combination: Combination, question: Question | None) -> dict[str, Opt
     if question is None:
         return values
     deployment = question.deployment
-    precision = deployment.target.precision
-    mixture = deployment.target.model.num_expert_layers > 0
     named = asked if deployment.configuration is None else deployment.configuration
-    return values | {
-        "engine": named.engine,
-        "model": deployment.target.model.id,
-        "gpu": deployment.gpu.id,
-        "gpus": deployment.cards,
-        "drafter": deployment.drafter.name,
-        "acceptance": label or question.acceptance.label,
-        "weights": precision.weights[Component.EXPERTS if mixture else Component.MLP].value,
-        "kv": precision.kv.value,
-    }
+    found = deployment.columns | {"acceptance": label or question.acceptance.label}
+    return values | found | {"engine": named.engine, "tp": asked.tp, "ep": asked.ep}
