@@ -22,7 +22,7 @@ ASK = (*MACHINE, *DRAFTS)
 SAID = (
     "153 GB",
     "70.5 GB usable of 80.0 GB",
-    "What fits: batch 76 as asked",
+    "batch 76 as asked",
     "153 with --kv fp8",
     "180 with --tp 8",
 )
