@@ -19,7 +19,7 @@ from roofline.advice.decide import (
     near_best,
     time_at_odds,
 )
-from roofline.advice.deployment import Deployment, PricedGrid, deploy
+from roofline.advice.deployment import Deployment, Notices, PricedGrid, deploy
 from roofline.advice.question import Ending, Question, ending, ending_value
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.matrices import used_components
@@ -247,30 +247,22 @@ class Recommendation:
         return [pair for pair in pairs if pair[0].draft_length != pair[1].draft_length]
 
 
-def _with_reading(answer: Recommendation, notices: Sequence[Notice]) -> list[Notice]:
+def _with_reading(answer: Recommendation, notices: Notices) -> Notices:
     """Return the notices, that of a list with two readings saying whether they agree."""
-    reading = _reading_notice(answer)
-    if reading is None:
-        return list(notices)
-    return [reading if each.code is Code.READ_AS_SURVIVAL else each for each in notices]
-
-
-def _reading_notice(answer: Recommendation) -> Notice | None:
-    """Return what is said of a list of rates with two readings, by whether they agree."""
     if answer.other_reading is None:
-        return None
-    rates, ambiguous = answer.question.acceptance.without_prefix, answer.ambiguous
-    if not ambiguous:
-        return notice(Code.READ_AS_SURVIVAL, rates=rates, same_advice=True)
-    point, other = ambiguous[0]
-    return notice(
-        Code.AMBIGUOUS_ACCEPTANCE,
-        rates=rates,
-        batch=point.batch,
-        context=point.context,
-        survival=point.draft_length,
-        conditional=other.draft_length,
-    )
+        return notices
+    from roofline.advice.readings import Advice, with_reading
+
+    others = {(point.batch, point.context): point for point in answer.other_reading.points}
+    pairs = [
+        (
+            (("batch", point.batch), ("context", point.context)),
+            Advice(draft_length=point.draft_length),
+            Advice(draft_length=others[point.batch, point.context].draft_length),
+        )
+        for point in answer.points
+    ]
+    return with_reading(notices, answer.question.acceptance, pairs)
 
 
 def require_fit(priced: PricedGrid) -> PricedGrid:
@@ -326,10 +318,11 @@ def recommend(question: Question) -> Recommendation:
 
 def _in_other_reading(answer: Recommendation) -> Recommendation | None:
     """Return the answer to the other reading of a list of rates, decided on the same prices."""
-    curve = answer.question.acceptance.other_reading
-    if curve is None:
+    if answer.question.acceptance.other_reading is None:
         return None
-    question = replace(answer.question, acceptance=curve)
+    from roofline.advice.readings import in_other_reading
+
+    question = in_other_reading(answer.question) or answer.question
     return replace(answer, question=question, points=_points(question, answer.priced))
 
 

@@ -26,7 +26,6 @@ from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan
 from roofline.questions.sweep.store import JournalEntry
 from roofline.render.blocks import Answer
-from roofline.specs.overrides import Override
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -378,7 +377,7 @@ class MemoryResult(Result):
     def _shown(self) -> Answer:
         from roofline.render.memory import as_answer
 
-        return as_answer(self.answer.answers, self.answer.refused, self.answer.notices)
+        return as_answer(self.answer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -408,7 +407,7 @@ class ExploreResult(Result):
     def points(self) -> tuple[VariantAdvice, ...]:
         """The advice for every variant."""
         return tuple(
-            record(VariantAdvice, {"values": MappingProxyType(self._values(row["values"]))}, row)
+            record(VariantAdvice, {"values": MappingProxyType(row["values"])}, row)
             for row in self.to_dict()["variants"]
         )
 
@@ -416,23 +415,6 @@ class ExploreResult(Result):
     def refused(self) -> tuple[Refused, ...]:
         """What does not fit in memory, with what helps."""
         return tuple(each for variant in self.answer.variants for each in variant.refused)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each variant; values that were varied are numbers where they can be."""
-        frame = super().to_frame()
-        for axis in self.answer.axes:
-            frame[axis.path] = [
-                self._values({axis.path: text})[axis.path] for text in frame[axis.path]
-            ]
-        return frame
-
-    @staticmethod
-    def _values(texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return the values that were varied, as they were read."""
-        return {
-            path: Override(option="vary", path=path, text=text).value
-            for path, text in texts.items()
-        }
 
     def _shown(self) -> Answer:
         from roofline.render.explore import as_answer
@@ -512,7 +494,7 @@ class SweepResult(Result):
     def _shown(self) -> Answer:
         from roofline.render.sweep import as_answer
 
-        return as_answer(self.answer, *self._priced)
+        return as_answer(self.answer, *self._priced, _renderers())
 
 
 def _renderers() -> Renderers:

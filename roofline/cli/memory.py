@@ -58,4 +58,4 @@ def memory(
         draft_length=draft_length,
         longest_is_given="max_draft_length" in given_by_flag(options),
     )
-    emit_answer(as_answer(accounts.answers, accounts.refused, accounts.notices), how, output)
+    emit_answer(as_answer(accounts), how, output)

@@ -104,6 +104,7 @@ def schedule(
         write_schedule,
     )
     from roofline.questions.schedule.plan import plan_schedule
+    from roofline.questions.schedule.written import schedule_notices
     from roofline.render.notices import warnings
     from roofline.render.schedule import as_answer, rise_line
     from roofline.render.writers import OutputFormat
@@ -146,5 +147,5 @@ def schedule(
     # an engine's own text has no place for what is to know beside it
     changes = map(str, planned.question.deployment.changes)
     reasons = map(rise_line, written.rises)
-    notes = [*warnings([*planned.notices, *written.notes]), *reasons, *changes]
+    notes = [*warnings(schedule_notices(planned, written)), *reasons, *changes]
     emit_text(written.text + "\n", output, notes)

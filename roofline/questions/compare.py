@@ -10,13 +10,24 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.decide import Point
 from roofline.advice.deployment import known_drafters
 from roofline.advice.question import Workload, ask
+from roofline.advice.readings import Advice, is_ambiguous, with_reading
 from roofline.advice.recommend import Recommendation, recommend
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
+from roofline.base.notices import Notice
 from roofline.importers.references import heads_for, open_model
 from roofline.questions.memory import Slots, slots
 from roofline.specs.engine import load_engine
 
-__all__ = ["Candidate", "ComparedDrafter", "bundled_candidates", "compare", "parse_candidate"]
+__all__ = [
+    "Candidate",
+    "ComparedDrafter",
+    "advice_of",
+    "bundled_candidates",
+    "compare",
+    "compare_notices",
+    "in_other_reading",
+    "parse_candidate",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,10 +113,62 @@ def compare(
     for answer in answers:
         for point in answer.points:
             compared.setdefault((point.batch, point.context), []).append(_entry(answer, point))
-    return [
-        sorted(entries, key=lambda entry: -float(entry.point.speedup[entry.judged]))
-        for entries in compared.values()
+    return list(map(_fastest_first, compared.values()))
+
+
+def in_other_reading(
+    points: Sequence[Sequence[ComparedDrafter]],
+) -> list[list[ComparedDrafter]] | None:
+    """Return the comparison with every list of rates without a word as conditional rates.
+
+    None where no drafter has one.
+    """
+    answers = {id(e.answer): e.answer for entries in points for e in entries}
+    if all(answer.other_reading is None for answer in answers.values()):
+        return None
+    found = []
+    for entries in points:
+        others = []
+        for entry in entries:
+            answer = entry.answer.other_reading or entry.answer
+            place = entry.point.batch, entry.point.context
+            (point,) = (p for p in answer.points if (p.batch, p.context) == place)
+            others.append(_entry(answer, point))
+        found.append(_fastest_first(others))
+    return found
+
+
+def compare_notices(points: Sequence[Sequence[ComparedDrafter]]) -> tuple[Notice, ...]:
+    """Return what is to know of all drafters; two readings are compared by which is fastest.
+
+    A drafter whose own best draft length depends on the reading says so as well.
+    """
+    answers = [entry.answer for entry in points[0]]
+    notices = tuple(dict.fromkeys(n for answer in answers for n in answer.notices))
+    others = in_other_reading(points)
+    listed = [a for a in answers if a.other_reading is not None]
+    if others is None or any(is_ambiguous(answer.notices) for answer in listed):
+        return notices
+    pairs = [
+        (
+            (("batch", own[0].point.batch), ("context", own[0].point.context)),
+            advice_of(own),
+            advice_of(other),
+        )
+        for own, other in zip(points, others, strict=True)
     ]
+    return with_reading(notices, listed[0].question.acceptance, pairs)
+
+
+def advice_of(entries: Sequence[ComparedDrafter]) -> Advice:
+    """Return what a comparison advises at one point: the fastest drafter at its draft length."""
+    fastest = entries[0]
+    drafter = fastest.answer.deployment.drafter.name
+    return Advice(drafter=drafter, draft_length=fastest.point.draft_length)
+
+
+def _fastest_first(entries: list[ComparedDrafter]) -> list[ComparedDrafter]:
+    return sorted(entries, key=lambda entry: -float(entry.point.speedup[entry.judged]))
 
 
 def _answer(

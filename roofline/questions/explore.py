@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.decide import smallest_within_tie
 from roofline.advice.deployment import load_documents
 from roofline.advice.question import Question, Workload, ask
+from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
 from roofline.advice.recommend import law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import DoesNotFitError, InputError
@@ -49,6 +51,14 @@ class Axis:
 
     path: str
     values: tuple[str, ...]
+
+    def read(self, text: str) -> Any:
+        """Return one of the values as it is read: a number is a number.
+
+        >>> Axis(path="group_size", values=("1", "2")).read("2")
+        2
+        """
+        return Override(option="vary", path=self.path, text=text).value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +113,8 @@ class Exploration:
     context: int
     variants: tuple[Variant, ...]
     notices: tuple[Notice, ...]
+    #: The answer if a list of rates that was typed without a word is conditional, not survival.
+    other_reading: Exploration | None = None
 
 
 def parse_axis(text: str) -> Axis:
@@ -153,7 +165,7 @@ def explore(
     (context,) = workload.contexts
     workload = replace(workload, batches=tuple(sorted({batch, *batches})))
     documents = load_documents(configuration)
-    variants, notices, failed = [], list[Notice](), {}
+    variants, others, notices, failed = [], list[Variant](), list[Notice](), {}
     combinations = list(itertools.product(*(axis.values for axis in axes)))
     for values in tracked(combinations, "variants"):
         overrides = (
@@ -162,9 +174,11 @@ def explore(
         )
         varied = replace(configuration, overrides=(*configuration.overrides, *overrides))
         try:
-            variant, limits = _variant(
-                ask(varied, workload, documents=documents), values, batch=batch
-            )
+            question = ask(varied, workload, documents=documents)
+            variant, limits = _variant(question, values, batch=batch)
+            other = in_other_reading(question)
+            if other is not None:
+                others.append(_variant(other, values, batch=batch)[0])
         except InputError as error:
             failed[values] = error
             notices.append(notice(Code.VARIANT_LEFT_OUT, problem=error.text))
@@ -175,14 +189,37 @@ def explore(
     if all(variant.draft_length is None for variant in variants):
         first = does_not_fit(variants[0].question.deployment, batch=batch, context=context)
         raise DoesNotFitError(f"no variant fits; the first: {first.text}")
-    return Exploration(
+    exploration = Exploration(
         configuration=configuration,
         axes=tuple(axes),
         batch=batch,
         context=context,
         variants=tuple(variants),
-        notices=tuple(dict.fromkeys(notices)),
+        notices=(),
     )
+    if others:
+        exploration = replace(
+            exploration, other_reading=replace(exploration, variants=tuple(others))
+        )
+    acceptance, pairs = variants[0].question.acceptance, _readings(exploration)
+    return replace(exploration, notices=with_reading(dict.fromkeys(notices), acceptance, pairs))
+
+
+def _readings(exploration: Exploration) -> list[tuple[Place, Advice, Advice]] | None:
+    """Return what both readings advise for every variant that fits."""
+    if exploration.other_reading is None:
+        return None
+    both = zip(exploration.variants, exploration.other_reading.variants, strict=True)
+    paths = [axis.path for axis in exploration.axes]
+    return [
+        (
+            tuple(zip(paths, own.values, strict=True)),
+            Advice(draft_length=own.draft_length),
+            Advice(draft_length=other.draft_length),
+        )
+        for own, other in both
+        if own.draft_length is not None
+    ]
 
 
 def _check(axes: Sequence[Axis]) -> None:

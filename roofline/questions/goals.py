@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from roofline.advice.decide import SURE, TIE, Point
 from roofline.advice.question import Question
+from roofline.advice.readings import Advice, Place, with_reading
 from roofline.advice.recommend import Recommendation, answer_at, recommend
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
@@ -27,6 +28,7 @@ __all__ = [
     "Objective",
     "OperatingPoint",
     "answer_goal",
+    "choices_in_other_reading",
     "goal_of",
     "meet_goal",
     "missed_goals",
@@ -260,7 +262,46 @@ def meet_goal(
         [choice.point for choice in choices],
         missed_goals(answer.points, goal, choices),
     )
-    return replace(chosen, refused=refused), choices
+    pairs = _readings(choices, choices_in_other_reading(answer, goal))
+    said = with_reading(chosen.notices, answer.question.acceptance, pairs)
+    return replace(chosen, refused=refused, notices=said), choices
+
+
+def choices_in_other_reading(answer: Recommendation, goal: Goal) -> list[OperatingPoint] | None:
+    """Return what meets a goal under the other reading of the acceptance; None without one.
+
+    A context at which nothing meets it is missing.
+    """
+    if answer.other_reading is None:
+        return None
+    points = answer.other_reading.points
+    groups = [
+        [p for p in points if p.context == c] for c in dict.fromkeys(p.context for p in points)
+    ]
+    return [found for group in groups if (found := operating_point(group, goal)) is not None]
+
+
+def _readings(
+    choices: Sequence[OperatingPoint], others: Sequence[OperatingPoint] | None
+) -> list[tuple[Place, Advice, Advice]] | None:
+    """Return what both readings choose at every context that has a choice."""
+    if others is None:
+        return None
+    by_context = {other.point.context: other for other in others}
+
+    def advice(choice: OperatingPoint | None) -> Advice:
+        if choice is None:
+            return Advice(refused="the goal is out of reach")
+        return Advice(batch=choice.point.batch, draft_length=choice.draft_length)
+
+    return [
+        (
+            (("context", choice.point.context),),
+            advice(choice),
+            advice(by_context.get(choice.point.context)),
+        )
+        for choice in choices
+    ]
 
 
 def missed_goals(

@@ -22,6 +22,7 @@ from roofline.advice.question import (
     ending_value,
     why_drafts_end,
 )
+from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError, Option
 from roofline.kernels.footprint import (
@@ -287,6 +288,9 @@ class MemoryAccounts:
     answers: tuple[MemoryAnswer, ...]
     refused: tuple[Refused, ...]
     notices: Notices
+    question: Question | None = None  # None where no acceptance is known
+    #: The accounts if a list of rates that was typed without a word is conditional, not survival.
+    other_reading: MemoryAccounts | None = None
 
 
 def memory_accounts(
@@ -316,15 +320,42 @@ def memory_accounts(
         raise does_not_fit(deployment, batch=batch or 1, context=contexts[0])
     question = _with_acceptance(deployment, workload, draft_length)
     notices += question.own_notices if question is not None else ()
-    return MemoryAccounts(
-        answers=tuple(
-            _memory_answer(deployment, question, size, batch, draft_length)
-            for size in contexts
-            if size not in unfit
-        ),
-        refused=refuse(deployment, [(batch or 1, size) for size in unfit]),
-        notices=tuple(notices),
-    )
+
+    def accounts_of(asked: Question | None) -> MemoryAccounts:
+        """Return the accounts with one reading of the acceptance."""
+        return MemoryAccounts(
+            answers=tuple(
+                _memory_answer(deployment, asked, size, batch, draft_length)
+                for size in contexts
+                if size not in unfit
+            ),
+            refused=refuse(deployment, [(batch or 1, size) for size in unfit]),
+            notices=tuple(notices),
+            question=asked,
+        )
+
+    accounts = accounts_of(question)
+    other = None if question is None else in_other_reading(question)
+    if question is None or other is None:
+        return accounts
+    accounts = replace(accounts, other_reading=accounts_of(other))
+    said = with_reading(notices, question.acceptance, _readings(accounts))
+    return replace(accounts, notices=said)
+
+
+def _readings(accounts: MemoryAccounts) -> list[tuple[Place, Advice, Advice]] | None:
+    """Return the draft lengths that both readings account for at every context."""
+    if accounts.other_reading is None:
+        return None
+    both = zip(accounts.answers, accounts.other_reading.answers, strict=True)
+    return [
+        (
+            (("context", own.slots.context),),
+            Advice(draft_length=own.slots.draft_length),
+            Advice(draft_length=other.slots.draft_length),
+        )
+        for own, other in both
+    ]
 
 
 def _check(

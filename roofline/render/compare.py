@@ -9,11 +9,18 @@ from typing import Any
 from roofline.advice.columns import Column
 from roofline.base.errors import Option
 from roofline.base.units import format_size
-from roofline.questions.compare import ComparedDrafter
+from roofline.questions.compare import (
+    ComparedDrafter,
+    advice_of,
+    compare_notices,
+    in_other_reading,
+)
 from roofline.render.blocks import Answer, Block, Note, Paragraph, Table, Tone, table
+from roofline.render.data import acceptance_data, other_points_data
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.notices import notes, notes_data
 from roofline.render.refusals import refused_blocks, refused_data, refused_details, room_columns
+from roofline.render.why import as_conditional
 from roofline.specs.overrides import AppliedOverride
 
 __all__ = ["answer_blocks", "as_answer", "data", "rows"]
@@ -29,12 +36,11 @@ def as_answer(points: Points, *, left_out: Sequence[str] = ()) -> Answer:
 
     ``left_out`` are heads that are bundled, but whose acceptance is not known.
     """
-    answers = [entry.answer for entry in points[0]]
-    answer = answers[0]
+    answer = points[0][0].answer
     named = _left_out(left_out)
-    notices = dict.fromkeys(notice for each in answers for notice in each.notices)
+    notices = compare_notices(points)
     return Answer(
-        headlines=lambda: _headlines(points),
+        headlines=lambda: [line for pair in _both_headlines(points) for line in pair],
         blocks=lambda: answer_blocks(points),
         notes=(*named, *notes(notices)),
         more=lambda: refused_details(answer.deployment, answer.refused),
@@ -58,9 +64,11 @@ def _left_out(heads: Sequence[str]) -> list[Note]:
 
 def answer_blocks(points: Points) -> list[Block]:
     """Return which drafter is the fastest at every point, and how they compare."""
-    blocks, headlines = list[Block](), _headlines(points)
+    blocks, headlines = list[Block](), _both_headlines(points)
     for n, entries in enumerate(points):
-        blocks.append(Paragraph(headlines[n], tone=Tone.HEADLINE))
+        first, *others = headlines[n]
+        blocks.append(Paragraph(first, tone=Tone.HEADLINE))
+        blocks += map(Paragraph, others)
         if n == 0:
             answer = entries[0].answer
             blocks += refused_blocks(answer.deployment, answer.refused)
@@ -69,6 +77,17 @@ def answer_blocks(points: Points) -> list[Block]:
         if n == 0:
             blocks += [Paragraph(_LEGEND, tone=Tone.QUIET, close=True), _acceptances(entries)]
     return blocks
+
+
+def _both_headlines(points: Points) -> list[list[str]]:
+    """Return the verdict at every point; where it differs also under the other reading."""
+    own, others = _headlines(points), in_other_reading(points)
+    if others is None:
+        return [[line] for line in own]
+    return [
+        [line, *([as_conditional(other)] if advice_of(now) != advice_of(then) else [])]
+        for line, other, now, then in zip(own, _headlines(others), points, others, strict=True)
+    ]
 
 
 def _headlines(points: Points) -> list[str]:
@@ -92,9 +111,33 @@ def data(points: Points) -> dict[str, Any]:
         "schema": SCHEMA,
         "inputs": deployment_data(answer.deployment),
         "set": set_data(_changes(points)),
+        "acceptance": [
+            {"drafter": entry.answer.deployment.drafter.name}
+            | acceptance_data(entry.answer.question)
+            | other_points_data(entry.answer)
+            for entry in points[0]
+        ],
         "points": [_point(entries) for entries in points],
+        "other_reading": _other_reading(points),
         "refused": refused_data(answer.refused),
     }
+
+
+def _other_reading(points: Points) -> list[dict[str, Any]] | None:
+    """Return the fastest drafter at every point under the other reading; None without one."""
+    others = in_other_reading(points)
+    if others is None:
+        return None
+    return [
+        {
+            "batch": entries[0].point.batch,
+            "context": entries[0].point.context,
+            "drafter": entries[0].answer.deployment.drafter.name,
+            "draft_length": entries[0].point.draft_length,
+            "headline": headline,
+        }
+        for entries, headline in zip(others, _headlines(others), strict=True)
+    ]
 
 
 def _changes(points: Points) -> list[AppliedOverride]:

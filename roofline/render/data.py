@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from roofline.acceptance import Acceptance
 from roofline.advice.decide import Point, dollars_per_million
 from roofline.advice.question import Question
 from roofline.advice.recommend import Recommendation
@@ -26,6 +28,7 @@ __all__ = [
     "engine_data",
     "explain_rows",
     "inputs_data",
+    "other_points_data",
     "other_reading_data",
     "point_data",
     "provenance",
@@ -70,12 +73,26 @@ def acceptance_data(question: Question) -> dict[str, Any]:
     }
 
 
-def other_reading_data(answer: Recommendation) -> dict[str, Any]:
-    """Return the other reading of a list of rates that was typed without a word."""
+def other_reading_data(
+    curve: Acceptance | None, notices: Iterable[Notice], **advised: Any
+) -> dict[str, Any]:
+    """Return the other reading of a list of rates that was typed without a word, None without one.
+
+    ``advised`` is what it leads to, ``notices`` those of the answer.
+    """
+    if curve is None:
+        return {"ambiguous": False, "other_reading": None}
+    from roofline.advice.readings import is_ambiguous
+
+    reading = {"definition": curve.definition.value, "label": curve.label, **advised}
+    return {"ambiguous": is_ambiguous(notices), "other_reading": reading}
+
+
+def other_points_data(answer: Recommendation) -> dict[str, Any]:
+    """Return the other reading of the acceptance of an answer, with what it advises."""
     other = answer.other_reading
     if other is None:
-        return {"ambiguous": False, "other_reading": None}
-    curve = other.question.acceptance
+        return other_reading_data(None, ())
     points = [
         {
             "batch": point.batch,
@@ -86,8 +103,7 @@ def other_reading_data(answer: Recommendation) -> dict[str, Any]:
         }
         for point in other.points
     ]
-    reading = {"definition": curve.definition.value, "label": curve.label, "points": points}
-    return {"ambiguous": bool(answer.ambiguous), "other_reading": reading}
+    return other_reading_data(other.question.acceptance, answer.notices, points=points)
 
 
 def point_data(answer: Recommendation, point: Point) -> dict[str, Any]:

@@ -6,15 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from roofline.advice.readings import is_ambiguous
 from roofline.base.errors import Option
-from roofline.base.notices import Notice
+from roofline.base.notices import Code, Notice
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone
-from roofline.render.data import acceptance_data, inputs_data
+from roofline.render.data import acceptance_data, inputs_data, other_reading_data
 from roofline.render.deployment import fixed_changes, gpus_named, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_data, refused_lines, room_columns
+from roofline.render.why import as_conditional
 
 __all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
@@ -36,7 +38,12 @@ def as_answer(exploration: Exploration, *, explain: bool = False) -> Answer:
 
 def _notices(exploration: Exploration) -> list[Notice]:
     """Return what is to know of the exploration, and of each of its variants."""
-    of_variants = (n for variant in exploration.variants for n in variant.question.notices)
+    of_variants = (
+        n
+        for variant in exploration.variants
+        for n in variant.question.notices
+        if n.code is not Code.READ_AS_SURVIVAL  # said of all variants together
+    )
     return list(dict.fromkeys((*exploration.notices, *of_variants)))
 
 
@@ -48,6 +55,7 @@ def answer_blocks(exploration: Exploration, *, explain: bool = False) -> list[Bl
     )
     return [
         Paragraph(_headline(exploration), tone=Tone.HEADLINE),
+        *map(Paragraph, other_headlines(exploration)),
         *(Paragraph(line, tone=Tone.WARNING, close=True) for line in _refused(exploration)),
         Paragraph(_setting(exploration)),
         table,
@@ -68,17 +76,57 @@ def data(exploration: Exploration) -> dict[str, Any]:
             "batches": list(question.workload.batches),
             "set": set_data(fixed_changes(question.deployment)),
         },
-        "acceptance": acceptance_data(question),
-        "vary": [{"path": axis.path, "values": list(axis.values)} for axis in exploration.axes],
+        "acceptance": acceptance_data(question) | _other_reading(exploration),
+        "vary": [
+            {"path": axis.path, "values": list(map(axis.read, axis.values))}
+            for axis in exploration.axes
+        ],
         "variants": [_variant(exploration, variant) for variant in exploration.variants],
         "warnings": warnings(exploration.notices),
         "notes": notes_data(_notices(exploration)),
     }
 
 
+def _other_reading(exploration: Exploration) -> dict[str, Any]:
+    """Return the other reading of the acceptance, with what it advises."""
+    other = exploration.other_reading
+    if other is None:
+        return other_reading_data(None, ())
+    variants = [
+        {
+            "values": _values(exploration, variant),
+            "draft_length": variant.draft_length,
+            "speedup": _numbers(variant)["speedup"],
+        }
+        for variant in other.variants
+    ]
+    return other_reading_data(
+        other.variants[0].question.acceptance,
+        exploration.notices,
+        headline=_headline(other),
+        variants=variants,
+    )
+
+
+def other_headlines(exploration: Exploration) -> list[str]:
+    """Return the first sentence under the other reading of the acceptance, where it differs."""
+    other = exploration.other_reading
+    if other is None or not is_ambiguous(exploration.notices):
+        return []
+    return [as_conditional(_headline(other))]
+
+
+def _values(exploration: Exploration, variant: Variant) -> dict[str, Any]:
+    """Return the values that were varied, as they were read: numbers are numbers."""
+    return {
+        axis.path: axis.read(text)
+        for axis, text in zip(exploration.axes, variant.values, strict=True)
+    }
+
+
 def _variant(exploration: Exploration, variant: Variant) -> dict[str, Any]:
     return {
-        "values": dict(zip((a.path for a in exploration.axes), variant.values, strict=True)),
+        "values": _values(exploration, variant),
         **_numbers(variant),
         "by_draft_length": [
             {

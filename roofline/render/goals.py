@@ -8,12 +8,37 @@ from typing import Any
 from roofline.advice.decide import SURE
 from roofline.base.units import format_size
 from roofline.questions.goals import Goal, Objective, OperatingPoint
+from roofline.render.why import as_conditional
 
-__all__ = ["goal_data", "goal_headline", "goal_lines"]
+__all__ = ["goal_data", "goal_headline", "goal_lines", "other_goal_headlines"]
 
 
-def goal_data(goal: Goal, choices: Sequence[OperatingPoint]) -> dict[str, Any]:
-    """Return the goal and what meets it."""
+def other_goal_headlines(
+    goal: Goal, choice: OperatingPoint, others: Sequence[OperatingPoint]
+) -> list[str]:
+    """Return what meets the goal under the other reading of the acceptance, where it differs."""
+    context = choice.point.context
+    found = next((each for each in others if each.point.context == context), None)
+    if found is None:
+        return [as_conditional(f"Nothing meets the goal at context {format_size(context)}.")]
+    if (found.point.batch, found.draft_length) == (choice.point.batch, choice.draft_length):
+        return []
+    return [as_conditional(goal_headline(goal, found))]
+
+
+def goal_data(
+    goal: Goal,
+    choices: Sequence[OperatingPoint],
+    others: Sequence[OperatingPoint] | None = None,
+) -> dict[str, Any]:
+    """Return the goal and what meets it; ``others`` do under the other reading."""
+    return {
+        **_choices_data(goal, choices),
+        **({} if others is None else {"other_reading": _choices_data(goal, others)["choices"]}),
+    }
+
+
+def _choices_data(goal: Goal, choices: Sequence[OperatingPoint]) -> dict[str, Any]:
     return {
         "slo_tpot_ms": None if goal.tpot is None else 1e3 * goal.tpot,
         "target_tokens_per_s": goal.rate,

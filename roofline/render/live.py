@@ -12,14 +12,20 @@ from roofline.base.units import format_size
 from roofline.engines.server_facts import Read, Unread
 from roofline.questions.live import AdvisedChange, Gap, LiveQuestion, Substitute
 from roofline.questions.schedule.plan import SchedulePlan
-from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain, pays
+from roofline.questions.schedule.written import (
+    WrittenSchedule,
+    best_fixed,
+    gain,
+    pays,
+    schedule_notices,
+)
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
 from roofline.render.deployment import deployment_data
 from roofline.render.notices import notes, notes_data, sentence, warnings
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
 from roofline.render.schedule import answer_blocks as schedule_blocks
 from roofline.render.schedule import data as schedule_data
-from roofline.render.schedule import fixed_length_name
+from roofline.render.schedule import fixed_length_name, other_headlines
 
 __all__ = ["answer_blocks", "as_answer", "data", "gap_lines", "rows"]
 
@@ -62,16 +68,19 @@ def as_answer(
 
 def _notices(live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule) -> list[Notice]:
     """Return what is to know of the reading, and of a schedule if one is printed."""
-    of_schedule = written.notes if pays(plan, written) else ()
-    return [*live.serving.notices, *plan.notices, *of_schedule]
+    told = schedule_notices(plan, written)
+    left_out = () if pays(plan, written) else written.notes
+    return [*live.serving.notices, *(each for each in told if each not in left_out)]
 
 
 def answer_blocks(
     live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, change: AdvisedChange | None
 ) -> list[Block]:
     """Return what to change, what was read of the server, and the schedule or the draft length."""
+    others = other_headlines(plan, written)
     blocks: list[Block] = [
         Paragraph(_headline(live, plan, written, change), tone=Tone.HEADLINE),
+        *(Paragraph(line) for line in others),
         *refused_blocks(plan.question.deployment, plan.refused),
     ]
     if change is not None:
@@ -81,7 +90,8 @@ def answer_blocks(
         blocks.append(_gaps(live))
     if not pays(plan, written):
         return [*blocks, *_fixed(live, plan, written, change)]
-    return [*blocks, *schedule_blocks(replace(plan, refused=()), written, tone=Tone.PLAIN)]
+    own = replace(plan, refused=(), other_reading=None)  # said above
+    return [*blocks, *schedule_blocks(own, replace(written, other_reading=None), tone=Tone.PLAIN)]
 
 
 def data(

@@ -13,10 +13,17 @@ from roofline.base.units import format_count
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.load.policies import Policy
 from roofline.render.blocks import Answer, Block, Code, Note, Paragraph, Table, Tone, table
-from roofline.render.data import acceptance_data, inputs_data, provenance, summary
+from roofline.render.data import (
+    acceptance_data,
+    inputs_data,
+    other_reading_data,
+    provenance,
+    summary,
+)
 from roofline.render.load_sentences import (
     headline,
     marks,
+    other_headlines,
     overloaded,
     reading,
     schedule_line,
@@ -77,6 +84,7 @@ def answer_blocks(answer: LoadAnswer) -> list[Block]:
     after = [reading(answer), *overloaded(answer), *_cost_lines(answer), schedule_line(answer)]
     blocks: list[Block] = [
         Paragraph(headline(answer), tone=Tone.HEADLINE),
+        *map(Paragraph, other_headlines(answer)),
         Paragraph(setting(question, where=where(answer))),
         _table(answer),
         Paragraph(marks(answer), tone=Tone.QUIET, close=True),
@@ -93,7 +101,7 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "inputs": inputs_data(answer.question),
-        "acceptance": acceptance_data(answer.question),
+        "acceptance": acceptance_data(answer.question) | _other_reading(answer),
         "load": {
             "rps": load.rps,
             "input_tokens": load.input_tokens,
@@ -123,6 +131,17 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
         ],
         "provenance": provenance(answer.question, answer.times),
     }
+
+
+def _other_reading(answer: LoadAnswer) -> dict[str, Any]:
+    """Return the other reading of the acceptance, with what it advises."""
+    other = answer.other_reading
+    curve = answer.question.acceptance.other_reading
+    if isinstance(other, LoadAnswer):
+        advised = {"headline": headline(other), "draft_length": other.advised.draft_length}
+        return other_reading_data(curve, answer.notices, **advised)
+    problem = None if other is None else other.problem
+    return other_reading_data(curve, answer.notices, headline=problem, draft_length=None)
 
 
 def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from roofline.advice.decide import TIE
+from roofline.advice.readings import is_ambiguous
+from roofline.base.errors import InputError
 from roofline.base.notices import Notice
 from roofline.base.units import format_pace, format_size
 from roofline.questions.load.answer import LoadAnswer
 from roofline.render.notices import capitalised, sentence
 from roofline.render.schedule import rise_line
-from roofline.render.why import DO_NOT_SPECULATE
+from roofline.render.why import DO_NOT_SPECULATE, as_conditional
 
 __all__ = [
     "headline",
     "marks",
+    "other_headlines",
     "overloaded",
     "reading",
     "schedule_line",
@@ -55,6 +58,16 @@ def headline(answer: LoadAnswer) -> str:
         f"{start}: {best.gain:.2f}x the pace of plain decoding, {format_pace(1 / plain.tpot)} -> "
         f"{format_pace(1 / best.tpot)} tokens/s per user."
     )
+
+
+def other_headlines(answer: LoadAnswer) -> list[str]:
+    """Return the first sentence under the other reading of the acceptance, where it differs."""
+    other = answer.other_reading
+    if other is None or not is_ambiguous(answer.notices):
+        return []
+    return [
+        as_conditional(f"{other.problem}." if isinstance(other, InputError) else headline(other))
+    ]
 
 
 def reading(answer: LoadAnswer) -> str:

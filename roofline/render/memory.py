@@ -5,41 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from roofline.advice.remedies import Refused
-from roofline.base.notices import Notice
 from roofline.base.units import format_bytes, format_count, format_size
-from roofline.questions.memory import EqualMemory, MemoryAnswer, PerSequence
+from roofline.questions.memory import EqualMemory, MemoryAccounts, MemoryAnswer, PerSequence
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone
+from roofline.render.data import acceptance_data, other_reading_data
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.notices import notes, notes_data
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
+from roofline.render.why import as_conditional
 
 __all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
 SCHEMA = "roofline.memory/1"
 
 
-def as_answer(
-    answers: Sequence[MemoryAnswer], refused: Sequence[Refused], notices: Sequence[Notice]
-) -> Answer:
+def as_answer(accounts: MemoryAccounts) -> Answer:
     """Return the accounts of all contexts in every form, and which of them do not fit."""
+    answers, refused, notices = accounts.answers, accounts.refused, accounts.notices
     return Answer(
         headlines=lambda: [_headline(each) for each in answers],
-        blocks=lambda: answer_blocks(answers, refused),
+        blocks=lambda: answer_blocks(accounts),
         notes=notes(notices),
         more=lambda: refused_details(answers[0].deployment, refused),
-        data=lambda: data(answers, refused) | {"notes": notes_data(notices)},
+        data=lambda: data(accounts) | {"notes": notes_data(notices)},
         rows=lambda: rows(answers),
     )
 
 
-def answer_blocks(answers: Sequence[MemoryAnswer], refused: Sequence[Refused]) -> list[Block]:
+def answer_blocks(accounts: MemoryAccounts) -> list[Block]:
     """Return how many sequences fit at every context, and where the bytes go."""
     blocks = list[Block]()
-    for n, answer in enumerate(answers):
+    for n, answer in enumerate(accounts.answers):
         blocks.append(Paragraph(_headline(answer), tone=Tone.HEADLINE))
+        if accounts.other_reading is not None:
+            other = accounts.other_reading.answers[n]
+            if other.slots.draft_length != answer.slots.draft_length:
+                blocks.append(Paragraph(as_conditional(_headline(other))))
         if n == 0:
-            blocks += refused_blocks(answer.deployment, refused)
+            blocks += refused_blocks(answer.deployment, accounts.refused)
             blocks.append(Paragraph(_setting(answer)))
         blocks += _account(answer)
     return blocks
@@ -70,17 +73,36 @@ def _account(answer: MemoryAnswer) -> list[Block]:
     return blocks
 
 
-def data(answers: Sequence[MemoryAnswer], refused: Sequence[Refused]) -> dict[str, Any]:
+def data(accounts: MemoryAccounts) -> dict[str, Any]:
     """Return the accounts as JSON-ready data."""
-    deployment = answers[0].deployment
+    deployment = accounts.answers[0].deployment
     return {
         "schema": SCHEMA,
         "inputs": deployment_data(deployment)
         | {"drafter": deployment.drafter.name, "drafter_kind": deployment.drafter.kind},
         "set": set_data(deployment.changes),
-        "contexts": [_data(answer) for answer in answers],
-        "refused": refused_data(refused),
+        "acceptance": _acceptance(accounts),
+        "contexts": [_data(answer) for answer in accounts.answers],
+        "refused": refused_data(accounts.refused),
     }
+
+
+def _acceptance(accounts: MemoryAccounts) -> dict[str, Any] | None:
+    """Return what the acceptance was made of, with its other reading; None where none is known."""
+    if accounts.question is None:
+        return None
+    own, other = acceptance_data(accounts.question), accounts.other_reading
+    if other is None or other.question is None:
+        return own | other_reading_data(None, ())
+    contexts = [
+        {
+            "context": answer.slots.context,
+            "draft_length": answer.slots.draft_length,
+            "headline": _headline(answer),
+        }
+        for answer in other.answers
+    ]
+    return own | other_reading_data(other.question.acceptance, accounts.notices, contexts=contexts)
 
 
 def rows(answers: Sequence[MemoryAnswer]) -> list[dict[str, Any]]:

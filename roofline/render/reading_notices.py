@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from roofline.acceptance.defaults import Closeness
 from roofline.base.errors import Option
 from roofline.base.notices import Code
+
+if TYPE_CHECKING:
+    from roofline.advice.readings import Advice, Place
 
 __all__ = ["READING_SENTENCES"]
 
@@ -78,18 +82,37 @@ def _counted_with_another_kv(name: str, counted: str | None, asked: str) -> str:
 def _read_as_survival(rates: str, *, same_advice: bool = False) -> str:
     read = f"{Option('acceptance', rates)}: read as survival by position, as engines print it"
     if same_advice:
-        return f"{read}; as conditional rates they lead to the same draft length"
+        return f"{read}; as conditional rates they lead to the same advice"
     return f"{read}; conditional rates are written conditional:{rates}"
 
 
 def _ambiguous_acceptance(
-    *, rates: str, batch: int, context: int, survival: int, conditional: int
+    *, rates: str, place: Place, survival: Advice, conditional: Advice, differ: int, points: int
 ) -> str:
+    where = ", ".join(f"{name} {value}" for name, value in place)
+    if points > 1:
+        where = f"at {differ} of {points} points; the first: {where}"
     return (
-        f"{Option('acceptance', rates)}: two readings, two answers (batch {batch}, context "
-        f"{context}): survival by position, as engines print it, advises D = {survival}, "
-        f"conditional rates D = {conditional}; write survival:{rates} or conditional:{rates}"
+        f"{Option('acceptance', rates)}: two readings, two answers{f' ({where})' if where else ''}"
+        f": survival by position, as engines print it, advises {_advice(survival)}, conditional "
+        f"rates {_advice(conditional)}; write survival:{rates} or conditional:{rates}"
     )
+
+
+def _advice(advice: Advice) -> str:
+    """Return what is advised, in a few words."""
+    if advice.refused:
+        return f"nothing ({advice.refused})"
+    if len(advice.bands) == 1:
+        return f"D = {'/'.join(map(str, advice.bands[0][2]))} at every batch"
+    if advice.bands:
+        lengths = (
+            f"{'/'.join(map(str, by_context))} at {f'{first}-{last}' if last > first else first}"
+            for first, last, by_context in advice.bands
+        )
+        return f"D by batch: {', '.join(lengths)}"
+    at = f"batch {advice.batch} with " if advice.batch is not None else ""
+    return f"{at}{f'{advice.drafter} at ' if advice.drafter else ''}D = {advice.draft_length}"
 
 
 def _another_draft_length_given(where: str, counted: int, given: int) -> str:

@@ -21,7 +21,7 @@ from roofline.render.data import (
     engine_data,
     explain_rows,
     inputs_data,
-    other_reading_data,
+    other_points_data,
     point_data,
     provenance,
     summary,
@@ -101,7 +101,7 @@ def answer_blocks(
         entry = point_data(answer, point)
         added = (of_all_points(answer) if n == 0 else "") + caveat(answer, point)
         blocks.append(Paragraph(headlines[n] + added, tone=Tone.HEADLINE))
-        blocks += map(Paragraph, other_headlines(answer, point))
+        blocks += map(Paragraph, _others(answer, point, met, choice))
         if n == 0 and answer.refused:
             from roofline.render.refusals import refused_blocks
 
@@ -134,11 +134,25 @@ def _short_headlines(answer: Recommendation, met: Met | None) -> list[str]:
     The first one says what names mean.
     """
     first, *others = _headlines(answer, met)
+    said = [first + names_taken(answer), *others]
+    choices = [None] * len(said) if met is None else met[1]
     return [
         line
-        for said, point in zip([first + names_taken(answer), *others], answer.points, strict=True)
-        for line in (said, *other_headlines(answer, point))
+        for of_point, point, choice in zip(said, answer.points, choices, strict=True)
+        for line in (of_point, *_others(answer, point, met, choice))
     ]
+
+
+def _others(
+    answer: Recommendation, point: Point, met: Met | None, choice: OperatingPoint | None
+) -> list[str]:
+    """Return the first sentence under the other reading of the acceptance, where it differs."""
+    if answer.other_reading is None or met is None or choice is None:
+        return other_headlines(answer, point)
+    from roofline.questions.goals import choices_in_other_reading
+    from roofline.render.goals import other_goal_headlines
+
+    return other_goal_headlines(met[0], choice, choices_in_other_reading(answer, met[0]) or ())
 
 
 def _headlines(answer: Recommendation, met: Met | None) -> list[str]:
@@ -300,7 +314,7 @@ def data(
     whole: dict[str, Any] = {
         "schema": SCHEMA,
         "inputs": inputs_data(question),
-        "acceptance": acceptance_data(question) | other_reading_data(answer),
+        "acceptance": acceptance_data(question) | other_points_data(answer),
         "points": [point_data(answer, point) for point in answer.points],
         "refused": refused_data(answer.refused),
         "engine": engine_data(question),
@@ -321,9 +335,10 @@ def data(
             for point in answer.points
         ]
     if met is not None:
+        from roofline.questions.goals import choices_in_other_reading
         from roofline.render.goals import goal_data
 
-        whole["goal"] = goal_data(*met)
+        whole["goal"] = goal_data(*met, choices_in_other_reading(answer, met[0]))
     return whole
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from roofline.advice.columns import Column, cells
+from roofline.advice.readings import is_ambiguous
 from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
 from roofline.base.units import format_size
@@ -15,12 +16,18 @@ from roofline.engines.writing import Band
 from roofline.kernels.ops import Part
 from roofline.questions.schedule.plan import SchedulePlan, plain_value, table_value
 from roofline.questions.schedule.rises import Rise
-from roofline.questions.schedule.written import WrittenSchedule, best_fixed, gain
+from roofline.questions.schedule.written import (
+    WrittenSchedule,
+    best_fixed,
+    gain,
+    schedule_notices,
+)
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
-from roofline.render.data import acceptance_data
+from roofline.render.data import acceptance_data, other_reading_data
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
+from roofline.render.why import as_conditional
 
 __all__ = [
     "BAND_HEADERS",
@@ -29,6 +36,7 @@ __all__ = [
     "band_cells",
     "data",
     "fixed_length_name",
+    "other_headlines",
     "rise_line",
     "rows",
     "schedule_headline",
@@ -55,7 +63,7 @@ BAND_HEADERS = tuple(column.heading for column in _COLUMNS)
 
 def as_answer(plan: SchedulePlan, written: WrittenSchedule) -> Answer:
     """Return the schedule in every form."""
-    notices = [*plan.notices, *written.notes]
+    notices = schedule_notices(plan, written)
     return Answer(
         headlines=lambda: [schedule_headline(plan, written)],
         blocks=lambda: answer_blocks(plan, written),
@@ -76,7 +84,8 @@ def _mix(plan: SchedulePlan) -> str:
 
 def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
     """Return the whole schedule as JSON-ready data."""
-    question = plan.question
+    question, other = plan.question, plan.other_reading
+    notices = schedule_notices(plan, written)
     fixed, _ = best_fixed(plan)
     return {
         "schema": SCHEMA,
@@ -92,7 +101,12 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
             "odds": plan.odds,
             "set": set_data(question.deployment.changes),
         },
-        "acceptance": acceptance_data(question),
+        "acceptance": acceptance_data(question)
+        | other_reading_data(
+            None if other is None else other.question.acceptance,
+            notices,
+            **_other_advice(plan, written),
+        ),
         "bands": [row for band in written.bands for row in _rows(plan, band)],
         "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,
@@ -104,9 +118,30 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "rises": [asdict(rise) for rise in written.rises],
         "idle_ms": 1e3 * plan.idle,
         "text": written.text,
-        "warnings": warnings([*plan.notices, *written.notes]),
-        "notes": notes_data([*plan.notices, *written.notes]),
+        "warnings": warnings(notices),
+        "notes": notes_data(notices),
     }
+
+
+def _other_advice(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
+    """Return what the other reading advises, as JSON-ready data."""
+    other, other_written = plan.other_reading, written.other_reading
+    if other is None or other_written is None:
+        return {}
+    return {
+        "headline": schedule_headline(other, other_written),
+        "bands": [row for band in other_written.bands for row in _rows(other, band)],
+    }
+
+
+def other_headlines(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
+    """Return the first sentence under the other reading of the acceptance, where it differs."""
+    other, other_written = plan.other_reading, written.other_reading
+    if other is None or other_written is None:
+        return []
+    if not is_ambiguous(schedule_notices(plan, written)):
+        return []
+    return [as_conditional(schedule_headline(other, other_written))]
 
 
 def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
@@ -156,8 +191,10 @@ def answer_blocks(
         + set_line(question.deployment.changes)
     )
     refused = refused_blocks(deployment, plan.refused)
+    others = [Paragraph(line) for line in other_headlines(plan, written)]
     blocks: list[Block] = [
         Paragraph(schedule_headline(plan, written), tone=tone),
+        *others,
         *refused,
         Paragraph(setting),
         Table(headings=BAND_HEADERS, cells=tuple(map(tuple, band_cells(plan, written)))),
@@ -174,7 +211,7 @@ def answer_blocks(
     name = deployment.engine.name
     if written.only_length is not None:
         flags = written.text if written.static else _static_flags(plan, written.only_length)
-        blocks.insert(1 + len(refused), Code(flags, of=name))
+        blocks.insert(1 + len(others) + len(refused), Code(flags, of=name))
     if written.static:
         return blocks
     if written.text == deployment.launch.left_out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from roofline.questions.sweep.columns import columns_data, columns_for
 from roofline.questions.sweep.encoding import missing_mask
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan
-from roofline.questions.sweep.run import SCHEMA
+from roofline.questions.sweep.run import SCHEMA, Renderers, acceptances_of, warnings_of
 from roofline.questions.sweep.store import JournalEntry
 from roofline.render.blocks import Answer, Note, Paragraph, Tone
 
@@ -24,15 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["as_answer", "data", "rows", "to_frame"]
 
 
-def as_answer(plan: SweepPlan, frames: Sequence[Frame], entries: Sequence[JournalEntry]) -> Answer:
+def as_answer(
+    plan: SweepPlan,
+    frames: Sequence[Frame],
+    entries: Sequence[JournalEntry],
+    renderers: Renderers,
+) -> Answer:
     """Return a sweep in every form: how many rows there are, the rows, what to know of them."""
     says = headline(plan, frames)
-    warnings = dict.fromkeys(warning for entry in entries for warning in entry.warnings)
+    warnings = warnings_of(entries, renderers)
     return Answer(
         headlines=lambda: [says],
         blocks=lambda: [Paragraph(says, tone=Tone.HEADLINE)],
         notes=tuple(Note(code="sweep", text=warning) for warning in warnings),
-        data=lambda: data(plan, frames, entries),
+        data=lambda: data(plan, frames, entries, renderers),
         rows=lambda: rows(plan, frames),
     )
 
@@ -48,16 +54,20 @@ def headline(plan: SweepPlan, frames: Sequence[Frame]) -> str:
 
 
 def data(
-    plan: SweepPlan, frames: Sequence[Frame], entries: Sequence[JournalEntry]
+    plan: SweepPlan,
+    frames: Sequence[Frame],
+    entries: Sequence[JournalEntry],
+    renderers: Renderers,
 ) -> dict[str, Any]:
     """Return the grid, its columns, its rows and where they come from, as JSON-ready data."""
-    warnings = sorted({warning for entry in entries for warning in entry.warnings})
+    warnings = warnings_of(entries, renderers)
     sources = sorted({source for entry in entries for source in entry.sources})
     return {
         "schema": SCHEMA,
         "grid": plan.as_data(),
         "columns": columns_data(columns_for(plan.extra, priced=plan.priced)),
         "rows": rows(plan, frames),
+        "acceptance": [asdict(each) for each in acceptances_of(entries)],
         "warnings": warnings,
         "sources": [json.loads(source) for source in sources],
     }

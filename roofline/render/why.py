@@ -34,6 +34,7 @@ __all__ = [
     "PAST",
     "REASON",
     "VERDICTS",
+    "as_conditional",
     "caveat",
     "dollars",
     "headline",
@@ -128,6 +129,11 @@ def headline(answer: Recommendation, point: Point) -> str:
     )
 
 
+def as_conditional(headline: str) -> str:
+    """Return the first sentence of an answer under the other reading of its acceptance."""
+    return f"As conditional rates, not survival: {headline[:1].lower()}{headline[1:]}"
+
+
 def other_headlines(answer: Recommendation, point: Point) -> list[str]:
     """Return the first sentence under the other reading of the acceptance, where it differs."""
     if answer.other_reading is None:
@@ -138,7 +144,7 @@ def other_headlines(answer: Recommendation, point: Point) -> list[str]:
         for own, other in answer.ambiguous
         if (own.batch, own.context) == place
     ]
-    return [f"As conditional rates, not survival: {s[:1].lower()}{s[1:]}" for s in sentences]
+    return list(map(as_conditional, sentences))
 
 
 def headline_template(kind: Outcome, confidence: Confidence, *, plain: float) -> str:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import roofline
 from roofline.advice.deployment import Deployment, PricedGrid
 from roofline.advice.question import question_of
 from roofline.advice.recommend import answer_at, recommend
@@ -71,7 +77,7 @@ def test_one_answer_under_both_readings_is_one_line(cli: Cli, model: str, rates:
     asked = ("recommend", model, "--gpu", "h200-sxm", "--tp", "2", "--acceptance", rates)
     told = cli(*asked)
     assert told.said.count("read as survival by position, as engines print it") == 1
-    assert "as conditional rates they lead to the same draft length" in told.said
+    assert "as conditional rates they lead to the same advice" in told.said
     assert "As conditional rates, not survival" not in told.out
     data = cli(*asked, "--format", "json").data()["acceptance"]
     assert data["ambiguous"] is False
@@ -181,3 +187,233 @@ def test_every_place_that_takes_acceptance_reads_a_list_alike(cli: Cli) -> None:
         found = cli(*command)
         assert found.code == 0, found.err
         assert found.said.count("survival by position, as engines print it") == 1, command
+
+
+# Every other question that takes a list -------------------------------------------------------
+
+#: Two GPUs and models, on which some of the answers to the two readings differ.
+TWO = (("qwen3-8b", "--gpu", "a100-sxm-80gb"), ("llama-3.1-8b", "--gpu", "h200-sxm"))
+
+
+def _three(cli: Cli, *asked: str, own: str = "--acceptance") -> tuple[Any, Any, Any]:
+    """Return the JSON of a question with the bare list and with each word before it."""
+    found = [
+        cli(*asked, own, f"{word}{LIST}", "--format", "json").data()
+        for word in ("", "survival:", "conditional:")
+    ]
+    return found[0], found[1], found[2]
+
+
+def _check_words(cli: Cli, *asked: str, differ: bool, headlines: Sequence[str]) -> None:
+    """Both headlines stand in the text, survival's first, and the note says what settles it."""
+    words = " ".join(cli(*asked, "--acceptance", LIST, "--notes").out.split())
+    if not differ:
+        assert "As conditional rates" not in words
+        assert words.count("they lead to the same advice") == 1
+        return
+    own, other = headlines
+    conditional = f"As conditional rates, not survival: {other[:1].lower()}{other[1:]}"
+    assert words.index(own) < words.index(conditional)
+    assert words.count(f"write survival:{LIST} or conditional:{LIST}") == 1
+
+
+def _check_acceptance(found: Any, *, differ: bool) -> Any:
+    acceptance = found["acceptance"]
+    assert acceptance["definition"] == "survival"
+    assert acceptance["ambiguous"] is differ
+    codes = [note["code"] for note in found["notes"]]
+    assert codes.count("ambiguous-acceptance") == differ
+    assert codes.count("read-as-survival") == (not differ)
+    assert acceptance["other_reading"]["definition"] == "conditional"
+    return acceptance["other_reading"]
+
+
+@pytest.mark.parametrize("model", TWO)
+@pytest.mark.parametrize("batches", ["1..64", "48..49"])
+def test_a_schedule_is_made_of_both(cli: Cli, model: tuple[str, ...], batches: str) -> None:
+    asked = ("schedule", *model, "--batches", batches)
+    found, survival, conditional = _three(cli, *asked)
+    assert found["bands"] == survival["bands"]
+    assert found["text"] == survival["text"]
+
+    def lengths(data: Any) -> list[Any]:
+        return [(b["batch_start"], b["batch_end"], b["draft_length"]) for b in data["bands"]]
+
+    differ = lengths(survival) != lengths(conditional)
+    other = _check_acceptance(found, differ=differ)
+    assert other["bands"] == conditional["bands"]
+    texts = [cli(*asked, "--acceptance", f"{w}:{LIST}", "--short").out.replace("\n", " ").strip()
+             for w in ("survival", "conditional")]  # fmt: skip
+    assert other["headline"] == texts[1]
+    _check_words(cli, *asked, differ=differ, headlines=texts)
+
+
+def test_schedules_of_both_kinds_are_among_them(cli: Cli) -> None:
+    """So that neither branch of the test above is empty."""
+    differ = {
+        cli("schedule", *model, "--batches", "1..64", "--acceptance", rates, "--format",
+            "json").data()["acceptance"]["ambiguous"]
+        for model in TWO for rates in (LIST, "0.9,0.1")
+    }  # fmt: skip
+    assert differ == {True, False}
+
+
+@pytest.mark.parametrize("model", TWO)
+@pytest.mark.parametrize("batch", ["4", "64"])
+def test_variants_are_explored_with_both(cli: Cli, model: tuple[str, ...], batch: str) -> None:
+    asked = ("explore", *model, "--batch", batch, "--vary", "layers=16,32")
+    found, survival, conditional = _three(cli, *asked)
+    assert found["variants"] == survival["variants"]
+    own, other = ([v["draft_length"] for v in each["variants"]] for each in (survival, conditional))
+    reading = _check_acceptance(found, differ=own != other)
+    assert [v["draft_length"] for v in reading["variants"]] == other
+    assert [v["values"] for v in reading["variants"]] == [{"layers": 16}, {"layers": 32}]
+    texts = [cli(*asked, "--acceptance", f"{w}:{LIST}", "--short").out.replace("\n", " ").strip()
+             for w in ("survival", "conditional")]  # fmt: skip
+    _check_words(cli, *asked, differ=own != other, headlines=texts)
+
+
+@pytest.mark.parametrize("model", TWO)
+def test_a_sweep_counts_where_they_differ(cli: Cli, model: tuple[str, ...], tmp_path: Path) -> None:
+    """By the column of the best D of a sweep with each word; the file has survival's."""
+    best = {}
+    for word in ("", "survival:", "conditional:"):
+        file = tmp_path / f"a{word.strip(':')}.csv"
+        asked = cli("sweep", *model, "--batch", "1..64", "--context", "1k,4k", "--acceptance",
+                    f"{word}{LIST}", "-o", str(file))  # fmt: skip
+        assert asked.code == 0, asked.err
+        with file.open(encoding="utf-8") as lines:
+            rows = [row for row in csv.DictReader(lines) if row["fits"] == "true"]
+        best[word] = {(row["batch"], row["context_tokens"]): row["best_draft_length"] for row in rows}
+        if not word:
+            said, about = asked.said, json.loads(Path(f"{file}.provenance.json").read_text())
+    assert best[""] == best["survival:"]
+    differ = [at for at in best[""] if best["survival:"][at] != best["conditional:"][at]]
+    assert 0 < len(differ) < len(best[""])
+    at = f"batch {differ[0][0]}, context {differ[0][1]}"
+    assert f"(at {len(differ)} of {len(best[''])} points; the first: {at})" in said
+    assert said.count(f"write survival:{LIST} or conditional:{LIST}") == 1
+    (acceptance,) = about["acceptance"]
+    assert acceptance["definition"] == "survival"
+    assert (acceptance["differ"], acceptance["points"]) == (len(differ), len(best[""]))
+
+
+def test_a_sweep_in_parts_counts_all_of_them(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
+    asked = ("sweep", *TWO[0], "--batch", "1..64", "--acceptance", LIST)
+    whole = cli(*asked).said
+    monkeypatch.setattr("roofline.questions.sweep.plan.PART_POINTS", 50)
+    assert "two readings, two answers (at " in whole
+    assert cli(*asked).said == whole
+
+
+@pytest.mark.parametrize("model", TWO)
+@pytest.mark.parametrize("other", ["ngram=0.4", "ngram=0.75"])
+def test_drafters_are_compared_under_both(cli: Cli, model: tuple[str, ...], other: str) -> None:
+    """Even where each keeps its draft length and only the fastest changes."""
+    asked = ("compare", *model, "--batch", "1,64", "--drafter", other)
+    found, survival, conditional = (
+        cli(*asked, "--drafter", f"eagle3={word}{LIST}", "--format", "json").data()
+        for word in ("", "survival:", "conditional:")
+    )
+    assert found["points"] == survival["points"]
+
+    def fastest(data: Any) -> list[Any]:
+        firsts = [point["drafters"][0] for point in data["points"]]
+        return [(each["drafter"], each["draft_length"]) for each in firsts]
+
+    assert [(p["drafter"], p["draft_length"]) for p in found["other_reading"]] == fastest(
+        conditional
+    )
+    (listed,) = (each for each in found["acceptance"] if each["definition"] == "survival")
+    assert listed["other_reading"]["definition"] == "conditional"
+    codes = {note["code"] for note in found["notes"]}
+    if fastest(survival) != fastest(conditional):
+        assert "ambiguous-acceptance" in codes
+    words = " ".join(cli(*asked, "--drafter", f"eagle3={LIST}").out.split())
+    changed = sum(a != b for a, b in zip(fastest(survival), fastest(conditional), strict=True))
+    assert words.count("As conditional rates, not survival: ") == changed
+
+
+@pytest.mark.parametrize("model", TWO)
+@pytest.mark.parametrize("rates", [LIST, "0.9,0.8,0.7,0.2"])
+def test_memory_is_accounted_with_both(cli: Cli, model: tuple[str, ...], rates: str) -> None:
+    asked = ("memory", *model, "--context", "1k,4k")
+    found, survival, conditional = (
+        cli(*asked, "--acceptance", f"{word}{rates}", "--format", "json").data()
+        for word in ("", "survival:", "conditional:")
+    )
+    assert found["contexts"] == survival["contexts"]
+    own, other = (
+        [each["draft_length"] for each in data["contexts"]] for data in (survival, conditional)
+    )
+    reading = _check_acceptance(found, differ=own != other)
+    assert [each["draft_length"] for each in reading["contexts"]] == other
+    words = cli(*asked, "--acceptance", rates).out
+    changed = sum(a != b for a, b in zip(own, other, strict=True))
+    assert words.count("As conditional rates, not survival") == changed
+
+
+@pytest.mark.parametrize("model", TWO)
+@pytest.mark.parametrize(
+    "goal", [("--slo-tpot", "10"), ("--target-tokens-per-s", "1000"), ("--objective", "latency")]
+)
+def test_a_goal_is_met_under_both(cli: Cli, model: tuple[str, ...], goal: tuple[str, str]) -> None:
+    asked = ("recommend", *model, *goal)
+    found, survival, conditional = _three(cli, *asked)
+
+    def chosen(choices: Any) -> list[Any]:
+        return [(each["batch"], each["draft_length"]) for each in choices]
+
+    own, other = (chosen(data["goal"]["choices"]) for data in (survival, conditional))
+    assert chosen(found["goal"]["choices"]) == own
+    assert chosen(found["goal"]["other_reading"]) == other
+    _check_acceptance(found, differ=own != other)
+    texts = [cli(*asked, "--acceptance", f"{w}:{LIST}", "--short").out.strip()
+             for w in ("survival", "conditional")]  # fmt: skip
+    _check_words(cli, *asked, differ=own != other, headlines=texts)
+
+
+def test_a_goal_out_of_reach_under_one_reading_is_said(cli: Cli) -> None:
+    """A limit between the fastest paces of the two, which the refusals of each name."""
+    asked = ("recommend", *TWO[0], "--batch", "1")
+    refused = [
+        cli(*asked, "--acceptance", f"{word}:{LIST}", "--slo-tpot", "0.1").err
+        for word in ("survival", "conditional")
+    ]
+    fast, slow = (float(re.findall(r"the fastest is ([\d.]+) ms", text)[0]) for text in refused)
+    assert fast < slow
+    found = cli(*asked, "--acceptance", LIST, "--slo-tpot", f"{(fast + slow) / 2:.3f}")
+    assert found.code == 0
+    words = " ".join(found.out.split())
+    assert "As conditional rates, not survival: nothing meets the goal at context 4k." in words
+    assert "conditional rates nothing (the goal is out of reach)" in words
+
+
+@pytest.mark.parametrize("model", TWO)
+@pytest.mark.parametrize("load", [("--rps", "2"), ("--batches-histogram", "1:0.5,64:0.5")])
+def test_a_load_is_served_under_both(
+    cli: Cli, model: tuple[str, ...], load: tuple[str, str]
+) -> None:
+    more = ("--input-tokens", "1k", "--output-tokens", "200") if load[0] == "--rps" else ()
+    asked = ("recommend", *model, *load, *more)
+    found, survival, conditional = _three(cli, *asked)
+    assert found["policies"] == survival["policies"]
+    reading = found["acceptance"]["other_reading"]
+    assert reading["headline"] == conditional["headline"]
+    assert reading["draft_length"] == conditional["draft_length"]
+    if survival["draft_length"] != conditional["draft_length"]:
+        heads = survival["headline"], conditional["headline"]
+        _check_words(cli, *asked, differ=True, headlines=heads)
+
+
+def test_python_answers_both_as_well() -> None:
+    """The list as Python writes it is the bare list."""
+    asked: Any = {"gpu": "a100-sxm-80gb", "acceptance": LIST}
+    bands = roofline.schedule("qwen3-8b", batches="1..64", **asked).to_dict()
+    swept = roofline.sweep("qwen3-8b", batch=[1, 64], **asked).to_dict()
+    explored = roofline.explore("qwen3-8b", vary={"layers": [16, 36]}, **asked).to_dict()
+    for found in (bands["acceptance"], explored["acceptance"]):
+        assert (found["definition"], found["ambiguous"]) == ("survival", True)
+        assert found["other_reading"]["definition"] == "conditional"
+    assert any("two readings, two answers" in warning for warning in swept["warnings"])
+    assert [each["definition"] for each in swept["acceptance"]] == ["survival"]

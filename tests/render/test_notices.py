@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from roofline.acceptance.defaults import Closeness
+from roofline.advice.readings import Advice
 from roofline.base.errors import Option
 from roofline.base.notices import Code, notice
 from roofline.render.notices import SENTENCES, sentence
@@ -57,16 +58,56 @@ RATES = Option("acceptance", "0.8,0.6")
             {"rates": "0.8,0.6", "same_advice": True},
             (
                 f"{RATES}: read as survival by position, as engines print it; as "
-                "conditional rates they lead to the same draft length"
+                "conditional rates they lead to the same advice"
             ),
         ),
         (
             Code.AMBIGUOUS_ACCEPTANCE,
-            {"rates": "0.8,0.6", "batch": 1, "context": 4096, "survival": 2, "conditional": 1},
+            {
+                "rates": "0.8,0.6",
+                "place": (("batch", 1), ("context", 4096)),
+                "survival": Advice(draft_length=2),
+                "conditional": Advice(draft_length=1),
+                "differ": 1,
+                "points": 1,
+            },
             (
                 f"{RATES}: two readings, two answers (batch 1, context 4096): "
                 "survival by position, as engines print it, advises D = 2, conditional rates "
                 "D = 1; write survival:0.8,0.6 or conditional:0.8,0.6"
+            ),
+        ),
+        (
+            Code.AMBIGUOUS_ACCEPTANCE,
+            {
+                "rates": "0.8,0.6",
+                "place": (),
+                "survival": Advice(bands=((1, 32, (3,)), (33, 33, (2,)))),
+                "conditional": Advice(bands=((1, 33, (1,)),)),
+                "differ": 1,
+                "points": 1,
+            },
+            (
+                f"{RATES}: two readings, two answers: survival by position, as engines print it, "
+                "advises D by batch: 3 at 1-32, 2 at 33, conditional rates D = 1 at every batch; "
+                "write survival:0.8,0.6 or conditional:0.8,0.6"
+            ),
+        ),
+        (
+            Code.AMBIGUOUS_ACCEPTANCE,
+            {
+                "rates": "0.8,0.6",
+                "place": (("context", 4096),),
+                "survival": Advice(batch=9, draft_length=2),
+                "conditional": Advice(refused="the goal is out of reach"),
+                "differ": 2,
+                "points": 3,
+            },
+            (
+                f"{RATES}: two readings, two answers (at 2 of 3 points; the first: context 4096): "
+                "survival by position, as engines print it, advises batch 9 with D = 2, "
+                "conditional rates nothing (the goal is out of reach); write survival:0.8,0.6 or "
+                "conditional:0.8,0.6"
             ),
         ),
         (

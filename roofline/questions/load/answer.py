@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import SURE, TIE, smallest_within_tie
 from roofline.advice.question import Question, Workload, ask
+from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
 from roofline.advice.recommend import drawn_tokens, law_limit_notices
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
@@ -42,6 +43,9 @@ class LoadAnswer:
     schedule: WrittenSchedule | None
     no_schedule: Notice | None  # why there is none
     notices: tuple[Notice, ...]
+    #: The answer if a list of rates that was typed without a word is conditional, not survival; the
+    #: refusal where it carries the load under survival alone.
+    other_reading: LoadAnswer | InputError | None = None
 
     @property
     def plain(self) -> Policy:
@@ -82,6 +86,35 @@ def answer_load(configuration: Configuration, workload: Workload, load: Load) ->
         budget=load.prefill_chunk or question.deployment.engine.memory.prefill_chunk,
         groups=question.deployment.target.placement.dp,
     )
+    answer, other = _answered(question, load, cut), in_other_reading(question)
+    if other is None:
+        return answer
+    try:
+        answer = replace(answer, other_reading=_answered(other, load, cut))
+    except InputError as error:
+        answer = replace(answer, other_reading=error)
+    said = with_reading(answer.notices, question.acceptance, _readings(answer))
+    return replace(answer, notices=said)
+
+
+def _readings(answer: LoadAnswer) -> list[tuple[Place, Advice, Advice]] | None:
+    """Return what both readings advise: a schedule where it pays, else one draft length."""
+    other = answer.other_reading
+    if other is None:
+        return None
+    conditional = Advice(refused=other.problem) if isinstance(other, InputError) else _advice(other)
+    return [((), _advice(answer), conditional)]
+
+
+def _advice(answer: LoadAnswer) -> Advice:
+    if answer.schedule is None or not answer.schedule_pays:
+        return Advice(draft_length=answer.advised.draft_length)
+    bands = ((band.first, band.last, band.draft_lengths) for band in answer.schedule.bands)
+    return Advice(bands=tuple(bands))
+
+
+def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
+    """Return the answer with one reading of the acceptance."""
     priced = price_load(question, load, cut)
     fixed = policy_table(priced, load, cut, priced.step, question.draft_lengths)
     policies = _judge(fixed, load, cut)

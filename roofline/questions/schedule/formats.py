@@ -17,7 +17,12 @@ from roofline.questions.schedule.engine_bands import (
     lengths_within_tie,
 )
 from roofline.questions.schedule.plan import SchedulePlan
-from roofline.questions.schedule.written import WrittenSchedule, best_fixed, written_schedule
+from roofline.questions.schedule.written import (
+    WrittenSchedule,
+    best_fixed,
+    in_both_readings,
+    written_schedule,
+)
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import Drafter
 
@@ -92,7 +97,7 @@ def write_schedule(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSched
     engine = plan.question.deployment.engine.id
     if engine not in writers:
         raise NoScheduleError(f"none is known for {engine}, only for {', '.join(SCHEDULE_ENGINES)}")
-    return writers[engine](plan, options)
+    return in_both_readings(plan, lambda each: writers[engine](each, options))
 
 
 def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:

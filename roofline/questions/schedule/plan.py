@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.decide import SURE
 from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question, Workload, ask
+from roofline.advice.readings import in_other_reading
 from roofline.advice.recommend import drawn_tokens, law_limit_notices, require_fit
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
@@ -75,6 +76,8 @@ class SchedulePlan:
     idle: float
     notices: tuple[Notice, ...]
     refused: tuple[Refused, ...] = ()  # the first batch of each context that does not fit
+    #: The plan if a list of rates that was typed without a word is conditional, not survival.
+    other_reading: SchedulePlan | None = None
 
     @property
     def contexts(self) -> tuple[int, ...]:
@@ -244,6 +247,16 @@ def plan_question(
     question: Question, *, tie: float, odds: float = SURE, mix: dict[int, float] | None
 ) -> SchedulePlan:
     """Return the plan for a question; see ``plan_schedule``."""
+    other = in_other_reading(question)
+    plan = _plan_one_reading(question, tie=tie, odds=odds, mix=mix)
+    if other is None:
+        return plan
+    return replace(plan, other_reading=_plan_one_reading(other, tie=tie, odds=odds, mix=mix))
+
+
+def _plan_one_reading(
+    question: Question, *, tie: float, odds: float, mix: dict[int, float] | None
+) -> SchedulePlan:
     if not 0 <= tie < 0.5:
         raise InputError("expected 0 to 50 percent", field="tie", value=f"{100 * tie:g}")
     if not 0 <= odds <= 1:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE
+from roofline.advice.readings import Advice, with_reading
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import Band, EngineText
 from roofline.questions.schedule.plan import SchedulePlan, plain_value, table_value
@@ -19,10 +21,12 @@ __all__ = [
     "WrittenSchedule",
     "best_fixed",
     "gain",
+    "in_both_readings",
     "loss",
     "losses",
     "pays",
     "refused_schedule",
+    "schedule_notices",
     "written_schedule",
 ]
 
@@ -46,12 +50,26 @@ class WrittenSchedule:
     worst_batch: int
     rises: tuple[Rise, ...]
     notes: tuple[Notice, ...]
+    #: The schedule if a list of rates that was typed without a word is conditional, not survival.
+    other_reading: WrittenSchedule | None = None
 
     @property
     def only_length(self) -> int | None:
         """The draft length of all batches and contexts; None where there are several."""
         lengths = {d for band in self.bands for d in band.draft_lengths}
         return lengths.pop() if len(lengths) == 1 else None
+
+
+def schedule_notices(plan: SchedulePlan, written: WrittenSchedule) -> tuple[Notice, ...]:
+    """Return what is to know of a plan and its schedule; two readings are compared by the bands."""
+    other, pairs = written.other_reading, None
+    if other is not None:
+        pairs = [((), Advice(bands=_as_tuples(written)), Advice(bands=_as_tuples(other)))]
+    return with_reading((*plan.notices, *written.notes), plan.question.acceptance, pairs)
+
+
+def _as_tuples(written: WrittenSchedule) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+    return tuple((band.first, band.last, band.draft_lengths) for band in written.bands)
 
 
 def loss(plan: SchedulePlan, bands: list[Band]) -> float:
@@ -88,10 +106,21 @@ def written_schedule(plan: SchedulePlan, bands: list[Band], text: EngineText) ->
     )
 
 
+def in_both_readings(
+    plan: SchedulePlan, write: Callable[[SchedulePlan], WrittenSchedule]
+) -> WrittenSchedule:
+    """Return the schedule that ``write`` makes of a plan, with that of its other reading."""
+    written = write(plan)
+    if plan.other_reading is None:
+        return written
+    return replace(written, other_reading=write(plan.other_reading))
+
+
 def refused_schedule(plan: SchedulePlan, reason: str) -> WrittenSchedule:
     """Return the bands of a schedule that the engine cannot be given, and why it cannot."""
     no_schedule = notice(Code.NO_SCHEDULE, reason=reason)
-    return written_schedule(plan, plan.merged, EngineText(text="", notes=(no_schedule,)))
+    text = EngineText(text="", notes=(no_schedule,))
+    return in_both_readings(plan, lambda each: written_schedule(each, each.merged, text))
 
 
 def best_fixed(plan: SchedulePlan) -> tuple[int, float]:

@@ -19,6 +19,7 @@ from roofline.advice.question import (
     context_refusal,
     question_about,
 )
+from roofline.advice.readings import in_other_reading
 from roofline.advice.recommend import decide_grid, law_limit_notices
 from roofline.base.errors import InputError, spelled
 from roofline.base.notices import Code, Notice, notice
@@ -36,11 +37,33 @@ from roofline.questions.sweep.frames import (
 )
 from roofline.questions.sweep.plan import Rectangle
 
-__all__ = ["Remarks", "price_rectangle"]
+__all__ = ["CountedReadings", "Remarks", "price_rectangle"]
 
 #: Points priced at a time: enough that building the kernels costs little, few enough for the CPU's
 #: caches.
 TILE_POINTS = 2**16
+
+
+@dataclass(kw_only=True, slots=True)
+class CountedReadings:
+    """What a sweep's acceptance is, and on how many points its two readings differ, if it has two.
+
+    A point is a batch and a context that fits. ``first`` is the first that differs: batch, context,
+    and the best D as survival and as conditional rates.
+    """
+
+    label: str
+    definition: str
+    rates: str = ""  # as typed, of a list with two readings
+    points: int = 0
+    differ: int = 0
+    first: tuple[int, int, int, int] | None = None
+
+    def add(self, other: CountedReadings) -> None:
+        """Count the points of another part of the sweep, which comes after this one."""
+        self.points += other.points
+        self.differ += other.differ
+        self.first = self.first or other.first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +73,7 @@ class Remarks:
     spell: Callable[[str], str] = spelled  # how a text names its options
     sources: set[NumberSource] = field(default_factory=set)
     notices: set[Notice] = field(default_factory=set)
+    acceptances: dict[str, CountedReadings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +175,9 @@ def _frame(rectangle: Rectangle, group: _Group, remarks: Remarks) -> Frame:
     for batches_in, contexts_in in _tiles(shape):
         priced = question.price(rectangle.batches[batches_in], contexts[contexts_in])
         _fill(columns, question, priced, at=(batches_in, contexts_in))
-    remarks.notices.update((*question.notices, *law_limit_notices(priced.times)))
+        _count_readings(question, priced, remarks)
+    told = (n for n in question.notices if n.code is not Code.READ_AS_SURVIVAL)  # said of all
+    remarks.notices.update((*told, *law_limit_notices(priced.times)))
     remarks.sources.update(number_sources(question, priced.times))
     graphs = question.deployment.engine.graphs
     if graphs is not None and not columns["captured"].all():
@@ -174,6 +200,37 @@ def _tiles(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
     for top in range(0, shape[0], deep):
         for left in range(0, shape[1], wide):
             yield slice(top, min(top + deep, shape[0])), slice(left, min(left + wide, shape[1]))
+
+
+def _count_readings(question: Question, priced: PricedGrid, remarks: Remarks) -> None:
+    """Count the points of a tile on which the two readings of the acceptance differ."""
+    curve, other = question.acceptance, in_other_reading(question)
+    counted = CountedReadings(
+        label=curve.label, definition=curve.definition.value, rates=curve.without_prefix
+    )
+    fits = np.asarray(priced.fits[..., 0])
+    counted.points = int(fits.sum())
+    if other is not None:
+        lengths = np.asarray(question.draft_lengths)
+        own, conditional = (
+            lengths[decide_grid(each, priced, each.tokens_on(priced.grid)).best]
+            for each in (question, other)
+        )
+        differ = np.argwhere(fits & (own != conditional))
+        counted.differ = len(differ)
+        if len(differ):
+            row, column = differ[0]
+            batches, contexts = priced.grid.batch.ravel(), priced.grid.context.ravel()
+            counted.first = (
+                int(batches[row]),
+                int(contexts[column]),
+                int(own[row, column]),
+                int(conditional[row, column]),
+            )
+    known = remarks.acceptances.setdefault(
+        curve.label + curve.without_prefix, replace(counted, points=0, differ=0, first=None)
+    )
+    known.add(counted)
 
 
 def _fill(

@@ -11,23 +11,24 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from roofline.advice.columns import Column
 from roofline.advice.deployment import deploy
 from roofline.advice.provenance import NumberSource
+from roofline.advice.readings import Advice
 from roofline.advice.remedies import does_not_fit
 from roofline.base.errors import DoesNotFitError, InputError, Option, RooflineError
-from roofline.base.notices import Notice
+from roofline.base.notices import Code, Notice, notice
 from roofline.base.progress import Advance
 from roofline.base.resources import how_to_install
 from roofline.questions.sweep.columns import columns_data, columns_for
 from roofline.questions.sweep.encoding import SweepFormat, encode, heading, join
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan, Task
-from roofline.questions.sweep.pricing import Remarks, price_rectangle
+from roofline.questions.sweep.pricing import CountedReadings, Remarks, price_rectangle
 from roofline.questions.sweep.store import JournalEntry, Store, file_hashes
 
 __all__ = [
@@ -36,12 +37,14 @@ __all__ = [
     "StoppedError",
     "Workers",
     "Written",
+    "acceptances_of",
     "cluster_workers",
     "local_workers",
     "run_task",
     "to_file",
     "to_frames",
     "to_stream",
+    "warnings_of",
 ]
 
 SCHEMA = "roofline.sweep/1"
@@ -95,6 +98,7 @@ def price_task(task: Task, renderers: Renderers) -> tuple[JournalEntry, list[Fra
         refusal=next((frame.refusal for frame in frames if frame.refusal), ""),
         warnings=sorted(set(map(renderers.spell, renderers.say(remarks.notices)))),
         sources=sorted(set(sources)),
+        readings=[asdict(each) for each in remarks.acceptances.values()],
     )
     return entry, frames
 
@@ -204,7 +208,7 @@ def to_stream(
     tell: Advance,
 ) -> list[str]:
     """Write the rows as they come, as soon as one has numbers; return the warnings."""
-    columns, warnings = columns_for(plan.extra, priced=plan.priced), set[str]()
+    columns, entries = columns_for(plan.extra, priced=plan.priced), list[JournalEntry]()
     refusals: list[str] = []
     started = False  # a row with numbers has come
     with tempfile.SpooledTemporaryFile(HELD_BYTES) as held:
@@ -217,11 +221,11 @@ def to_stream(
                 held.seek(0)
                 while chunk := held.read(2**20):
                     write(chunk)
-            warnings.update(entry.warnings)
+            entries.append(entry)
             tell(entry.points)
     if not started:
         raise _nothing_priced(plan, refusals)
-    return sorted(warnings)
+    return warnings_of(entries, renderers)
 
 
 def to_frames(
@@ -236,6 +240,43 @@ def to_frames(
     if not any(entry.fitting for entry in entries):
         raise _nothing_priced(plan, [entry.refusal for entry in entries if entry.refusal])
     return tuple(frames), tuple(entries)
+
+
+def acceptances_of(entries: Iterable[JournalEntry]) -> list[CountedReadings]:
+    """Return what the acceptances of a sweep are, and where two readings of one differ."""
+    found: dict[str, CountedReadings] = {}
+    for entry in entries:
+        for each in entry.readings:
+            counted = CountedReadings(**each)
+            key = counted.label + counted.rates
+            if key in found:
+                found[key].add(counted)
+            else:
+                found[key] = counted
+    return list(found.values())
+
+
+def warnings_of(entries: Sequence[JournalEntry], renderers: Renderers) -> list[str]:
+    """Return the warnings of a sweep; first those of lists of rates with two readings."""
+    readings = [_reading(each) for each in acceptances_of(entries) if each.rates]
+    said = map(renderers.spell, renderers.say(readings))
+    return [*said, *sorted({warning for entry in entries for warning in entry.warnings})]
+
+
+def _reading(counted: CountedReadings) -> Notice:
+    """Return what is said of a list with two readings, from how often they differ."""
+    if counted.first is None:
+        return notice(Code.READ_AS_SURVIVAL, rates=counted.rates, same_advice=True)
+    batch, context, survival, conditional = counted.first
+    return notice(
+        Code.AMBIGUOUS_ACCEPTANCE,
+        rates=counted.rates,
+        place=(("batch", batch), ("context", context)),
+        survival=Advice(draft_length=survival),
+        conditional=Advice(draft_length=conditional),
+        differ=counted.differ,
+        points=counted.points,
+    )
 
 
 def _nothing_priced(plan: SweepPlan, refusals: Sequence[str]) -> RooflineError:
@@ -309,11 +350,12 @@ def _to_store(
     if not any(entry.fitting for entry in entries):
         store.remove()
         raise _nothing_priced(plan, [entry.refusal for entry in entries if entry.refusal])
-    warnings = sorted({warning for entry in entries for warning in entry.warnings})
+    warnings = warnings_of(entries, renderers)
     sources = sorted({source for entry in entries for source in entry.sources})
     about = about | {
         "rows": sum(entry.rows for entry in entries),
         "columns": columns_data(columns),
+        "acceptance": [asdict(each) for each in acceptances_of(entries)],
         "warnings": warnings,
         "sources": [json.loads(source) for source in sources],
     }

@@ -45,6 +45,7 @@ class JournalEntry:
     sha256: str = ""  # of the part, as the journal says it
     warnings: Sequence[str] = ()
     sources: Sequence[str] = ()
+    readings: Sequence[Mapping[str, Any]] = ()  # `TwoReadings` of each list with two of them
 
 
 class Store:

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from roofline.advice.provenance import law_sources
+from roofline.advice.readings import is_ambiguous
 from roofline.advice.recommend import Recommendation
 from roofline.base import __version__
 from roofline.base.errors import InputError, spelled
 from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
+from roofline.questions.schedule.written import schedule_notices
 from roofline.render.deployment import gpus_named, stored_as
 from roofline.render.notices import assumptions, capitalised, sentence, warnings
 from roofline.render.page.data import PAGE_WORDS, page_data
@@ -189,6 +191,7 @@ def _schedule(report: Report) -> dict[str, Any] | None:
     if report.schedule is None:
         return None
     plan, written = report.schedule
+    told = schedule_notices(plan, written)
     return {
         "headline": schedule_headline(plan, written),
         "losses": " ".join([schedule_losses(plan, written), *map(rise_line, written.rises)]),
@@ -197,7 +200,7 @@ def _schedule(report: Report) -> dict[str, Any] | None:
         "engine": plan.question.deployment.engine.name,
         "text": written.text,
         "batches": plan.batches,
-        "notes": warnings(written.notes),
+        "notes": warnings([*written.notes, *filter(lambda n: is_ambiguous([n]), told)]),
     }
 
 
