@@ -254,6 +254,7 @@ def _errors() -> str:
         ["spread of a stated prior", f"{spread.prior:g}"],
         ["spread of t(4 M) / t(M)", f"{spread.rows:g}"],
         ["spread of the engine's overhead", f"{spread.overhead:g}"],
+        ["spread of the rows at which kernels rise (`schedule`)", "that of their laws, by time"],
         ["spread of R(D) between served builds", f"{spread.served:g}"],
         ["routing skew, correlation", f"{routing.skew:g}, {routing.correlation:g}"],
     ]

@@ -26,13 +26,23 @@ from roofline.specs.priors import Spread
 from roofline.timing.machine import OpTime
 from roofline.timing.step import StepTimes
 
-__all__ = ["Drawn", "drawn_kernels", "drawn_steps", "grouped", "row_walk", "speedup_range"]
+__all__ = [
+    "Drawn",
+    "drawn_kernels",
+    "drawn_row_shift",
+    "drawn_steps",
+    "grouped",
+    "row_walk",
+    "speedup_range",
+]
 
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
 #: The first stream of the walks; no model has as many kernels and kinds, whose streams come first.
 FIRST_WALK = 64
 #: Steps of a walk that a further one shares nothing with.
 MOST_APART = DRAWS // 2
+#: The stream of `drawn_row_shift`: the last one before the walks.
+ROW_SHIFT = FIRST_WALK - 1
 _KINDS = tuple(Kind)
 #: Points whose draws are held at a time: 64 draws of them stay in a core's cache.
 TILE = 512
@@ -83,6 +93,23 @@ def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
     ratio = evidence.ratio_error
     rows = spread.rows if ratio is None else ratio / NORMAL_MEDIAN
     return float(np.hypot(level, transfer)), rows
+
+
+def drawn_row_shift(times: StepTimes, spread: Spread) -> Draws:
+    """Return the factor by which every draw moves the rows at which kernels rise, (DRAWS,).
+
+    A law that rises in steps of rows is as uncertain in where it rises as in how high it stands:
+    between its steps a time grows about as its rows do, t(M e^x) = t(M) e^x, so a law whose height
+    is off by a factor e^x may as well be off by that factor in rows. Tiles are exact in a kernel;
+    which of its tiles a library takes for a shape is not known. f = exp(s z), where s is the
+    standard deviation of log t of `law_sigma`, weighted by the time of each kernel of the verify
+    pass at the largest batch and draft, and z a standard normal number of the draw. With s = 0.1
+    the rise at 128 rows lies between 116 and 141 rows in two draws of three. An assumption of this
+    model.
+    """
+    seconds = [float(np.asarray(time.total).flat[-1]) for time in times.verify_ops]
+    sigmas = [law_sigma(time, spread)[0] for time in times.verify_ops]
+    return np.asarray(np.exp(np.average(sigmas, weights=seconds) * normal_draws(ROW_SHIFT)))
 
 
 class Drawn(NamedTuple):

@@ -17,6 +17,7 @@ __all__ = [
     "coverage",
     "longest_runs",
     "merge_runs",
+    "moved_rows",
     "octave_weights",
     "odds_of_two",
     "relative_speed",
@@ -162,6 +163,27 @@ def coverage(points: Sequence[int]) -> list[tuple[int, int]]:
     ends = [int((a * b) ** 0.5) for a, b in pairwise(points)]
     starts = [1, *(end + 1 for end in ends)]
     return list(zip(starts, [*ends, points[-1]], strict=True))
+
+
+def moved_rows(drawn: Array, factors: Array, fits: Mask) -> Array:
+    """Return speeds whose steps in rows begin elsewhere in every draw.
+
+    At one draft length rows are proportional to the batch, so a draw that moves rows by f reads its
+    speed at the batch f B, between neighbours linearly. ``drawn`` has shape (batches from 1 on,
+    contexts, draft lengths, draws), ``factors`` are the f of each draw, and ``fits`` says which
+    batches run a draft length: none is read past the last of them, where memory or the graphs end.
+
+    >>> speed = np.array([4.0, 4.0, 4.0, 8.0]).reshape(4, 1, 1, 1)  # a step after batch 3
+    >>> moved_rows(speed, np.array([1.25]), np.ones((4, 1, 1), dtype=bool)).ravel().tolist()
+    [4.0, 4.0, 7.0, 8.0]
+    """
+    batches = np.arange(len(drawn))[:, None, None, None]
+    last = np.where(fits, batches[..., 0], 0).max(axis=0)[None, ..., None]
+    at = np.clip((batches + 1) * factors - 1, 0, np.maximum(last, batches))
+    below = np.floor(at).astype(np.intp)
+    above = np.minimum(below + 1, np.maximum(last, batches))
+    low, high = (np.take_along_axis(drawn, index, axis=0) for index in (below, above))
+    return np.asarray(low + (at - below) * (high - low))
 
 
 def octave_weights(count: int) -> Array:

@@ -23,12 +23,15 @@ from roofline.questions.schedule.bands import (
     coverage,
     longest_runs,
     merge_runs,
+    moved_rows,
     octave_weights,
     relative_speed,
     within,
 )
+from roofline.specs.priors import priors
 from roofline.timing.machine import by_part
 from roofline.timing.step import StepTimes, advisable, covered, local_rows, past_graphs
+from roofline.timing.uncertainty import drawn_row_shift
 
 __all__ = [
     "SchedulePlan",
@@ -283,6 +286,8 @@ def _plan_one_reading(
     plain = np.where(room[:count, :, 0], plain, np.nan)
     rows = pass_rows(question, count)
     speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
+    shift = drawn_row_shift(priced_grid.times, priors().spread)
+    drawn = moved_rows(drawn, shift, np.isfinite(speed))
     weights, shares = _weights(mix, len(speed))
     return SchedulePlan(
         question=question,
