@@ -20,10 +20,13 @@ from roofline.questions.load.load import Load
 from roofline.questions.load.policies import Policy, PolicyTable, over_histogram, under_arrivals
 from roofline.questions.load.pricing import PricedLoad, drawn_means, policy_table, price_load
 from roofline.questions.load.queueing import Chunks, prompt_chunks
+from roofline.questions.schedule.bands import moved_rows
 from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
 from roofline.questions.schedule.plan import SchedulePlan, no_schedule_reason
 from roofline.questions.schedule.written import WrittenSchedule
+from roofline.specs.priors import priors
 from roofline.timing.step import StepTimes
+from roofline.timing.uncertainty import drawn_row_shift
 
 __all__ = ["LoadAnswer", "answer_load"]
 
@@ -215,7 +218,8 @@ def _schedule(
         load,
         columns,
         np.where(fits, columns.mean, np.nan)[:count],
-        drawn_means(priced, columns)[:count],
+        drawn=drawn_means(priced, columns)[:count],
+        shift=drawn_row_shift(priced.grid.times, priors().spread),
     )
     try:
         written = write_schedule(
@@ -261,11 +265,12 @@ def _uncaptured_notices(question: Question, policies: list[Policy], rows: float)
 
 
 def _plan(
-    question: Question, load: Load, columns: PolicyTable, mean: Array, drawn: Array
+    question: Question, load: Load, columns: PolicyTable, mean: Array, *, drawn: Array, shift: Array
 ) -> SchedulePlan:
     """Return the plan of draft lengths by running sequences under this load.
 
-    ``mean`` is the mean step where it fits, and ``drawn`` the same in every draw [s].
+    ``mean`` is the mean step where it fits, and ``drawn`` the same in every draw [s], whose rows
+    ``shift`` moves.
     """
     priced = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
     speed = np.where(columns.past[: len(mean), None], np.nan, priced)
@@ -276,7 +281,7 @@ def _plan(
     return SchedulePlan(
         question=question,
         speed=speed,
-        drawn=(tokens / drawn)[:, None],
+        drawn=moved_rows((tokens / drawn)[:, None], shift, np.isfinite(speed)),
         priced=priced,
         plain=speed[..., 0],
         cost_ratio=(mean / mean[:, :1])[:, None],
