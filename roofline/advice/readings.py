@@ -34,6 +34,7 @@ class Advice(NamedTuple):
     drafter: str = ""  # where the answer chooses it
     bands: tuple[tuple[int, int, tuple[int, ...]], ...] = ()  # first and last batch, D by context
     refused: str = ""  # why nothing is advised
+    term: str = ""  # that a diagnosis finds off
 
 
 #: Where an answer holds: (batch, 8), (context, 4096), or what is varied; empty for the whole.

@@ -12,8 +12,10 @@ from roofline.cli.printing import emit_answer
 from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
 
 if TYPE_CHECKING:
+    from roofline.acceptance import Acceptance
     from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
+    from roofline.questions.diagnose.points import MeasuredPoint
 
 __all__ = ["diagnose"]
 
@@ -69,6 +71,7 @@ def diagnose(
     Example: roofline diagnose llama-3.1-8b --measured 0:7.9ms,3:5.5ms:2.66
     """
     from roofline.questions.diagnose.diagnose import diagnose as find
+    from roofline.questions.diagnose.diagnose import with_other_reading
     from roofline.questions.diagnose.points import read_points
     from roofline.render.diagnose import as_answer
     from roofline.render.writers import OutputFormat
@@ -81,14 +84,25 @@ def diagnose(
         raise InputError(
             "--tpot, --tokens-per-s: stand instead of --measured; put all points there"
         )
-    points = read_points(
-        measured or [],
-        extra=_single_point(tpot, tokens_per_s, draft_length),
-        batch=one_size("batch", batch, _ONE),
-        context=one_size("context", context, _ONE),
-        tokens_per_step=_tokens_per_step(tokens_per_step, workload),
-    )
+
+    def points_by(curve: Acceptance | None) -> list[MeasuredPoint]:
+        """Return the measurements, times per token made times of steps by an acceptance."""
+        return read_points(
+            measured or [],
+            extra=_single_point(tpot, tokens_per_s, draft_length),
+            batch=one_size("batch", batch, _ONE),
+            context=one_size("context", context, _ONE),
+            tokens_per_step=_tokens_per_step(tokens_per_step, curve, workload),
+        )
+
+    acceptance = _acceptance(workload)
+    points = points_by(acceptance)
     diagnosis = find(configuration, workload, points, noise=deviation / 100)
+    if acceptance is not None and acceptance.other_reading is not None:
+        others = points_by(acceptance.other_reading)
+        if others != points:
+            other = find(configuration, workload, others, noise=deviation / 100)
+            diagnosis = with_other_reading(diagnosis, other, acceptance)
     emit_answer(as_answer(diagnosis), how, output)
 
 
@@ -109,14 +123,22 @@ def _single_point(
     return Option("tokens_per_s", rate), f"{draft_length}:{pace!r}/s"
 
 
-def _tokens_per_step(option: float | None, workload: Workload) -> dict[int, float]:
+def _acceptance(workload: Workload) -> Acceptance | None:
+    """Return the acceptance that is given."""
+    if not isinstance(workload.acceptance, str):
+        return None
+    from roofline.engines.acceptance_source import acceptance_from
+
+    return acceptance_from(workload.acceptance)
+
+
+def _tokens_per_step(
+    option: float | None, curve: Acceptance | None, workload: Workload
+) -> dict[int, float]:
     """Return tokens per step by draft length, of the option or else of the acceptance."""
     if option is not None:
         return dict.fromkeys(range(1, 65), option)
-    if not isinstance(workload.acceptance, str):
+    if curve is None:
         return {}
-    from roofline.engines.acceptance_source import acceptance_from
-
-    curve = acceptance_from(workload.acceptance)
     known = curve.tokens_per_step(range(65), extrapolate=workload.extrapolate)
     return {length: float(al) for length, al in enumerate(known)}

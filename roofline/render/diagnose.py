@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from roofline.advice.columns import Column
+from roofline.advice.readings import is_ambiguous
 from roofline.base.errors import Option
 from roofline.base.units import format_size, listed
 from roofline.engines import sglang, vllm
@@ -15,6 +16,7 @@ from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone, table
 from roofline.render.deployment import deployment_data, gpus_named, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
+from roofline.render.why import as_conditional
 
 __all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
@@ -60,6 +62,7 @@ def answer_blocks(diagnosis: Diagnosis) -> list[Block]:
     """Return the term that disagrees, the measured loads, and what would settle it."""
     blocks: list[Block] = [
         Paragraph(_headline(diagnosis), tone=Tone.HEADLINE),
+        *map(Paragraph, _other_headlines(diagnosis)),
         *refused_blocks(diagnosis.deployment, diagnosis.refused),
         *(Paragraph(line, close=True) for line in _waiting_lines(diagnosis)),
         Paragraph(_where(diagnosis)),
@@ -81,6 +84,7 @@ def data(diagnosis: Diagnosis) -> dict[str, Any]:
             "noise": diagnosis.noise,
             "set": set_data(deployment.changes),
         },
+        "acceptance": _acceptance(diagnosis),
         "nothing_to_explain": diagnosis.nothing_to_explain,
         "distance": diagnosis.agreement.distance,
         "limit": diagnosis.agreement.limit,
@@ -94,6 +98,25 @@ def data(diagnosis: Diagnosis) -> dict[str, Any]:
         "warnings": warnings(diagnosis.notices),
         "notes": notes_data(diagnosis.notices),
     }
+
+
+def _other_headlines(diagnosis: Diagnosis) -> list[str]:
+    """Return the first sentence under the other reading of the acceptance, where it differs."""
+    other = diagnosis.other_reading
+    if other is None or not is_ambiguous(diagnosis.notices):
+        return []
+    return [as_conditional(_headline(other))]
+
+
+def _acceptance(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    """Return both readings of a list of rates, where it turns times per token into steps."""
+    other = diagnosis.other_reading
+    if other is None:
+        return None
+    term = None if other.best is None else other.best.term
+    reading = {"definition": "conditional", "term": term, "headline": _headline(other)}
+    ambiguous = is_ambiguous(diagnosis.notices)
+    return {"definition": "survival", "ambiguous": ambiguous, "other_reading": reading}
 
 
 def _points_data(diagnosis: Diagnosis) -> list[dict[str, Any]]:

@@ -103,6 +103,8 @@ def _advice(advice: Advice) -> str:
     """Return what is advised, in a few words."""
     if advice.refused:
         return f"nothing ({advice.refused})"
+    if advice.term:
+        return f"a look at {advice.term}"
     if len(advice.bands) == 1:
         return f"D = {'/'.join(map(str, advice.bands[0][2]))} at every batch"
     if advice.bands:

@@ -17,6 +17,7 @@ from roofline.advice.question import question_of
 from roofline.advice.recommend import answer_at, recommend
 from roofline.base.notices import Code
 from roofline.specs.placement import Grid
+from tests.servers import engine, pages, read, server
 from tests.support import Cli, write
 
 #: One vLLM log line, "Per-position acceptance rate: 0.720, 0.450, 0.210": as survival AL = 1.72,
@@ -284,7 +285,9 @@ def test_a_sweep_counts_where_they_differ(cli: Cli, model: tuple[str, ...], tmp_
         assert asked.code == 0, asked.err
         with file.open(encoding="utf-8") as lines:
             rows = [row for row in csv.DictReader(lines) if row["fits"] == "true"]
-        best[word] = {(row["batch"], row["context_tokens"]): row["best_draft_length"] for row in rows}
+        best[word] = {
+            (row["batch"], row["context_tokens"]): row["best_draft_length"] for row in rows
+        }
         if not word:
             said, about = asked.said, json.loads(Path(f"{file}.provenance.json").read_text())
     assert best[""] == best["survival:"]
@@ -417,3 +420,47 @@ def test_python_answers_both_as_well() -> None:
         assert found["other_reading"]["definition"] == "conditional"
     assert any("two readings, two answers" in warning for warning in swept["warnings"])
     assert [each["definition"] for each in swept["acceptance"]] == ["survival"]
+
+
+@pytest.mark.parametrize("model", TWO)
+@pytest.mark.parametrize("milliseconds", ["3.0", "6.0", "8.0"])
+def test_a_diagnosis_makes_steps_of_both(
+    cli: Cli, model: tuple[str, ...], milliseconds: str
+) -> None:
+    """A time per token is a time of a step over AL(3): 2.38 as survival, 2.112 conditional."""
+    asked = ("diagnose", *model, "--tpot", milliseconds, "--draft-length", "3")
+    found, survival, conditional = _three(cli, *asked)
+    assert found["points"] == survival["points"]
+    assert found["term"] == survival["term"]
+    steps = [data["points"][0]["measured_step_ms"] for data in (survival, conditional)]
+    assert steps == pytest.approx([2.38 * float(milliseconds), 2.11204 * float(milliseconds)])
+    differ = survival["term"] != conditional["term"]
+    reading = _check_acceptance(found, differ=differ)
+    assert reading["term"] == conditional["term"]
+    assert survival["acceptance"] is None
+    stated = cli("diagnose", *model, "--measured", "3:7ms", "--acceptance", LIST).out
+    assert "they lead to the same advice" in " ".join(stated.split())  # a step is as measured
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("gpu", ["h100-sxm", "h200-sxm"])
+def test_a_server_is_advised_under_both(cli: Cli, gpu: str) -> None:
+    found = {}
+    for word in ("", "survival:", "conditional:"):
+        with server(engine(pages("vllm"))) as url:
+            found[word] = read(
+                cli, url, "--interval", "4", "--gpu", gpu, "--acceptance", f"{word}{LIST}"
+            ).data()
+    own, other = (found[word]["schedule"]["bands"] for word in ("survival:", "conditional:"))
+    assert found[""]["schedule"]["bands"] == own
+    reading = found[""]["schedule"]["acceptance"]
+    assert reading["definition"] == "survival"
+    assert reading["other_reading"]["bands"] == other
+
+    def lengths(bands: Any) -> list[Any]:
+        return [(b["batch_start"], b["batch_end"], b["draft_length"]) for b in bands]
+
+    assert reading["ambiguous"] is (lengths(own) != lengths(other))
+    codes = [note["code"] for note in found[""]["notes"]]
+    assert codes.count("ambiguous-acceptance") == reading["ambiguous"]
+    assert codes.count("read-as-survival") == (not reading["ambiguous"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.acceptance import Acceptance
 from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import Deployment, Notices, deploy
 from roofline.advice.question import (
@@ -15,7 +16,9 @@ from roofline.advice.question import (
     check_length,
     check_unused,
     context_notices,
+    reading_notices,
 )
+from roofline.advice.readings import Advice, with_reading
 from roofline.advice.recommend import law_limit_notices
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
@@ -33,7 +36,7 @@ from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
 
-__all__ = ["Diagnosis", "Proposal", "diagnose"]
+__all__ = ["Diagnosis", "Proposal", "diagnose", "with_other_reading"]
 
 Array = NDArray[np.float64]
 LARGEST_GRID = 20_000
@@ -73,6 +76,8 @@ class Diagnosis:
     #: Measured loads that do not fit. Where some of the sequences fit, the others wait; loads
     #: without room for even one sequence are left out of the points.
     refused: tuple[Refused, ...] = ()
+    #: The diagnosis if a list of rates that was typed without a word is conditional, not survival.
+    other_reading: Diagnosis | None = None
 
     @property
     def nothing_to_explain(self) -> bool:
@@ -139,6 +144,20 @@ def diagnose(
         notices=(*notices, *law_limit_notices(times)),
         refused=refused,
     )
+
+
+def with_other_reading(own: Diagnosis, other: Diagnosis, acceptance: Acceptance) -> Diagnosis:
+    """Return a diagnosis with the one of the same measurements by the acceptance's other reading.
+
+    The acceptance turns measured times per token into times of steps.
+    """
+    pairs = [((), _advice(own), _advice(other))]
+    said = with_reading((*own.notices, *reading_notices(acceptance)), acceptance, pairs)
+    return replace(own, other_reading=other, notices=said)
+
+
+def _advice(diagnosis: Diagnosis) -> Advice:
+    return Advice(term="no term" if diagnosis.best is None else diagnosis.best.term.value)
 
 
 def _suspects(terms: Terms, where: GridIndex) -> list[Suspect]:
