@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["main"]
 
@@ -54,15 +54,25 @@ def main() -> None:
         _stop("stopped", 130)
     except typer.Exit as done:
         sys.exit(done.exit_code)
-    except BrokenPipeError:
-        # whoever read stdout has gone; keep Python from complaining about it at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except (BrokenPipeError, SystemExit) as end:
+        _leave_closed_pipe(end)
     except KeyboardInterrupt:
         _stop("stopped", 130)
     except OSError as error:
         _stop(f"{error.strerror or error}: {error.filename or 'input or output'}", 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave_closed_pipe(end: BaseException) -> NoReturn:
+    """End in peace if whoever read stdout has read enough; else go on to end.
+
+    Where a command prints, Typer turns a closed pipe into an exit with code 1.
+    """
+    if not any(isinstance(each, BrokenPipeError) for each in (end, end.__context__)):
+        raise end
+    # Python flushes stdout at exit, and would complain
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
 
 
 def _unknown_option(error: Any, path: str) -> str | None:
