@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from roofline.kernels.ops import Part
+from roofline.specs.formats import Component
 
 __all__ = ["CATALOGUE", "Column", "ColumnKind", "cells", "columns"]
 
@@ -44,7 +45,7 @@ def cells(chosen: Iterable[Column], row: Mapping[str, Any]) -> list[str]:
     return [column.cell(row) for column in chosen]
 
 
-#: What one step spends its time on, key and meaning; in milliseconds and in seconds.
+#: What one step spends its time on, key and meaning.
 _TIMES = {
     "step": "time of one step: verify + draft + overhead",
     "verify": "kernels of the target's pass over 1 + D rows per sequence",
@@ -61,91 +62,233 @@ _PARTS = {
 }
 
 
-def _column(
-    key: str, kind: ColumnKind, meaning: str, heading: str = "", form: str = "{value}"
-) -> Column:
-    return Column(key=key, kind=kind, meaning=meaning, heading=heading, form=form)
-
-
 _TEXT, _INTEGER, _NUMBER, _BOOLEAN = ColumnKind
-_COLUMNS = (
-    _column("model", _TEXT, "id of the model, or the path given where it was refused"),
-    _column("gpu", _TEXT, "id of the accelerator, as `model`"),
-    _column("engine", _TEXT, "serving engine as asked, era included"),
-    _column("tp", _INTEGER, "tensor-parallel GPUs"),
-    _column("gpus", _INTEGER, "GPUs in all: tensor-parallel, or the cards of a machine"),
-    _column("ep", _INTEGER, "groups of those GPUs that experts are placed on"),
-    _column("drafter", _TEXT, "drafter; the one chosen where none was asked for"),
-    _column("acceptance", _TEXT, "acceptance as asked; the curve chosen where none was"),
-    _column("weights", _TEXT, "format of the MLP's (else the experts') weights"),
-    _column("kv", _TEXT, "format of the KV cache"),
-    _column("batch", _INTEGER, "sequences decoded together"),
-    _column("context_tokens", _INTEGER, "tokens in the KV cache of each sequence"),
-    _column(
+#: What an answer was asked about.
+_ASKED = (
+    Column("model", _TEXT, "id of the model, or the path given where it was refused"),
+    Column("gpu", _TEXT, "id of the accelerator, as `model`"),
+    Column("engine", _TEXT, "serving engine as asked, era included"),
+    Column("tp", _INTEGER, "tensor-parallel GPUs"),
+    Column("gpus", _INTEGER, "GPUs in all: tensor-parallel, or the cards of a machine"),
+    Column("ep", _INTEGER, "groups of those GPUs that experts are placed on"),
+    Column("drafter", _TEXT, "drafter; the one chosen where none was asked for"),
+    Column("acceptance", _TEXT, "acceptance as asked; the curve chosen where none was"),
+    Column("weights", _TEXT, "format of the MLP's (else the experts') weights"),
+    Column("kv", _TEXT, "format of the KV cache"),
+    Column("set", _TEXT, "what was overridden"),
+    Column("gpu_hour", _NUMBER, "price of one GPU for an hour, in dollars"),
+    Column("batch", _INTEGER, "sequences decoded together"),
+    Column("context", _INTEGER, "tokens in the KV cache of each sequence"),
+    Column(
         "draft_length",
         _INTEGER,
         "tokens drafted per target pass, D; 0 is plain decoding",
         "D",
         "{value:d}",
     ),
-    _column("fits", _BOOLEAN, "whether it can be run; numbers below are missing where not"),
-    _column("reason", _TEXT, "why it cannot; missing where it can"),
-    _column("captured", _BOOLEAN, "whether the engine's CUDA graphs cover the pass"),
-    _column("memory_needed_bytes", _NUMBER, "bytes needed on one GPU"),
-    _column("memory_available_bytes", _NUMBER, "bytes that the engine can use of one GPU"),
-    _column(
+)
+#: What is found at a batch, context and draft length.
+_FOUND = (
+    Column("fits", _BOOLEAN, "whether it can be run; where not, figures are missing"),
+    Column("reason", _TEXT, "why it cannot be run, or a fact not be read; missing where it can"),
+    Column("captured", _BOOLEAN, "whether the engine's CUDA graphs cover the pass"),
+    Column("memory_needed_bytes", _NUMBER, "bytes needed on one GPU"),
+    Column("memory_available_bytes", _NUMBER, "bytes that the engine can use of one GPU"),
+    Column(
         "tokens_per_step",
         _NUMBER,
         "mean tokens emitted per target pass, AL",
         "tokens\nper step",
         "{value:.2f}",
     ),
-    *(_column(f"{name}_s", _NUMBER, meaning) for name, meaning in _TIMES.items()),
     *(
-        _column(f"{name}_ms", _NUMBER, meaning, f"{name}\nms", "{value:.2f}")
+        Column(f"{name}_ms", _NUMBER, meaning, f"{name}\nms", "{value:.2f}")
         for name, meaning in _TIMES.items()
     ),
+    Column("by_hand_ms", _NUMBER, "part of `overhead_ms`: launching kernels one by one"),
     *(
-        _column(f"{part.value}_s", _NUMBER, f"part of `step_s`: {meaning}")
+        Column(f"{part.value}_ms", _NUMBER, f"part of `step_ms`: {meaning}")
         for part, meaning in _PARTS.items()
     ),
-    *(
-        _column(f"{part.value}_ms", _NUMBER, f"part of `step_ms`: {meaning}")
-        for part, meaning in _PARTS.items()
-    ),
-    _column(
+    Column(
         "cost_ratio",
         _NUMBER,
         "step time over that of D = 0; AL breaks even here",
         "cost ratio =\nbreak-even",
         "{value:.3f}",
     ),
-    _column("speedup", _NUMBER, "tokens per second over those of D = 0", "speedup", "{value:.2f}x"),
-    _column("speedup_low", _NUMBER, "10th percentile of the speedup under the laws' errors"),
-    _column("speedup_high", _NUMBER, "90th percentile"),
-    _column("tokens_per_s_user", _NUMBER, "tokens per second of one sequence"),
-    _column("tokens_per_s_batch", _NUMBER, "tokens per second of all sequences"),
-    _column(
+    Column("speedup", _NUMBER, "tokens per second over those of D = 0", "speedup", "{value:.2f}x"),
+    Column("speedup_low", _NUMBER, "10th percentile of the speedup under the laws' errors"),
+    Column("speedup_high", _NUMBER, "90th percentile"),
+    Column("near_best", _NUMBER, "share of draws in which this D is within 1 % of the best"),
+    Column("tpot_ms", _NUMBER, "time per output token of one sequence"),
+    Column("tokens_per_s_user", _NUMBER, "tokens per second of one sequence"),
+    Column(
         "tokens_per_s",
         _NUMBER,
         "tokens per second of all sequences",
         "tokens/s\nbatch",
         "{value:.0f}",
     ),
-    _column(
+    Column(
         "dollars_per_million_tokens",
         _NUMBER,
         "price of a million output tokens of all sequences, at `gpu_hour`",
         "$/M\ntokens",
         "{value:#.3g}",
     ),
-    _column("tie", _BOOLEAN, "within 1 % of the fastest D of this batch and context"),
-    _column("best", _BOOLEAN, "the recommended D: the smallest in the tie"),
-    _column("best_draft_length", _INTEGER, "the recommended D of this batch and context"),
-    _column("confidence", _TEXT, "win, inside_error or loss, of this batch and context"),
+    Column("tie", _BOOLEAN, "within 1 % of the fastest D of this batch and context"),
+    Column(
+        "recommended", _BOOLEAN, "whether this D is the recommended one: the smallest in the tie"
+    ),
+    Column("recommended_draft_length", _INTEGER, "the recommended D of this batch and context"),
+    Column(
+        "limited_by",
+        _TEXT,
+        "what ends the draft lengths, where the recommended D is the longest: `acceptance` (known "
+        "no further), `search` (the longest asked about), `drafter`, `draft-block` or "
+        "`verify-width`; missing where a shorter one is recommended",
+    ),
+    Column("confidence", _TEXT, "win, inside_error or loss, of this batch and context"),
 )
-#: Every column that several answers have, by key.
-CATALOGUE: Mapping[str, Column] = {column.key: column for column in _COLUMNS}
+#: What other answers add.
+_OF_ANSWERS = (
+    # a load
+    Column("policy", _TEXT, "`fixed`, one D at every batch, or `schedule`"),
+    Column("usable", _BOOLEAN, "whether it carries the load; numbers are missing where not"),
+    Column("running", _NUMBER, "mean sequences decoded together"),
+    Column("waiting", _NUMBER, "share of time in which requests wait"),
+    Column("slots", _INTEGER, "sequences that run at most"),
+    Column("gap_p50_ms", _NUMBER, "median time between two bursts of tokens"),
+    Column("gap_p99_ms", _NUMBER, "99th percentile"),
+    Column("gaps_with_prompt", _NUMBER, "share of gaps in which prompt tokens rode along"),
+    Column("gaps_past_graphs", _NUMBER, "share of gaps in steps past the captured CUDA graphs"),
+    Column("most_rps", _NUMBER, "requests per second that it serves at most"),
+    Column("dollars_per_million_at_most", _NUMBER, "price of a million tokens at `most_rps`"),
+    # a schedule
+    Column("batch_start", _INTEGER, "smallest batch of the band"),
+    Column("batch_end", _INTEGER, "largest batch of the band"),
+    Column("contexts", _TEXT, "contexts of the band, or of an acceptance, in tokens"),
+    Column("smallest_speedup", _NUMBER, "`speedup` at the point of the band that gains least"),
+    Column("largest_speedup", _NUMBER, "`speedup` at the point of the band that gains most"),
+    Column("largest_loss", _NUMBER, "share of speed lost to the best D, at its worst point"),
+    # a comparison
+    Column("drafter_kind", _TEXT, "sort of drafter"),
+    Column("best_draft_length", _INTEGER, "the best D above 0 of this drafter: the row is of it"),
+    Column("slots_lost", _NUMBER, "share of the sequences that fit without drafts"),
+    Column("acceptance_source", _TEXT, "where the acceptance comes from"),
+    Column("flag", _TEXT, "what to give the engine"),
+    # an account of memory, on the fullest GPU
+    Column("largest_batch", _INTEGER, "sequences that fit at most"),
+    *(
+        Column(
+            f"{component.value.replace(' ', '_')}_weights_bytes", _NUMBER, "weights of this sort"
+        )
+        for component in Component
+    ),
+    Column("draft_weights_bytes", _NUMBER, "the drafter's weights on one GPU"),
+    Column("target_kv_bytes", _NUMBER, "the target's KV cache"),
+    Column("draft_kv_bytes", _NUMBER, "the drafter's KV cache"),
+    Column("d_plus_1_slots_bytes", _NUMBER, "KV slots of the D + 1 tokens of a pass"),
+    Column("block_rounding_bytes", _NUMBER, "what whole blocks of the cache add"),
+    Column("state_bytes", _NUMBER, "recurrent states"),
+    Column("state_snapshots_bytes", _NUMBER, "their copies, to undo rejected drafts"),
+    Column("logits_bytes", _NUMBER, "logits of a pass"),
+    Column("activations_bytes", _NUMBER, "activations of the largest pass"),
+    Column("engine_reserve_bytes", _NUMBER, "what the engine keeps for itself"),
+    Column("not_the_engines_bytes", _NUMBER, "what the engine leaves alone"),
+    Column("free_bytes", _NUMBER, "what is left at `batch`"),
+    Column("sequence_reserved_bytes", _NUMBER, "reserved for one sequence"),
+    Column("sequence_fixed_bytes", _NUMBER, "of these, whatever its context"),
+    Column("sequence_per_token_bytes", _NUMBER, "one more token of a sequence"),
+    Column("sequence_read_bytes", _NUMBER, "read of one sequence's cache by a pass"),
+    # variants of an architecture; `speedup_N` and `cost_ratio_N` are those of D = N
+    Column("parameters", _INTEGER, "parameters in all"),
+    Column("kv_bytes_per_token", _NUMBER, "KV cache of a token, each KV head once"),
+    Column("kv_bytes_per_token_gpu", _NUMBER, "the share of one GPU, copies included"),
+    Column("kv_copied", _BOOLEAN, "whether there are fewer KV heads than GPUs"),
+    Column("plain_tpot_ms", _NUMBER, "`tpot_ms` at D = 0"),
+    Column("falls_from_batch", _INTEGER, "batch from which on D is below that of the smallest"),
+    Column("stops_from_batch", _INTEGER, "batch from which on D = 0 is best"),
+    # a diagnosis
+    *(
+        Column(f"{whose}_{time}_ms", _NUMBER, f"`{time}_ms`, {whose}")
+        for time in ("tpot", "step")
+        for whose in ("measured", "predicted")
+    ),
+    Column("difference", _NUMBER, "measured over predicted, less 1"),
+    Column("band", _NUMBER, "the prediction's error, as a share of it"),
+    Column("explained_step_ms", _NUMBER, "`step_ms` under the best explanation"),
+)
+#: What the data of charts add.
+_OF_CHARTS = (
+    Column("cost_ratio_low", _NUMBER, "10th percentile of the cost ratio under the laws' errors"),
+    Column("cost_ratio_high", _NUMBER, "90th percentile"),
+    Column("tokens_per_s_gpu", _NUMBER, "tokens per second of all sequences, over the GPUs"),
+    Column("on_plain_curve", _BOOLEAN, "no batch at D = 0 is better for users and throughput"),
+    Column("on_advised_curve", _BOOLEAN, "the same of batches at their recommended D"),
+    *(
+        Column(f"verify_{part.value}_ms", _NUMBER, f"part of `verify_ms`: {meaning}")
+        for part, meaning in _PARTS.items()
+    ),
+    Column("best_speculative_speedup", _NUMBER, "the largest speedup of all D above 0"),
+    Column("no_draft_because", _TEXT, "`memory`, `graphs` or `acceptance`; missing where D > 0"),
+    Column("group", _TEXT, "rows that belong together"),
+    Column("op", _TEXT, "kernel"),
+    Column("intensity_flop_per_byte", _NUMBER, "FLOP per byte moved"),
+    Column("attained_tflop_per_s", _NUMBER, "TFLOP per second"),
+    Column("time_ms", _NUMBER, "time of all launches of the step"),
+    Column("time_us", _NUMBER, "time of one layer"),
+    Column("share_of_step", _NUMBER, "share of the step's time"),
+    Column("roof", _TEXT, "kernel of the roof that it stands under"),
+    Column("share_of_roof", _NUMBER, "share of what that roof allows"),
+    Column("mode", _TEXT, "how the cache is read"),
+    Column("in_use", _BOOLEAN, "whether answers for this machine assume that mode"),
+    Column("query_heads_per_kv_head", _INTEGER, "G"),
+    Column("query_rows", _INTEGER, "G (1 + D) over each cache"),
+    Column("tile_rows", _INTEGER, "query rows that one thread block takes"),
+    Column("bandwidth_used", _NUMBER, "share of the datasheet's, the cache counted once"),
+    Column("peak_used", _NUMBER, "share of the datasheet's, without padding"),
+    Column("measured_us", _NUMBER, "measured time"),
+    Column("predicted_us", _NUMBER, "predicted time"),
+    Column("textbook_us", _NUMBER, "time by peak and bandwidth alone"),
+)
+#: What lists and scores add.
+_OF_LISTS = (
+    Column("id", _TEXT, "what it is called"),
+    Column("name", _TEXT, "what the row is about"),
+    Column("kind", _TEXT, "sort of what the row is about"),
+    Column("dtype", _TEXT, "format of its numbers"),
+    Column("layers", _INTEGER, "layers"),
+    Column("read_per_step", _INTEGER, "parameters that one decoded token reads"),
+    Column("memory_GB", _NUMBER, "memory"),
+    Column("bandwidth_GB/s", _NUMBER, "bandwidth of the memory"),
+    *(
+        Column(f"{rate}_TFLOP/s", _NUMBER, f"dense peak in {rate}")
+        for rate in ("bf16", "fp8", "fp4")
+    ),
+    Column("domain", _INTEGER, "GPUs that reach each other without a network"),
+    Column("target", _TEXT, "model that is drafted for"),
+    Column("datasets", _TEXT, "what it was measured on"),
+    Column("draft_lengths", _TEXT, "the D it is known at"),
+    Column("temperature", _TEXT, "sampling temperatures"),
+    Column("license", _TEXT, "license of the data"),
+    Column("source", _TEXT, "where it comes from"),
+    Column("fact", _TEXT, "what was looked for on a server"),
+    Column("value", _TEXT, "what was found"),
+    Column("suite", _TEXT, "measurements that a score is over"),
+    Column("n", _INTEGER, "rows that a score is over"),
+    *(
+        Column(f"{of}{error}_abs_error", _NUMBER, "absolute error, as a share of the measurement")
+        for of in ("", "textbook_", "above_floor_")
+        for error in ("median", "p90")
+    ),
+    Column("bias", _NUMBER, "median of predicted over measured, less 1"),
+)
+#: Every column of a table that a program reads, by key: no key has two meanings.
+CATALOGUE: Mapping[str, Column] = {
+    column.key: column for column in (*_ASKED, *_FOUND, *_OF_ANSWERS, *_OF_CHARTS, *_OF_LISTS)
+}
 
 
 def columns(*keys: str) -> tuple[Column, ...]:

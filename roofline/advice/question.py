@@ -31,6 +31,7 @@ from roofline.advice.deployment import (
     no_drafter_known,
 )
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
+from roofline.base.files import without_queries
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT
 from roofline.specs.network import DrafterSpec, ModelSpec
@@ -280,6 +281,21 @@ class Question:
             longest=self.draft_lengths[-1],
             extrapolate=self.workload.extrapolate,
         )
+
+    @property
+    def columns(self) -> dict[str, str | int]:
+        """What is asked about, by the columns of a row; acceptance as given, else its label."""
+        given = self.workload.acceptance
+        asked = without_queries(given) if isinstance(given, str) else None
+        return self.deployment.columns | {"acceptance": asked or self.acceptance.label}
+
+    @property
+    def ending(self) -> Ending:
+        """What ends the draft lengths that are looked at."""
+        if self.unmeasured:
+            return Ending.ACCEPTANCE
+        longest = self.draft_lengths[-1]
+        return ending(self.deployment, self.workload.max_draft_length, longest=longest)
 
     def tokens_per_step(
         self, contexts: Sequence[int], draft_lengths: Sequence[int] | None = None

@@ -20,7 +20,7 @@ from roofline.advice.decide import (
     time_at_odds,
 )
 from roofline.advice.deployment import Deployment, Notices, PricedGrid, deploy
-from roofline.advice.question import Ending, Question, ending, ending_value
+from roofline.advice.question import Question, ending_value
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.matrices import used_components
 from roofline.specs.formats import bytes_per_element
@@ -172,10 +172,7 @@ def edge_notices(question: Question, points: Sequence[Point]) -> list[Notice]:
     notices = []
     longest = question.draft_lengths[-1]
     if longest and any(point.draft_length == longest for point in points):
-        most = question.workload.max_draft_length
-        end = (
-            Ending.ACCEPTANCE if question.unmeasured else ending(deployment, most, longest=longest)
-        )
+        end = question.ending
         notices.append(
             notice(
                 Code.LONGEST_IS_BEST,

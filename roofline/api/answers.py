@@ -157,7 +157,7 @@ class LoadResult(Result):
         """What every draft length yields, and last the schedule where there is one."""
         from roofline.render.load import rows
 
-        return tuple(record(LoadAdvice, row, {"speedup": row["gain"]}) for row in rows(self.answer))
+        return tuple(record(LoadAdvice, row) for row in rows(self.answer))
 
     @property
     def best(self) -> LoadAdvice:
@@ -235,13 +235,6 @@ class ScheduleResult(Result):
     def refused(self) -> tuple[Refused, ...]:
         """The first batch that does not fit at each context, with what helps."""
         return self.answer.refused
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each band; ``context`` is a number where each row has one context."""
-        frame = super().to_frame()
-        if frame["context"].map(str).str.isdecimal().all():
-            frame["context"] = frame["context"].astype(int)
-        return frame
 
     def _shown(self) -> Answer:
         from roofline.render.schedule import as_answer
@@ -440,7 +433,7 @@ class SweepResult(Result):
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each combination, batch, context and draft length, with typed columns.
 
-        They are those of the files that `write` makes; times are in seconds.
+        They are those of the files that `write` makes; times are in milliseconds.
         """
         from roofline.render.sweep import to_frame
 

@@ -487,7 +487,7 @@ def sweep(
     Examples
     --------
     >>> rows = sweep(["llama-3.1-8b", "qwen3-8b"], batch=[1, 32], acceptance=0.7).to_frame()
-    >>> rows[rows.best].groupby("model").speedup.max().round(1).tolist()
+    >>> rows[rows.recommended].groupby("model").speedup.max().round(1).tolist()
     [2.1, 2.1]
     """
     given = {**options, "model": model, "batch": batch, "context": context, "gpu_hour": gpu_hour}

@@ -110,8 +110,6 @@ def frame_of(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     columns = {}
     for name in rows[0] if rows else ():
         column = [row[name] for row in rows]
-        if name == "recommended":
-            column = [bool(value) for value in column]
         kinds = {type(value) for value in column if value is not None}
         missing = any(value is None for value in column)
         dtype: Any = None

@@ -134,18 +134,18 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def cell(value: Any) -> Any:
-    """Return a value as a cell: six digits, 0 or 1 for false or true, nothing for None.
+    """Return a value as a cell: six digits, true or false, nothing for None.
 
     Text that begins with = + - @, a tab or a carriage return gets an apostrophe in front, which
     spreadsheets read as "this is text"; numbers and plain flags stay as they are.
 
     >>> [cell(value) for value in (True, 0.1234567, "-1.5", "@SUM(A1)", "--tp-size 2", "-a|b!A0")]
-    [1, '0.123457', '-1.5', "'@SUM(A1)", '--tp-size 2', "'-a|b!A0"]
+    ['true', '0.123457', '-1.5', "'@SUM(A1)", '--tp-size 2', "'-a|b!A0"]
     """
     if value is None:
         return ""
     if isinstance(value, bool):
-        return int(value)
+        return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, str) and _FORMULA.match(value) and not _HARMLESS.fullmatch(value):

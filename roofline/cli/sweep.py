@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep"]
 
-#: A grid of more points runs only with --yes.
+#: A grid of more points runs only with --yes: to a file, and to stdout.
 MANY_POINTS = 10**8
+MANY_PRINTED = 10**7
 WARNINGS_SHOWN = 5
 
 
@@ -55,7 +56,12 @@ def sweep(
         bool, option(RUNNING, "Go on with an unfinished FILE.partial.", "--resume")
     ] = False,
     yes: Annotated[
-        bool, option(RUNNING, "Do run a grid of more than 100 million points.", "--yes")
+        bool,
+        option(
+            RUNNING,
+            "Do run a grid of more than 100 million points (10 million on stdout).",
+            "--yes",
+        ),
     ] = False,
 ) -> None:
     """Price every point of a grid as a row.
@@ -80,7 +86,7 @@ def sweep(
     options["set"] = options.pop("overrides")
     plan = plan_for(options, grid)
     if not yes:
-        _check_size(plan, how, jobs)
+        _check_size(plan, how, jobs, printed=output is None)
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)
     with pool as workers, progress(plan.points, "points") as tell:
         warnings, held = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
@@ -147,17 +153,19 @@ def _format(form: str | None, output: Path | None) -> SweepFormat:
     return how
 
 
-def _check_size(plan: SweepPlan, how: SweepFormat, jobs: int) -> None:
+def _check_size(plan: SweepPlan, how: SweepFormat, jobs: int, *, printed: bool) -> None:
     """Refuse a grid of many points, with the size and time that it takes."""
     from roofline.questions.sweep.encoding import BYTES_PER_ROW, SECONDS_PER_ROW
 
     points = plan.points
-    if points <= MANY_POINTS:
+    if points <= (MANY_PRINTED if printed else MANY_POINTS):
         return
     seconds = points * SECONDS_PER_ROW[how] / jobs
     time = f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.0f} minutes"
     size = format_bytes(points * BYTES_PER_ROW[how])
+    where = " on stdout" if printed else ""
+    file = "write a file with -o FILE.parquet, or " if printed else ""
     raise InputError(
-        f"this grid has {points:,} points: about {size} of {how.value} and {time} with "
-        f"--jobs {jobs}; add --yes if that is meant"
+        f"this grid has {points:,} points: about {size} of {how.value}{where} and {time} with "
+        f"--jobs {jobs}; {file}add --yes if that is meant"
     )

@@ -255,6 +255,19 @@ def _verdict(entries: Sequence[ComparedDrafter]) -> str:
     return f"{fastest}; within the model's error of it: {', '.join(inside)}."
 
 
+#: Of JSON, by the column that says the same of other answers.
+_COLUMN_OF = {
+    "draft_length": "recommended_draft_length",
+    "break_even_tokens_per_step": "cost_ratio",
+}
+
+
+def _csv_row(entry: ComparedDrafter) -> dict[str, Any]:
+    """Return one drafter under the columns of the catalogue."""
+    row = {_COLUMN_OF.get(key, key): value for key, value in _row(entry).items()}
+    return row | {"acceptance": entry.answer.question.columns["acceptance"]}
+
+
 def rows(points: Points) -> list[dict[str, Any]]:
     """Return a row for every batch, context and drafter, without figures if it does not fit."""
     changes = set_column(_changes(points))
@@ -264,9 +277,9 @@ def rows(points: Points) -> list[dict[str, Any]]:
             at = {"batch": entry.point.batch, "context": entry.point.context}
             length = entry.point.draft_lengths[entry.judged]
             room = room_columns(entry.answer.memory, **at, draft_length=length)
-            found.append(at | _row(entry) | room | changes)
+            found.append(at | _csv_row(entry) | room | changes)
     for refused, entry in product(points[0][0].answer.refused, points[0]):
-        at, row = {"batch": refused.batch, "context": refused.context}, _row(entry)
+        at, row = {"batch": refused.batch, "context": refused.context}, _csv_row(entry)
         empty = dict.fromkeys(row) | {key: row[key] for key in ("drafter", "drafter_kind")}
         room = room_columns(entry.answer.memory, **at, draft_length=refused.draft_length)
         found.append(at | empty | room | changes)

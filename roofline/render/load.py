@@ -241,7 +241,9 @@ def rows(answer: LoadAnswer) -> list[dict[str, Any]]:
     """Return a row for every policy."""
     inputs = inputs_data(answer.question)
     shared = {key: inputs[key] for key in ("model", "gpu", "gpus", "tp")}
-    return [
-        {**shared, **_policy(answer, policy), "recommended": policy is answer.advised}
-        for policy in answer.policies
-    ]
+    found = []
+    for policy in answer.policies:
+        row = _policy(answer, policy)
+        named = {"speedup" if key == "gain" else key: value for key, value in row.items()}
+        found.append({**shared, **named, "recommended": policy is answer.advised})
+    return found

@@ -347,10 +347,12 @@ def rows(answer: Recommendation) -> list[dict[str, Any]]:
     from roofline.render.refusals import room_columns
 
     question = answer.question
-    stated = answer.deployment.columns | {"acceptance": question.acceptance.label}
     points = {(p.batch, p.context): point_data(answer, p) for p in answer.points}
     first = next(iter(points.values()))["by_draft_length"][0]
-    names = [name for name in first if name != "breakdown_ms"]
+    # JSON names the cost ratio twice
+    names = [name for name in first if name not in ("breakdown_ms", "break_even_tokens_per_step")]
+    longest = question.draft_lengths[-1]
+    ending = question.ending.value if longest else None
     found = []
     for batch, context, length in product(
         question.workload.batches, question.workload.contexts, question.draft_lengths
@@ -361,13 +363,15 @@ def rows(answer: Recommendation) -> list[dict[str, Any]]:
         parts = entry.get("breakdown_ms", {})
         found.append(
             {
-                **stated,
+                **question.columns,
                 "batch": batch,
                 "context": context,
                 **{name: entry.get(name) for name in names},
                 **{f"{part}_ms": parts.get(part) for part in Part},
                 "confidence": point.get("confidence"),
-                "recommended": int(length == point.get("draft_length")),
+                "recommended": length == point.get("draft_length"),
+                "recommended_draft_length": point.get("draft_length"),
+                "limited_by": ending if point.get("draft_length") == longest else None,
                 **room_columns(answer.memory, batch=batch, context=context, draft_length=length),
                 **set_column(answer.deployment.changes),
             }

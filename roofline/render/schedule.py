@@ -332,7 +332,16 @@ def rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
     """Return a row for every band, and for each context where they differ."""
     changes = set_column(plan.question.deployment.changes)
     return [
-        row | {"context": " ".join(map(str, row["context"]))} | changes
+        {
+            "batch_start": row["batch_start"],
+            "batch_end": row["batch_end"],
+            "contexts": " ".join(map(str, row["context"])),
+            "draft_length": row["draft_length"],
+            "smallest_speedup": row["speedup_low"],
+            "largest_speedup": row["speedup_high"],
+            "largest_loss": row["largest_loss"],
+            **changes,
+        }
         for band in written.bands
         for row in _rows(plan, band)
     ]

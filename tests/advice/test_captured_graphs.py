@@ -130,7 +130,7 @@ def test_a_sweep_says_what_recommend_says(cli: Cli) -> None:
         own = [row for row in rows if row["batch"] == str(point.batch)]
         assert [row["captured"] == "true" for row in own] == point.captured.tolist()
         assert [row["tie"] == "true" for row in own] == point.tie.tolist()
-        assert {row["best_draft_length"] for row in own} == {str(point.draft_length)}
+        assert {row["recommended_draft_length"] for row in own} == {str(point.draft_length)}
         assert {row["confidence"] for row in own} == {point.confidence.value}
 
 

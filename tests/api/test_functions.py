@@ -322,7 +322,7 @@ def test_bands_of_a_schedule() -> None:
     assert answer.points[0].context == (1024, 4096)
     assert "num_speculative_tokens" in answer.engine_text
     single = rf.schedule("llama-3.1-8b", batches=range(1, 9), acceptance=0.7).to_frame()
-    assert single["context"].tolist() == [4096] * len(single)
+    assert single["contexts"].tolist() == ["4096"] * len(single)
 
 
 def test_a_frame_of_nothing_and_of_mixed_values() -> None:

@@ -112,7 +112,7 @@ def test_every_format(load: str, price: str) -> None:
         assert code == 0
         if form == "csv":
             rows = list(csv.DictReader(io.StringIO(out)))
-            assert [row["recommended"] for row in rows].count("1") == 1
+            assert [row["recommended"] for row in rows].count("true") == 1
             assert ("dollars_per_million_tokens" in rows[0]) == bool(price)
         else:
             assert ("$" in out) == bool(price)

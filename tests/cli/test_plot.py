@@ -44,7 +44,7 @@ def test_the_command_writes_chart_and_numbers(cli: Cli, tmp_path: Path) -> None:
         assert (row["model"], row["gpu"], row["tp"]) == ("llama-3.1-8b", "h200-sxm", "1")
         assert int(row["draft_length"]) == entry["draft_length"]
         assert float(row["speedup"]) == pytest.approx(entry["speedup"], rel=1e-5)
-        assert int(row["recommended"]) == (entry["draft_length"] == point["draft_length"])
+        assert (row["recommended"] == "true") is (entry["draft_length"] == point["draft_length"])
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
@@ -63,7 +63,7 @@ def test_the_heatmap_reaches_as_far_as_the_model(cli: Cli, tmp_path: Path) -> No
     # Qwen3 8B's config has 40960 positions
     assert {int(row["context"]) for row in rows} == {512 * 2**i for i in range(7)}
     assert {int(row["batch"]) for row in rows} == {2**i for i in range(11)}
-    refused = [row for row in rows if row["fits"] == "0"]
+    refused = [row for row in rows if row["fits"] == "false"]
     assert refused
     assert all(row["draft_length"] == "" for row in refused)
 

@@ -155,7 +155,7 @@ def test_charts_leave_out_what_has_no_room(
     if chart == "heatmap":  # its cells are hatched, and its rows say why
         assert "does not fit in memory" in drawn
         (lost,) = [row for row in rows if row["batch"] == "200"]
-        assert (lost["fits"], lost["draft_length"], lost["speedup"]) == ("0", "", "")
+        assert (lost["fits"], lost["draft_length"], lost["speedup"]) == ("false", "", "")
         for name in ("needed", "available"):
             known = refused[f"{name}_bytes"]
             assert float(lost[f"memory_{name}_bytes"]) == pytest.approx(known, rel=1e-5)
@@ -213,7 +213,7 @@ def test_rows_of_a_sweep_name_the_same_bytes(cli: Cli, refused: dict[str, Any]) 
     for row in lost:
         assert row["fits"] == "false"
         empty = {name for name, value in row.items() if not value}
-        assert {"step_s", "speedup", "best_draft_length", "confidence"} <= empty
+        assert {"step_ms", "speedup", "recommended_draft_length", "confidence"} <= empty
 
 
 @pytest.mark.usefixtures("clock")

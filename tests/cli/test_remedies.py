@@ -117,7 +117,7 @@ def test_a_sweep_goes_on_past_a_host_that_is_too_small(cli: Cli) -> None:
         ("all", "false"),
     ]
     assert {row["reason"] for row in rows[2:]} == {"its experts do not fit in the host's memory"}
-    assert all(row["step_s"] == "" for row in rows[2:])
+    assert all(row["step_ms"] == "" for row in rows[2:])
 
 
 @pytest.mark.parametrize("path", ["", "/"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_rows_are_what_recommend_says(cli: Cli, question: tuple[str, ...]) -> No
     grid = ("--batch", "1,7,32,96,256", "--context", "1k,3000,8k")
     answer = cli("recommend", *question, *grid, "--format", "json").data()
     found = {
-        (row["batch"], row["context_tokens"], row["draft_length"]): row
+        (row["batch"], row["context"], row["draft_length"]): row
         for row in rows(cli("sweep", *question, *grid).out)
     }
     answered = set()
@@ -56,16 +57,16 @@ def test_rows_are_what_recommend_says(cli: Cli, question: tuple[str, ...]) -> No
             for name in ("tokens_per_step", "cost_ratio", "speedup", "speedup_low", "speedup_high"):
                 assert close(mine[name], theirs[name]), (at, name)
             for name in ("step", "verify", "draft", "overhead"):
-                assert close(1e3 * mine[f"{name}_s"], theirs[f"{name}_ms"]), (at, name)
+                assert close(mine[f"{name}_ms"], theirs[f"{name}_ms"]), (at, name)
             for name, milliseconds in theirs["breakdown_ms"].items():
-                assert close(1e3 * mine[f"{name}_s"], milliseconds), (at, name)
-            assert close(mine["tokens_per_s_batch"], theirs["tokens_per_s"])
+                assert close(mine[f"{name}_ms"], milliseconds), (at, name)
+            assert close(mine["tokens_per_s"], theirs["tokens_per_s"])
             assert close(1e3 / mine["tokens_per_s_user"], theirs["tpot_ms"])
             assert mine["fits"] is True
             assert mine["reason"] is None
             assert mine["tie"] is (theirs["draft_length"] in point["tie_band"])
-            assert mine["best"] is (theirs["draft_length"] == point["draft_length"])
-            assert mine["best_draft_length"] == point["draft_length"]
+            assert mine["recommended"] is (theirs["draft_length"] == point["draft_length"])
+            assert mine["recommended_draft_length"] == point["draft_length"]
             assert mine["confidence"] == point["confidence"]
     for place, row in found.items():
         if place not in answered:  # recommend leaves it out; here it is a row that says why
@@ -77,14 +78,14 @@ def test_rows_are_what_recommend_says(cli: Cli, question: tuple[str, ...]) -> No
 
 def test_the_parts_of_a_row_add_up(cli: Cli) -> None:
     for row in rows(cli("sweep", "llama-3.1-8b", "--batch", "1..8", "--context", "1k,9k").out):
-        whole = row["step_s"]
-        assert close(row["verify_s"] + row["draft_s"] + row["overhead_s"], whole)
+        whole = row["step_ms"]
+        assert close(row["verify_ms"] + row["draft_ms"] + row["overhead_ms"], whole)
         parts = ("linear", "attention", "moe", "lm_head", "communication", "other")
-        assert close(sum(row[f"{name}_s"] for name in parts), whole)
+        assert close(sum(row[f"{name}_ms"] for name in parts), whole)
         assert close(row["speedup"], row["tokens_per_step"] / row["cost_ratio"])
 
 
-DECIDED = ("fits", "reason", "tie", "best", "best_draft_length", "confidence")
+DECIDED = ("fits", "reason", "tie", "recommended", "recommended_draft_length", "confidence")
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b"])
@@ -117,9 +118,7 @@ def test_rows_come_in_the_order_of_the_grid(cli: Cli, monkeypatch: pytest.Monkey
         cli("sweep", "qwen3-8b,llama-3.1-8b", "--tp", "2,1", "--batch", "4,1", "--context",
             "2k,1k,500k", "--acceptance", "0.7", "--max-draft-length", "2").out
     )  # fmt: skip
-    keys = [
-        (r["model"], r["tp"], r["batch"], r["context_tokens"], r["draft_length"]) for r in found
-    ]
+    keys = [(r["model"], r["tp"], r["batch"], r["context"], r["draft_length"]) for r in found]
     assert keys == [
         (model, tp, batch, context, d)
         for model in ("qwen3-8b", "llama-3.1-8b")
@@ -135,7 +134,7 @@ def test_refused_points_are_rows_with_the_reason(cli: Cli) -> None:
         cli("sweep", "llama-3.1-8b", "--gpu", "a100-sxm-80gb,h100-sxm", "--weights", "fp8",
             "--activations", "fp8", "--context", "4k,200k", "--tp", "1,3").out
     )  # fmt: skip
-    reasons = {(row["gpu"], row["tp"], row["context_tokens"]): row["reason"] for row in found}
+    reasons = {(row["gpu"], row["tp"], row["context"]): row["reason"] for row in found}
     assert "a100-sxm-80gb" in reasons["a100-sxm-80gb", 1, 4096]
     assert "fp8" in reasons["a100-sxm-80gb", 1, 4096]
     assert reasons["h100-sxm", 1, 4096] is None
@@ -157,10 +156,38 @@ curves:
     asked = ("llama-3.1-8b", "--acceptance", path, "--context")
     found = rows(cli("sweep", *asked, "1k,4k").out)
     for context, lengths in ((1024, [0, 1, 2]), (4096, [0, 1])):
-        mine = [row for row in found if row["context_tokens"] == context]
+        mine = [row for row in found if row["context"] == context]
         assert [row["draft_length"] for row in mine] == lengths
         point = cli("recommend", *asked, str(context), "--format", "json").point()
-        assert [row["best"] for row in mine].index(True) == point["draft_length"]
+        assert [row["recommended"] for row in mine].index(True) == point["draft_length"]
+
+
+@pytest.mark.parametrize(
+    ("drafter", "asked", "limit"),
+    [
+        # known no further: two survivals of a head that drafts more
+        ("eagle3", ("--acceptance", "survival:0.9,0.8"), "acceptance"),
+        ("eagle3", ("--acceptance", "0.95", "--max-draft-length", "3"), "search"),
+        ("eagle3", ("--acceptance", "0.9", "--verify-width", "3", "--tree-topk", "1"),
+         "verify-width"),
+        ("ngram", ("--acceptance", "0.3"), None),  # a shorter one is best
+    ],
+)  # fmt: skip
+def test_a_row_says_what_keeps_its_best_draft_short(
+    cli: Cli, drafter: str, asked: tuple[str, ...], limit: str | None
+) -> None:
+    """As recommend says it in a note, at points whose best draft is the longest."""
+    question = ("llama-3.1-8b", "--drafter", drafter, *asked, "--batch", "1,2000")
+    found = rows(cli("sweep", *question).out)
+    first = [row for row in found if row["batch"] == 1]
+    assert {row["limited_by"] for row in first} == {limit}
+    for row in found:
+        longest = row["recommended_draft_length"] == max(r["draft_length"] for r in found)
+        assert (row["limited_by"] is not None) == longest
+    told = cli("recommend", *question, "--format", "json").data()["notes"]
+    assert ("longest-is-best" in {note["code"] for note in told}) == (limit is not None)
+    ours = csv.DictReader(cli("recommend", *question, "--format", "csv").out.splitlines())
+    assert [row["limited_by"] or None for row in ours] == [row["limited_by"] for row in found]
 
 
 def test_other_options_become_columns_where_they_vary(cli: Cli) -> None:
@@ -170,7 +197,7 @@ def test_other_options_become_columns_where_they_vary(cli: Cli) -> None:
             "--max-draft-length", "1",
             "--acceptance", "0.7").out
     )  # fmt: skip
-    assert [(row["verify_attention"], row["overhead_ms"]) for row in found[::2]] == [
+    assert [(row["verify_attention"], row["overhead_ms_asked"]) for row in found[::2]] == [
         ("kv_once", "0.5,0.7"), ("kv_once", "1"),
         ("kv_per_query", "0.5,0.7"), ("kv_per_query", "1"),
     ]  # fmt: skip
@@ -190,7 +217,7 @@ def test_formats_hold_the_same_rows(cli: Cli, tmp_path: Path) -> None:
     by_json = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
     table = pq.read_table(tmp_path / "x.parquet")
     assert by_csv == by_json == table.to_pylist()
-    assert table.schema.field("step_s").type == "double"
+    assert table.schema.field("step_ms").type == "double"
     assert table.schema.field("draft_length").type == "int64"
     assert table.schema.field("fits").type == "bool"
     about = json.loads((tmp_path / "x.parquet.provenance.json").read_text())

@@ -54,7 +54,7 @@ def test_a_price_is_an_axis_and_gives_the_cost_of_a_million_tokens(
         if not row["fits"]:
             assert cost is None
             continue
-        by_hand = row["gpu_hour"] * row["tp"] / 3600 / row["tokens_per_s_batch"] * 1e6
+        by_hand = row["gpu_hour"] * row["tp"] / 3600 / row["tokens_per_s"] * 1e6
         assert cost == pytest.approx(by_hand, rel=1e-12)
     assert {row["fits"] for row in found} == {True, False}
 
@@ -80,7 +80,7 @@ def test_cards_of_one_machine_are_counted(cli: Cli) -> None:
     found = rows(out)
     assert [row["gpus"] for row in found] == [1, 2]
     costs = [float(row["dollars_per_million_tokens"] or "nan") for row in found]
-    paces = [row["tokens_per_s_batch"] for row in found]
+    paces = [row["tokens_per_s"] for row in found]
     assert costs[1] == pytest.approx(0.5 * 2 / 3600 / paces[1] * 1e6)
 
 
@@ -181,6 +181,18 @@ def test_a_billion_points_want_to_be_meant(cli: Cli) -> None:
     )  # fmt: skip
     assert "TB" in line or "GB" in line
     assert "hours" in line
+
+
+def test_fewer_points_are_many_where_they_are_printed(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """11,700,000 rows: 1000 batches, 1300 contexts and 9 draft lengths; a file may have them."""
+    grid = ("sweep", "llama-3.1-8b", "--batch", "1..1000", "--context", "1..1300")
+    line = assert_refused(cli(*grid), "11,700,000 points", "GB of csv on stdout", "-o FILE")
+    assert "--yes" in line
+    monkeypatch.setattr(planning.SweepPlan, "tasks", lambda _: iter(()))
+    for meant in (("--yes",), ("-o", str(tmp_path / "x.csv"))):
+        assert "points:" not in cli(*grid, *meant).err
 
 
 def test_impossible_paths_name_no_file(tmp_path: Path) -> None:

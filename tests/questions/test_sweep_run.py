@@ -80,6 +80,25 @@ def test_another_grid_does_not_resume(
 
 
 @pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("older", [None, ["model", "context_tokens", "step_s"]])
+def test_rows_with_older_columns_do_not_resume(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: list[str] | None
+) -> None:
+    """A folder of a release whose columns had other names, and of one that did not say them."""
+    path = tmp_path / "x.csv"
+    with monkeypatch.context() as patch:
+        stop_after(1, KeyboardInterrupt(), patch)
+        assert cli(*GRID, "-o", str(path)).code == 130
+    file = Path(f"{path}.partial") / "plan.json"
+    plan = json.loads(file.read_text())
+    del plan["columns"]
+    file.write_text(json.dumps(plan | ({"columns": older, "version": "0.0"} if older else {})))
+    outcome = cli(*GRID, "-o", str(path), "--resume")
+    assert_refused(outcome, "--resume", "columns of an older release", "remove the folder")
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("small_parts")
 def test_a_torn_journal_costs_one_part(
     cli: Cli, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

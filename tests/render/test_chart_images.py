@@ -69,7 +69,7 @@ def breakdown(axes_of: Figure, scale: float = 1.0) -> None:
                 draft_ms=draft,
                 overhead_ms=0.4,
                 step_ms=step,
-                time_per_token_ms=step / (1 + 0.6 * d),
+                tpot_ms=step / (1 + 0.6 * d),
                 recommended=d == 3,
                 captured=d < 4,
             )

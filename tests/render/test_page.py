@@ -323,8 +323,8 @@ def test_the_frontier_of_every_stop_is_that_of_the_plot(cli: Cli, tmp_path: Path
         for b, batch in enumerate(data["batches"]):
             (cell,) = data["cells"][b]
             of_batch = [row for row in rows if row["batch"] == str(batch)]
-            plain = any(row["on_plain_curve"] == "1" for row in of_batch)
-            advised = any(row["on_advised_curve"] == "1" for row in of_batch)
+            plain = any(row["on_plain_curve"] == "true" for row in of_batch)
+            advised = any(row["on_advised_curve"] == "true" for row in of_batch)
             assert cell["on_plain_curve"] == plain
             assert data["decisions"][cell["decided"][stop]]["on_curve"] == advised
 

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from roofline.advice.columns import Column, columns
 from roofline.kernels.ops import Part
 
-__all__ = ["ASKED", "COLUMNS", "COST", "columns_data", "columns_for", "columns_table"]
+__all__ = [
+    "ASKED",
+    "ASKED_FOR",
+    "COLUMNS",
+    "COST",
+    "FIGURES",
+    "POINT",
+    "columns_data",
+    "columns_for",
+    "columns_table",
+    "option_column",
+]
 
 #: What was asked; the first columns of every sweep.
 ASKED = columns(
@@ -22,36 +33,47 @@ ASKED = columns(
     "weights",
     "kv",
 )
-#: All of them. Times are in seconds, sizes in bytes.
-COLUMNS = (
-    *ASKED,
-    *columns(
-        "batch",
-        "context_tokens",
-        "draft_length",
-        "fits",
-        "reason",
-        "captured",
-        "memory_needed_bytes",
-        "memory_available_bytes",
-        "tokens_per_step",
-        "step_s",
-        "verify_s",
-        "draft_s",
-        "overhead_s",
-        *(f"{part.value}_s" for part in Part),
-        "cost_ratio",
-        "speedup",
-        "speedup_low",
-        "speedup_high",
-        "tokens_per_s_user",
-        "tokens_per_s_batch",
-        "tie",
-        "best",
-        "best_draft_length",
-        "confidence",
-    ),
+#: Which point a row is.
+POINT = columns("batch", "context", "draft_length")
+#: What is found of it.
+FIGURES = columns(
+    "fits",
+    "reason",
+    "captured",
+    "memory_needed_bytes",
+    "memory_available_bytes",
+    "tokens_per_step",
+    "step_ms",
+    "verify_ms",
+    "draft_ms",
+    "overhead_ms",
+    *(f"{part.value}_ms" for part in Part),
+    "cost_ratio",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "tokens_per_s_user",
+    "tokens_per_s",
+    "tie",
+    "recommended",
+    "recommended_draft_length",
+    "limited_by",
+    "confidence",
 )
+#: All of them. Times are in milliseconds, sizes in bytes.
+COLUMNS = (*ASKED, *POINT, *FIGURES)
+
+
+ASKED_FOR = "_asked"  # after the name of an option that is the name of a figure as well
+
+
+def option_column(option: str) -> str:
+    """Return the column of an option that varies.
+
+    >>> option_column("verify_attention"), option_column("overhead_ms")
+    ('verify_attention', 'overhead_ms_asked')
+    """
+    return f"{option}{ASKED_FOR}" if option in {column.key for column in COLUMNS} else option
 
 
 #: The column of a grid with the price of a GPU.

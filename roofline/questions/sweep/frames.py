@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
+from roofline.advice.columns import ColumnKind
 from roofline.advice.decide import CONFIDENCES
 from roofline.advice.question import Question
-from roofline.kernels.ops import Part
+from roofline.questions.sweep.columns import FIGURES
 from roofline.questions.sweep.plan import Combination, OptionValue, Rectangle
 
 __all__ = [
@@ -28,6 +29,13 @@ __all__ = [
     "shared",
 ]
 
+#: How figures are held: whole numbers are draft lengths, and words are positions.
+_STORED: dict[ColumnKind, type[np.generic]] = {
+    ColumnKind.NUMBER: np.float64,
+    ColumnKind.INTEGER: np.int16,
+    ColumnKind.BOOLEAN: np.bool_,
+    ColumnKind.TEXT: np.int8,
+}
 #: Why a row has no numbers, as positions in REASONS.
 FITS, TOO_LARGE, DRAFTER_TOO_LARGE, HOST_TOO_SMALL = range(4)
 REASONS = (
@@ -65,27 +73,7 @@ class Frame:
 
 def blank(shape: tuple[int, int, int]) -> dict[str, Values]:
     """Return every column but the keys, yet to be filled."""
-    numbers = (
-        "memory_needed_bytes",
-        "memory_available_bytes",
-        "tokens_per_step",
-        "step_s",
-        "verify_s",
-        "draft_s",
-        "overhead_s",
-        *(f"{part.value}_s" for part in Part),
-        "cost_ratio",
-        "speedup",
-        "speedup_low",
-        "speedup_high",
-        "tokens_per_s_user",
-        "tokens_per_s_batch",
-    )
-    columns: dict[str, Values] = {name: np.empty(shape) for name in numbers}
-    columns |= {name: np.empty(shape, dtype=bool) for name in ("fits", "captured", "tie", "best")}
-    columns["best_draft_length"] = np.empty(shape, dtype=np.int16)
-    columns |= {name: np.empty(shape, dtype=np.int8) for name in ("reason", "confidence")}
-    return columns
+    return {column.key: np.empty(shape, dtype=_STORED[column.kind]) for column in FIGURES}
 
 
 def key_columns(
@@ -95,7 +83,7 @@ def key_columns(
     shape = (len(batches), len(contexts), len(lengths))
     axes: dict[str, Values] = {
         "batch": np.asarray(batches, dtype=np.int64)[:, None, None],
-        "context_tokens": np.asarray(contexts, dtype=np.int64)[None, :, None],
+        "context": np.asarray(contexts, dtype=np.int64)[None, :, None],
         "draft_length": np.asarray(lengths, dtype=np.int16)[None, None, :],
     }
     return {name: np.broadcast_to(axis, shape) for name, axis in axes.items()}
@@ -106,7 +94,8 @@ def clear(tile: dict[str, Values], fits: NDArray[np.bool_], *, host_is_short: bo
     unfit, plain_unfit = ~fits, ~fits[..., :1]
     plain = HOST_TOO_SMALL if host_is_short else TOO_LARGE
     np.copyto(tile["reason"], np.where(plain_unfit, plain, DRAFTER_TOO_LARGE), "unsafe", unfit)
-    np.copyto(tile["best_draft_length"], NO_LENGTH, where=plain_unfit)
+    np.copyto(tile["recommended_draft_length"], NO_LENGTH, where=plain_unfit)
+    np.copyto(tile["limited_by"], 0, where=plain_unfit)
     np.copyto(tile["confidence"], len(CONFIDENCES), where=plain_unfit)
     for name, column in tile.items():
         if column.dtype == bool and name not in ("fits", "captured"):
@@ -124,12 +113,12 @@ def refused(rectangle: Rectangle, contexts: Sequence[int], reason: str) -> Frame
     columns = blank(key["batch"].shape)
     for column in columns.values():
         column[...] = np.nan if column.dtype == np.float64 else 0
-    columns["best_draft_length"][...] = NO_LENGTH
+    columns["recommended_draft_length"][...] = NO_LENGTH
     columns |= key
     return Frame(
         shared=shared(rectangle.combination, None),
         columns={name: column.reshape(-1) for name, column in columns.items()},
-        words={"reason": (reason,), "confidence": (None,)},
+        words={"reason": (reason,), "limited_by": (None,), "confidence": (None,)},
         refusal=reason,
     )
 
@@ -151,9 +140,4 @@ def shared(combination: Combination, question: Question | None) -> dict[str, Opt
         "kv": asked.kv,
         **dict(combination.extra),
     }
-    if question is None:
-        return values
-    deployment = question.deployment
-    named = asked if deployment.configuration is None else deployment.configuration
-    found = deployment.columns | {"acceptance": label or question.acceptance.label}
-    return values | found | {"engine": named.engine, "tp": asked.tp, "ep": asked.ep}
+    return values if question is None else {**values, **question.columns}

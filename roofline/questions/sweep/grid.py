@@ -17,7 +17,7 @@ from roofline.base.errors import InputError, Option
 from roofline.base.names import on_shelf
 from roofline.base.values import DOLLARS, amount
 from roofline.questions.sweep.axes import axis_numbers, check_distinct
-from roofline.questions.sweep.columns import ASKED
+from roofline.questions.sweep.columns import ASKED, option_column
 from roofline.questions.sweep.plan import OptionValue, SweepPlan
 from roofline.specs.formats import format_named
 
@@ -67,7 +67,7 @@ def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
         ask=question_from,
         order=OPTIONS,
         extra=tuple(
-            Column(key=name, kind=_kind(name), meaning=f"`{name}` as asked")
+            Column(key=option_column(name), kind=_kind(name), meaning=f"`{name}` as asked")
             for name in names
             if len(_values(name, axes, cases)) > (0 if name == PRICE else 1)
         ),

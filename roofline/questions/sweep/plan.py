@@ -11,6 +11,7 @@ from typing import Any
 from roofline.advice.columns import Column
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import Workload
+from roofline.questions.sweep.columns import ASKED_FOR
 
 __all__ = ["Combination", "OptionValue", "Rectangle", "SweepPlan", "Task"]
 
@@ -104,7 +105,10 @@ class SweepPlan:
                     configuration=configuration,
                     workload=workload,
                     drop_unused=several,
-                    extra=tuple((column.key, options.get(column.key)) for column in self.extra),
+                    extra=tuple(
+                        (column.key, options.get(column.key.removesuffix(ASKED_FOR)))
+                        for column in self.extra
+                    ),
                 )
 
     @property

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import CONFIDENCES, dollars_per_million
@@ -186,11 +187,22 @@ def _frame(rectangle: Rectangle, group: _Group, remarks: Remarks) -> Frame:
             notice(Code.PAST_GRAPHS_IN_SWEEP, engine=engine, largest=graphs.largest)
         )
     columns |= key_columns(rectangle.batches, contexts, question.draft_lengths)
+    here = replace(question, workload=replace(question.workload, contexts=contexts))
+    ending = here.ending.value
     return Frame(
         shared=shared(rectangle.combination, question),
         columns={name: column.reshape(-1) for name, column in columns.items()},
-        words={"reason": REASONS, "confidence": (*CONFIDENCES, None)},
+        words={
+            "reason": REASONS,
+            "limited_by": (None, ending),
+            "confidence": (*CONFIDENCES, None),
+        },
     )
+
+
+def _at_longest(lengths: Sequence[int], best: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return where the recommended D is the longest one, and drafts at all."""
+    return np.asarray((best == len(lengths) - 1) & (lengths[-1] > 0))
 
 
 def _tiles(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
@@ -245,22 +257,23 @@ def _fill(
         "memory_needed_bytes": memory.needed(grid.batch, grid.context, grid.draft_length),
         "memory_available_bytes": memory.available,
         "tokens_per_step": tokens,
-        "step_s": step,
-        "verify_s": times.verify,
-        "draft_s": times.draft,
-        "overhead_s": times.overhead,
-        **{f"{name}_s": part for name, part in times.parts.items()},
+        "step_ms": 1e3 * step,
+        "verify_ms": 1e3 * times.verify,
+        "draft_ms": 1e3 * times.draft,
+        "overhead_ms": 1e3 * times.overhead,
+        **{f"{name}_ms": 1e3 * part for name, part in times.parts.items()},
         "cost_ratio": step / step[..., :1],
         "speedup": decision.speedup,
         "speedup_low": decision.low,
         "speedup_high": decision.high,
         "tokens_per_s_user": speed,
-        "tokens_per_s_batch": grid.batch * speed,
+        "tokens_per_s": grid.batch * speed,
         "fits": priced.fits,
         "captured": times.launches.captured,
         "tie": decision.tie,
-        "best": decision.best[..., None] == np.arange(grid.shape[2]),
-        "best_draft_length": np.asarray(question.draft_lengths)[decision.best][..., None],
+        "recommended": decision.best[..., None] == np.arange(grid.shape[2]),
+        "recommended_draft_length": np.asarray(question.draft_lengths)[decision.best][..., None],
+        "limited_by": _at_longest(question.draft_lengths, decision.best)[..., None],
         "reason": FITS,
         "confidence": decision.confidence[..., None],
     }

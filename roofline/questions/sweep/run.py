@@ -47,7 +47,7 @@ __all__ = [
     "warnings_of",
 ]
 
-SCHEMA = "roofline.sweep/1"
+SCHEMA = "roofline.sweep/2"
 #: Tasks given out for each worker: one in work, one waiting.
 AHEAD = 2
 #: Rows without numbers held in memory until one with numbers follows; more go to a file.
@@ -316,7 +316,14 @@ def to_file(
     """
     grid_data = plan.as_data()
     files = file_hashes(sorted(plan.texts() | ({str(grid)} if grid else set())))
-    started = {"version": version, "format": form.value, "files": files, **grid_data}
+    names = [column.key for column in columns_for(plan.extra, priced=plan.priced)]
+    started = {
+        "version": version,
+        "format": form.value,
+        "files": files,
+        "columns": names,
+        **grid_data,
+    }
     about = {"schema": SCHEMA, "version": version, "command": list(command), "grid": grid_data}
     with closing(Store(output)) as store:
         store.open(started, resume=resume)

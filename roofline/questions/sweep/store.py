@@ -120,9 +120,16 @@ class Store:
                 field="resume",
             )
         changed = [name for name in plan if started.get(name) != plan[name]]
-        if changed:
+        if "columns" in changed and {"columns", "version"} >= set(changed):
             raise InputError(
-                f"{self.folder} was started with another {', '.join(changed)}; repeat that "
+                f"the rows in {self.folder} have the columns of an older release, and one file has "
+                "one set of names; remove the folder and start again",
+                field="resume",
+            )
+        if changed:
+            others = ", ".join(name for name in changed if name != "columns")
+            raise InputError(
+                f"{self.folder} was started with another {others}; repeat that "
                 "command, or remove the folder",
                 field="resume",
             )

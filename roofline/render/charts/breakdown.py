@@ -37,7 +37,7 @@ class BreakdownRow(NamedTuple):
     draft_ms: float
     overhead_ms: float
     step_ms: float
-    time_per_token_ms: float
+    tpot_ms: float
     recommended: bool
     captured: bool  # the engine's graphs cover the verify pass, or it has none
 
@@ -76,7 +76,7 @@ def breakdown_rows(answer: Recommendation, point: Point) -> list[BreakdownRow]:
                 draft_ms=1e3 * float(point.draft[i]),
                 overhead_ms=1e3 * float(point.overhead[i]),
                 step_ms=1e3 * float(point.step[i]),
-                time_per_token_ms=1e3 * float(point.time_per_token[i]),
+                tpot_ms=1e3 * float(point.time_per_token[i]),
                 recommended=i == point.best,
                 captured=bool(point.captured[i]),
                 **verify,
@@ -117,7 +117,7 @@ def draw_breakdown(
                 linewidth=0.5,
             )
         base = base + height
-    per_token = [row.time_per_token_ms for row in rows]
+    per_token = [row.tpot_ms for row in rows]
     (line,) = axes.plot(
         x,
         per_token,

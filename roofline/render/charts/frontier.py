@@ -27,8 +27,8 @@ class FrontierRow(NamedTuple):
     draft_length: int
     tokens_per_step: float
     step_ms: float
-    tokens_per_s_per_user: float
-    tokens_per_s_per_gpu: float
+    tokens_per_s_user: float
+    tokens_per_s_gpu: float
     recommended: bool  # the advice at this batch
     #: On a curve: no other batch is better for users and throughput alike, all with D = 0, or all
     #: at the advised D.
@@ -60,8 +60,8 @@ def frontier_rows(answer: Recommendation) -> list[FrontierRow]:
             draft_length=d,
             tokens_per_step=float(point.tokens_per_step[i]),
             step_ms=1e3 * float(point.step[i]),
-            tokens_per_s_per_user=float(1 / point.time_per_token[i]),
-            tokens_per_s_per_gpu=float(point.batch / point.time_per_token[i] / gpus),
+            tokens_per_s_user=float(1 / point.time_per_token[i]),
+            tokens_per_s_gpu=float(point.batch / point.time_per_token[i] / gpus),
             recommended=i == point.best,
             on_plain_curve=False,
             on_advised_curve=False,
@@ -114,8 +114,8 @@ def draw_frontier(axes: Axes, rows: Sequence[FrontierRow]) -> dict[str, Line2D]:
 
 
 def _coordinates(rows: Sequence[FrontierRow]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    x = np.array([row.tokens_per_s_per_user for row in rows])
-    return x, np.array([row.tokens_per_s_per_gpu for row in rows])
+    x = np.array([row.tokens_per_s_user for row in rows])
+    return x, np.array([row.tokens_per_s_gpu for row in rows])
 
 
 def _marked(rows: Sequence[FrontierRow]) -> set[int]:
@@ -148,7 +148,7 @@ def _name_points(
         if row.batch in marked:
             axes.annotate(
                 f"B = {row.batch}",
-                (row.tokens_per_s_per_user, row.tokens_per_s_per_gpu),
+                (row.tokens_per_s_user, row.tokens_per_s_gpu),
                 xytext=(-5, -2),
                 textcoords="offset points",
                 ha="right",
@@ -162,7 +162,7 @@ def _name_points(
             batch = "" if row.batch in named else f", B = {row.batch}"
             axes.annotate(
                 f"D = {row.draft_length}{batch}",
-                (row.tokens_per_s_per_user, row.tokens_per_s_per_gpu),
+                (row.tokens_per_s_user, row.tokens_per_s_gpu),
                 xytext=(5, 3),
                 textcoords="offset points",
                 size=8,
