@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from roofline.advice.recommend import Recommendation
 from roofline.advice.remedies import Refused
 from roofline.api import values
-from roofline.api.results import Result, as_python, only, record, spelled_record
+from roofline.api.results import OfPoints, Result, as_python, only, record, spelled_record
 from roofline.base.errors import InputError
 from roofline.questions.compare import ComparedDrafter
 from roofline.questions.explore import Exploration
@@ -72,7 +72,7 @@ class Advice:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class RecommendResult(Result):
+class RecommendResult(OfPoints[Advice]):
     """Which draft length to run at each batch and context."""
 
     answer: Recommendation
@@ -97,16 +97,6 @@ class RecommendResult(Result):
             row = next(r for r in said["by_draft_length"] if r["draft_length"] == length)
             points.append(spelled_record(record(Advice, row, said)))
         return tuple(points)
-
-    @property
-    def best(self) -> Advice:
-        """The advice, where one batch and context was asked about."""
-        return only(self.points, "points")
-
-    @property
-    def draft_length(self) -> int:
-        """The draft length to run, where one batch and context was asked about."""
-        return self.best.draft_length
 
     @property
     def speedup(self) -> float:
@@ -298,7 +288,7 @@ class CompareResult(Result):
     @property
     def best(self) -> DrafterAdvice:
         """The fastest drafter, where one batch and context was asked about."""
-        return only(self.points, "points").best
+        return only(self.points).best
 
     @property
     def draft_length(self) -> int:
@@ -334,7 +324,7 @@ class Account:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class MemoryResult(Result):
+class MemoryResult(OfPoints[Account]):
     """Where memory goes, what fits, and what drafting takes."""
 
     answer: MemoryAccounts
@@ -346,16 +336,6 @@ class MemoryResult(Result):
             record(Account, entry, entry["equal_memory"] or {"gain": None})
             for entry in self.to_dict()["contexts"]
         )
-
-    @property
-    def best(self) -> Account:
-        """The account, where one context was asked about."""
-        return only(self.points, "contexts")
-
-    @property
-    def draft_length(self) -> int:
-        """The draft length that is accounted for, where one context was asked about."""
-        return self.best.draft_length
 
     @property
     def largest_batch(self) -> int:
@@ -387,6 +367,15 @@ class VariantAdvice:
     largest_batch: int
     falls_from_batch: int | None  # from which on the best D is below that of the smallest batch
     stops_from_batch: int | None  # from which on not drafting is best
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the values as a dict: a read-only view of one cannot be pickled."""
+        stored = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _variant_advice, (stored | {"values": dict(self.values)},)
+
+
+def _variant_advice(stored: Mapping[str, Any]) -> VariantAdvice:
+    return VariantAdvice(**{**stored, "values": MappingProxyType(stored["values"])})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from roofline.base.errors import in_python, spelled
 from roofline.render.blocks import Answer, Note
@@ -13,9 +14,17 @@ from roofline.render.writers import Layout, OutputFormat, spell_all, write
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Result", "as_python", "frame_of", "only", "record", "spelled_record"]
+__all__ = ["OfPoints", "Result", "as_python", "frame_of", "only", "record", "spelled_record"]
 
 Record = TypeVar("Record")
+
+
+class _HasDraftLength(Protocol):
+    @property
+    def draft_length(self) -> int: ...
+
+
+Kind = TypeVar("Kind", bound=_HasDraftLength)
 
 
 def record(kind: type[Record], *data: Mapping[str, Any]) -> Record:
@@ -37,7 +46,7 @@ def as_python(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Result:
+class Result(ABC):
     """An answer as rows, as data and as text."""
 
     @property
@@ -78,14 +87,35 @@ class Result:
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         return list(self._shown().rows())
 
+    @abstractmethod
     def _shown(self) -> Answer:
-        raise NotImplementedError
+        """Return the answer as it is printed."""
 
 
-def only(points: Sequence[Record], what: str) -> Record:
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class OfPoints(Result, Generic[Kind]):
+    """An answer that has a record with a draft length for each point."""
+
+    @property
+    @abstractmethod
+    def points(self) -> tuple[Kind, ...]:
+        """The record of every point that fits."""
+
+    @property
+    def best(self) -> Kind:
+        """The record of the point, where one was asked about."""
+        return only(self.points)
+
+    @property
+    def draft_length(self) -> int:
+        """Its draft length, where one point was asked about."""
+        return self.best.draft_length
+
+
+def only(points: Sequence[Record]) -> Record:
     """Return the one point of an answer; with several, say where they are."""
     if len(points) != 1:
-        raise AttributeError(f"the answer has {len(points)} {what}: take one of .points")
+        raise AttributeError(f"the answer has {len(points)} points: take one of .points")
     return points[0]
 
 
