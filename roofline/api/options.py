@@ -287,10 +287,17 @@ def _refused_name(given: Mapping[str, Any], said: str) -> str | None:
     return None
 
 
+_RAISES = "Raises\n------\n"
+_ON_BAD_INPUT = """\
+InputError
+    If something that was given cannot be used: `error.field` names the argument.
+"""
+
+
 def _documented(
     function: Callable[..., Any], shared: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]
 ) -> str:
-    """Return the function's docstring with the shared options before what it returns."""
+    """Return the function's docstring with what every question shares: options, and an error."""
     text = inspect.getdoc(function) or ""
     before, heading, after = text.partition("Returns\n-------\n")
     entries = []
@@ -301,7 +308,7 @@ def _documented(
             + textwrap.fill(meaning, 92, initial_indent="    ", subsequent_indent="    ")
         )
     others = "Other Parameters\n----------------\n" + "\n".join(entries) + "\n\n"
-    return f"{before}{others}{heading}{after}"
+    return f"{before}{others}{heading}{after.replace(_RAISES, _RAISES + _ON_BAD_INPUT, 1)}"
 
 
 _TYPE_WORDS = {

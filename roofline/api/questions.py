@@ -107,8 +107,6 @@ def recommend(
 
     Raises
     ------
-    InputError
-        If something that was given cannot be used: `error.field` names the argument.
     DoesNotFitError
         If nothing that was asked about fits in memory: the message says what helps.
 
@@ -217,8 +215,6 @@ def schedule(
 
     Raises
     ------
-    InputError
-        If something that was given cannot be used: `error.field` names the argument.
     DoesNotFitError
         If the first batch does not fit in memory: the message says what helps.
 
@@ -293,8 +289,6 @@ def compare(
 
     Raises
     ------
-    InputError
-        If something that was given cannot be used: `error.field` names the argument.
     DoesNotFitError
         If nothing that was asked about fits in memory: the message says what helps.
 
@@ -359,8 +353,6 @@ def memory(
 
     Raises
     ------
-    InputError
-        If something that was given cannot be used: `error.field` names the argument.
     DoesNotFitError
         If not even one sequence fits in memory: the message says what helps.
 
@@ -417,8 +409,6 @@ def explore(
 
     Raises
     ------
-    InputError
-        If something that was given cannot be used: `error.field` names the argument.
     DoesNotFitError
         If no variant fits in memory: the message says what helps.
 
@@ -479,8 +469,6 @@ def sweep(
 
     Raises
     ------
-    InputError
-        If something that was given cannot be used: `error.field` names the argument.
     DoesNotFitError
         If no point of the grid fits in memory. It comes with the first rows.
 
