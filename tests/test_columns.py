@@ -22,6 +22,8 @@ from roofline.render.charts.heatmap import HeatmapRow
 from roofline.render.charts.rooflines import RooflineRow
 from roofline.render.charts.speedup import SpeedupRow
 from roofline.render.charts.validation import ParityRow
+from roofline.render.validation import advice_answer
+from roofline.validation.advice import RULES, SweepChoice
 from roofline.validation.score import ScoreRow
 from tests.support import Cli
 
@@ -104,6 +106,13 @@ def test_every_column_of_a_charts_data_is_in_the_catalogue(row: Any) -> None:
 
 def test_every_column_of_a_score_is_in_the_catalogue() -> None:
     assert not uncatalogued(list(ScoreRow.__slots__))
+    choice = SweepChoice(
+        group="a", name="b", own=True, draft_lengths=(1, 2), best=1,
+        chosen=dict.fromkeys(RULES, 1), regret=dict.fromkeys(RULES, 0.0),
+    )  # fmt: skip
+    (row,) = advice_answer([choice], []).rows()
+    assert {f"{rule}_regret" for rule in ("ours", "always_3", "leviathan", "textbook")} <= {*row}
+    assert not uncatalogued(list(row))
 
 
 def test_the_columns_of_a_parquet_file_are_in_the_catalogue(cli: Cli, tmp_path: Path) -> None:

@@ -253,6 +253,13 @@ _OF_CHARTS = (
     Column("predicted_us", _NUMBER, "predicted time"),
     Column("textbook_us", _NUMBER, "time by peak and bandwidth alone"),
 )
+#: Rules that choose a draft length, for scores of advice.
+_RULES = {
+    "ours": "here",
+    "always_3": "where it is always 3",
+    "leviathan": "by the rule of Leviathan et al.",
+    "textbook": "by peak and bandwidth alone",
+}
 #: What lists and scores add.
 _OF_LISTS = (
     Column("id", _TEXT, "what it is called"),
@@ -282,6 +289,16 @@ _OF_LISTS = (
         Column(f"{of}{error}_abs_error", _NUMBER, "absolute error, as a share of the measurement")
         for of in ("", "textbook_", "above_floor_")
         for error in ("median", "p90")
+    ),
+    Column("own", _BOOLEAN, "whether the tokens per step are those of the measured rows"),
+    Column("best", _INTEGER, "the measured best D"),
+    *(
+        Column(f"{rule}_{key}", kind, f"{meaning} {whose}")
+        for rule, whose in _RULES.items()
+        for key, kind, meaning in (
+            ("draft_length", _INTEGER, "D that is chosen"),
+            ("regret", _NUMBER, "share of the speed at the measured best D lost by the D chosen"),
+        )
     ),
     Column("bias", _NUMBER, "median of predicted over measured, less 1"),
 )

@@ -140,6 +140,15 @@ def _left_out_line(left_out: Sequence[dict[str, Any]]) -> str:
     return f"Shown in {Option('format', 'json')}, never scored: {reasons}."
 
 
+def _key(rule: str) -> str:
+    """Return a rule as the name of a column begins with it.
+
+    >>> _key("always 3")
+    'always_3'
+    """
+    return rule.lower().replace(" ", "_")
+
+
 def advice_answer(sweeps: Sequence[SweepChoice], signs: Sequence[Sign]) -> Answer:
     """Return the regrets, the signs of speedups and every sweep, in every form."""
     regrets, sign_counts = regret_rows(sweeps), sign_rows(signs)
@@ -166,8 +175,8 @@ def advice_answer(sweeps: Sequence[SweepChoice], signs: Sequence[Sign]) -> Answe
                 for key, value in choice.as_data().items()
                 if not isinstance(value, dict | list | tuple)
             }
-            | {f"{rule}_draft_length": choice.chosen[rule] for rule in RULES}
-            | {f"{rule}_regret": choice.regret[rule] for rule in RULES}
+            | {f"{_key(rule)}_draft_length": choice.chosen[rule] for rule in RULES}
+            | {f"{_key(rule)}_regret": choice.regret[rule] for rule in RULES}
             for choice in sweeps
         ],
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from roofline.advice.configuration import Configuration
 from roofline.base.errors import InputError
-from roofline.base.names import bundled_id, name_rules, normal_form, on_shelf, spec_file
+from roofline.base.names import Meaning, bundled_id, name_rules, normal_form, on_shelf, spec_file
 from roofline.base.resources import bundled_names
 from roofline.importers.references import DRAFTER_WORDS, DRAFTERS, drafter_word, heads_for
 from roofline.specs.engine import ENGINE_SHELF, engine_id, load_engine
@@ -24,6 +24,27 @@ from roofline.specs.network import MODEL_SHELF, ModelSpec, load_model, load_netw
 from tests.support import Cli, assert_refused
 
 GPUS, MODELS = bundled_names(GPU_SHELF), bundled_names(MODEL_SHELF)
+
+
+def gpu_meant(typed: str) -> Meaning:
+    """Return what the shelf of accelerators knows of a name."""
+    found = on_shelf(typed, GPU_SHELF)
+    assert found is not None
+    return found
+
+
+def model_meant(typed: str) -> Meaning:
+    """Return what the name of a model or drafter says."""
+    found = network_named(typed)
+    assert found is not None
+    return found
+
+
+def models_offered(said: str) -> list[str]:
+    """Return the names that a refusal offers: models, and no drafter."""
+    offered = re.findall(r"'([\w.-]+)'", said.partition("did you mean")[2].partition("?")[0])
+    assert all(isinstance(load_network(name), ModelSpec) for name in offered)
+    return offered
 
 
 @pytest.mark.parametrize(
@@ -45,8 +66,7 @@ GPUS, MODELS = bundled_names(GPU_SHELF), bundled_names(MODEL_SHELF)
     ],
 )  # fmt: skip
 def test_accelerators_by_other_names(typed: str, meant: str) -> None:
-    found = on_shelf(typed, GPU_SHELF)
-    assert found is not None
+    found = gpu_meant(typed)
     assert (found.id, found.family) == (meant, False)
 
 
@@ -75,8 +95,7 @@ def test_a_family_means_its_sxm_part(family: str, part: str) -> None:
     ],
 )  # fmt: skip
 def test_several_meanings_are_listed(typed: str, parts: set[str]) -> None:
-    found = on_shelf(typed, GPU_SHELF)
-    assert found is not None
+    found = gpu_meant(typed)
     assert found.id is None
     assert set(found.candidates) == parts
     with pytest.raises(InputError, match="may be") as refusal:
@@ -101,8 +120,7 @@ def test_nothing_is_guessed(typed: str) -> None:
 def test_every_accelerator_is_known_by_its_id_and_its_own_name(name: str) -> None:
     """Punctuation and case change nothing; a full product name never means another part."""
     for typed in (name, name.upper(), name.replace("-", " "), f"NVIDIA {name}"):
-        found = on_shelf(typed, GPU_SHELF)
-        assert found is not None
+        found = gpu_meant(typed)
         assert found.id == name
     product = load_hardware(name).name.partition("(")[0].partition(" - ")[0]
     assert bundled_id(product, GPU_SHELF) in (name, None)
@@ -155,8 +173,7 @@ def test_aliases_lead_somewhere_and_are_not_in_the_way(shelf: str) -> None:
     ],
 )  # fmt: skip
 def test_models_by_other_names(typed: str, model: str, stored: str | None) -> None:
-    found = network_named(typed)
-    assert found is not None
+    found = model_meant(typed)
     assert (found.id, found.storage) == (model, stored)
 
 
@@ -180,18 +197,14 @@ def test_models_are_not_guessed(typed: str) -> None:
     ],
 )  # fmt: skip
 def test_the_models_that_a_name_begins_are_offered(cli: Cli, typed: str, first: list[str]) -> None:
-    said = cli("recommend", typed).err
-    offered = re.findall(r"'([\w.-]+)'", said.partition("did you mean")[2].partition("?")[0])
-    assert offered[: len(first)] == first
-    assert all(isinstance(load_network(name), ModelSpec) for name in offered)
+    assert models_offered(cli("recommend", typed).err)[: len(first)] == first
 
 
 @given(st.sampled_from(MODELS), st.integers(3, 30))
 def test_no_drafter_is_offered_as_a_model(name: str, length: int) -> None:
     with pytest.raises(InputError) as refusal:
         load_model(f"{name[:length]}-x")
-    offered = re.findall(r"'([\w.-]+)'", str(refusal.value).partition("did you mean")[2])
-    assert all(isinstance(load_network(name), ModelSpec) for name in offered)
+    models_offered(str(refusal.value))
 
 
 def test_drafters_are_offered_where_one_is_asked_for(cli: Cli) -> None:
@@ -209,8 +222,7 @@ def test_the_kind_that_a_spec_states_is_its_own() -> None:
 def test_models_whatever_the_punctuation(name: str, gap: str, upper: bool) -> None:
     """Gaps may be anything, but for those between two digits: qwen3-14b is not qwen31-4b."""
     typed = re.sub(r"(?<!\d)-|-(?!\d)", gap, name)
-    found = network_named(typed.upper() if upper else typed)
-    assert found is not None
+    found = model_meant(typed.upper() if upper else typed)
     assert (found.id, found.storage) == (name, None)
 
 
@@ -218,8 +230,7 @@ def test_models_whatever_the_punctuation(name: str, gap: str, upper: bool) -> No
 def test_every_repository_leads_to_its_spec(name: str) -> None:
     repository = load_network(name).repository
     if repository is not None:
-        found = network_named(repository)
-        assert found is not None
+        found = model_meant(repository)
         assert found.id == name
 
 
