@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from roofline.kernels.ops import Part
 from roofline.specs.formats import Component
 
-__all__ = ["CATALOGUE", "Column", "ColumnKind", "cells", "columns"]
+__all__ = ["CATALOGUE", "Column", "ColumnKind", "cells", "columns", "printed"]
 
 
 class ColumnKind(StrEnum):
@@ -306,6 +306,15 @@ _OF_LISTS = (
 CATALOGUE: Mapping[str, Column] = {
     column.key: column for column in (*_ASKED, *_FOUND, *_OF_ANSWERS, *_OF_CHARTS, *_OF_LISTS)
 }
+
+
+def printed(key: str, heading: str, form: str = "{value}") -> Column:
+    """Return a column that stands in a table for people alone, or under another heading there.
+
+    >>> printed("share", "share", "{value:.0%}").cell({"share": 0.25})
+    '25%'
+    """
+    return Column(key=key, heading=heading, form=form)
 
 
 def columns(*keys: str) -> tuple[Column, ...]:

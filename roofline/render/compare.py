@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from roofline.advice.columns import Column
+from roofline.advice.columns import printed
 from roofline.base.errors import Option
 from roofline.base.units import format_size
 from roofline.questions.compare import (
@@ -181,21 +181,17 @@ def _row(entry: ComparedDrafter) -> dict[str, Any]:
     }
 
 
-def _column(key: str, heading: str, form: str = "{value}") -> Column:
-    return Column(key=key, heading=heading, form=form)
-
-
 _COLUMNS = (
-    _column("name", "drafter"),
-    _column("marked", "D"),
-    _column("speedup", "speedup", "{value:.2f}x"),
-    _column("speedup_low", "low-high", "{value:.2f}-{speedup_high:.2f}"),
-    _column("step_ms", "step\nms", "{value:.2f}"),
-    _column("split", "split %"),
-    _column("tokens_per_step", "AL", "{value:.2f}"),
-    _column("break_even_tokens_per_step", "AL\nneeded", "{value:.2f}"),
-    _column("draft_weights_gb", "GB", "{value:.1f}"),
-    _column("slots_lost", "slots\nlost", "{value:.0%}"),
+    printed("name", "drafter"),
+    printed("marked", "D"),
+    printed("speedup", "speedup", "{value:.2f}x"),
+    printed("speedup_low", "low-high", "{value:.2f}-{speedup_high:.2f}"),
+    printed("step_ms", "step\nms", "{value:.2f}"),
+    printed("split", "split %"),
+    printed("tokens_per_step", "AL", "{value:.2f}"),
+    printed("break_even_tokens_per_step", "AL\nneeded", "{value:.2f}"),
+    printed("draft_weights_gb", "GB", "{value:.1f}"),
+    printed("slots_lost", "slots\nlost", "{value:.0%}"),
 )
 _LEGEND = (
     "Each drafter at its own best D; *: it beats plain decoding. Split: verify/draft/engine. AL: "

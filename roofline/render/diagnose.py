@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from roofline.advice.columns import Column
+from roofline.advice.columns import printed
 from roofline.advice.readings import is_ambiguous
 from roofline.base.errors import Option
 from roofline.base.units import format_size, listed
@@ -258,21 +258,17 @@ def _where(diagnosis: Diagnosis) -> str:
     )
 
 
-def _column(key: str, heading: str, form: str = "{value}") -> Column:
-    return Column(key=key, heading=heading, form=form)
-
-
 _COLUMNS = (
-    _column("load", "D@batch\nxcontext"),
-    _column("tokens_per_step", "tokens\nper step", "{value:.2f}"),
-    _column("measured_tpot_ms", "ms/token\nmeasured", "{value:.2f}"),
-    _column("predicted_tpot_ms", "pre-\ndicted", "{value:.2f}"),
-    _column("measured_step_ms", "ms/step\nmeasured", "{value:.2f}"),
-    _column("predicted_step_ms", "pre-\ndicted", "{value:.2f}"),
-    _column("difference", "off", "{value:+.1%}"),
-    _column("band", "band", "{value:.1%}"),
+    printed("load", "D@batch\nxcontext"),
+    printed("tokens_per_step", "tokens\nper step", "{value:.2f}"),
+    printed("measured_tpot_ms", "ms/token\nmeasured", "{value:.2f}"),
+    printed("predicted_tpot_ms", "pre-\ndicted", "{value:.2f}"),
+    printed("measured_step_ms", "ms/step\nmeasured", "{value:.2f}"),
+    printed("predicted_step_ms", "pre-\ndicted", "{value:.2f}"),
+    printed("difference", "off", "{value:+.1%}"),
+    printed("band", "band", "{value:.1%}"),
 )
-_EXPLAINED = _column("explained_step_ms", "ex-\nplained", "{value:.2f}")
+_EXPLAINED = printed("explained_step_ms", "ex-\nplained", "{value:.2f}")
 
 
 def _points(diagnosis: Diagnosis) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from roofline.advice.columns import Column
+from roofline.advice.columns import printed
 from roofline.advice.decide import dollars_per_million
 from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
@@ -39,26 +39,22 @@ __all__ = ["answer_blocks", "as_answer", "data", "rows"]
 SCHEMA = "roofline.load/2"
 
 
-def _column(key: str, heading: str, form: str) -> Column:
-    return Column(key=key, heading=heading, form=form)
-
-
 _SHARED = (
-    _column("marked", "D", "{value}"),
-    _column("tokens_per_step", "tokens\nper burst", "{value:.2f}"),
-    _column("tpot_ms", "TPOT\nms", "{value:.2f}"),
-    _column("gap_p50_ms", "gap\np50 ms", "{value:.1f}"),
-    _column("gap_p99_ms", "gap\np99 ms", "{value:.1f}"),
-    _column("gain", "gain", "{value:.2f}x"),
+    printed("marked", "D", "{value}"),
+    printed("tokens_per_step", "tokens\nper burst", "{value:.2f}"),
+    printed("tpot_ms", "TPOT\nms", "{value:.2f}"),
+    printed("gap_p50_ms", "gap\np50 ms", "{value:.1f}"),
+    printed("gap_p99_ms", "gap\np99 ms", "{value:.1f}"),
+    printed("gain", "gain", "{value:.2f}x"),
 )
 _ARRIVALS = (
     _SHARED[0],
-    _column("running", "running\nbatch", "{value:.1f}"),
+    printed("running", "running\nbatch", "{value:.1f}"),
     *_SHARED[1:],
-    _column("most_rps", "most\nreq/s", "{value:.3g}"),
+    printed("most_rps", "most\nreq/s", "{value:.3g}"),
 )
-_HISTOGRAM = (*_SHARED, _column("tokens_per_s", "tokens/s\nof all", "{value:.0f}"))
-_COST_AT_MOST = _column("dollars_per_million_at_most", "$/M\nat most", "{value:.3g}")
+_HISTOGRAM = (*_SHARED, printed("tokens_per_s", "tokens/s\nof all", "{value:.0f}"))
+_COST_AT_MOST = printed("dollars_per_million_at_most", "$/M\nat most", "{value:.3g}")
 
 
 def as_answer(answer: LoadAnswer) -> Answer:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from roofline.advice.columns import Column, columns
+from roofline.advice.columns import columns, printed
 from roofline.advice.decide import Point
 from roofline.advice.question import MAX_DRAFT_LENGTH, Ending, Question
 from roofline.advice.recommend import Recommendation
@@ -242,20 +242,16 @@ def _more(answer: Recommendation, *, explain: bool) -> list[Block]:
     return blocks
 
 
-def _explain_column(key: str, heading: str, form: str) -> Column:
-    return Column(key=key, heading=heading, form=form)
-
-
 _EXPLAINED = (
-    _explain_column("op", "op", "{value}"),
-    _explain_column("count", "count", "{value}"),
-    _explain_column("rows_shown", "rows", "{value}"),
-    _explain_column("gflop", "GFLOP", "{value:.3g}"),
-    _explain_column("megabytes", "MB", "{value:.4g}"),
-    _explain_column("intensity", "FLOP/B", "{value:.1f}"),
-    _explain_column("total_ms", "ms", "{value:.3f}"),
-    _explain_column("bound", "bound", "{value}"),
-    _explain_column("share", "share", "{value:.1%}"),
+    printed("op", "op", "{value}"),
+    printed("count", "count", "{value}"),
+    printed("rows_shown", "rows", "{value}"),
+    printed("gflop", "GFLOP", "{value:.3g}"),
+    printed("megabytes", "MB", "{value:.4g}"),
+    printed("intensity", "FLOP/B", "{value:.1f}"),
+    printed("total_ms", "ms", "{value:.3f}"),
+    printed("bound", "bound", "{value}"),
+    printed("share", "share", "{value:.1%}"),
 )
 _PASSES = {
     "verify": "Verify pass",

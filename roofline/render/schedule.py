@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from roofline.advice.columns import Column, cells
+from roofline.advice.columns import cells, printed
 from roofline.advice.readings import is_ambiguous
 from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
@@ -46,17 +46,13 @@ __all__ = [
 SCHEMA = "roofline.schedule/1"
 
 
-def _column(key: str, heading: str, form: str = "{value}") -> Column:
-    return Column(key=key, heading=heading, form=form)
-
-
 _COLUMNS = (
-    _column("batches_shown", "batches"),
-    _column("contexts_shown", "context"),
-    _column("draft_length", "D"),
-    _column("speedup_low", "speedup\nlow", "{value:.2f}x"),
-    _column("speedup_high", "speedup\nhigh", "{value:.2f}x"),
-    _column("largest_loss", "most lost\nto best", "{value:.1%}"),
+    printed("batches_shown", "batches"),
+    printed("contexts_shown", "context"),
+    printed("draft_length", "D"),
+    printed("speedup_low", "speedup\nlow", "{value:.2f}x"),
+    printed("speedup_high", "speedup\nhigh", "{value:.2f}x"),
+    printed("largest_loss", "most lost\nto best", "{value:.1%}"),
 )
 BAND_HEADERS = tuple(column.heading for column in _COLUMNS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from roofline.advice.columns import Column
+from roofline.advice.columns import printed
 from roofline.base.errors import Option
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone, table
 from roofline.validation.advice import RULES, Sign, SweepChoice, regret_rows, sign_rows
@@ -16,56 +16,52 @@ __all__ = ["advice_answer", "scores_answer", "steps_answer"]
 SCHEMA = "roofline.validate/1"
 
 
-def _column(key: str, heading: str, form: str = "{value}") -> Column:
-    return Column(key=key, heading=heading, form=form)
-
-
 _PERCENT = "{value:.1f}"
 _ERRORS = (
-    _column("median_abs_error", "median\n%", _PERCENT),
-    _column("p90_abs_error", "p90\n%", _PERCENT),
-    _column("bias", "bias\n%", _PERCENT),
-    _column("textbook_median_abs_error", "text-\nbook %", _PERCENT),
+    printed("median_abs_error", "median\n%", _PERCENT),
+    printed("p90_abs_error", "p90\n%", _PERCENT),
+    printed("bias", "bias\n%", _PERCENT),
+    printed("textbook_median_abs_error", "text-\nbook %", _PERCENT),
 )
 _SCORES = (
-    _column("kind", "kind"),
-    _column("engine", "engine"),
-    _column("dtype", "dtype"),
-    _column("n", "rows"),
+    printed("kind", "kind"),
+    printed("engine", "engine"),
+    printed("dtype", "dtype"),
+    printed("n", "rows"),
     *_ERRORS,
 )
 #: Columns of attention alone, whose time above a kernel's floor is scored as well.
 _ABOVE_FLOOR = (
-    _column("above_floor_median_abs_error", "above\nfloor %", _PERCENT),
-    _column("above_floor_p90_abs_error", "p90\n%", _PERCENT),
+    printed("above_floor_median_abs_error", "above\nfloor %", _PERCENT),
+    printed("above_floor_p90_abs_error", "p90\n%", _PERCENT),
 )
 _WORST = (
-    _column("law", "law"),
-    _column("measured_us", "measured us", "{value:.1f}"),
-    _column("predicted_us", "predicted us", "{value:.1f}"),
-    _column("ratio", "ratio", "{value:.2f}"),
+    printed("law", "law"),
+    printed("measured_us", "measured us", "{value:.1f}"),
+    printed("predicted_us", "predicted us", "{value:.1f}"),
+    printed("ratio", "ratio", "{value:.2f}"),
 )
 _STEPS = (
-    _column("what", "kind"),
-    _column("group", "group"),
-    _column("dtype", "what"),
-    _column("n", "rows"),
+    printed("what", "kind"),
+    printed("group", "group"),
+    printed("dtype", "what"),
+    printed("n", "rows"),
     *_ERRORS,
-    _column("textbook_p90_abs_error", "p90\n%", _PERCENT),
+    printed("textbook_p90_abs_error", "p90\n%", _PERCENT),
 )
 _REGRETS = (
-    _column("group", "group"),
-    _column("n", "sweeps"),
-    _column("rule", "rule"),
-    _column("mean_regret", "mean\n%", _PERCENT),
-    _column("p90_regret", "p90\n%", _PERCENT),
-    _column("worst_regret", "worst\n%", _PERCENT),
+    printed("group", "group"),
+    printed("n", "sweeps"),
+    printed("rule", "rule"),
+    printed("mean_regret", "mean\n%", _PERCENT),
+    printed("p90_regret", "p90\n%", _PERCENT),
+    printed("worst_regret", "worst\n%", _PERCENT),
 )
 _SIGNS = (
-    _column("group", "group"),
-    _column("n", "rows"),
-    _column("right", "right"),
-    _column("wrong", "wrong"),
+    printed("group", "group"),
+    printed("n", "rows"),
+    printed("right", "right"),
+    printed("wrong", "wrong"),
 )
 _SWEEPS = ("sweep", "own AL", "D", "best", *RULES)
 
