@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.decide import TIE, Point, smallest_within_tie
+from roofline.advice.decide import TIE, Point, smallest_within_tie, speedups
 from roofline.advice.question import allowed_lengths
 from roofline.advice.recommend import Recommendation
 from roofline.kernels.ops import Kind, MoeShape
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
-from roofline.timing.step import covered, local_rows
+from roofline.timing.step import advisable, covered, local_rows
 
 __all__ = [
+    "LIMITS",
     "OUTCOMES",
     "ActiveExperts",
     "BestUncaptured",
@@ -33,16 +36,20 @@ __all__ = [
     "bound_shares",
     "captured_steps",
     "deciding",
+    "deciding_limit",
+    "deciding_limits",
     "deciding_position",
     "dominant_bound",
     "grid_position",
     "host_share",
+    "most_tokens_per_step",
     "outcome",
     "outcomes",
     "plain_pass",
     "shortest_unknown",
     "trained_context_passed",
     "value_at",
+    "would_win",
 ]
 
 
@@ -63,6 +70,8 @@ class Outcome(StrEnum):
 
 
 OUTCOMES = tuple(Outcome)
+#: What may keep every draft length from being advised.
+LIMITS = (Outcome.NO_ROOM, Outcome.PAST_GRAPHS, Outcome.UNKNOWN)
 
 
 class Bound(StrEnum):
@@ -269,6 +278,81 @@ def outcomes(
     positions = [np.int8(OUTCOMES.index(case)) for case in cases]
     holds = np.broadcast_arrays(*cases.values())
     return np.select(holds, positions, np.int8(OUTCOMES.index(Outcome.NO_ROOM)))
+
+
+def deciding_limit(answer: Recommendation, point: Point) -> Outcome | None:
+    """Return the limit that keeps drafts from winning at a point; None where they lose without it.
+
+    It is memory, the captured graphs or the end of the acceptance.
+    """
+    kind = outcome(answer, point)
+    may, gain = point.feasible, point.tokens_per_step * point.step[0] / captured_steps(point)
+    if kind is Outcome.NO_ROOM:
+        may, gain = advisable(point.captured), point.speedup
+    elif kind is Outcome.UNKNOWN:
+        may, gain = _most_of_unknown(answer, point)
+    position = deciding_limits(
+        outcome=np.array(OUTCOMES.index(kind)),
+        wins={limit: would_win(gain, may) for limit in LIMITS},
+    )
+    return OUTCOMES[position.item()] if position >= 0 else None
+
+
+def deciding_limits(*, outcome: NDArray[np.int8], wins: Mapping[Outcome, Mask]) -> Positions:
+    """Return the limits that keep drafts from winning, as positions in OUTCOMES; -1 for none.
+
+    ``outcome`` is what answers say, as such positions; ``wins`` says where drafts would win without
+    a limit.
+
+    >>> graphs = np.array(OUTCOMES.index(Outcome.PAST_GRAPHS))
+    >>> wins = dict.fromkeys(LIMITS, np.array([True, False]))
+    >>> deciding_limits(outcome=graphs, wins=wins).tolist()
+    [2, -1]
+    """
+    decides = [(outcome == OUTCOMES.index(limit)) & wins[limit] for limit in LIMITS]
+    return np.select(np.broadcast_arrays(*decides), [OUTCOMES.index(limit) for limit in LIMITS], -1)
+
+
+def would_win(gain: Array, may: Mask) -> Mask:
+    """Return where a draft length that may run gains more than a tie over plain decoding.
+
+    Draft lengths run along the last axis, 0 first; ``gain`` is the speedup, NaN where not known.
+
+    >>> may = np.array([[True, True, True], [True, True, False]])
+    >>> would_win(np.array([1.0, 1.005, 1.3]), may).tolist()
+    [True, False]
+    """
+    drafts = np.where(may & np.isfinite(gain), gain, 0.0)[..., 1:]
+    return np.asarray(drafts.max(axis=-1, initial=0.0) * (1 - TIE) > 1)
+
+
+def most_tokens_per_step(draft_lengths: Sequence[int], tokens_per_step: Array) -> Array:
+    """Return the most tokens per step that draft lengths of unknown acceptance (NaN) may yield.
+
+    A draft of D yields at most 1 + D, and no more than a longer one. Known ones stay.
+
+    >>> most_tokens_per_step([0, 1, 2, 3], np.array([1.0, np.nan, 1.8, np.nan]))
+    array([1. , 1.8, 1.8, 4. ])
+    """
+    known = np.isfinite(tokens_per_step)
+    ends = np.where(known, tokens_per_step, 1.0 + np.array(draft_lengths))
+    of_longer = np.minimum.accumulate(ends[..., ::-1], axis=-1)[..., ::-1]
+    return np.where(known, tokens_per_step, of_longer)
+
+
+def _most_of_unknown(answer: Recommendation, point: Point) -> tuple[Mask, Array]:
+    """Return which draft lengths of unknown acceptance could run, and the most that each may gain.
+
+    Plain decoding comes first.
+    """
+    question = answer.question
+    allowed = allowed_lengths(answer.deployment, question.workload.max_draft_length)
+    known = dict(zip(point.draft_lengths, point.tokens_per_step, strict=True))
+    most = most_tokens_per_step(allowed, np.array([known.get(d, np.nan) for d in allowed]))
+    looked_at = replace(question, draft_lengths=allowed)
+    priced = looked_at.price((point.batch,), (point.context,))
+    unknown = np.array([d not in known for d in allowed])
+    return priced.candidates[0, 0] & unknown, speedups(most, priced.times.total[0, 0])
 
 
 def deciding(point: Point) -> int | None:

@@ -14,6 +14,7 @@ from roofline.advice.why import (
     Sharing,
     best_uncaptured,
     deciding,
+    deciding_limit,
     dominant_bound,
     host_share,
     outcome,
@@ -31,6 +32,7 @@ __all__ = [
     "DO_NOT_SPECULATE",
     "HEADLINES",
     "NOTHING_DRAFTED",
+    "NO_GAIN",
     "PAST",
     "REASON",
     "VERDICTS",
@@ -99,6 +101,12 @@ REASON = (
     "adds {drafting:.0%} of a plain step, the engine {engine:.0%}. D = {length:d} breaks even at "
     "{break_even:.2f} tokens per step; this acceptance gives {tokens:.2f}."
 )
+#: What is added where drafts would lose without the limit that keeps them out as well.
+NO_GAIN = {
+    Outcome.NO_ROOM: "With room for them, drafts would not gain either.",
+    Outcome.PAST_GRAPHS: "With their rows captured, drafts would not gain either.",
+    Outcome.UNKNOWN: "Even the most tokens per step that it can have would not make it faster.",
+}
 #: Why, if every draft length leaves the captured graphs.
 PAST = "No CUDA graph covers a step with drafts, and without one it can cost several times more."
 #: What a draft length past the graphs would give; ``flag`` is empty or begins with ``: add ``.
@@ -190,17 +198,19 @@ def reason(answer: Recommendation, point: Point) -> str:
     looked_at = deciding(point)
     if looked_at is not None:
         return f"{_costs(answer, point, looked_at)}{_beyond(answer, point)}"
-    match outcome(answer, point):
+    kind = outcome(answer, point)
+    match kind:
         case Outcome.NO_ROOM:
             from roofline.render.refusals import drafts_without_room
 
-            return drafts_without_room(answer.memory, batch=point.batch, context=point.context)
+            why = drafts_without_room(answer.memory, batch=point.batch, context=point.context)
         case Outcome.PAST_GRAPHS:
-            return f"{PAST}{_beyond(answer, point)}"
+            why = f"{PAST}{_beyond(answer, point)}"
         case Outcome.UNKNOWN:
-            return f"{without_acceptance(answer, point)}{_beyond(answer, point)}"
+            why = f"{without_acceptance(answer, point)}{_beyond(answer, point)}"
         case _:
             return NOTHING_DRAFTED
+    return f"{why} {NO_GAIN[kind]}" if deciding_limit(answer, point) is None else why
 
 
 def without_acceptance(answer: Recommendation, point: Point) -> str:

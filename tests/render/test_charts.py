@@ -6,6 +6,7 @@ import csv
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import deploy
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
-from roofline.advice.why import OUTCOMES, outcomes
+from roofline.advice.why import LIMITS, OUTCOMES, Outcome, outcome, outcomes
 from roofline.base.errors import InputError
 from roofline.cli.plotting import without_options
 from roofline.render.charts.attention import attention_rows, draw_attention_time, draw_attention_use
@@ -40,6 +41,7 @@ from roofline.render.charts.rooflines import draw_roofline, roofline_rows, sprea
 from roofline.render.charts.speedup import draw_speedup, speedup_rows
 from roofline.render.charts.validation import draw_parity, parity_rows
 from roofline.specs.formats import DType
+from roofline.specs.overrides import parse_override
 from roofline.validation.score import Compared
 from tests.charting import H200, said
 from tests.support import Cli, assert_refused
@@ -154,8 +156,6 @@ def test_heatmap_draws_the_advice_of_every_cell(cli: Cli) -> None:
     assert (drawn.mask == expected.mask).all()
     assert drawn.mask.any()  # batch 256 at 2k does not fit
     assert (drawn.compressed() == expected.compressed()).all()
-    named = [text.get_text() for text in axes.texts]
-    assert named.count("no memory") == sum(len(p["by_draft_length"]) == 1 for p in points) > 0
 
 
 def test_the_break_even_line_parts_win_and_loss() -> None:
@@ -336,7 +336,7 @@ GRAPHS_END: dict[str, Any] = {
     "tp": 4,
     "weights": DType.FP8,
     "batches": (64, 256, 512),
-    "contexts": (512,),
+    "contexts": (1024,),
 }
 
 
@@ -345,10 +345,6 @@ def test_a_cell_without_drafts_says_the_true_cause() -> None:
         return [row.no_draft_because for row in heatmap_rows(recommend(question_of(**more)))]
 
     assert causes_of(**GRAPHS_END, acceptance="0.7") == [None, None, "past_graphs"]
-    # at 2k the batch of 256 is the largest there is room for
-    memory = {(r.batch, r.context): r.no_draft_because for r in heatmap_rows(recommend(TURNS))}
-    assert memory[256, 1024] == "no_room"
-    assert memory[1, 512] is None
     assert not any(causes_of(model="llama-3.1-8b", drafter="none"))
 
 
@@ -371,6 +367,75 @@ def test_what_an_answer_says_where_drafts_cannot_run(
     assert OUTCOMES[position.item()] == said
 
 
+GRAPHS: list[dict[str, Any]] = [
+    GRAPHS_END | {"contexts": (512, 1024)},
+    {"model": "qwen3-8b", "gpu": "h200-sxm", "batches": (256, 300, 512), "contexts": (512, 4096)},
+]
+MEMORY: list[dict[str, Any]] = [
+    {"model": "qwen3-8b", "drafter": "qwen3-0.6b", "batches": (64, 192, 256, 288, 384)},
+    {"model": "qwen3-32b", "drafter": "qwen3-0.6b", "batches": (1, 4, 6, 8, 9, 12, 16, 20)},
+]
+
+
+def answers_without(limit: Outcome, asked: dict[str, Any]) -> dict[tuple[int, int], int]:
+    """Return the draft length advised at each point where a limit does not hold."""
+    if limit is Outcome.NO_ROOM:
+        asked = asked | {"overrides": (parse_override("gpu.memory.capacity=100 TB"),)}
+    question = question_of(**asked)
+    deployment, engine = question.deployment, question.deployment.engine
+    if limit is Outcome.PAST_GRAPHS:
+        assert engine.graphs
+        graphs = engine.graphs.model_copy(update={"up_to": 2**20})
+        endless = engine.model_copy(update={"graphs": graphs})
+        question = replace(question, deployment=replace(deployment, engine=endless))
+    return {(p.batch, p.context): p.draft_length for p in recommend(question).points}
+
+
+@pytest.mark.parametrize("acceptance", ["0.8", "0.45", "0.15"])
+@pytest.mark.parametrize(
+    ("limit", "asked"),
+    [
+        *((Outcome.PAST_GRAPHS, asked) for asked in GRAPHS),
+        *((Outcome.NO_ROOM, asked | {"contexts": (1024, 2048)}) for asked in MEMORY),
+    ],
+)
+def test_a_cell_names_a_limit_where_the_advice_without_it_is_to_draft(
+    limit: Outcome, asked: dict[str, Any], acceptance: str
+) -> None:
+    asked = asked | {"acceptance": acceptance}
+    answer = recommend(question_of(**asked))
+    causes = {(r.batch, r.context): r.no_draft_because for r in heatmap_rows(answer)}
+    without = answers_without(limit, asked)
+    said = {(p.batch, p.context): outcome(answer, p) for p in answer.points}
+    held = [at for at in said if said[at] is limit]
+    assert held
+    for at in held:
+        assert causes[at] == (limit if without[at] else None), at
+    assert {cause for at, cause in causes.items() if at not in held} <= {None, *LIMITS} - {limit}
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "batch"), [("llama-3.1-8b", "h100-sxm", 192), ("qwen3-8b", "h200-sxm", 240)]
+)
+@pytest.mark.parametrize(("of_two", "wins"), [("al:2=2.4", True), ("al:2=1.02", False)])
+def test_an_unknown_acceptance_is_the_cause_where_the_most_it_can_be_would_win(
+    model: str, gpu: str, batch: int, of_two: str, *, wins: bool
+) -> None:
+    """One draft yields no more tokens than two do; with as many as two it is advised, or is not."""
+    asked: dict[str, Any] = {
+        "model": model,
+        "gpu": gpu,
+        "drafter": "eagle3",
+        "batches": (batch,),
+        "contexts": (512,),
+    }
+    whole = question_of(**asked, acceptance=of_two)
+    (row,) = heatmap_rows(recommend(replace(whole, draft_lengths=(0, 2))))
+    assert row.no_draft_because == (Outcome.UNKNOWN if wins else None)
+    most = of_two.replace("2=2.4", "1=2").replace("2=1.02", "1=1.02")
+    assert bool(recommend(question_of(**asked, acceptance=most)).points[0].draft_length) == wins
+
+
 def test_the_heatmap_has_words_and_a_hatch_for_each_cause() -> None:
     rows = heatmap_rows(recommend(question_of(**GRAPHS_END, acceptance="0.7")))
     axes = Figure().add_subplot()
@@ -378,7 +443,7 @@ def test_the_heatmap_has_words_and_a_hatch_for_each_cause() -> None:
     assert [text.get_text() for text in axes.texts].count("no graph") == 1
     legend = axes.get_legend()
     assert legend is not None
-    assert "no graph: drafts leave the captured graphs" in {
+    assert "no graph: drafts would win in captured graphs" in {
         text.get_text() for text in legend.get_texts()
     }
     assert not any("memory" in text.get_text() for text in axes.texts)

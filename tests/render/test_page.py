@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from roofline.advice.why import Outcome
 from roofline.render.page import page as page_module
 from roofline.render.recommendation import COLUMNS
+from roofline.render.why import NO_GAIN
 from tests.engines.test_http import PAGE, SECRET
 from tests.html_page import Page, read_page
 from tests.servers import send, server
@@ -129,7 +131,8 @@ def test_a_cell_without_room_for_drafts_holds_the_reason(cli: Cli, tmp_path: Pat
     (roomy,), (full,) = data["cells"]
     assert not roomy["reasons"]
     entry = cli("recommend", *asked, "--batch", "128", "--format", "json").point()
-    assert full["reasons"]["no_room"] == entry["reason"]
+    own = full["reasons"]["no_room"]
+    assert entry["reason"] == f"{own} {NO_GAIN[Outcome.NO_ROOM]}"
     assert "qwen3-0.6b needs" in full["reasons"]["no_room"]
 
 
@@ -303,6 +306,8 @@ def test_every_stop_holds_the_decision_of_recommend(
             assert (held["beyond"] >= 0) == ("would give" in point["reason"])
             speculative = point["by_draft_length"][1:]
             stuck = held["outcome"] in data["words"]["cells"]
+            lost_anyway = any(words in point["reason"] for words in NO_GAIN.values())
+            assert lost_anyway == (stuck and held["limit"] is None)
             assert stuck != any(
                 row["captured"] or not point["by_draft_length"][0]["captured"]
                 for row in speculative

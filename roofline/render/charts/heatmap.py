@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.recommend import Recommendation
-from roofline.advice.why import Outcome, outcome
+from roofline.advice.why import Outcome, deciding_limit
 from roofline.base.units import format_size
 from roofline.render.charts.figure import NOTHING, shades
 
@@ -28,12 +28,11 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-#: Where no draft length can be advised, by what the answer says: words for a cell, words for the
-#: legend, and the hatch.
+#: Where drafts would win but for a limit: words for a cell, words for the legend, and the hatch.
 CAUSES = {
-    Outcome.NO_ROOM: ("no memory", "no memory: no draft fits beside the batch", "xxx"),
-    Outcome.PAST_GRAPHS: ("no graph", "no graph: drafts leave the captured graphs", "..."),
-    Outcome.UNKNOWN: ("no AL", "no AL: acceptance unknown where drafts could run", "|||"),
+    Outcome.NO_ROOM: ("no memory", "no memory: drafts would win if they fitted", "xxx"),
+    Outcome.PAST_GRAPHS: ("no graph", "no graph: drafts would win in captured graphs", "..."),
+    Outcome.UNKNOWN: ("no AL", "no AL: acceptance unknown where drafts may win", "|||"),
 }
 
 EDGE = "#D55E00"  # of the break-even
@@ -50,7 +49,7 @@ class HeatmapRow(NamedTuple):
     draft_length: int | None
     speedup: float | None
     best_speculative_speedup: float | None  # of all D > 0: below 1 plain decoding is faster
-    no_draft_because: Outcome | None  # one of CAUSES, None where a draft length could be advised
+    no_draft_because: Outcome | None  # one of CAUSES; None where drafts win or lose anyway
     memory_needed_bytes: float  # by plain decoding, on one GPU
     memory_available_bytes: float
 
@@ -68,7 +67,6 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
                 row = HeatmapRow(batch, context, False, None, None, None, None, needed, available)
                 rows.append(row)
                 continue
-            said = outcome(answer, point)
             drafts = point.speedup[1:][point.candidates[1:]]
             rows.append(
                 HeatmapRow(
@@ -78,7 +76,7 @@ def heatmap_rows(answer: Recommendation) -> list[HeatmapRow]:
                     draft_length=point.draft_length,
                     speedup=float(point.speedup[point.best]),
                     best_speculative_speedup=float(drafts.max()) if len(drafts) else None,
-                    no_draft_because=said if said in CAUSES else None,
+                    no_draft_because=deciding_limit(answer, point),
                     memory_needed_bytes=needed,
                     memory_available_bytes=available,
                 )

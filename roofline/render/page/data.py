@@ -26,6 +26,7 @@ from roofline.render.page.report import Report
 from roofline.render.refusals import drafts_without_room
 from roofline.render.why import (
     BEYOND,
+    NO_GAIN,
     NOTHING_DRAFTED,
     PAST,
     REASON,
@@ -122,6 +123,7 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
             "headlines": decisions.headlines,
             "reasons": {outcome.value: text for outcome, text in REASONS.items()},
             "cells": {outcome.value: words for outcome, (words, _, _) in CAUSES.items()},
+            "no_gain": {outcome.value: text for outcome, text in NO_GAIN.items()},
             "beyond": BEYOND,
             **PAGE_WORDS,
         },

@@ -13,18 +13,23 @@ from numpy.typing import NDArray
 from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import decay_share
-from roofline.advice.decide import CONFIDENCES, Decision, decide
+from roofline.advice.decide import CONFIDENCES, Decision, decide, speedups
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import (
     OUTCOMES,
+    Outcome,
     best_uncaptured_position,
+    deciding_limits,
     deciding_position,
+    most_tokens_per_step,
     outcomes,
+    would_win,
 )
 from roofline.base.units import SLOW_PACE
 from roofline.render.charts.frontier import undominated
 from roofline.render.page.report import Report
 from roofline.render.why import headline_template
+from roofline.timing.step import advisable
 
 __all__ = ["AS_GIVEN", "RATES", "SCALES", "Decisions", "Stops", "decisions_of", "stops_of"]
 
@@ -123,6 +128,14 @@ class _Priced:
         return np.asarray(self.of_grid("candidates") == 1)
 
     @cached_property
+    def captured(self) -> Mask:
+        return np.asarray(self.of_grid("captured") == 1)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return self.report.grid.question.draft_lengths
+
+    @cached_property
     def by_hand(self) -> Array:
         return self.of_grid("by_hand")
 
@@ -143,6 +156,7 @@ class _Priced:
 #: Columns of a decision in front of a column for each draft length: whether it ties with the best.
 _COLUMNS = (
     "outcome",
+    "limit",
     "confidence",
     "slow",
     "best",
@@ -183,6 +197,7 @@ def _as_data(row: Sequence[int], headlines: list[str]) -> dict[str, Any]:
     return {
         "headline": headlines.index(template),
         "outcome": outcome.value,
+        "limit": OUTCOMES[named["limit"]].value if named["limit"] >= 0 else None,
         "best": named["best"],
         "shown": named["shown"],
         "beyond": named["beyond"],
@@ -200,19 +215,32 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
     decision = _decide(priced, stops, stop, tokens, candidates)
     best = decision.best
     last_known = known.shape[-1] - 1 - known[..., ::-1].argmax(axis=-1)
+    said = outcomes(
+        fits=fits,
+        candidates=candidates,
+        best=best,
+        unknown=(priced.candidates & ~known)[..., 1:].any(axis=-1),
+    )
+    captured_gain = tokens * priced.step[..., :1] / (priced.step - priced.by_hand)
     columns = {
-        "outcome": outcomes(
-            fits=fits,
-            candidates=candidates,
-            best=best,
-            unknown=(priced.candidates & ~known)[..., 1:].any(axis=-1),
+        "outcome": said,
+        "limit": deciding_limits(
+            outcome=said,
+            wins={
+                Outcome.NO_ROOM: would_win(decision.speedup, advisable(priced.captured) & known),
+                Outcome.PAST_GRAPHS: would_win(captured_gain, fits),
+                Outcome.UNKNOWN: would_win(
+                    speedups(most_tokens_per_step(priced.lengths, tokens), priced.step),
+                    priced.candidates & ~known,
+                ),
+            },
         ),
         "confidence": decision.confidence,
         "slow": 1 / priced.step[..., 0] < SLOW_PACE,
         "best": best,
         "shown": deciding_position(speedup=decision.speedup, candidates=candidates, best=best),
         "beyond": best_uncaptured_position(
-            gain=tokens * priced.step[..., :1] / (priced.step - priced.by_hand),
+            gain=captured_gain,
             uncaptured=fits & ~candidates,
             advised=_at(decision.speedup, best),
         ),

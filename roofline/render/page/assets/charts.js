@@ -188,7 +188,7 @@ function drawHeatmap({ data, state, cellNow }) {
     line.map((own) => {
       if (own === null) return "";
       const length = data.draft_lengths[own.best];
-      const cause = data.words.cells[own.outcome];
+      const cause = data.words.cells[own.limit];
       if (cause && !narrow) return cause;
       return narrow || !length ? `${length}` : `${length}: ${fixed(own.speedup[own.best], 2)}x`;
     }),

@@ -104,7 +104,9 @@ function headline(data, own) {
 function reason(data, own) {
   const { cell, shown } = own;
   const template = data.words.reasons[own.outcome];
-  if (template === undefined) return cell.reasons[own.outcome] + beyond(data, own);
+  const noGain = own.limit === null ? data.words.no_gain[own.outcome] : undefined;
+  const added = beyond(data, own) + (noGain === undefined ? "" : ` ${noGain}`);
+  if (template === undefined) return cell.reasons[own.outcome] + added;
   const told = fill(template, {
     opening: cell.opening[shown % cell.opening.length],
     rows: data.draft_lengths[shown] + 1,
@@ -115,7 +117,7 @@ function reason(data, own) {
     break_even: cell.step[shown] / cell.step[0],
     tokens: own.tokens[shown],
   });
-  return told + beyond(data, own);
+  return told + added;
 }
 
 /** How one would ask the tool for what the page shows. */
