@@ -34,7 +34,7 @@ from roofline.questions.sweep.plan import SweepPlan
 from roofline.questions.sweep.pricing import Remarks, price_rectangle
 from roofline.questions.sweep.run import Renderers, local_workers, to_file
 from roofline.render.data import source_data
-from roofline.render.notices import warnings
+from roofline.render.notices import warned
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "dense GQA: Llama-3.1-8B, EAGLE-3": {"model": "llama-3.1-8b"},
@@ -53,7 +53,7 @@ GRIDS = {"128 x 96": (128, 96), "512 x 16": (512, 16)}
 SIZES = {"1e4": (16, 70), "1e5": (64, 174), "1e6": (128, 868), "1e7": (256, 4341)}
 
 
-RENDERERS = Renderers(spell=typed, say=warnings, source=source_data)
+RENDERERS = Renderers(spell=typed, say=warned, source=source_data)
 
 
 def _asked(**given: Any) -> tuple[Configuration, Workload]:

@@ -482,6 +482,6 @@ class SweepResult(Result):
 def _renderers() -> Renderers:
     from roofline.questions.sweep.run import Renderers
     from roofline.render.data import source_data
-    from roofline.render.notices import warnings
+    from roofline.render.notices import warned
 
-    return Renderers(spell=as_python, say=warnings, source=source_data)
+    return Renderers(spell=as_python, say=warned, source=source_data)

@@ -174,7 +174,7 @@ def read(
     Example: roofline acceptance read http://localhost:8000/metrics
     """
     from roofline.engines.acceptance_source import read_acceptance as read_source
-    from roofline.render.notices import warnings
+    from roofline.render.notices import notes
 
     _check_read(since, interval, draft_length, output)
     reading = read_source(
@@ -186,7 +186,7 @@ def read(
     )
     notices = (*reading.notices, *_rise_notices(reading))
     if output is not None:
-        emit_text(_file_text(reading), output, warnings(notices))
+        emit_text(_file_text(reading), output, notes(notices))
         return
     emit(_data(reading), form, notices)
 

@@ -27,7 +27,14 @@ __all__ = ["Command", "Group", "build", "commands_for", "commands_with"]
 
 
 #: Commands whose answer has a headline and notes.
-ANSWERS = ("recommend", "schedule", "compare", "memory", "explore", "live", "diagnose")
+ANSWERS = (
+    *("recommend", "schedule", "compare", "memory", "explore", "live", "diagnose", "report"),
+)
+#: Commands that have notes alone.
+NOTED = (
+    *("sweep", "speedup", "cost-ratio", "heatmap", "breakdown", "frontier", "roofline"),
+    *("attention", "read", "import"),
+)
 
 
 def _keep(context: typer.Context, parameter: typer.CallbackParam, value: bool) -> None:
@@ -43,7 +50,7 @@ def _how_much(text: str, *names: str) -> Any:
 
 def _printing(
     short: Annotated[bool, _how_much("The headline alone, a line a point.", "--short")] = False,
-    notes: Annotated[bool, _how_much("All notes and the constants.", "--notes")] = False,
+    notes: Annotated[bool, _how_much("All notes, and an answer's constants.", "--notes")] = False,
     quiet: Annotated[bool, _how_much("Nothing on stderr but errors.", "-q", "--quiet")] = False,
 ) -> None:
     """Declare the options that say how much is printed."""
@@ -66,7 +73,9 @@ class Command(TyperCommand):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        names = ("short", "notes", "quiet") if self.name in ANSWERS else ("quiet",)
+        names = ["short"] if self.name in ANSWERS else []
+        names += ["notes"] if self.name in (*ANSWERS, *NOTED) else []
+        names.append("quiet")
         self.params += [_printing_options()[name] for name in names]
 
     def invoke(self, ctx: Any) -> Any:

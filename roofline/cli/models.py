@@ -112,11 +112,11 @@ def import_(
     Example: roofline models import config.json -o my-model.yaml
     """
     from roofline.importers.spec_yaml import spec_text, wrapped_spec_text
-    from roofline.render.notices import assumptions
+    from roofline.render.notices import notes
 
     imported = _imported(path, target)
     text = wrapped_spec_text(imported.spec) if output is None else spec_text(imported.spec)
-    emit_text(text, output, assumptions(imported.notices))
+    emit_text(text, output, notes(imported.notices))
 
 
 def _grouped(value: Any) -> str:

@@ -17,15 +17,13 @@ from roofline.cli.plotting import (
     ChartFiles,
     Context,
     Contexts,
-    answer_warnings,
+    answered,
     at_one_point,
     doublings,
-    draw_for_deployment,
+    draw_answer,
     draws_chart,
-    first_warnings,
     one_value,
     point_name,
-    refused_warnings,
     span,
 )
 from roofline.cli.printing import help_if_bare
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
     from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
+    from roofline.base.notices import Notice
 
 app = typer.Typer(
     help="Draw charts of an answer: PNG, SVG or PDF, and CSV.",
@@ -62,27 +61,17 @@ def speedup(
 
     Example: roofline plot speedup llama-3.1-8b --batch 1,8,64 -o speedup.png
     """
-    from roofline.advice.question import ask
-    from roofline.advice.recommend import recommend
     from roofline.render.charts.speedup import draw_speedup, speedup_rows
 
     contexts = sizes("context", context)
-    answer = recommend(
-        ask(
-            configuration,
-            replace(workload, batches=batches_in_order("batch", batch), contexts=contexts),
-        )
-    )
-    rows = speedup_rows(answer)
-    draw_for_deployment(
+    answer = answered(configuration, _at(workload, batch, contexts))
+    draw_answer(
         files,
-        answer.deployment,
-        rows,
-        lambda axes: draw_speedup(axes[0], rows),
-        title=f"speedup by draft length, run D = {_advised(answer)}",
+        answer,
+        speedup_rows(answer),
+        draw_speedup,
+        title=f"speedup by draft length, {_advised(answer)}",
         where=f"context {', '.join(map(format_size, contexts))}{_left_out(answer)}",
-        warnings=[*answer_warnings(answer), *refused_warnings(answer)],
-        acceptance=answer.question.acceptance,
     )
 
 
@@ -103,27 +92,17 @@ def cost_ratio(
 
     Example: roofline plot cost-ratio llama-3.1-8b --batch 1,32 -o cost-ratio.png
     """
-    from roofline.advice.question import ask
-    from roofline.advice.recommend import recommend
     from roofline.render.charts.cost_ratio import cost_ratio_rows, draw_cost_ratio
 
     contexts = one_value("context", context)
-    answer = recommend(
-        ask(
-            configuration,
-            replace(workload, batches=batches_in_order("batch", batch), contexts=contexts),
-        )
-    )
-    rows = cost_ratio_rows(answer)
-    draw_for_deployment(
+    answer = answered(configuration, _at(workload, batch, contexts))
+    draw_answer(
         files,
-        answer.deployment,
-        rows,
-        lambda axes: draw_cost_ratio(axes[0], rows),
-        title=f"cost ratio and tokens per step, run D = {_advised(answer)}",
+        answer,
+        cost_ratio_rows(answer),
+        draw_cost_ratio,
+        title=f"cost ratio and tokens per step, {_advised(answer)}",
         where=f"context {format_size(contexts[0])}{_left_out(answer)}",
-        warnings=[*answer_warnings(answer), *refused_warnings(answer)],
-        acceptance=answer.question.acceptance,
     )
 
 
@@ -151,27 +130,19 @@ def heatmap(
 
     Example: roofline plot heatmap llama-3.1-8b --gpu h200-sxm -o heatmap.png
     """
-    from roofline.advice.question import ask
-    from roofline.advice.recommend import recommend
     from roofline.render.charts.heatmap import draw_heatmap, heatmap_rows
 
     contexts = doublings(configuration) if context is None else sizes("context", context)
-    answer = recommend(
-        ask(
-            configuration,
-            replace(workload, batches=batches_in_order("batch", batch), contexts=contexts),
-        )
-    )
-    rows = heatmap_rows(answer)
-    draw_for_deployment(
+    answer = answered(configuration, _at(workload, batch, contexts))
+    draw_answer(
         files,
-        answer.deployment,
-        rows,
-        lambda axes: draw_heatmap(axes[0], rows),
-        title=f"run D = {_advised(answer)}, by batch and context",
+        answer,
+        heatmap_rows(answer),
+        draw_heatmap,
+        title=f"{_advised(answer)}, by batch and context",
         where="cells: advised D and its speedup",
-        warnings=first_warnings(_contexts_that_fit(answer)),
-        acceptance=answer.question.acceptance,
+        notices=_notices_of_contexts_that_fit(answer),
+        unfit=False,
     )
 
 
@@ -192,23 +163,18 @@ def breakdown(
 
     Example: roofline plot breakdown llama-3.1-8b --batch 32 -o breakdown.png
     """
-    from roofline.advice.question import ask
-    from roofline.advice.recommend import recommend
     from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
 
     workload = at_one_point(workload, batch, context)
-    answer = recommend(ask(configuration, workload))
+    answer = answered(configuration, workload)
     (point,) = answer.points
-    rows = breakdown_rows(answer, point)
-    draw_for_deployment(
+    draw_answer(
         files,
-        answer.deployment,
-        rows,
-        lambda axes: draw_breakdown(axes[0], rows),
-        title=f"one step by draft length, D = {point.draft_length} advised",
+        answer,
+        breakdown_rows(answer, point),
+        draw_breakdown,
+        title=f"one step by draft length, {_advised(answer)}",
         where=point_name(workload),
-        warnings=answer_warnings(answer),
-        acceptance=answer.question.acceptance,
     )
 
 
@@ -234,25 +200,26 @@ def frontier(
 
     Example: roofline plot frontier llama-3.1-8b --context 8k -o frontier.png
     """
-    from roofline.advice.question import ask
-    from roofline.advice.recommend import recommend
     from roofline.questions.goals import GOAL_BATCHES
     from roofline.render.charts.frontier import draw_frontier, frontier_rows
 
     contexts = one_value("context", context)
     batches = GOAL_BATCHES if batch is None else batches_in_order("batch", batch)
-    answer = recommend(ask(configuration, replace(workload, batches=batches, contexts=contexts)))
-    rows = frontier_rows(answer)
-    draw_for_deployment(
+    answer = answered(configuration, replace(workload, batches=batches, contexts=contexts))
+    draw_answer(
         files,
-        answer.deployment,
-        rows,
-        lambda axes: draw_frontier(axes[0], rows),
-        title=f"what each batch gives, plain and at D = {_advised(answer)}",
+        answer,
+        frontier_rows(answer),
+        draw_frontier,
+        title=f"what each batch gives, {_advised(answer)}",
         where=f"context {format_size(contexts[0])}{_left_out(answer) if batch else ''}",
-        warnings=[*first_warnings(answer), *(refused_warnings(answer) if batch else ())],
-        acceptance=answer.question.acceptance,
+        unfit=batch is not None,
     )
+
+
+def _at(workload: Workload, batch: str, contexts: tuple[int, ...]) -> Workload:
+    """Return the workload at the batches and contexts of a chart."""
+    return replace(workload, batches=batches_in_order("batch", batch), contexts=contexts)
 
 
 def _left_out(answer: Recommendation) -> str:
@@ -273,23 +240,26 @@ def _left_out(answer: Recommendation) -> str:
     return f"; batch {listed(names, 'or')} does not fit in memory" if names else ""
 
 
-def _contexts_that_fit(answer: Recommendation) -> Recommendation:
-    """Return the answer for the contexts that fit at some batch, so that no other is warned of."""
+def _notices_of_contexts_that_fit(answer: Recommendation) -> tuple[Notice, ...]:
+    """Return what there is to know of the contexts that fit at some batch, and of no other."""
     from roofline.advice.question import question_about
     from roofline.advice.recommend import recommend
 
     fit = tuple(sorted({point.context for point in answer.points}))
     question = answer.question
     if set(question.workload.contexts) == set(fit):
-        return answer
+        return answer.notices
     workload = replace(question.workload, contexts=fit)
-    return recommend(question_about(answer.deployment, workload, question.deployment_notices))
+    asked = question_about(answer.deployment, workload, question.deployment_notices)
+    return recommend(asked).notices
 
 
 def _advised(answer: Recommendation) -> str:
-    """Return the range of advised lengths, of the batches beside which drafts fit."""
+    """Return the range of advised lengths, of the batches beside which drafts fit, for a title."""
+    if len(answer.question.draft_lengths) == 1:
+        return "plain decoding"
     points = [point for point in answer.points if point.feasible[1:].any()]
-    return span([point.draft_length for point in points or answer.points])
+    return f"run D = {span([point.draft_length for point in points or answer.points])}"
 
 
 app.command("roofline")(plot_kernels.roofline_chart)

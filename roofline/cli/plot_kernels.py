@@ -24,12 +24,10 @@ from roofline.cli.plotting import (
 from roofline.cli.question import asks, option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
     from roofline.advice.configuration import Configuration
+    from roofline.advice.deployment import Deployment, PricedGrid
     from roofline.advice.question import Workload
+    from roofline.base.notices import Notice
 
 
 __all__ = ["attention", "parity", "roofline_chart"]
@@ -51,29 +49,24 @@ def roofline_chart(
 
     Example: roofline plot roofline llama-3.1-8b --batch 32 -o roofline.png
     """
-    from roofline.advice.deployment import deploy
-    from roofline.advice.question import check_unused, context_notices, draft_lengths_to_draw
-    from roofline.advice.recommend import law_limit_notices, require_fit
+    from roofline.advice.question import check_unused, draft_lengths_to_draw
+    from roofline.advice.recommend import law_limit_notices
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
-    from roofline.render.notices import warnings
 
     workload = at_one_point(workload, batch, context)
-    deployment, own_notices = deploy(configuration)
+    deployment, notices = _deployed(configuration, workload)
     check_unused(deployment, workload)
-    lengths, length_notices = draft_lengths_to_draw(deployment, workload)
-    notices = [*own_notices, *context_notices(deployment, workload.contexts), *length_notices]
-    priced = require_fit(
-        deployment.price(deployment.grid(workload.batches, workload.contexts, lengths))
-    )
-    rows = roofline_rows(priced)
+    lengths, of_lengths = draft_lengths_to_draw(deployment, workload)
+    priced = _priced(deployment, workload, lengths)
     draw_for_deployment(
         files,
         deployment,
-        rows,
-        lambda axes: draw_roofline(axes[0], rows),
+        roofline_rows(priced),
+        draw_roofline,
         title=f"kernels of a step, D = {span(lengths)}",
-        where=f"{point_name(workload)}; drafter {deployment.drafter.name}",
-        warnings=warnings([*notices, *law_limit_notices(priced.times)]),
+        where=point_name(workload),
+        drafting=[] if len(lengths) == 1 else [f"drafter {deployment.drafter.name}"],
+        notices=[*notices, *of_lengths, *law_limit_notices(priced.times)],
     )
 
 
@@ -108,39 +101,48 @@ def attention(
 
     Example: roofline plot attention llama-3.1-8b --context 32k -o attention.png
     """
-    from roofline.advice.deployment import deploy
-    from roofline.advice.question import context_notices
-    from roofline.advice.recommend import require_fit
     from roofline.render.charts.attention import (
         attention_rows,
         draw_attention_time,
         draw_attention_use,
     )
-    from roofline.render.notices import warnings
 
     workload = at_one_point(workload, batch, context)
-    deployment, own_notices = deploy(replace(configuration, drafter="none"))
-    notices = [*own_notices, *context_notices(deployment, workload.contexts)]
-    require_fit(deployment.price(deployment.grid(workload.batches, workload.contexts, (0,))))
+    deployment, notices = _deployed(replace(configuration, drafter="none"), workload)
+    _priced(deployment, workload, (0,))
     rows = attention_rows(deployment, batch=workload.batches[0], context=workload.contexts[0])
     groups = sorted({row.query_heads_per_kv_head for row in rows})
-
-    def paint(axes: Sequence[Axes]) -> None:
-        draw_attention_time(axes[0], rows)
-        draw_attention_use(axes[1], rows)
-
     draw_for_deployment(
         files,
         deployment,
         rows,
-        paint,
-        title=f"attention of a verify pass, G = {', '.join(map(str, groups))}, "
-        f"D = 0 to {max(row.draft_length for row in rows)}",
-        where=point_name(workload),
-        warnings=warnings(notices),
-        panels=(1.3, 1.0),
+        draw_attention_time,
+        draw_attention_use,
+        title=f"attention of a verify pass, D = 0 to {max(row.draft_length for row in rows)}",
+        where=f"{point_name(workload)}; G = {', '.join(map(str, groups))} query heads per KV head",
+        notices=notices,
+        heights=(1.3, 1.0),
         left_out=("drafter",),
     )
+
+
+def _deployed(configuration: Configuration, workload: Workload) -> tuple[Deployment, list[Notice]]:
+    """Return what kernels are drawn of, and what there is to know of it at the chart's point."""
+    from roofline.advice.deployment import deploy
+    from roofline.advice.question import context_notices
+
+    deployment, notices = deploy(configuration)
+    return deployment, [*notices, *context_notices(deployment, workload.contexts)]
+
+
+def _priced(
+    deployment: Deployment, workload: Workload, draft_lengths: tuple[int, ...]
+) -> PricedGrid:
+    """Return the chart's point priced; refuse one that does not fit."""
+    from roofline.advice.recommend import require_fit
+
+    grid = deployment.grid(workload.batches, workload.contexts, draft_lengths)
+    return require_fit(deployment.price(grid))
 
 
 @draws_chart(6.5, 6.4)
@@ -179,4 +181,4 @@ def parity(
         raise InputError(f"unknown comparison '{what}': expected kernels or decode")
     rows = parity_rows(compared(suites[what], gpu, engine))
     caption = parity_caption(rows, what=what, source=source_line())
-    draw_chart(files, rows, caption, lambda axes: draw_parity(axes[0], rows))
+    draw_chart(files, rows, caption, draw_parity)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,35 +15,36 @@ from roofline.base.units import format_size
 from roofline.base.values import one_size
 from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
 from roofline.cli.panels import QUESTION
-from roofline.cli.printing import emit_warnings, talk, typed
+from roofline.cli.printing import emit_notes, talk, typed
 from roofline.cli.question import hints, option, show_parameters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from roofline.acceptance import Acceptance
     from roofline.advice.configuration import Configuration
     from roofline.advice.deployment import Deployment
     from roofline.advice.question import Workload
     from roofline.advice.recommend import Recommendation
+    from roofline.base.notices import Notice
     from roofline.render.charts.figure import Caption
 
+#: Draws rows in axes.
+Draw = Callable[["Axes", Sequence[Any]], object]
 __all__ = [
     "Batch",
     "Batches",
     "ChartFiles",
     "Context",
     "Contexts",
-    "answer_warnings",
+    "answered",
     "at_one_point",
     "doublings",
+    "draw_answer",
     "draw_chart",
     "draw_for_deployment",
     "draws_chart",
-    "first_warnings",
     "one_value",
     "point_name",
-    "refused_warnings",
     "source_line",
     "span",
     "without_options",
@@ -61,7 +62,6 @@ Contexts = Annotated[
 ]
 #: Options that say where a chart goes, not what it shows.
 _WHERE = ("-o", "--output", "--plot", "--data", "--dpi", "--size")
-MOST_WARNINGS = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,21 +178,26 @@ def draw_chart(
     files: ChartFiles,
     rows: Sequence[Any],
     caption: Caption,
-    paint: Callable[[Sequence[Axes]], object],
-    *,
-    panels: Sequence[float] = (1.0,),
-    warnings: Sequence[str] = (),
+    *draws: Draw,
+    heights: Sequence[float] = (1.0,),
     shared: Mapping[str, str | int] | None = None,
+    notices: Iterable[Notice] = (),
+    about: Sequence[str] = (),
 ) -> None:
-    """Write the rows as CSV, and the chart that ``paint`` draws, each if it has a file.
+    """Write the rows as CSV, and the chart that they are drawn as, each if it has a file.
 
-    ``panels`` are the heights of the axes, one above another; ``shared`` are columns in front.
+    Each of ``draws`` draws the rows in axes of its own, one above another, whose relative
+    ``heights`` are given; ``shared`` are columns in front. What there is to know follows.
     """
     written = []
     if files.image is not None:
         from roofline.render.charts.figure import write_chart
 
-        write_chart(files.image, caption, paint, size=files.size, panels=panels, dots=files.dots)
+        def paint(axes: Sequence[Axes]) -> None:
+            for panel, draw in zip(axes, draws, strict=True):
+                draw(panel, rows)
+
+        write_chart(files.image, caption, paint, size=files.size, panels=heights, dots=files.dots)
         written.append(files.image)
     if files.data is not None:
         from roofline.base.files import csv_text, write_atomically
@@ -200,60 +205,74 @@ def draw_chart(
         cells = [{**(shared or {}), **row._asdict()} for row in rows]
         write_atomically(files.data, typed(csv_text(cells)))
         written.append(files.data)
-    emit_warnings(warnings)
-    for path in written:
-        talk([f"wrote {path}"])
+    from roofline.render.notices import notes
+
+    emit_notes(notes(notices), about=about)
+    talk(f"wrote {path}" for path in written)
 
 
 def draw_for_deployment(
     files: ChartFiles,
     deployment: Deployment,
     rows: Sequence[Any],
-    paint: Callable[[Sequence[Axes]], object],
-    *,
+    *draws: Draw,
     title: str,
     where: str,
-    warnings: Sequence[str],
-    acceptance: Acceptance | None = None,
-    panels: Sequence[float] = (1.0,),
+    notices: Iterable[Notice],
+    about: Sequence[str] = (),
+    drafting: Sequence[str] = (),
+    heights: Sequence[float] = (1.0,),
     left_out: Sequence[str] = (),
 ) -> None:
     """Draw a chart about a deployment, whose names stand in front of every row.
 
-    ``left_out`` are names that the rows do not have. Without ``acceptance`` the caption does not
-    name the drafter.
+    ``left_out`` are names that the rows do not have; ``drafting`` is what the caption says of
+    drafter and acceptance.
     """
     from roofline.render.charts.figure import caption_for
 
-    caption = caption_for(
-        deployment, title, where=where, acceptance=acceptance, source=source_line()
-    )
+    caption = caption_for(deployment, title, where=where, drafting=drafting, source=source_line())
     names = _names(deployment)
     shared = {name: value for name, value in names.items() if name not in left_out}
-    draw_chart(files, rows, caption, paint, panels=panels, warnings=warnings, shared=shared)
+    draw_chart(
+        files, rows, caption, *draws, heights=heights, shared=shared, notices=notices, about=about
+    )
 
 
-def answer_warnings(answer: Recommendation) -> list[str]:
-    """Return the warnings of an answer."""
-    from roofline.render.notices import warnings
+def answered(configuration: Configuration, workload: Workload) -> Recommendation:
+    """Return the answer that a chart shows."""
+    from roofline.advice.question import ask
+    from roofline.advice.recommend import recommend
 
-    return warnings(answer.notices)
+    return recommend(ask(configuration, workload))
 
 
-def refused_warnings(answer: Recommendation) -> list[str]:
-    """Return what is missing at the points that do not fit."""
+def draw_answer(
+    files: ChartFiles,
+    answer: Recommendation,
+    rows: Sequence[Any],
+    draw: Draw,
+    *,
+    title: str,
+    where: str,
+    notices: Iterable[Notice] | None = None,
+    unfit: bool = True,
+) -> None:
+    """Draw a chart of an answer; ``unfit`` says what does not fit, if a point was asked for."""
+    from roofline.render.deployment import drafting
     from roofline.render.refusals import refused_lines
 
-    return refused_lines(answer.deployment, answer.refused)
-
-
-def first_warnings(answer: Recommendation) -> list[str]:
-    """Return the warnings of an answer over many points: the first few, and how many there are."""
-    warnings = answer_warnings(answer)
-    more = len(warnings) - MOST_WARNINGS
-    if more <= 1:
-        return warnings
-    return [*warnings[:MOST_WARNINGS], f"and {more} more, which roofline recommend prints"]
+    draw_for_deployment(
+        files,
+        answer.deployment,
+        rows,
+        draw,
+        title=title,
+        where=where,
+        notices=answer.notices if notices is None else notices,
+        about=refused_lines(answer.deployment, answer.refused) if unfit else (),
+        drafting=drafting(answer.question),
+    )
 
 
 def one_value(field: str, text: str) -> tuple[int]:

@@ -18,7 +18,7 @@ from roofline.base.files import printable
 
 if TYPE_CHECKING:
     from roofline.base.notices import Notice
-    from roofline.render.blocks import Answer, Block, Tone
+    from roofline.render.blocks import Answer, Block, Note, Tone
     from roofline.render.writers import Layout, OutputFormat
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "cut",
     "emit",
     "emit_answer",
+    "emit_notes",
     "emit_rows",
     "emit_text",
-    "emit_warnings",
     "flag",
     "help_if_bare",
     "refusal_line",
@@ -112,15 +112,23 @@ def talk(lines: Iterable[str]) -> None:
         typer.echo(text, err=True)
 
 
-def emit_warnings(warnings: Iterable[str]) -> None:
-    """Print warnings on stderr."""
-    talk(f"warning: {warning}" for warning in warnings)
+def emit_notes(notes: Sequence[Note], *, about: Iterable[str] = (), rest: str = "") -> None:
+    """Print on stderr what is ``about`` an answer without a place for notes, and its first notes.
+
+    All of them are printed if they are asked for; ``rest`` names a file that has all as well.
+    """
+    from roofline.render.writers import Layout, first_notes
+
+    lines = first_notes(notes, Layout(all_notes=_shown.notes, spell=typed, rest=rest))
+    talk([*about, *lines])
 
 
-def emit_text(text: str, output: Path | None, warnings: Sequence[str] = ()) -> None:
-    """Write a text to a file or stdout as it stands, and its warnings to stderr."""
+def emit_text(
+    text: str, output: Path | None, notes: Sequence[Note] = (), *, about: Iterable[str] = ()
+) -> None:
+    """Write a text to a file or stdout as it stands; the rest of the answer goes to stderr."""
     _emit(printable(typed(text)), output)
-    emit_warnings(warnings)
+    emit_notes(notes, about=about)
     _tell_written(output)
 
 

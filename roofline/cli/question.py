@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from roofline.base.errors import InputError
-from roofline.base.values import Choice, choice
+from roofline.base.values import DOLLARS, Choice, amount, choice
 from roofline.cli import completion
 from roofline.cli.panels import DRAFTER, ENGINE, EXPERT, LOAD, PLACEMENT, QUESTION, SERVER
 from roofline.cli.panels import FORMATS as FORMATS_PANEL
@@ -37,6 +37,7 @@ __all__ = [
     "hints",
     "option",
     "option_types",
+    "price",
     "question",
     "show_parameters",
 ]
@@ -355,6 +356,13 @@ def hints(command: Callable[..., Any]) -> dict[str, Any]:
 def option_types() -> dict[str, Any]:
     """Return the type of every option of a question."""
     return get_type_hints(question, localns=_PLACEHOLDERS)
+
+
+def price(gpu_hour: str | None) -> float | None:
+    """Read the price of a GPU for an hour [$]."""
+    if gpu_hour is None:
+        return None
+    return amount("gpu_hour", gpu_hour, DOLLARS, "dollars such as 2.5")
 
 
 def asks_grid(command: Callable[..., None]) -> Any:

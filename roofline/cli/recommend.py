@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
-from roofline.base.values import DOLLARS, amount, batches_in_order, sizes
+from roofline.base.values import batches_in_order, sizes
 from roofline.cli.panels import LOAD, QUESTION, SERVER
 from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
@@ -22,6 +22,7 @@ from roofline.cli.question import (
     format_for,
     given_by_flag,
     option,
+    price,
 )
 
 if TYPE_CHECKING:
@@ -125,10 +126,8 @@ def recommend(
         check_beside(load, for_one_batch)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
-    price = (
-        None if gpu_hour is None else amount("gpu_hour", gpu_hour, DOLLARS, "dollars such as 2.5")
-    )
-    workload, about = replace(workload, gpu_hour=price), _csv_notes(how, goal, explain=explain)
+    workload = replace(workload, gpu_hour=price(gpu_hour))
+    about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
         if not live.strip():

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.base.errors import InputError
-from roofline.base.files import printable
 from roofline.base.values import batches_in_order, distinct_sizes, one_size, sizes_or_range
 from roofline.cli.panels import QUESTION
 from roofline.cli.plotting import (
     Batches,
     Context,
     doublings,
-    first_warnings,
     source_line,
     without_options,
 )
-from roofline.cli.printing import emit_warnings, talk, typed
-from roofline.cli.question import asks, option
+from roofline.cli.printing import emit_answer, talk, typed
+from roofline.cli.question import GPU_HOUR, asks, option, price
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -59,6 +57,7 @@ def report(
         str | None,
         option(QUESTION, "Contexts to move through.  [512 to 128k by doublings]", metavar="N,..."),
     ] = None,
+    gpu_hour: Annotated[str | None, GPU_HOUR] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Report to write: .html.")
     ] = None,
@@ -74,9 +73,8 @@ def report(
     from roofline.questions.explore import EXPLORED_BATCHES
     from roofline.render.page.page import render_page
     from roofline.render.page.report import report_for
-    from roofline.render.refusals import refused_lines
-    from roofline.render.why import caveat, headline, of_all_points, other_headlines
-    from roofline.render.writers import wrap
+    from roofline.render.recommendation import as_answer, headline_blocks
+    from roofline.render.writers import OutputFormat
 
     if output is None:
         raise InputError("-o: give FILE.html for the report")
@@ -89,6 +87,7 @@ def report(
             workload,
             batches=batches_in_order("batch", batch),
             contexts=(one_size("context", context, one_context),),
+            gpu_hour=price(gpu_hour),
         ),
         batches=EXPLORED_BATCHES if batches is None else sizes_or_range("batches", batches),
         contexts=doublings(configuration)
@@ -101,13 +100,6 @@ def report(
         output, render_page(content, source=source_line(), command=command, spell=typed)
     )
     answer = content.answer
-    for n, point in enumerate(answer.points):
-        of_batch = f"Batch {point.batch}: " if len(answer.question.workload.batches) > 1 else ""
-        added = (of_all_points(answer) if n == 0 else "") + caveat(answer, point)
-        said = [headline(answer, point) + added, *other_headlines(answer, point)]
-        for line in said:
-            typer.echo(wrap(printable(typed(of_batch + line))))
-    for line in refused_lines(answer.deployment, answer.refused):
-        typer.echo(wrap(printable(typed(line))))
-    emit_warnings(first_warnings(answer))
+    shown = replace(as_answer(answer), blocks=lambda: headline_blocks(answer), more=tuple)
+    emit_answer(shown, OutputFormat.TABLE)
     talk([f"wrote {output}"])

@@ -105,7 +105,8 @@ def schedule(
     )
     from roofline.questions.schedule.plan import plan_schedule
     from roofline.questions.schedule.written import schedule_notices
-    from roofline.render.notices import warnings
+    from roofline.render.deployment import set_line
+    from roofline.render.notices import notes
     from roofline.render.schedule import as_answer, rise_line
     from roofline.render.writers import OutputFormat
 
@@ -145,7 +146,7 @@ def schedule(
         emit_answer(as_answer(planned, written), OutputFormat(how.value), output)
         return
     # an engine's own text has no place for what is to know beside it
-    changes = map(str, planned.question.deployment.changes)
+    changes = filter(None, [set_line(planned.question.deployment.changes).strip()])
     reasons = map(rise_line, written.rises)
-    notes = [*warnings(schedule_notices(planned, written)), *reasons, *changes]
-    emit_text(written.text + "\n", output, notes)
+    found = notes(schedule_notices(planned, written))
+    emit_text(f"{written.text}\n", output, found, about=[*reasons, *changes])

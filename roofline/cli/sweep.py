@@ -11,7 +11,7 @@ from roofline.base.progress import Advance, progress
 from roofline.base.units import format_bytes, format_count
 from roofline.base.values import choice
 from roofline.cli.panels import QUESTION, RUNNING
-from roofline.cli.printing import emit_warnings, talk, typed
+from roofline.cli.printing import emit_notes, talk, typed
 from roofline.cli.question import GPU_HOUR, OUTPUT, asks_grid, form_option, option
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ __all__ = ["sweep"]
 #: A grid of more points runs only with --yes: to a file, and to stdout.
 MANY_POINTS = 10**8
 MANY_PRINTED = 10**7
-WARNINGS_SHOWN = 5
 
 
 @asks_grid
@@ -75,6 +74,7 @@ def sweep(
     from roofline.questions.sweep.encoding import check_format
     from roofline.questions.sweep.grid import plan_for
     from roofline.questions.sweep.run import cluster_workers, local_workers
+    from roofline.render.notices import notes_by_text
 
     how = _format(form, output)
     if not 1 <= jobs <= 1024:
@@ -89,11 +89,8 @@ def sweep(
         _check_size(plan, how, jobs, printed=output is None)
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)
     with pool as workers, progress(plan.points, "points") as tell:
-        warnings, held = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
-    emit_warnings(warnings[:WARNINGS_SHOWN])
-    if len(warnings) > WARNINGS_SHOWN:
-        more = f"and {len(warnings) - WARNINGS_SHOWN} more warnings"
-        talk([more + (f" in {output}.provenance.json" if output else "")])
+        codes, held = _run(plan, how, workers, output, grid=grid, resume=resume, tell=tell)
+    emit_notes(notes_by_text(codes), rest=f"{output}.provenance.json" if output else "")
     if output is not None:
         talk([f"wrote {output}: {held}"])
 
@@ -107,14 +104,14 @@ def _run(
     grid: Path | None,
     resume: bool,
     tell: Advance,
-) -> tuple[list[str], str]:
-    """Run the plan into the file or stdout; return the warnings, and what a file holds."""
+) -> tuple[dict[str, str], str]:
+    """Run the plan into the file or stdout; return the notes' codes, and what a file holds."""
     from roofline.base import __version__
     from roofline.questions.sweep.run import Renderers, to_file, to_stream
     from roofline.render.data import source_data
-    from roofline.render.notices import warnings
+    from roofline.render.notices import warned
 
-    renderers = Renderers(spell=typed, say=warnings, source=source_data)
+    renderers = Renderers(spell=typed, say=warned, source=source_data)
     if output is None:
         sys.stdout.flush()
         write = sys.stdout.buffer.write

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from roofline.advice.deployment import Deployment
+from roofline.advice.question import Question
 from roofline.base.units import listed
 from roofline.kernels.matrices import used_components
 from roofline.specs.formats import Component
@@ -13,6 +14,7 @@ from roofline.specs.overrides import AppliedOverride
 
 __all__ = [
     "deployment_data",
+    "drafting",
     "fixed_changes",
     "gpus_named",
     "set_column",
@@ -27,6 +29,14 @@ def gpus_named(deployment: Deployment) -> str:
     dp = deployment.target.placement.dp
     groups = f" (attention in {dp} data-parallel groups)" if dp > 1 else ""
     return f"{deployment.cards} x {deployment.gpu.name}{groups}"
+
+
+def drafting(question: Question) -> list[str]:
+    """Name the drafter and its acceptance, or that nothing is drafted."""
+    if len(question.draft_lengths) == 1:
+        return ["nothing is drafted"]
+    drafter = question.deployment.drafter.name
+    return [f"drafter {drafter}", f"acceptance: {question.acceptance.label}"]
 
 
 def deployment_data(deployment: Deployment) -> dict[str, Any]:

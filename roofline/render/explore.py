@@ -13,7 +13,7 @@ from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone
 from roofline.render.data import acceptance_data, inputs_data, other_reading_data
-from roofline.render.deployment import fixed_changes, gpus_named, set_data, set_line
+from roofline.render.deployment import drafting, fixed_changes, gpus_named, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_data, refused_lines, room_columns
 from roofline.render.why import as_conditional
@@ -294,8 +294,7 @@ def _setting(exploration: Exploration) -> str:
     return (
         f"{question.deployment.target.model.name} on {gpus_named(question.deployment)}; "
         f"batch {exploration.batch}, context {format_size(exploration.context)}; "
-        f"drafter {question.deployment.drafter.name}; acceptance: "
-        f"{question.acceptance.label}; {question.deployment.engine.name}."
+        f"{'; '.join(drafting(question))}; {question.deployment.engine.name}."
         f"{set_line(fixed_changes(question.deployment))}"
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from roofline.advice.question import Ending, why_drafts_end
@@ -18,9 +18,11 @@ __all__ = [
     "assumptions",
     "capitalised",
     "notes",
+    "notes_by_text",
     "notes_data",
     "ranked",
     "sentence",
+    "warned",
     "warnings",
 ]
 
@@ -197,6 +199,12 @@ def notes(notices: Iterable[Notice]) -> tuple[Note, ...]:
     )
 
 
+def notes_by_text(codes: Mapping[str, str]) -> tuple[Note, ...]:
+    """Return notes of which each text is kept with its code, as `notes` ranks them."""
+    found = [Note(code=code, text=text) for text, code in codes.items()]
+    return tuple(sorted(found, key=lambda note: (_RANK[Code(note.code)], note.text)))
+
+
 def notes_data(notices: Iterable[Notice]) -> list[dict[str, Any]]:
     """Return every notice as JSON has it."""
     return [
@@ -213,6 +221,11 @@ def assumptions(notices: Iterable[Notice]) -> list[str]:
 def warnings(notices: Iterable[Notice]) -> list[str]:
     """Return the sentences of the notices that warn."""
     return [sentence(notice) for notice in notices if not notice.assumption]
+
+
+def warned(notices: Iterable[Notice]) -> dict[str, str]:
+    """Return the code of each notice that warns, by its sentence."""
+    return {sentence(each): each.code.value for each in notices if not each.assumption}
 
 
 def _config_default(field: str, value: str, why: str) -> str:
@@ -367,10 +380,12 @@ def _one_rate_in_long_drafts(drafter: str, longest: int) -> str:
 
 
 def _drafts_do_not_fit(batch: int, context: int, lengths: tuple[int, ...]) -> str:
-    return (
-        f"batch {batch}, context {context}: draft lengths {', '.join(map(str, lengths))} do not "
-        "fit beside the drafter and are left out"
+    which = (
+        f"draft length {lengths[0]} does not fit beside the drafter and is"
+        if len(lengths) == 1
+        else f"draft lengths {_listed_lengths(lengths)} do not fit beside the drafter and are"
     )
+    return f"batch {batch}, context {context}: {which} left out"
 
 
 def _slower_than_wide(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from roofline.advice.columns import columns, printed
+from roofline.advice.columns import Column, columns, printed
 from roofline.advice.decide import Point
 from roofline.advice.question import MAX_DRAFT_LENGTH, Ending, Question
 from roofline.advice.recommend import Recommendation
@@ -26,7 +26,7 @@ from roofline.render.data import (
     provenance,
     summary,
 )
-from roofline.render.deployment import gpus_named, set_column, set_line, stored_as
+from roofline.render.deployment import drafting, gpus_named, set_column, set_line, stored_as
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.why import (
     caveat,
@@ -47,8 +47,10 @@ __all__ = [
     "Met",
     "answer_blocks",
     "as_answer",
+    "columns_of",
     "data",
     "engine_blocks",
+    "headline_blocks",
     "rows",
     "setting",
 ]
@@ -99,13 +101,7 @@ def answer_blocks(
     past_explained = False
     for n, (point, choice) in enumerate(zip(answer.points, choices, strict=True)):
         entry = point_data(answer, point)
-        added = (of_all_points(answer) if n == 0 else "") + caveat(answer, point)
-        blocks.append(Paragraph(headlines[n] + added, tone=Tone.HEADLINE))
-        blocks += map(Paragraph, _others(answer, point, met, choice))
-        if n == 0 and answer.refused:
-            from roofline.render.refusals import refused_blocks
-
-            blocks += refused_blocks(answer.deployment, answer.refused)
+        blocks += _first_blocks(answer, n, headlines[n], met)
         if met is not None and choice is not None:
             from roofline.render.goals import goal_lines
 
@@ -125,6 +121,25 @@ def answer_blocks(
         ]
         if explain:
             blocks += _explained(answer, point)
+    return blocks
+
+
+def headline_blocks(answer: Recommendation) -> list[Block]:
+    """Return the answer of every point in its first sentence, and what was refused."""
+    headlines = _headlines(answer, None)
+    return [block for n, said in enumerate(headlines) for block in _first_blocks(answer, n, said)]
+
+
+def _first_blocks(answer: Recommendation, n: int, said: str, met: Met | None = None) -> list[Block]:
+    """Return the first sentence of the nth point; below that of the first what was refused."""
+    point = answer.points[n]
+    added = (of_all_points(answer) if n == 0 else "") + caveat(answer, point)
+    blocks: list[Block] = [Paragraph(said + added, tone=Tone.HEADLINE)]
+    blocks += map(Paragraph, _others(answer, point, met, None if met is None else met[1][n]))
+    if n == 0 and answer.refused:
+        from roofline.render.refusals import refused_blocks
+
+        blocks += refused_blocks(answer.deployment, answer.refused)
     return blocks
 
 
@@ -178,18 +193,23 @@ def setting(question: Question, *, where: str) -> str:
     deployment = question.deployment
     target = deployment.target
     era = deployment.engine.era
-    builds = "" if era is None else f"{deployment.engine.name} {era.builds}; "
-    return (
+    builds = [] if era is None else [f"{deployment.engine.name} {era.builds}"]
+    named = (
         f"{target.model.name} ({stored_as(deployment)}, {target.precision.kv} KV) on "
-        f"{gpus_named(deployment)}; {where}; {builds}drafter "
-        f"{deployment.drafter.name}; acceptance: {question.acceptance.label}."
-        f"{set_line(deployment.changes)}"
+        f"{gpus_named(deployment)}"
     )
+    parts = "; ".join([named, where, *builds, *drafting(question)])
+    return f"{parts}.{set_line(deployment.changes)}"
+
+
+def columns_of(question: Question) -> tuple[Column, ...]:
+    """Return the columns of the table of draft lengths: the cost where GPUs have a price."""
+    return COLUMNS if question.workload.gpu_hour is None else (*COLUMNS, COST)
 
 
 def _table(question: Question, entry: Mapping[str, Any]) -> Table:
     """Return the draft lengths of a point, the advised one and those past the graphs marked."""
-    shown = COLUMNS if question.workload.gpu_hour is None else (*COLUMNS, COST)
+    shown = columns_of(question)
     if COST in shown:  # which needs their room in a terminal
         shown = tuple(c._replace(heading=_NARROW.get(c.key, c.heading)) for c in shown)
     lengths = entry["by_draft_length"]

@@ -17,7 +17,8 @@ from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan
 from roofline.questions.sweep.run import SCHEMA, Renderers, acceptances_of, warnings_of
 from roofline.questions.sweep.store import JournalEntry
-from roofline.render.blocks import Answer, Note, Paragraph, Tone
+from roofline.render.blocks import Answer, Paragraph, Tone
+from roofline.render.notices import notes_by_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,11 +34,11 @@ def as_answer(
 ) -> Answer:
     """Return a sweep in every form: how many rows there are, the rows, what to know of them."""
     says = headline(plan, frames)
-    warnings = warnings_of(entries, renderers)
+    codes = warnings_of(entries, renderers)
     return Answer(
         headlines=lambda: [says],
         blocks=lambda: [Paragraph(says, tone=Tone.HEADLINE)],
-        notes=tuple(Note(code="sweep", text=warning) for warning in warnings),
+        notes=notes_by_text(codes),
         data=lambda: data(plan, frames, entries, renderers),
         rows=lambda: rows(plan, frames),
     )
@@ -68,7 +69,7 @@ def data(
         "columns": columns_data(columns_for(plan.extra, priced=plan.priced)),
         "rows": rows(plan, frames),
         "acceptance": [asdict(each) for each in acceptances_of(entries)],
-        "warnings": warnings,
+        "warnings": [*warnings],
         "sources": [json.loads(source) for source in sources],
     }
 

@@ -20,6 +20,7 @@ __all__ = [
     "OutputFormat",
     "broken_code",
     "csv",
+    "first_notes",
     "json_text",
     "markdown",
     "markdown_table",
@@ -58,6 +59,7 @@ class Layout:
     all_notes: bool = False
     short: bool = False  # the headlines alone
     whole_code: bool = False  # flags in one line each, however long
+    rest: str = ""  # a file that holds all notes
     spell: Callable[[str], str] = spelled  # how a text names its options
     style: Callable[[str, Tone], str] = _unstyled  # of a line that is laid out
 
@@ -164,7 +166,15 @@ def _more(count: int, layout: Layout) -> list[str]:
     """Say how many notes are left."""
     if count < 1:
         return []
-    return [layout.spell(f"{count} more note{'s' if count > 1 else ''}: {Option('notes')}")]
+    where = f" or {layout.rest}" if layout.rest else ""
+    return [layout.spell(f"{count} more note{'s' if count > 1 else ''}: {Option('notes')}{where}")]
+
+
+def first_notes(notes: Sequence[Note], layout: Layout) -> list[str]:
+    """Return the first notes, a sentence each, and how many are left; all if they are asked for."""
+    shown = notes if layout.all_notes else notes[:MOST_NOTES]
+    lines = [layout.spell(_sentence(note)) for note in shown]
+    return lines + _more(len(notes) - len(shown), layout)
 
 
 def note_lines(answer: Answer) -> list[str]:
@@ -315,10 +325,7 @@ def markdown(answer: Answer, layout: Layout) -> str:
     if layout.short:
         return "\n\n".join(f"**{layout.spell(line)}**" for line in answer.headlines()) + "\n"
     parts = [_markdown_of(block, layout) for block in answer.blocks()]
-    notes = answer.notes if layout.all_notes else answer.notes[:MOST_NOTES]
-    if notes:
-        lines = [layout.spell(_sentence(note)) for note in notes]
-        lines += _more(len(answer.notes) - len(notes), layout)
+    if lines := first_notes(answer.notes, layout):
         parts.append("\n".join(f"- {line}" for line in lines))
     if layout.all_notes:
         parts += [_markdown_of(block, layout) for block in answer.more()]

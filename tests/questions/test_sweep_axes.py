@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from roofline.base.errors import InputError, RooflineError
-from roofline.cli.sweep import WARNINGS_SHOWN
 from roofline.questions.sweep import run as sweep_run
 from roofline.questions.sweep.axes import LONGEST_AXIS, axis_numbers
 from roofline.questions.sweep.encoding import SweepFormat, check_format
@@ -75,17 +74,19 @@ def test_a_long_list_of_warnings_is_cut(cli: Cli, tmp_path: Path) -> None:
     models = "llama-3.1-8b,deepseek-v2-lite,gemma-3-1b,minimax-m2.5,phi-4,qwen2.5-7b,qwen3-0.6b"
     flags = ("--gpu", "b200-hgx", "--drafter", "eagle3", "--context", "4k", "-o", str(out))
     done = cli("sweep", models, *flags)
-    shown = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    shown = [line for line in done.err.splitlines() if line.startswith("Note: ")]
     warned = json.loads(out.with_name("a.csv.provenance.json").read_text())["warnings"]
-    assert len(warned) > WARNINGS_SHOWN == len(shown)
-    assert f"and {len(warned) - WARNINGS_SHOWN} more warnings in {out}.provenance.json" in done.err
+    assert len(warned) > len(shown) == 3
+    assert f"{len(warned) - 3} more notes: --notes or {out}.provenance.json" in done.err
+    every = cli(*("sweep", models), *flags, "--notes").err
+    assert all(f"Note: {text.rstrip('.')}.\n" in every for text in warned)
 
 
 class BrokenProcessPool(RuntimeError):
     """As concurrent.futures calls it."""
 
 
-RENDERERS = sweep_run.Renderers(spell=str, say=lambda _: [], source=lambda _: {})
+RENDERERS = sweep_run.Renderers(spell=str, say=lambda _: {}, source=lambda _: {})
 
 
 @pytest.mark.parametrize(

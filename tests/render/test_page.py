@@ -359,7 +359,7 @@ def test_several_batches_are_several_answers(cli: Cli, tmp_path: Path) -> None:
     assert page.text["headline"] == points[0]["headline"]
     said = " ".join(done.out.split())
     for point in points:
-        assert f"Batch {point['batch']}: {point['headline']}" in said
+        assert f"Batch {point['batch']}, context 8k: {point['headline']}" in said
     assert f"Batch 24: {points[1]['headline']}" in " ".join(page.words.split())
     # what does not fit is told in both places, with what helps
     assert "batch 4000 at 8k tokens needs" in " ".join(done.out.split())

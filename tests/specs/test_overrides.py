@@ -226,7 +226,7 @@ def test_csv_states_the_override(cli: Cli, command: str) -> None:
 def test_an_engines_text_has_it_on_stderr(cli: Cli) -> None:
     outcome = cli("schedule", "llama-3.1-8b", "--set", "group_size=2", "--format", "vllm")
     assert "group_size" not in outcome.out
-    assert "warning: group_size = 2 (was 4)" in outcome.err
+    assert "Set: group_size = 2 (was 4)." in outcome.err
 
 
 def test_a_given_bandwidth_is_no_datasheet_figure(cli: Cli) -> None:

@@ -66,12 +66,12 @@ class Renderers:
     """Functions that put things into words for rows and journals.
 
     They are functions of modules, so that worker processes can import them.
-    ``spell`` names the options in a text, ``say`` returns the sentences of notices, ``source`` a
-    source as JSON writes it.
+    ``spell`` names the options in a text, ``say`` returns the codes of notices by sentence,
+    ``source`` a source as JSON writes it.
     """
 
     spell: Callable[[str], str]
-    say: Callable[[Iterable[Notice]], list[str]]
+    say: Callable[[Iterable[Notice]], dict[str, str]]
     source: Callable[[NumberSource], dict[str, Any]]
 
 
@@ -96,7 +96,10 @@ def price_task(task: Task, renderers: Renderers) -> tuple[JournalEntry, list[Fra
         points=task.points,
         fitting=sum(frame.fitting for frame in frames),
         refusal=next((frame.refusal for frame in frames if frame.refusal), ""),
-        warnings=sorted(set(map(renderers.spell, renderers.say(remarks.notices)))),
+        warnings={
+            renderers.spell(text): code
+            for text, code in sorted(renderers.say(remarks.notices).items())
+        },
         sources=sorted(set(sources)),
         readings=[asdict(each) for each in remarks.acceptances.values()],
     )
@@ -206,8 +209,8 @@ def to_stream(
     *,
     renderers: Renderers,
     tell: Advance,
-) -> list[str]:
-    """Write the rows as they come, as soon as one has numbers; return the warnings."""
+) -> dict[str, str]:
+    """Write the rows as they come, as soon as one has numbers; return the warnings' codes."""
     columns, entries = columns_for(plan.extra, priced=plan.priced), list[JournalEntry]()
     refusals: list[str] = []
     started = False  # a row with numbers has come
@@ -256,11 +259,12 @@ def acceptances_of(entries: Iterable[JournalEntry]) -> list[CountedReadings]:
     return list(found.values())
 
 
-def warnings_of(entries: Sequence[JournalEntry], renderers: Renderers) -> list[str]:
-    """Return the warnings of a sweep; first those of lists of rates with two readings."""
+def warnings_of(entries: Sequence[JournalEntry], renderers: Renderers) -> dict[str, str]:
+    """Return the warnings' codes by text; first of lists of rates with two readings."""
     readings = [_reading(each) for each in acceptances_of(entries) if each.rates]
-    said = map(renderers.spell, renderers.say(readings))
-    return [*said, *sorted({warning for entry in entries for warning in entry.warnings})]
+    said = {renderers.spell(text): code for text, code in renderers.say(readings).items()}
+    found = {text: code for entry in entries for text, code in entry.warnings.items()}
+    return said | dict(sorted(found.items()))
 
 
 def _reading(counted: CountedReadings) -> Notice:
@@ -290,9 +294,9 @@ def _nothing_priced(plan: SweepPlan, refusals: Sequence[str]) -> RooflineError:
 
 
 class Written(NamedTuple):
-    """What a finished file holds: warnings about it, its rows, and those that can be run."""
+    """What a finished file holds: codes of its warnings, its rows, and those that can be run."""
 
-    warnings: list[str]
+    warnings: dict[str, str]  # codes by sentence
     rows: int
     fitting: int
 
@@ -363,7 +367,7 @@ def _to_store(
         "rows": sum(entry.rows for entry in entries),
         "columns": columns_data(columns),
         "acceptance": [asdict(each) for each in acceptances_of(entries)],
-        "warnings": warnings,
+        "warnings": [*warnings],
         "sources": [json.loads(source) for source in sources],
     }
     with store.finished() as file:

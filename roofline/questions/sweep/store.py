@@ -15,7 +15,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -43,7 +43,7 @@ class JournalEntry:
     fitting: int = 0  # rows that can be run
     refusal: str = ""  # of the first combination that is refused at every point
     sha256: str = ""  # of the part, as the journal says it
-    warnings: Sequence[str] = ()
+    warnings: Mapping[str, str] = field(default_factory=dict)  # codes by sentence
     sources: Sequence[str] = ()
     readings: Sequence[Mapping[str, Any]] = ()  # `TwoReadings` of each list with two of them
 

@@ -183,7 +183,7 @@ def draw_attention_use(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[s
             )
     _tile_edges(axes, rows, name=False)
     axes.set_ylabel("used of the datasheet (%)")
-    axes.set_xlabel("query rows over each cache: G (1 + D), rows")
+    axes.set_xlabel("query rows over each cache: G (1 + D)")
     axes.set_ylim(0, 102 / (0.95 - 1.3 * LEGEND_LINE * _legend(axes)))
     axes.set_yticks(range(0, 101, 20))
     return lines

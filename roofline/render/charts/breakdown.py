@@ -130,7 +130,7 @@ def draw_breakdown(
     for length, height, diamond in zip(x, step, per_token, strict=True):
         clear = 7 if abs(diamond - height) < 0.05 * step.max() else 2  # points, above the diamond
         axes.annotate(
-            f"{height:.3g}",
+            f"{height:#.3g}".rstrip("."),
             (length, height),
             xytext=(0, clear),
             textcoords="offset points",

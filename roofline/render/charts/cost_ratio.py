@@ -9,8 +9,14 @@ import numpy as np
 
 from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError
-from roofline.render.charts.figure import MARKERS, PALETTE
-from roofline.render.charts.speedup import LINES, MOST_LINES, mark_uncaptured
+from roofline.render.charts.by_draft_length import (
+    MOST_LINES,
+    draw_legend,
+    draw_line,
+    mark_uncaptured,
+    require_drafts,
+    runnable,
+)
 from roofline.timing.uncertainty import speedup_range
 
 if TYPE_CHECKING:
@@ -45,29 +51,26 @@ def cost_ratio_rows(answer: Recommendation) -> list[CostRatioRow]:
     workload = answer.question.workload
     if len(workload.contexts) != 1:
         raise InputError("tokens per step belong to one context; give one", field="context")
+    require_drafts(answer)
     one = np.ones((1, 1, 1, len(answer.question.draft_lengths)))
     low, high = speedup_range(answer.priced.drawn, one)
     rows = []
-    for point in answer.points:
-        at = workload.batches.index(point.batch), 0
-        ratio = point.cost_ratio
-        ends = np.fmin(1 / high[at], ratio), np.fmax(1 / low[at], ratio)
-        rows += [
+    for point, i, length in runnable(answer):
+        at, ratio = (workload.batches.index(point.batch), 0, i), float(point.cost_ratio[i])
+        rows.append(
             CostRatioRow(
                 batch=point.batch,
                 context=point.context,
-                draft_length=d,
+                draft_length=length,
                 tokens_per_step=float(point.tokens_per_step[i]),
-                cost_ratio=float(ratio[i]),
-                cost_ratio_low=float(ends[0][i]),
-                cost_ratio_high=float(ends[1][i]),
+                cost_ratio=ratio,
+                cost_ratio_low=float(np.fmin(1 / high[at], ratio)),
+                cost_ratio_high=float(np.fmax(1 / low[at], ratio)),
                 speedup=float(point.speedup[i]),
                 recommended=i == point.best,
                 captured=bool(point.captured[i]),
             )
-            for i, d in enumerate(point.draft_lengths)
-            if point.feasible[i]
-        ]
+        )
     return rows
 
 
@@ -96,7 +99,18 @@ def draw_cost_ratio(axes: Axes, rows: Sequence[CostRatioRow]) -> dict[int | str,
         label="tokens per step AL(D)",
     )
     for number, batch in enumerate(batches):
-        lines[batch] = _draw_line(axes, [row for row in rows if row.batch == batch], number)
+        of_batch = [row for row in rows if row.batch == batch]
+        (at,) = (i for i, row in enumerate(of_batch) if row.recommended)
+        best = of_batch[at]
+        lines[batch] = draw_line(
+            axes,
+            [row.draft_length for row in of_batch],
+            [row.cost_ratio for row in of_batch],
+            ([row.cost_ratio_low for row in of_batch], [row.cost_ratio_high for row in of_batch]),
+            number=number,
+            label=f"cost ratio R(D), batch {batch}: D = {best.draft_length}, {best.speedup:.2f}x",
+            advised=at,
+        )
     mark_uncaptured(axes, [(row.draft_length, row.cost_ratio) for row in rows if not row.captured])
     drawn = [row.cost_ratio_high if row.captured else row.cost_ratio for row in rows]
     top = max(float(tokens.max()), *drawn)
@@ -109,42 +123,10 @@ def draw_cost_ratio(axes: Axes, rows: Sequence[CostRatioRow]) -> dict[int | str,
     )
     axes.set_xticks(x)
     axes.margins(x=0.03)
-    axes.set_xlabel("draft length D (tokens drafted for each verify pass)")
     axes.set_ylabel("plain steps that a step costs, tokens that it yields")
-    axes.legend(
-        loc="upper left",
-        ncols=2,
+    draw_legend(
+        axes,
+        columns=2,
         title="R(D) below AL(D): drafts pay; large: advised; shade around a line: model error",
-        title_fontsize=7.5,
-        alignment="left",
     )
     return lines
-
-
-def _draw_line(axes: Axes, rows: Sequence[CostRatioRow], number: int) -> Line2D:
-    """Draw R(D) of one batch: band, line and points; the large one is advised."""
-    colour, marker = PALETTE[number], MARKERS[number]
-    x = np.array([row.draft_length for row in rows])
-    low, high = ([getattr(row, f"cost_ratio_{end}") for row in rows] for end in ("low", "high"))
-    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-    (best,) = (row for row in rows if row.recommended)
-    (line,) = axes.plot(
-        x,
-        [row.cost_ratio for row in rows],
-        color=colour,
-        linestyle=LINES[number],
-        marker=marker,
-        markersize=5,
-        markerfacecolor="white",
-        label=f"cost ratio R(D), batch {best.batch}: D = {best.draft_length}, {best.speedup:.2f}x",
-    )
-    axes.plot(
-        [best.draft_length],
-        [best.cost_ratio],
-        color=colour,
-        linestyle="",
-        marker=marker,
-        markersize=10,
-        markeredgecolor="black",
-    )
-    return line

@@ -14,6 +14,7 @@ from roofline.base.errors import InputError
 from roofline.base.units import format_size
 from roofline.questions.explore import Exploration, Variant
 from roofline.render.charts.figure import PALETTE, caption, caption_for, new_panels, save, styled
+from roofline.render.deployment import drafting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,7 +184,7 @@ def write_exploration(exploration: Exploration, path: Path, *, source: str) -> N
         question.deployment,
         f"what {axis.path} changes",
         where=where,
-        acceptance=question.acceptance,
+        drafting=drafting(question),
         source=source,
     )
     with styled():

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofline.acceptance import Acceptance
 from roofline.advice.deployment import Deployment
 from roofline.base.errors import InputError, Option
 from roofline.base.files import write_bytes_atomically
@@ -155,8 +154,9 @@ def caption(figure: Figure, words: Caption) -> None:
 
 
 def _wrapped(text: str, letters: float) -> str:
-    """Break lines between words; an equation such as ``D = 0 to 5`` stays whole."""
-    whole = re.sub(r" = \d+( to \d+)?", lambda m: m[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    """Break lines between words; an equation such as ``run D = 0 to 5`` stays whole."""
+    equation = r"(run )?\w = \d+( to \d+)?"
+    whole = re.sub(equation, lambda m: m[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     return textwrap.fill(whole, width=int(letters), break_on_hyphens=False)
 
 
@@ -210,18 +210,17 @@ def caption_for(
     *,
     source: str,
     where: str = "",
-    acceptance: Acceptance | None = None,
+    drafting: Sequence[str] = (),
 ) -> Caption:
     """Return the caption of a chart about a deployment.
 
     ``message`` follows model and accelerators in the title; ``where`` names the batch or context of
-    the whole chart. Without ``acceptance`` the caption does not name the drafter.
+    the whole chart; ``drafting`` is what the caption says of drafter and acceptance.
     """
     target = deployment.target
     setting = [f"{stored_as(deployment)}, {target.precision.kv} KV", deployment.engine.name]
     setting += [where] if where else []
-    if acceptance is not None:
-        setting += [f"drafter {deployment.drafter.name}", f"acceptance: {acceptance.label}"]
+    setting += drafting
     changed = set_line(fixed_changes(deployment)).strip().rstrip(".")
     setting += [changed] if changed else []
     return Caption(

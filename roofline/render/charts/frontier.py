@@ -81,18 +81,22 @@ def frontier_rows(answer: Recommendation) -> list[FrontierRow]:
 
 
 def draw_frontier(axes: Axes, rows: Sequence[FrontierRow]) -> dict[str, Line2D]:
-    """Draw plain decoding and the advice over all batches; return both lines.
+    """Draw plain decoding and, if anything is drafted, the advice over all batches.
 
+    Return the lines by name.
     Batches at powers of two, or all of a few, are marked: with B on the plain curve, and with D on
     the advised one.
     """
+    drafts = any(row.draft_length for row in rows)
     curves = {
         "plain decoding (D = 0)": [row for row in rows if row.on_plain_curve],
-        "at the advised D": [row for row in rows if row.on_advised_curve],
+        "at the advised D": [row for row in rows if drafts and row.on_advised_curve],
     }
     styles = ((PALETTE[6], "dashed"), (PALETTE[0], "-"))
     lines = {}
     for (name, curve), (colour, style) in zip(curves.items(), styles, strict=True):
+        if not curve:
+            continue
         (lines[name],) = axes.plot(*_coordinates(curve), label=name, color=colour, linestyle=style)
     plain, advised = curves.values()
     marked = _marked([*plain, *advised])

@@ -83,6 +83,7 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
         "rounds": question.workload.acceptance_rounds,
         "counted": question.rounds is not None,
         "gpus": question.deployment.cards,
+        "gpu_hour": question.workload.gpu_hour,
         "draft_lengths": list(lengths),
         "batches": batches,
         "contexts": contexts,

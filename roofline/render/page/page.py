@@ -21,12 +21,12 @@ from roofline.base.resources import how_to_install
 from roofline.base.schema import as_json
 from roofline.base.units import format_size
 from roofline.questions.schedule.written import schedule_notices
-from roofline.render.deployment import gpus_named, stored_as
-from roofline.render.notices import assumptions, capitalised, sentence, warnings
+from roofline.render.deployment import drafting, gpus_named, stored_as
+from roofline.render.notices import capitalised, notes, sentence, warnings
 from roofline.render.page.data import PAGE_WORDS, page_data
 from roofline.render.page.decisions import AS_GIVEN, RATES, SCALES
 from roofline.render.page.report import Report
-from roofline.render.recommendation import COLUMNS
+from roofline.render.recommendation import columns_of
 from roofline.render.recommendation import data as answer_data
 from roofline.render.refusals import refused_lines
 from roofline.render.schedule import (
@@ -36,7 +36,7 @@ from roofline.render.schedule import (
     schedule_headline,
     schedule_losses,
 )
-from roofline.render.why import headline, likely_line
+from roofline.render.why import headline, likely_line, of_all_points
 
 __all__ = ["render_page", "safe_json"]
 
@@ -63,10 +63,10 @@ def render_page(
 
     ``spell`` names the options in its texts.
     """
-    jinja2 = _jinja2()
+    jinja2, shown = _jinja2(), columns_of(report.answer.question)
     script = "\n".join(_asset(name) for name in SCRIPTS)
     data = spell_all(page_data(report, list(command)), spell) | {
-        "columns": [{"key": column.key, "form": column.form} for column in COLUMNS],
+        "columns": [{"key": column.key, "form": column.form} for column in shown],
         "tiles": [{"value": value, "below": below} for _, value, below in TILES],
     }
     scripts = [_plotly(), f'"use strict";\n(() => {{\n{script}}})();\n']
@@ -80,7 +80,7 @@ def render_page(
         data=safe_json(data),
         version=__version__,
         source=source,
-        columns=[column.heading.replace("\n", " ") for column in COLUMNS],
+        columns=[column.heading.replace("\n", " ") for column in shown],
         scales=SCALES,
         rates=RATES,
         as_given=AS_GIVEN,
@@ -137,8 +137,7 @@ def _static(report: Report) -> dict[str, Any]:
         "setting": [
             f"{stored_as(deployment)}, {deployment.target.precision.kv} KV",
             deployment.engine.name,
-            f"drafter {deployment.drafter.name}",
-            f"acceptance: {question.acceptance.label}",
+            *drafting(question),
             *(f"set: {change}" for change in deployment.changes),
         ],
         "point": point,
@@ -153,18 +152,18 @@ def _static(report: Report) -> dict[str, Any]:
             for each in answer.points[1:]
         ],
         "cells": [
-            [column.form.format(value=row[column.key]) for column in COLUMNS]
+            [column.form.format(value=row[column.key]) for column in columns_of(question)]
             for row in rows.values()
         ],
         "tiles": _tiles(entry, rows, deployment.engine.name_of_length(deployment.drafter.kind)),
         "ties": PAGE_WORDS["tie"].format(lengths=", ".join(map(str, point.tie_band))),
         "likely": likely_line(point, question.unmeasured),
-        "timed": [row["flag"] for row in entry["benchmark"] if row["flag"]],
+        "timed": _flags_to_time(entry),
         "engine": deployment.engine.name,
-        "warnings": data["warnings"],
+        "about": of_all_points(answer).strip(),
+        "notes": [f"{'Assumed: ' * n.assumption}{n.text}" for n in notes(answer.notices)],
         "grid_warnings": warnings(grid_notices),
         "refused": refused_lines(deployment, report.refused),
-        "assumed": assumptions(question.notices),
         "schedule": _schedule(report),
         "no_schedule": capitalised(sentence(report.no_schedule)) if report.no_schedule else "",
         "provenance": data["provenance"],
@@ -172,6 +171,12 @@ def _static(report: Report) -> dict[str, Any]:
         "figures": list(_figures(answer)),
         "overhead": data["engine"],
     }
+
+
+def _flags_to_time(entry: dict[str, Any]) -> list[str]:
+    """Return the flags that time the likely best draft lengths; none where nothing is drafted."""
+    flags = [row["flag"] for row in entry["benchmark"] if row["flag"]]
+    return flags if any(row["draft_length"] for row in entry["benchmark"]) else []
 
 
 def _tiles(

@@ -70,6 +70,7 @@ function row(data, batch, own, i) {
     speedup_high: high[i],
     tpot_ms: 1e3 * perToken,
     tokens_per_s: batch / perToken,
+    dollars_per_million_tokens: ((data.gpu_hour * data.gpus) / 3600 / (batch / perToken)) * 1e6,
   };
 }
 
