@@ -246,6 +246,26 @@ class Workload:
         check_price(self.gpu_hour)
 
 
+#: What there is to know of a drafter and of its acceptance alone.
+OF_DRAFTS = frozenset(
+    (
+        Code.ACCEPTANCE_ASSUMED,
+        Code.ACCEPTANCE_STANDS_IN,
+        Code.ACCEPTANCE_UNKNOWN,
+        Code.ANOTHER_VOCABULARY,
+        Code.COUNTED_ON_ANOTHER_MODEL,
+        Code.COUNTED_WITH_ANOTHER_KV,
+        Code.DRAFTER_NOT_BUNDLED,
+        Code.GAPS_FILLED,
+        Code.HEAD_ASSUMED,
+        Code.HEAD_DERIVED,
+        Code.LENGTHS_NOT_TAKEN,
+        Code.OUTSIDE_MEASURED_CONTEXTS,
+        Code.READ_AS_SURVIVAL,
+    )
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """Everything that an answer is made from."""
@@ -259,8 +279,19 @@ class Question:
 
     @property
     def notices(self) -> Notices:
-        """What to know of the deployment, and of the rest of the question."""
-        return tuple(dict.fromkeys((*self.deployment_notices, *self.own_notices)))
+        """What to know of the deployment, and of the rest of the question.
+
+        Where nothing is drafted, what is to know of a drafter and its acceptance is left out.
+        """
+        notices = dict.fromkeys((*self.deployment_notices, *self.own_notices))
+        if len(self.draft_lengths) > 1:
+            return tuple(notices)
+        drafter = self.deployment.drafter.name
+        return tuple(
+            each
+            for each in notices
+            if each.code not in OF_DRAFTS and each.values.get("network") != drafter
+        )
 
     @property
     def rounds(self) -> int | None:

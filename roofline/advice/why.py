@@ -30,6 +30,7 @@ __all__ = [
     "PlainPass",
     "Sharing",
     "UnknownLength",
+    "assumed_share",
     "best_uncaptured",
     "best_uncaptured_position",
     "bound",
@@ -400,6 +401,14 @@ def dominant_bound(answer: Recommendation, point: Point) -> tuple[Bound, float]:
     shares = bound_shares(answer.times.verify_ops, grid_position(answer, point, 0))
     main = max(shares, key=lambda name: shares[name])
     return main, shares[main]
+
+
+def assumed_share(answer: Recommendation, point: Point) -> float:
+    """Return the share of a plain pass that laws give which were not measured on the GPU."""
+    at = grid_position(answer, point, 0)
+    seconds = [(value_at(t.total, at), t.chosen.provenance) for t in answer.times.verify_ops]
+    assumed = sum(each for each, provenance in seconds if provenance == "assumed")
+    return assumed / sum(each for each, _ in seconds)
 
 
 def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> PlainPass:

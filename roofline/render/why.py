@@ -12,6 +12,7 @@ from roofline.advice.why import (
     Outcome,
     PlainPass,
     Sharing,
+    assumed_share,
     best_uncaptured,
     deciding,
     deciding_limit,
@@ -306,6 +307,8 @@ def _what_it_waits_for(answer: Recommendation, point: Point, plain: PlainPass) -
             assert_never(main)
 
 
+#: An answer says that it rests on assumed laws from this share of a plain pass on.
+MUCH_ASSUMED = 0.5
 #: Odds that are too small to name.
 SHOWN = 0.05
 
@@ -378,6 +381,12 @@ def marks_line(answer: Recommendation, point: Point) -> str:
         said.append(
             f"!: more rows than the {graphs.largest} that {answer.deployment.engine.name} captures "
             f"CUDA graphs for; such steps {past}."
+        )
+    share = assumed_share(answer, point)
+    if share > MUCH_ASSUMED:
+        said.append(
+            f"{share:.0%} of a plain pass is priced by laws that are assumed for this GPU, not "
+            "measured on it."
         )
     price = answer.question.workload.gpu_hour
     if price is not None:
