@@ -104,7 +104,7 @@ REASON = (
 )
 #: What is added where drafts would lose without the limit that keeps them out as well.
 NO_GAIN = {
-    Outcome.NO_ROOM: "With room for them, drafts would not gain either.",
+    Outcome.NO_ROOM: "With room for them at this batch, drafts would not gain either.",
     Outcome.PAST_GRAPHS: "With their rows captured, drafts would not gain either.",
     Outcome.UNKNOWN: "Even the most tokens per step that it can have would not make it faster.",
 }
