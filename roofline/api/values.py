@@ -300,4 +300,6 @@ def _unexpected(field: str, value: object, expected: str) -> InputError:
     given = repr(value) if isinstance(value, str | bool | int | float | None) else ""
     if not given or len(given) > 60:
         given = type(value).__name__
+    if isinstance(value, list | tuple) and len(value) > 1:
+        given = f"{len(value)}: one kind only; sweep takes several"
     return InputError(f"expected {expected}, got {given}", field=field)

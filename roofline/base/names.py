@@ -299,7 +299,7 @@ def unknown(
     ``of`` follows the name, and ``more`` the remedy where no known name is close.
     """
     if "," in reference:
-        return InputError(f"{what} '{reference}': one kind only; 'roofline sweep' takes several")
+        return InputError(f"{what} '{reference}': one kind only; sweep takes several")
     counted = _COUNTED.fullmatch(reference)
     if counted is not None:
         rest = f"{what} '{reference}': name the {what} alone"

@@ -20,6 +20,7 @@ import roofline as rf
 from roofline.acceptance import Acceptance, from_curve
 from roofline.advice.options import question_from
 from roofline.api.results import frame_of
+from roofline.base.errors import InputError
 from tests.support import ROOT
 
 FUNCTIONS = ("compare", "explore", "memory", "recommend", "schedule", "sweep")
@@ -329,3 +330,27 @@ def test_a_frame_of_nothing_and_of_mixed_values() -> None:
     assert frame_of([]).empty
     frame = frame_of([{"n": 1, "x": 1, "b": True}, {"n": None, "x": 2.5, "b": None}])
     assert [str(kind) for kind in frame.dtypes] == ["Int64", "float64", "boolean"]
+
+
+LISTS: dict[str, list[object]] = {
+    "model": ["llama-3.1-8b", "qwen3-8b"],
+    "gpu": ["rtx-4090", "rtx-3090"],
+    "engine": ["vllm", "sglang"],
+    "drafter": ["eagle3", "mtp"],
+    "weights": ["fp8", "bf16"],
+    "kv": ["fp8", "bf16"],
+    "draft_weights": ["fp8", "bf16"],
+    "tp": [1, 2],
+}
+
+
+@pytest.mark.parametrize("field", LISTS)
+@pytest.mark.parametrize("question", [rf.recommend, rf.memory])
+def test_a_list_where_one_is_meant_is_told_of_sweep(field: str, question: Any) -> None:
+    """As a list, and as the text that the command line takes of a sweep."""
+    forms: list[Any] = [LISTS[field], tuple(LISTS[field])]
+    forms += [",".join(map(str, LISTS[field]))] if field != "tp" else []
+    for given in forms:
+        with pytest.raises(InputError, match="one kind only; sweep takes several") as caught:
+            question(**{"model": "llama-3.1-8b", "gpu": "h100-sxm"} | {field: given})
+        assert caught.value.field == field

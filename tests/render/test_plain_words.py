@@ -20,7 +20,9 @@ PHRASES = {
         r"launches and latencies|neither traffic nor arithmetic|that nothing explains"
     ),
     "acceptance: vllm: 2 log lines": r"(acceptance: )?[\w{}.]+: (\{\}|\d+) log lines?\b",
-    "drafter none; acceptance: nothing is drafted": r"(?<!-)drafter none|acceptance: (nothing|none)\b",
+    "drafter none; acceptance: nothing is drafted": (
+        r"(?<!-)drafter none|acceptance: (nothing|none)\b"
+    ),
 }
 FOLDERS = ("render", "cli", "advice", "questions", "engines", "api")
 
