@@ -456,3 +456,19 @@ def test_the_table_of_a_phone_has_its_title_whole_and_no_gap(report: Open) -> No
     assert line is not None
     assert title["x"] + title["width"] <= PHONE["width"]
     assert head["height"] < 3 * line["height"]  # three lines, "tokens / per / step"
+
+
+def test_tokens_have_their_price_where_gpus_have_one(report: Open, cli: Cli) -> None:
+    """At another batch too: dollars of all GPUs for an hour over the tokens of it."""
+    asked = ("llama-3.1-70b", "--tp", "4", "--weights", "fp8", "--gpu-hour", "2.5")
+    with report(*asked, "--batches", "1,8", "--contexts", "4k") as page:
+        for batch, stop in ((1, 0), (8, 1)):
+            page.locator("#batch").fill(str(stop))
+            rows = cli("recommend", *asked, "--batch", str(batch), "--format", "json").point()
+            prices = [line[-1] for line in table(page, "by-draft-length")]
+            by_hand = [
+                4 * 2.5 / 3600 / row["tokens_per_s"] * 1e6 for row in rows["by_draft_length"]
+            ]
+            assert prices == [f"{price:#.3g}" for price in by_hand]
+    with report("llama-3.1-8b", "--batches", "1,8", "--contexts", "4k") as page:
+        assert "$" not in page.locator("#numbers table thead").inner_text()

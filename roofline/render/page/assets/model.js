@@ -13,9 +13,10 @@ function fixed(value, digits) {
 
 /** Fill in "{name}", "{name:d}", "{name:.2f}" and "{name:.0%}". */
 function fill(template, values) {
-  return template.replace(/\{(\w+)(?::(?:d|\.(\d)([f%])))?\}/g, (_, name, digits, kind) => {
+  return template.replace(/\{(\w+)(?::(?:d|#?\.(\d)([fg%])))?\}/g, (_, name, digits, kind) => {
     const value = values[name];
     if (kind === "%") return `${fixed(100 * value, digits)}%`;
+    if (kind === "g") return value.toPrecision(Number(digits));
     return kind === "f" ? fixed(value, digits) : String(value);
   });
 }
