@@ -16,6 +16,7 @@ __all__ = [
     "exact_quantity",
     "format_bytes",
     "format_count",
+    "format_ms",
     "format_pace",
     "format_quantity",
     "format_seconds",
@@ -122,6 +123,15 @@ def format_pace(rate: float) -> str:
     ('422', '10', '2.9')
     """
     return f"{rate:.1f}" if rate < SLOW_PACE else f"{rate:.0f}"
+
+
+def format_ms(time: float) -> str:
+    """Print milliseconds in at most five characters below ten seconds.
+
+    >>> format_ms(5.678), format_ms(123.456), format_ms(4567.8)
+    ('5.68', '123.5', '4568')
+    """
+    return f"{time:.{2 if time < 99.995 else 1 if time < 999.95 else 0}f}"
 
 
 def exact_quantity(value: float, unit: str) -> str:

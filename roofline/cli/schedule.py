@@ -107,7 +107,7 @@ def schedule(
     from roofline.questions.schedule.written import schedule_notices
     from roofline.render.deployment import set_line
     from roofline.render.notices import notes
-    from roofline.render.schedule import as_answer, rise_line
+    from roofline.render.schedule import as_answer, rise_line, schedule_losses
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=ScheduleFormat)
@@ -147,6 +147,8 @@ def schedule(
         return
     # an engine's own text has no place for what is to know beside it
     changes = filter(None, [set_line(planned.question.deployment.changes).strip()])
-    reasons = map(rise_line, written.rises)
+    reasons = [*map(rise_line, written.rises)]
+    if written.largest_loss > planned.tie:
+        reasons.append(schedule_losses(planned, written))
     found = notes(schedule_notices(planned, written))
     emit_text(f"{written.text}\n", output, found, about=[*reasons, *changes])

@@ -12,7 +12,7 @@ from roofline.advice.question import MAX_DRAFT_LENGTH, Ending, Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import Outcome, outcome
 from roofline.base.notices import Code as NoticeCode
-from roofline.base.units import format_pace, format_size
+from roofline.base.units import format_ms, format_pace, format_size
 from roofline.kernels.ops import Part
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone, table
 from roofline.render.data import (
@@ -213,15 +213,21 @@ def _table(question: Question, entry: Mapping[str, Any]) -> Table:
     if COST in shown:  # which needs their room in a terminal
         shown = tuple(c._replace(heading=_NARROW.get(c.key, c.heading)) for c in shown)
     lengths = entry["by_draft_length"]
-    paces = {row["draft_length"]: format_pace(row["tokens_per_s"]) for row in lengths}
     whole = table(shown, lengths)
-    pace = [column.key for column in shown].index("tokens_per_s")
     cells = []
     for row, line in zip(lengths, whole.cells, strict=True):
         length = row["draft_length"]
         mark = "*" if length == entry["draft_length"] else " " if row["captured"] else "!"
-        cells.append((f"{mark} {line[0]}", *line[1:pace], paces[length], *line[pace + 1 :]))
+        named = zip(shown[1:], line[1:], strict=True)
+        cells.append((f"{mark} {line[0]}", *(_narrow(c.key, row, cell) for c, cell in named)))
     return whole._replace(cells=tuple(cells))
+
+
+def _narrow(key: str, row: Mapping[str, Any], cell: str) -> str:
+    """Return a cell, of times and paces with no more digits than a terminal has room for."""
+    if key == "tokens_per_s":
+        return format_pace(row[key])
+    return format_ms(row[key]) if key.endswith("_ms") else cell
 
 
 def engine_blocks(question: Question, draft_length: int, *, running: int) -> list[Block]:

@@ -254,7 +254,8 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     if len(lengths) == 1:
         gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
         return (
-            f"One draft length for all batches: no schedule needed. D = {lengths.pop()} gives "
+            f"One draft length for batches 1 to {plan.batches}: no schedule needed. D = "
+            f"{lengths.pop()} gives "
             f"{gained:+.1%} tokens against {fixed_length_name(0)} ({_mix(plan)})."
         )
     verdict = f"{gained:+.1%} tokens against {against}"
@@ -280,8 +281,8 @@ def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     reasons = []
     if plan.odds > 0:
         reasons.append(
-            "bands are kept apart only where each draft length beats the other by more, with odds "
-            f"of {plan.odds:.0%}"
+            "bands are kept apart only where they beat one draft length by more, with odds of "
+            f"{plan.odds:.0%}"
         )
     if written.form_loss > 0:
         reasons.append("the engine's form cannot say every table")

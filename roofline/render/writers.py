@@ -104,8 +104,7 @@ def spell_all(value: Any, spell: Callable[[str], str]) -> Any:
 def text(answer: Answer, layout: Layout) -> str:
     """Return an answer as text, wrapped to a width."""
     if layout.short:
-        headlines = map(layout.spell, answer.headlines())
-        return "".join(f"{layout.style(line, Tone.HEADLINE)}\n" for line in headlines)
+        return "".join(f"{layout.style(line, tone)}\n" for line, tone in _short(answer, layout))
     lines = _text_of(answer.blocks(), layout)
     height = math.inf if layout.all_notes else answer.height or math.inf
     lines += _text_of_notes(answer, layout, room=height - len(lines))
@@ -115,6 +114,16 @@ def text(answer: Answer, layout: Layout) -> str:
     if layout.all_notes:
         lines += ["", *_text_of(more, layout)] if (more := answer.more()) else []
     return "\n".join(lines) + "\n"
+
+
+def _short(answer: Answer, layout: Layout) -> list[tuple[str, Tone]]:
+    """Return the headlines, and of each warning below them the first sentence."""
+    lines = [(line, Tone.HEADLINE) for line in answer.headlines()]
+    for block in answer.blocks():
+        if isinstance(block, Paragraph) and block.tone is Tone.WARNING:
+            first, stop, _ = block.text.partition(". ")
+            lines.append((first + "." * bool(stop), Tone.WARNING))
+    return [(layout.spell(line), tone) for line, tone in lines]
 
 
 def _text_of(blocks: Sequence[Block], layout: Layout) -> list[str]:
@@ -323,7 +332,7 @@ def _line(row: Sequence[str], widths: Sequence[int], align: str) -> str:
 def markdown(answer: Answer, layout: Layout) -> str:
     """Return an answer as Markdown; flags stay in one line each."""
     if layout.short:
-        return "\n\n".join(f"**{layout.spell(line)}**" for line in answer.headlines()) + "\n"
+        return "\n\n".join(f"**{line}**" for line, _ in _short(answer, layout)) + "\n"
     parts = [_markdown_of(block, layout) for block in answer.blocks()]
     if lines := first_notes(answer.notes, layout):
         parts.append("\n".join(f"- {line}" for line in lines))

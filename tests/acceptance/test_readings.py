@@ -286,7 +286,7 @@ def test_a_sweep_counts_where_they_differ(cli: Cli, model: tuple[str, ...], tmp_
         with file.open(encoding="utf-8") as lines:
             rows = [row for row in csv.DictReader(lines) if row["fits"] == "true"]
         best[word] = {
-            (row["batch"], row["context_tokens"]): row["best_draft_length"] for row in rows
+            (row["batch"], row["context"]): row["recommended_draft_length"] for row in rows
         }
         if not word:
             said, about = asked.said, json.loads(Path(f"{file}.provenance.json").read_text())

@@ -51,6 +51,9 @@ qwen3-next-80b-a3b-instruct --gpu h200-sxm --tp 2 --drafter mtp --acceptance 0.8
 gpt-oss-120b --gpu h200-sxm --drafter ngram --acceptance 0.6
 gpt-oss-20b --gpu rtx-4090 --engine llamacpp --drafter ngram --acceptance 0.5 --context 32k --batch 1,64
 gemma-3-27b-it --gpu mi300x --drafter ngram --acceptance 0.6
+qwen3.6-27b --gpu l40s --tp 8 --batch 200 --context 2k
+llama-4-scout --acceptance 0.7 --weights fp8 --gpu l40s --tp 8 --batch 200 --context 2k
+llama-3.1-70b --gpu l40s --tp 8 --batch 100,200
 llama-3.2-90b-vision --tp 4 --drafter ngram --acceptance 0.6
 qwen3-8b --gpu apple-m4-max --engine vllm --drafter ngram --acceptance 0.4
 qwen3-8b --drafter dspark --batch 8,4000
@@ -72,6 +75,22 @@ def test_the_answer_for_one_point_fits_a_terminal(cli: Cli, question: str) -> No
     assert len(lines) <= HEIGHT
     assert max(map(len, lines)) <= WIDTH
     assert outcome.err == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [
+        ("recommend llama-3.1-70b --gpu h100-sxm --tp 4 --weights fp8 --batch 10,200 --context 8k",
+         "Does not fit: batch 200 at 8k tokens needs "),
+        (("recommend qwen3-32b --gpu rtx-4090 --engine llamacpp --weights q4_k_m --drafter ngram"
+         " --acceptance 0.5 --batch 1,64"), "Does not fit: batch 64 at 4k tokens "),
+        ("schedule qwen3-32b --gpu h200-sxm --batches 1..200", "Does not fit: batch "),
+    ],
+)  # fmt: skip
+def test_short_says_what_does_not_fit(cli: Cli, command: str, refused: str) -> None:
+    lines = cli(*command.split(), "--short").out.splitlines()
+    assert [line for line in lines if line.startswith(refused)] == lines[1:]
+    assert len(lines) == 2
 
 
 def test_the_order_of_an_answer(cli: Cli) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -44,38 +44,64 @@ def naive_merge(
     usable: list[list[bool]],
     weights: list[float],
     odds: float,
-) -> list[tuple[int, int, int]]:
-    """Merge bands (first batch, last batch, length) in loops over batches, lengths and draws.
+) -> tuple[float, int, float]:
+    """Return the best way to join bands (first, last batch, length) whose borders have the odds.
 
-    ``speeds`` are tables of batch and length, one for each draw; the expected one is their mean.
+    It surely loses least, has the fewest pieces, yields most, in this order. In loops over all ways
+    to join them, batches, lengths and draws. ``speeds`` are tables of batch and length, one for
+    each draw; the expected one is their mean.
     """
 
     def runs(first: int, last: int, length: int) -> bool:
         return all(usable[b - 1][length] for b in range(first, last + 1))
 
     def tokens(table: Table, first: int, last: int, length: int) -> float:
+        if not runs(first, last, length):
+            return -np.inf
         return sum(weights[b - 1] * b * table[b - 1][length] for b in range(first, last + 1))
 
-    def odds_at(border: int) -> float:
-        (f1, l1, d1), (f2, l2, d2) = bands[border], bands[border + 1]
+    def expected(first: int, last: int, length: int) -> float:
+        return sum(tokens(table, first, last, length) for table in speeds)
+
+    def best_length(first: int, last: int) -> int:
+        return max(range(len(usable[0])), key=lambda d: expected(first, last, d))
+
+    def odds_of(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+        (f1, l1, d1), (f2, l2, d2) = one, other
+        rivals = [best_length(f1, l2)] + ([d1, d2] if d2 > d1 else [])
         wins = 0
         for table in speeds:
             two = tokens(table, f1, l1, d1) + tokens(table, f2, l2, d2)
-            ones = [tokens(table, f1, l2, d) for d in (d1, d2) if runs(f1, l2, d)]
-            wins += all(two > one for one in ones)
+            wins += all(two > tokens(table, f1, l1, d) + tokens(table, f2, l2, d) for d in rivals)
         return wins / len(speeds)
 
-    while len(bands) > 1:
-        certain = [odds_at(border) for border in range(len(bands) - 1)]
-        least = min(certain)
-        if least >= odds:
-            break
-        at = certain.index(least)
-        first, last = bands[at][0], bands[at + 1][1]
-        possible = [d for d in range(len(usable[0])) if runs(first, last, d)]
-        best = max(possible, key=lambda d: sum(tokens(table, first, last, d) for table in speeds))
-        bands = [*bands[:at], (first, last, best), *bands[at + 2 :]]
-    return bands
+    def surely_lost(band: tuple[int, int, int], length: int) -> float:
+        first, last, own = band
+        wins = sum(
+            tokens(table, first, last, own) > tokens(table, first, last, length) for table in speeds
+        )
+        if own == length or wins / len(speeds) < odds:
+            return 0.0
+        return expected(first, last, own) - expected(first, last, length)
+
+    ways = []
+    for joined in product((False, True), repeat=len(bands) - 1):
+        pieces, members = [bands[0]], [[bands[0]]]
+        for band, same in zip(bands[1:], joined, strict=True):
+            if same:
+                pieces[-1] = (pieces[-1][0], band[1], best_length(pieces[-1][0], band[1]))
+                members[-1].append(band)
+            else:
+                pieces.append(band)
+                members.append([band])
+        if all(odds_of(*pair) >= odds for pair in pairwise(pieces)):
+            lost = sum(
+                surely_lost(band, piece[2])
+                for piece, inside in zip(pieces, members, strict=True)
+                for band in inside
+            )
+            ways.append((lost, len(pieces), -sum(expected(*piece) for piece in pieces)))
+    return min(ways)
 
 
 @st.composite
@@ -124,8 +150,12 @@ def test_the_merge_is_the_naive_one(
             Run(start=start, stop=stop, chosen=(chosen,), tokens=tokens[None], drawn=of_draws[None])
         )
         bands.append((start + 1, stop, chosen))
-    found = [(run.start + 1, run.stop, run.chosen[0]) for run in merge_runs(runs, odds)]
-    assert found == naive_merge(bands, speeds, can_run, weights, odds)
+    found = merge_runs(runs, odds)
+    assert [found[0].start, *(run.stop for run in found)][-1] == batches
+    assert all(one.stop == other.start for one, other in pairwise(found))
+    _, count, missed = naive_merge(bands, speeds, can_run, weights, odds)
+    assert (len(found), sum(run.expected for run in found)) == (count, -missed)
+    assert all(odds_of_two(*pair) >= odds for pair in pairwise(found))
 
 
 # A plan by hand -------------------------------------------------------------------------------
@@ -348,13 +378,25 @@ def bands_of(data: dict[str, Any]) -> list[tuple[int, int, int]]:
 def odds_by_hand(
     speed: np.ndarray, lengths: Sequence[int], first: Sequence[int], second: Sequence[int]
 ) -> float:
-    """Return the share of samples in which both bands are better off, by over 1 %, on their own."""
-    wins = np.ones(speed.shape[-1], dtype=bool)
-    for (start, stop, own), (_, _, other) in ((first, second), (second, first)):
+    """Return the share of samples in which two lengths beat one, by over 1 % of what it changes.
+
+    The one is what yields most over both; where drafts grow with the batch, either of the two too.
+    """
+    (f1, l1, own), (f2, l2, other) = first, second
+
+    def tokens(start: int, stop: int, length: int) -> np.ndarray:
         batches = np.arange(start, stop + 1)
-        tokens = np.log1p(1 / batches) * batches
-        mine, theirs = (tokens @ speed[start - 1 : stop, lengths.index(d)] for d in (own, other))
-        wins &= mine > 1.01 * theirs
+        runs = speed[start - 1 : stop, lengths.index(length)]
+        return np.asarray((np.log1p(1 / batches) * batches) @ np.nan_to_num(runs, neginf=-1e9))
+
+    best = max(lengths, key=lambda d: tokens(f1, l2, d).mean())
+    wins = np.ones(speed.shape[-1], dtype=bool)
+    for one in {best, *((own, other) if other > own else ())}:
+        more = np.zeros(speed.shape[-1])
+        for start, stop, length in ((f1, l1, own), (f2, l2, other)):
+            if length != one:
+                more += tokens(start, stop, length) - 1.01 * tokens(start, stop, one)
+        wins &= more > 0
     return float(wins.mean())
 
 
@@ -397,16 +439,16 @@ def test_every_border_that_is_left_has_the_odds(cli: Cli, ask: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize("curve", CURVES)
-def test_the_example_that_jumped_falls_with_the_batch(cli: Cli, curve: str) -> None:
+def test_the_example_that_jumped_hardly_does(cli: Cli, curve: str) -> None:
     """It was 3, 2, 3, 2, 3, 2: the borders were edges of tiles of 64 and 128 rows, to the row."""
     asked = ("schedule", *JUMPED, "--acceptance", curve)
     apart = [d for _, _, d in bands_of(cli(*asked, "--odds", "0", "--format", "json").data())]
     assert sum(b > a for a, b in pairwise(apart)) >= 2
     data = cli(*asked, "--format", "json").data()
     lengths = [d for _, _, d in bands_of(data)]
-    assert len(lengths) <= 3
-    assert lengths == sorted(lengths, reverse=True)
-    assert data["rises"] == []
+    rises = sum(b > a for a, b in pairwise(lengths))
+    assert rises == len(data["rises"]) <= 1
+    assert len(lengths) < len(apart)
     assert data["gain_over_fixed"] > 0.01  # what is real is kept
     out = " ".join(cli(*asked).out.split())
     assert f"This loses {data['loss']:.2%} of the mix's tokens to the best D at every batch" in out
@@ -456,7 +498,10 @@ def test_the_loss_of_the_simpler_table_by_brute_force(cli: Cli) -> None:
 def test_a_loss_beyond_the_tie_is_said(cli: Cli) -> None:
     asked = ("llama-3.1-8b", "--batches", "1..200", "--contexts", "2k")
     out = " ".join(text(cli, "table", *asked).split())
-    assert "That is more than --tie 1: bands are kept apart only where each draft length" in out
+    assert (
+        "That is more than --tie 1: bands are kept apart only where they beat one draft length"
+        in out
+    )
     apart = text(cli, "table", *asked, "--odds", "0")
     assert "within --tie 1." in " ".join(apart.split())
 
@@ -493,7 +538,7 @@ def test_a_rise_past_the_graphs_says_so(question: Question) -> None:
 def test_one_band_gives_the_flags_first(cli: Cli) -> None:
     out = text(cli, "table", "llama-3.1-8b", "--batches", "1..16")
     head, flags, *_ = out.split("\n\n")
-    assert head.startswith("One draft length for all batches: no schedule needed.")
+    assert head.startswith("One draft length for batches 1 to 16: no schedule needed.")
     assert rules.vllm_config(flags.removeprefix("vLLM:\n"))["num_speculative_tokens"] == 5
     assert out.count("--speculative-config") == 1
 

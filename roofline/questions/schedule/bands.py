@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +99,11 @@ class Run:
     tokens: Array
     drawn: Array
 
+    @property
+    def expected(self) -> float:
+        """Return the tokens of its own choice over all contexts."""
+        return float(self.tokens[np.arange(len(self.chosen)), list(self.chosen)].sum())
+
     def yields(self, chosen: tuple[int, ...]) -> Array:
         """Return the tokens of a choice over all contexts, by draw."""
         return np.asarray(self.drawn[np.arange(len(chosen)), list(chosen)].sum(axis=0))
@@ -106,8 +112,10 @@ class Run:
 def odds_of_two(first: Run, second: Run, *, tie: float = 0.0) -> float:
     """Return the odds that two runs are better off with their own draft lengths than with one.
 
-    The share of draws in which T1(D1) > (1 + tie) T1(D2) and T2(D2) > (1 + tie) T2(D1), T1 and T2
-    being the tokens over the first and the second run: with one length for both, one run loses.
+    The share of draws in which T1(D1) + T2(D2) > T1(D) + T2(D), T1 and T2 being the tokens over the
+    first and the second run and D the length that yields most over both; ``tie`` is the share of
+    their tokens by which runs that change to D must lose. Where drafts grow with the batch, the
+    own lengths must beat D1 for both as well as D2 for both in the same draw.
 
     >>> drawn = np.array([[[5.0, 5.0], [4.0, 6.0]], [[2.0, 2.0], [3.0, 3.0]]])
     >>> one, two = (
@@ -117,28 +125,103 @@ def odds_of_two(first: Run, second: Run, *, tie: float = 0.0) -> float:
     >>> odds_of_two(one, two)  # 3 > 2 in both draws, 5 > 4 in the first and 5 < 6 in the second
     0.5
     """
-    of_first = first.yields(first.chosen) > (1 + tie) * first.yields(second.chosen)
-    of_second = second.yields(second.chosen) > (1 + tie) * second.yields(first.chosen)
-    return float((of_first & of_second).mean())
+    one = _joined(first, second).chosen
+    grows = any(d2 > d1 for d1, d2 in zip(first.chosen, second.chosen, strict=True))
+    beaten = [_beats(first, second, one, tie)]
+    if grows:
+        beaten += [_beats(first, second, chosen, tie) for chosen in (first.chosen, second.chosen)]
+    return float(np.logical_and.reduce(beaten).mean())
+
+
+def _beats(first: Run, second: Run, one: tuple[int, ...], tie: float) -> Mask:
+    """Return the draws in which two runs yield more with their own lengths than with ``one``."""
+    more = np.zeros(first.drawn.shape[-1])
+    for run in (first, second):
+        if run.chosen != one:
+            more += run.yields(run.chosen) - (1 + tie) * run.yields(one)
+    return more > 0
+
+
+#: Runs of which every way to join them is looked at.
+MOST_RUNS = 12
 
 
 def merge_runs(runs: Sequence[Run], odds: float, *, tie: float = 0.0) -> list[Run]:
-    """Return runs whose neighbours have odds of at least ``odds`` to beat one draft length.
+    """Return the runs joined so that neighbours have odds of at least ``odds`` to beat one length.
 
-    They beat it where each is better by more than the share ``tie`` over its own batches.
-
-    The border with the least odds falls first. A merged run takes the draft length that yields most
-    over it.
+    They beat it by more than the share ``tie`` of what would change. Of all ways to join neighbours
+    that leave no other border, those are taken that lose least where a run's own length is better
+    with the same odds; of these the fewest pieces, and of these the most tokens. Of more than
+    MOST_RUNS runs, borders with the least odds fall first. A joined run takes the draft length that
+    yields most over it.
     """
     merged = list(runs)
     borders = [odds_of_two(*pair, tie=tie) for pair in pairwise(merged)]
-    while borders and min(borders) < odds:
+    while len(merged) > MOST_RUNS and min(borders) < odds:
         at = borders.index(min(borders))
         merged[at : at + 2] = [_joined(merged[at], merged[at + 1])]
         del borders[at]
         for near in range(max(at - 1, 0), min(at + 1, len(borders))):
             borders[near] = odds_of_two(merged[near], merged[near + 1], tie=tie)
-    return merged
+    return merged if len(merged) > MOST_RUNS else _best_joined(merged, odds, tie)
+
+
+class _Way(NamedTuple):
+    """Joined runs, the better way first: tokens that they surely lose, pieces, tokens in all."""
+
+    lost: float
+    number: int
+    missed: float  # tokens with the sign turned
+    pieces: tuple[Run, ...]
+
+    @property
+    def rank(self) -> tuple[float, int, float]:
+        return self.lost, self.number, self.missed
+
+    def then(self, piece: Run, lost: float) -> _Way:
+        """Return this way with one more piece, in which so many tokens are surely lost."""
+        return _Way(
+            self.lost + lost, self.number + 1, self.missed - piece.expected, (*self.pieces, piece)
+        )
+
+
+def _best_joined(runs: Sequence[Run], odds: float, tie: float) -> list[Run]:
+    """Return the joined runs to take among those whose every border has the odds.
+
+    best(i, j), the best way to join runs 0 ... j with a last piece of i ... j, is the best of
+    best(h, i - 1) of pieces that have the odds beside it, and that piece (R. Bellman, "On the
+    approximation of curves by line segments using dynamic programming", CACM 4(6), 1961).
+    """
+    count = len(runs)
+    pieces: dict[tuple[int, int], Run] = {}
+    best: dict[tuple[int, int], _Way] = {}
+    for last in range(count):
+        for first in range(last, -1, -1):
+            later = pieces.get((first + 1, last))
+            pieces[first, last] = runs[last] if later is None else _joined(runs[first], later)
+    for (first, last), piece in sorted(pieces.items(), key=lambda item: item[0][1]):
+        before = [
+            best[earlier, first - 1]
+            for earlier in range(first)
+            if (earlier, first - 1) in best
+            and odds_of_two(pieces[earlier, first - 1], piece, tie=tie) >= odds
+        ]
+        if first == 0:
+            before = [_Way(0.0, 0, 0.0, ())]
+        if before:
+            lost = sum(_surely_lost(run, piece.chosen, odds, tie) for run in runs[first : last + 1])
+            best[first, last] = min(before, key=lambda way: way.rank).then(piece, lost)
+    ends = [best[first, count - 1] for first in range(count) if (first, count - 1) in best]
+    return list(min(ends, key=lambda way: way.rank).pieces)
+
+
+def _surely_lost(run: Run, one: tuple[int, ...], odds: float, tie: float) -> float:
+    """Return the tokens that a run loses with ``one`` where its own lengths have the odds."""
+    if run.chosen == one:
+        return 0.0
+    sure = (run.yields(run.chosen) > (1 + tie) * run.yields(one)).mean() >= odds
+    own, other = (run.tokens[np.arange(len(one)), list(c)].sum() for c in (run.chosen, one))
+    return float(own - other) if sure else 0.0
 
 
 def _joined(first: Run, second: Run) -> Run:
