@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofline.base.numbers import Array
 from roofline.kernels.mlp import distinct_values
@@ -23,6 +25,7 @@ from roofline.specs.laws import (
     VectorKernels,
 )
 from roofline.specs.priors import priors
+from roofline.timing.guards import between_envelopes, roofline_seconds, row_edges
 from roofline.timing.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.timing.laws.attention import attention_time
 from roofline.timing.laws.gemm import gemm_time
@@ -40,8 +43,6 @@ from roofline.timing.laws.simple import (
     state_time,
 )
 
-#: Below this many rows to price, looking for equal ones costs more than it saves.
-FEW_ROWS = 64
 #: Rows that a law is asked for at a time: with every tile they stay in a core's cache.
 TILE_ROWS = 256
 
@@ -92,6 +93,8 @@ class Machine:
     #: Rows from which those experts' weights are copied to the card instead.
     copy_rows: int = 32
     book: LawBook = field(init=False)
+    #: Off only where laws are scored as they were fitted, without `timing.guards`.
+    guarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "book", LawBook(self.gpu, self.engine))
@@ -120,7 +123,23 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
     each = time.total + (scale - 1) * time.floor
+    if machine.guarded:
+        each = np.maximum(each, _least(op, machine))
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
+
+
+def _least(op: Op, machine: Machine) -> Array:
+    """Return the time that no kernel beats [s]; 0 for experts beside the processor."""
+    if op.kind is Kind.CPU_MOE:
+        return 0.0
+    gpu, rate = machine.gpu, rate_name(op.compute)
+    device = machine.device(rate)
+    return roofline_seconds(
+        flops=op.flops,
+        bytes=op.bytes,
+        peak=gpu.peak(rate),
+        bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
+    )
 
 
 def integer_peak(gpu: HardwareProfile) -> float:
@@ -245,26 +264,36 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
 def _gemm(
     shape: GemmShape, law: GemmLaw, machine: Machine, device: Device, *, short_tiles: bool
 ) -> KernelTime:
-    """Return the time of a GEMM; a grid asks the law, which tries every tile, once for each M."""
-    size, staircase = np.shape(shape.m), machine.staircase
-    if np.size(shape.m) < FEW_ROWS:
-        return gemm_time(shape, device, law, staircase=staircase, short_tiles=short_tiles)
+    """Return the time of a GEMM, which never falls as its rows grow.
+
+    A grid asks the law, which tries every tile, once for each M.
+    """
     rows, back = distinct_values(shape.m)
+    law_of = partial(
+        gemm_time, device=device, law=law, staircase=machine.staircase, short_tiles=short_tiles
+    )
+    most = int(np.ceil(rows[-1]))
+    stepped = machine.guarded and machine.staircase
+    edges = row_edges(most, short_tiles=short_tiles) if stepped else rows[:0]
+    every = np.concatenate([rows, edges])
     each = [
-        gemm_time(
-            shape._replace(m=rows[first : first + TILE_ROWS]),
-            device,
-            law,
-            staircase=staircase,
-            short_tiles=short_tiles,
-        )
-        for first in range(0, len(rows), TILE_ROWS)
+        law_of(shape._replace(m=every[first : first + TILE_ROWS]))
+        for first in range(0, len(every), TILE_ROWS)
     ]
     memory, compute, total = (
-        np.concatenate(pieces)[back].reshape(size)
+        np.concatenate(pieces)
         for pieces in zip(*((x.memory, x.compute, x.total) for x in each), strict=True)
     )
-    return KernelTime(floor=law.floor, memory=memory, compute=compute, total=total)
+    count, size = len(rows), np.shape(shape.m)
+    seconds: NDArray[np.float64] = total[:count]
+    if len(edges):
+        seconds = between_envelopes(rows, seconds, edges=edges, at_edges=total[count:])
+    return KernelTime(
+        floor=law.floor,
+        memory=memory[:count][back].reshape(size),
+        compute=compute[:count][back].reshape(size),
+        total=seconds[back].reshape(size),
+    )
 
 
 def _attention(

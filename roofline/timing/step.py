@@ -202,8 +202,8 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
 
     The verify pass runs 1 + D rows per sequence (a tree's width of them) and makes logits for each;
     the drafter makes its passes before it. Rows are padded to the engine's captured graphs; beyond
-    the largest every kernel is launched by hand. No kernel of a verify pass takes less than that of
-    a plain pass, so R(D) is at least 1.
+    the largest every kernel is launched by hand. No kernel takes less for another draft,
+    so R(D) is at least 1 and never falls.
     """
     drafts = grid.draft_length
     verify_ops = _never_cheaper(_verify(target, grid, machine, graphs), grid)
@@ -282,7 +282,7 @@ def _launches(
 
 
 def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:
-    """Return kernels that take no less for 1 + D rows of a sequence than for one.
+    """Return kernels that take no less for another draft.
 
     Tables have steps down, where a library's kernel for more rows happens to be the better one: no
     gain of drafting. A grid without D = 0 stays as it is.
@@ -290,7 +290,7 @@ def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:
     if grid.draft_length[0, 0, 0] > 0:
         return times
     return [
-        time._replace(each=np.maximum(time.each, np.atleast_1d(time.each)[..., :1]))
+        time._replace(each=np.maximum.accumulate(np.atleast_1d(time.each), axis=-1))
         for time in times
     ]
 
