@@ -20,7 +20,7 @@ QUICK  := acceptance/test_tokens_per_step advice/test_decide advice/test_engine_
           workshop/test_model_specs
 READY  := $(VENV)/.ready
 
-.PHONY: demo test quick lint types wheel packages site check torch calibrate docs bench goldens models figures browser minimums audit fuzz torture clean
+.PHONY: demo test quick lint types wheel packages site check torch calibrate sanity docs bench goldens models figures browser minimums audit fuzz torture clean
 
 $(ANSWER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -80,6 +80,9 @@ calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rew
 	$(BIN)/python -m workshop.import_tables
 	$(BIN)/python -m workshop.engines
 	$(BIN)/python -m workshop.validation_page
+
+sanity: $(READY)      ## Price millions of points and count what physics forbids (about 10 minutes)
+	$(BIN)/python -m workshop.sanity --guards
 
 docs: $(READY)        ## Refresh the outputs that the pages show
 	$(BIN)/python -m tests.test_docs

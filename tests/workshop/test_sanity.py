@@ -1,0 +1,81 @@
+"""The scan finds what physics forbids, and the laws stay within its bar."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+from workshop.sanity.__main__ import BAR, scan
+from workshop.sanity.counts import CLASSES, count
+from workshop.sanity.grid import SAMPLE, Combination, Priced
+
+#: What the sample may not have at all.
+NEVER = ("below-own-roofline", "beyond-bandwidth", "falls-with-drafts")
+
+
+def priced(step: object, gpu: str = "h100-sxm", weights: str = "bf16", roof: float = 1.0) -> Priced:
+    """Return a made-up combination: three batches, one context, drafts 0, 1 and 2."""
+    times = np.asarray(step, dtype=np.float64).reshape(3, 1, 3)
+    return Priced(
+        what=Combination("llama-3.1-8b", gpu, 1, weights),
+        contexts=(512,),
+        batches=(1, 2, 4),
+        mixture=False,
+        usable=np.ones(times.shape, dtype=bool),
+        step=times,
+        verify=times,
+        links=np.zeros(times.shape),
+        own_roof=np.full(times.shape, roof),
+        roof=np.full(times.shape, roof),
+        beyond_bus=(),
+        best=np.zeros((3, 1), dtype=np.intp),
+        rises=np.zeros((2, 1), dtype=bool),
+        by_guards=np.zeros(times.shape, dtype=bool),
+    )
+
+
+def wrong(*of: Priced) -> dict[str, int]:
+    """Return the classes with points in them, and how many."""
+    return {name: tally.wrong for name, tally in count(of).items() if tally.wrong}
+
+
+RISING = [2.0, 2.1, 2.2, 2.1, 2.2, 2.3, 2.2, 2.3, 2.4]
+
+
+def test_nothing_is_wrong_with_times_that_rise_slowly() -> None:
+    assert wrong(priced(RISING)) == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ([2.0, 2.1, 2.0, *RISING[3:]], {"falls-with-drafts": 1}),
+        ([2.0, 2.1, 2.2, 1.9, 2.2, 2.3, *RISING[6:]], {"falls-with-batch": 1}),
+        ([2.0, 2.1, 2.9, *[3.0] * 6], {"cliff-in-drafts": 1}),
+        ([0.9, 2.1, 2.2, *RISING[3:]], {"below-own-roofline": 1}),
+    ],
+)
+def test_each_fault_is_counted_once(step: list[float], found: dict[str, int]) -> None:
+    assert wrong(priced(step)) == found
+
+
+def test_a_better_part_and_a_narrower_format_may_not_be_slower() -> None:
+    slow = 1.1 * np.array(RISING)
+    assert wrong(priced(RISING), priced(slow, "h200-sxm")) == {"better-part-slower": 9}
+    assert wrong(priced(RISING), priced(slow, weights="fp8")) == {"fp8-slower-than-bf16": 9}
+    # 3 x 4 = 12 rows at the most: all of int4's points count, and H100 has no fp4 rate
+    assert wrong(priced(RISING), priced(slow, weights="int4-g128")) == {"int4-slower-than-bf16": 9}
+    assert wrong(priced(RISING, weights="fp8"), priced(slow, weights="nvfp4")) == {}
+
+
+def test_every_class_has_a_bar() -> None:
+    assert yaml.safe_load(BAR.read_text(encoding="utf-8")).keys() == CLASSES.keys()
+
+
+@pytest.mark.parametrize("model", SAMPLE.models)
+def test_the_sample_never_beats_physics(model: str) -> None:
+    tallies, points = scan(SAMPLE, model, False)
+    assert points > 5_000
+    for name in NEVER:
+        assert tallies[name].wrong == 0, tallies[name].example

@@ -1,0 +1,260 @@
+"""The grid that is scanned, and one combination of it as priced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.advice.configuration import Configuration
+from roofline.advice.decide import SURE, TIE, smallest_within_tie
+from roofline.advice.deployment import Deployment, PricedGrid, deploy
+from roofline.base.errors import RooflineError
+from roofline.kernels.ops import Part
+from roofline.specs.formats import DType, rate_name
+from roofline.specs.gpu import HardwareProfile
+from roofline.specs.network import load_model
+from roofline.timing.machine import Machine, OpTime
+
+__all__ = ["SAMPLE", "WHOLE", "Combination", "Grid", "Priced", "combinations", "price", "roof_of"]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+LONGEST = 10
+#: The conditional acceptance at every position that decides the best D.
+RATE = 0.6
+#: A step that differs by no more than the tie of the advice is the same.
+UNCHANGED = TIE
+
+
+class Combination(NamedTuple):
+    """What is priced together: a model on GPUs in one format of its weights."""
+
+    model: str
+    gpu: str
+    tp: int
+    weights: str | None  # None: as the model ships
+    engine: str = "vllm"
+
+    @property
+    def command(self) -> str:
+        """The command that shows its numbers, without batch and context."""
+        weights = f" --weights {self.weights}" if self.weights else ""
+        return (
+            f"roofline sweep {self.model} --gpu {self.gpu} --tp {self.tp} --engine {self.engine}"
+            f"{weights} --drafter ngram --acceptance conditional:{RATE}"
+            f" --max-draft-length {LONGEST}"
+        )
+
+
+class Grid(NamedTuple):
+    """Lists of what is combined."""
+
+    models: tuple[str, ...]
+    gpus: tuple[str, ...]
+    tps: tuple[int, ...]
+    weights: tuple[str | None, ...]
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+WHOLE = Grid(
+    models=_words(
+        """
+        llama-3.1-8b qwen3-30b-a3b deepseek-v3 gpt-oss-120b llama-3.1-70b gemma-3-27b
+        qwen3-next-80b-a3b-instruct qwen3-32b mixtral-8x7b
+        llama-4-scout-17b-16e-instruct kimi-k2-instruct qwen3-235b-a22b qwen3-8b
+        gpt-oss-20b qwen3.5-27b qwen3.5-35b-a3b deepseek-v3.2 minimax-m2.5 glm-4.5-air
+        gemma-2-27b-it llama-2-7b qwen3-0.6b llama-3.2-1b mistral-7b-v0.3 phi-4 glm-5
+        llama-3.1-405b nvidia-nemotron-3-nano-30b-a3b-bf16 deepseek-v2-lite
+        deepseek-v4-flash qwen3-14b qwen3-1.7b gemma-4-26b-a4b gemma-4-31b-it
+        qwen3.5-397b-a17b minimax-m3 mimo-v2-flash deepseek-v3.1-nvfp4 kimi-k2.5 glm-4.5
+        qwen3.5-122b-a10b qwen3.5-9b mixtral-8x22b qwen3-4b
+        devstral-small-2-24b-instruct llama-3.2-3b llama-2-13b gemma-3-12b-it
+        phi-3.5-moe-instruct falcon-40b olmo-3.1-32b-instruct yi-34b deepseek-v4-pro
+        llama-4-maverick-17b-128e-instruct nvidia-nemotron-3-super-120b-a12b-fp8
+        qwen2.5-7b-instruct ernie-4.5-300b-a47b-pt mistral-nemo-instruct-2407
+        qwen3-coder-480b-a35b-instruct gemma-2-9b
+        """
+    ),
+    gpus=_words(
+        """
+        a100-sxm-40gb a100-sxm-80gb h100-pcie h100-nvl h100-sxm h200-nvl h200-sxm
+        gh200-144gb h20 b100 b200-hgx b300-hgx gb200 gb300 l4 l40s rtx-3090 rtx-4090
+        rtx-5090 rtx-6000-ada rtx-pro-6000-blackwell-server rtx-pro-6000-blackwell-ws
+        mi300x mi325x mi355x
+        """
+    ),
+    tps=(1, 2, 4, 8),
+    weights=(None, "bf16", "fp8", "int4-g128", "nvfp4"),
+    batches=(1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024),
+    contexts=(512, 2048, 8192, 8193, 32768, 131072),
+)
+#: Five kinds of model: dense, large dense, a mixture, latent attention, linear attention.
+SAMPLE = WHOLE._replace(
+    models=("llama-3.1-8b", "llama-3.1-70b", "gpt-oss-120b", "deepseek-v3.2", "qwen3.5-27b"),
+    tps=(1, 8),
+    batches=(1, 2, 8, 16, 32, 64, 96, 128, 256),
+    contexts=(2048, 8192, 8193, 131072),
+)
+
+
+def combinations(grid: Grid, model: str) -> Iterator[Combination]:
+    """Yield what is priced of one model; as it ships only where that is not 16 bits."""
+    stored = set(load_model(model).stored().values())
+    plain = stored <= {DType.BF16, DType.FP16}
+    for gpu in grid.gpus:
+        for tp in grid.tps:
+            for weights in grid.weights:
+                if weights is not None or not plain:
+                    yield Combination(model, gpu, tp, weights)
+
+
+class Priced(NamedTuple):
+    """One combination on batches, contexts and draft lengths 0 ... LONGEST; times in s."""
+
+    what: Combination
+    contexts: tuple[int, ...]
+    batches: tuple[int, ...]
+    mixture: bool
+    usable: Mask  # fits, and the engine's graphs cover the pass
+    step: Array
+    verify: Array
+    links: Array  # of the step: collectives
+    own_roof: Array  # no kernel takes less than this: FLOP at its own peak, bytes at the bandwidth
+    roof: Array  # the same with the whole pass at the highest peak that its formats allow
+    beyond_bus: tuple[tuple[str, float], ...]  # kernels above 100 % of the bandwidth
+    best: NDArray[np.intp]
+    rises: Mask  # (batches - 1, contexts): the best D is surely longer than that of a lower batch
+    by_guards: Mask  # `timing.guards` change the step; nowhere unless that was asked for
+
+
+def price(what: Combination, grid: Grid, *, guards: bool = False) -> Priced | None:
+    """Return one combination as priced; None where it is refused or nothing fits.
+
+    With ``guards`` it is priced without them as well, to see where they change anything.
+    """
+    contexts = tuple(c for c in grid.contexts if c <= load_model(what.model).max_context)
+    try:
+        deployment, _ = deploy(
+            Configuration(
+                model=what.model,
+                gpu=what.gpu,
+                tp=what.tp,
+                weights=None if what.weights is None else DType(what.weights),
+                engine=what.engine,
+                drafter="ngram",
+            )
+        )
+    except RooflineError:
+        return None
+    priced = deployment.price(deployment.grid(grid.batches, contexts, range(LONGEST + 1)))
+    usable = priced.fits & priced.times.launches.captured
+    if not priced.fits[..., 0].any():
+        return None
+    changed = np.zeros(usable.shape, dtype=bool)
+    if guards:
+        with patch.object(Machine, "guarded", False):
+            plain = deployment.price(priced.grid).times.total
+        changed = np.abs(priced.times.total / plain - 1) > UNCHANGED
+    return _priced(what, contexts, grid.batches, deployment, priced, usable, changed)
+
+
+def _priced(  # noqa: PLR0917
+    what: Combination,
+    contexts: tuple[int, ...],
+    batches: tuple[int, ...],
+    deployment: Deployment,
+    priced: PricedGrid,
+    usable: Mask,
+    by_guards: Mask,
+) -> Priced:
+    gpu, times = deployment.gpu, priced.times
+    shape = priced.grid.shape
+    kernels = [time for time in times.verify_ops if time.op.part is not Part.COMMUNICATION]
+    moved = sum((k.op.count * k.op.bytes for k in kernels), np.zeros(shape))
+    flops = sum((k.op.count * k.op.flops for k in kernels), np.zeros(shape))
+    at_peak = sum((k.op.count * k.op.flops / _peak(gpu, k) for k in kernels), np.zeros(shape))
+    tokens = 1 + np.cumsum(RATE ** np.arange(1, LONGEST + 1))
+    speed = np.concatenate([[1.0], tokens]) / times.total
+    best, _ = smallest_within_tie(np.where(priced.candidates, speed, np.nan))
+    return Priced(
+        what=what,
+        contexts=contexts,
+        batches=batches,
+        mixture=deployment.target.model.num_expert_layers > 0,
+        usable=usable,
+        step=times.total,
+        verify=times.verify,
+        links=np.broadcast_to(times.parts[Part.COMMUNICATION.value], shape),
+        own_roof=np.maximum(at_peak, moved / gpu.bandwidth),
+        roof=np.maximum(flops / roof_of(gpu, deployment.columns["weights"]), moved / gpu.bandwidth),
+        beyond_bus=tuple(_beyond_bus(gpu, kernels, priced.fits)),
+        best=best,
+        rises=_sure_rises(priced, speed, best),
+        by_guards=by_guards,
+    )
+
+
+def roof_of(gpu: HardwareProfile, weights: object) -> float:
+    """Return the highest peak that a pass with these weights may use [FLOP/s]."""
+    narrow = {"fp8": ("fp8",), "fp8-block": ("fp8",), "nvfp4": ("fp4", "fp8")}
+    names = ("bf16", *narrow.get(str(weights), ()))
+    return max((gpu.peak(name) for name in names if name in gpu.rates), default=np.inf)
+
+
+def _peak(gpu: HardwareProfile, time: OpTime) -> float:
+    rate = rate_name(time.op.compute)
+    return gpu.peak(rate) if rate in gpu.rates else np.inf
+
+
+def _beyond_bus(
+    gpu: HardwareProfile, kernels: Sequence[OpTime], fits: Mask
+) -> Iterator[tuple[str, float]]:
+    """Yield the kernels that move more than the memory can, and how much more.
+
+    Weights that stay in the L2 cache from launch to launch do not cross the memory bus: no kernel
+    that moves less than the cache holds is counted.
+    """
+    cache = gpu.compute.l2.value if gpu.compute.l2 else 0.0
+    for time in kernels:
+        moved = np.broadcast_to(time.op.bytes, fits.shape)
+        share = moved / np.maximum(time.each, 1e-12) / gpu.bandwidth
+        worst = float(np.where(fits & (moved > cache), share, 0.0).max())
+        if worst > 1 + 1e-9:
+            yield time.op.name, worst
+
+
+def _sure_rises(priced: PricedGrid, speed: Array, best: NDArray[np.intp]) -> Mask:
+    """Return where the best D is longer than the shortest at lower batches, and surely gains.
+
+    A rise counts where the longer draft gains over 1 % at that batch, and gains anything in at
+    least 80 % of the joint draws. Shape (batches - 1, contexts).
+    """
+    rises = np.zeros((best.shape[0] - 1, best.shape[1]), dtype=bool)
+    usable = priced.fits & priced.times.launches.captured
+    tokens = np.concatenate([[1.0], 1 + np.cumsum(RATE ** np.arange(1, LONGEST + 1))])
+    steps: Array | None = None
+    for at in range(best.shape[1]):
+        lowest: int | None = None
+        for row in range(best.shape[0]):
+            if not usable[row, at, 0]:
+                continue
+            here = int(best[row, at])
+            if lowest is not None and here > lowest and here > best[row - 1, at]:
+                gain = speed[row, at, here] / speed[row, at, lowest] - 1
+                if gain > TIE:
+                    steps = priced.drawn.steps() if steps is None else steps
+                    drawn = tokens[here] / steps[:, row, at, here]
+                    odds = (drawn > tokens[lowest] / steps[:, row, at, lowest]).mean()
+                    rises[row - 1, at] = odds >= SURE
+            lowest = here if lowest is None else min(lowest, here)
+    return rises
