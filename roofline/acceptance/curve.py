@@ -20,6 +20,7 @@ __all__ = [
     "Acceptance",
     "Convention",
     "Definition",
+    "Origin",
     "SurvivalRise",
     "all_accepted",
     "by_context",
@@ -72,6 +73,14 @@ class Definition(StrEnum):
     NONE = "none"  # nothing is drafted
 
 
+class Origin(StrEnum):
+    """Whose passes an acceptance was counted on: how far one's own may be from it."""
+
+    GIVEN = "given"  # by whoever asks
+    SAME_MODEL = "same-model"  # a published run of this model
+    OTHER_MODEL = "other-model"  # of another
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
     """AL by draft length.
@@ -81,7 +90,7 @@ class Acceptance:
     last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
     first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
     counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
-    and is read as survival here.
+    and is read as survival here. ``origin`` says whose passes it was counted on.
     """
 
     table: dict[int, float]
@@ -97,6 +106,7 @@ class Acceptance:
     notices: tuple[Notice, ...] = ()
     without_prefix: str = ""
     other_reading: Acceptance | None = None
+    origin: Origin = Origin.GIVEN
 
     def tokens_per_step(
         self, draft_lengths: Sequence[int], *, extrapolate: bool = False

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from roofline.acceptance.curve import Acceptance, survival_rise, weighted_mean
+from roofline.acceptance.curve import Acceptance, Origin, survival_rise, weighted_mean
 from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of, load_file
 from roofline.base import resources
 from roofline.base.names import bundled_id
@@ -218,7 +218,7 @@ def default_acceptance(
     choice = choose_curve(kind, drafter, models)
     if choice is None:
         return None
-    curve = _loaded(choice, kv)
+    curve = replace(_loaded(choice, kv), origin=_ORIGINS[choice.closeness])
     notices = [
         notice(
             Code.ACCEPTANCE_ASSUMED,
@@ -240,6 +240,14 @@ def default_acceptance(
         )
         curve = replace(curve, label=f"{curve.label}, standing in for {drafter}")
     return DefaultAcceptance(closeness=choice.closeness, curve=curve, notices=tuple(notices))
+
+
+_ORIGINS = {
+    Closeness.OWN: Origin.SAME_MODEL,
+    Closeness.SAME: Origin.SAME_MODEL,
+    Closeness.KIN: Origin.OTHER_MODEL,
+    Closeness.STAND_IN: Origin.OTHER_MODEL,
+}
 
 
 def closest_curves(kind: str, models: Sequence[str], *, count: int = 3) -> list[str]:

@@ -24,6 +24,7 @@ from roofline.advice.question import Question, ending_value
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.matrices import used_components
 from roofline.specs.formats import bytes_per_element
+from roofline.specs.priors import priors
 from roofline.timing.machine import OpTime
 from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes, past_graphs
@@ -285,12 +286,13 @@ def decide_grid(question: Question, priced: PricedGrid, tokens: Array) -> Decisi
 
 
 def drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
-    """Return tokens per step under the sampling error of the acceptance.
+    """Return tokens per step under the error of the acceptance: of its count, or of other runs.
 
     ``tokens_per_step`` has shape (contexts or 1, draft lengths), the result (DRAWS or 1, 1,
     contexts or 1, draft lengths).
     """
-    return drawn_tokens_per_step(question.draft_lengths, tokens_per_step, question.rounds)
+    spread = priors().acceptance_spread[question.acceptance.origin.value]
+    return drawn_tokens_per_step(question.draft_lengths, tokens_per_step, question.rounds, spread)
 
 
 def recommend(question: Question) -> Recommendation:

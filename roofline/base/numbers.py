@@ -32,7 +32,7 @@ def normal_draws(stream: int) -> NDArray[np.float64]:
     """
     uniform = (
         0.5
-        + np.sqrt(_primes(10_000 if stream < 1229 else 400_000)[stream]) * np.arange(1, DRAWS + 1)
+        + np.sqrt(_primes(20_000 if stream < 2262 else 400_000)[stream]) * np.arange(1, DRAWS + 1)
     ) % 1
     inverse = NormalDist().inv_cdf
     return np.array([inverse(min(max(u, 1e-6), 1 - 1e-6)) for u in uniform])
@@ -42,10 +42,10 @@ def normal_draws(stream: int) -> NDArray[np.float64]:
 def _primes(below: int) -> NDArray[np.intp]:
     """Return the primes below a number, by the sieve of Eratosthenes.
 
-    There are 1,229 below 10^4 and 33,860 below 4 10^5.
+    There are 2,262 below 2 10^4 and 33,860 below 4 10^5.
 
-    >>> len(_primes(10_000)), len(_primes(400_000))
-    (1229, 33860)
+    >>> len(_primes(20_000)), len(_primes(400_000))
+    (2262, 33860)
     """
     prime = np.ones(below, dtype=bool)
     prime[:2] = False

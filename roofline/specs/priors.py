@@ -49,7 +49,22 @@ class Spread(Schema):
     prior: float  # the simple law with generic constants
     rows: float  # of t(4 M) / t(M), where a law does not state its own
     overhead: float  # of the engine's time around the kernels
-    served: float = 0.0  # of R(D), once for each served build, beyond all of these
+    #: What served builds do beyond all of these (`workshop.spread`): of R(D), once for each build;
+    served: float = 0.0
+    #: of the verify pass at D = 7, growing as log2(1 + D);
+    growth: float = 0.0
+    #: of the draft passes;
+    draft: float = 0.0
+    #: and of each draft length by itself.
+    each: float = 0.0
+
+
+class AcceptanceSpread(Schema):
+    """Standard deviations of logit a_i of one's own run around an acceptance that is stated."""
+
+    level: float = Field(ge=0, le=4)  # of every position together
+    slope: float = Field(ge=0, le=4)  # of the fourth further position against the first
+    each: float = Field(ge=0, le=4)  # of each position by itself
 
 
 class RoutingPrior(Schema):
@@ -65,6 +80,8 @@ class Priors(Document):
 
     routing: RoutingPrior
     spread: Spread
+    #: By whose passes an acceptance was counted on, where it does not say over how many.
+    acceptance_spread: dict[Literal["given", "same-model", "other-model"], AcceptanceSpread]
     generic: dict[
         Literal[
             "gemm",

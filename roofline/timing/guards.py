@@ -15,12 +15,12 @@ from roofline.base.numbers import Array
 
 __all__ = ["between_envelopes", "roofline_seconds", "row_edges"]
 
-#: Rows that laws of products are compared over at the least.
-COMPARED = 1024
-#: Where they have steps, as (first, last, apart) [rows]: bands of rows, tiles, the last tables.
-BANDS, TILES, FAR = (16, 32, 16), (64, COMPARED, 64), (COMPARED + 256, 2**40, 256)
+#: Rows that laws of products are compared over at the least, and beyond the most rows: two tiles.
+COMPARED, BEYOND = 1024, 512
+#: Where they have steps, as (first, last, apart) [rows]: bands of rows, then tiles.
+BANDS, TILES = (16, 32, 16), (64, 2**40, 64)
 #: Tiles cut short for few rows.
-SHORT_TILES = ((16, 256, 16), (320, COMPARED, 64))
+SHORT_TILES = ((16, 256, 16), (320, 2**40, 64))
 
 
 def roofline_seconds(*, flops: Array, bytes: Array, peak: float, bandwidth: float) -> Array:
@@ -41,16 +41,16 @@ def roofline_seconds(*, flops: Array, bytes: Array, peak: float, bandwidth: floa
 def row_edges(most: int, *, short_tiles: bool = False) -> NDArray[np.float64]:
     """Return the rows on both sides of every step of a product's law.
 
-    They end with the first step after ``most`` rows, and not before COMPARED rows.
+    They end BEYOND ``most`` rows, so that a time does not depend on what else is asked.
 
     >>> row_edges(8)[:8], row_edges(8, short_tiles=True)[4:10]
     (array([ 1., 16., 17., 32., 33., 64., 65., 128.]), array([33., 48., 49., 64., 65., 80.]))
     """
     edges = [1.0]
-    for first, last, apart in (*(SHORT_TILES if short_tiles else (BANDS, TILES)), FAR):
+    for first, last, apart in SHORT_TILES if short_tiles else (BANDS, TILES):
         for step in range(first, last + 1, apart):
             edges.append(float(step))
-            if step > max(most, COMPARED):
+            if step > max(most, COMPARED) + BEYOND:
                 return np.array(edges)
             edges.append(float(step + 1))
     raise AssertionError("the last steps have no end")

@@ -3,8 +3,9 @@
 A draw moves every launch of a kernel by one factor for the whole grid, so what D = 0 and D = 3
 share cancels in their ratio, as it does in reality. A second factor walks with the rows of a
 sequence, a step of its own for each row: it stands for what the law may get wrong about more rows,
-so that neighbouring draft lengths share most of it and not all. A third moves every step with
-drafts: what a served build does that neither laws nor engine numbers know.
+so that neighbouring draft lengths share most of it and not all. Further ones stand for what a
+served build does that neither laws nor engine numbers know: to every step with drafts, to verify
+passes the more the longer the draft, to draft passes, and to each draft length by itself.
 
 Kernels that move together are added up before they are multiplied, so a draw of all points is one
 product of two small matrices; the draws run along the last axis, where they are sorted.
@@ -12,7 +13,7 @@ product of two small matrices; the draws run along the last axis, where they are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ __all__ = [
 NORMAL_MEDIAN = 0.6745  # the median of |z|: turns a median error into a standard deviation
 #: The first stream of the walks; no model has as many kernels and kinds, whose streams come first.
 FIRST_WALK = 64
+#: The first stream of what served builds do, beyond the walks of 64 drafts.
+FIRST_SERVED = 1100
 #: Steps of a walk that a further one shares nothing with.
 MOST_APART = DRAWS // 2
 #: The stream of `drawn_row_shift`: the last one before the walks.
@@ -185,11 +188,11 @@ class _Piece(NamedTuple):
 def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     """Yield what a step is made of, with the factors that its errors draw.
 
-    log f = s (z_kind + z_kernel) / sqrt(2) + r W_kind(q) + v [D > 0] z_served:
-    s and r are the standard deviations of `law_sigma`, q the rows per sequence, v is
-    ``spread.served``, W is `row_walk`, and every z is a standard normal number of the draw. Half
-    the variance of a kernel's level is shared by its kind. With s = 0.1, r = 0.05 and q = 4, log f
-    is spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how often its ranges hold
+    log f = s (z_kind + z_kernel) / sqrt(2) + r W_kind(q) + u:
+    s and r are the standard deviations of `law_sigma`, q the rows per sequence, W is `row_walk`,
+    u what `_served` draws, and every z a standard normal number of the draw. Half the variance of
+    a kernel's level is shared by its kind. With s = 0.1, r = 0.05 and q = 4, log f without u is
+    spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how often its ranges hold
     what was measured is counted in docs/validation.md.
     """
     streams, drafts = _Streams(), grid.draft_length
@@ -209,7 +212,7 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
             kind, name = time.op.kind.value, f"{time.op.kind.value}/{time.op.name}"
             z_level = (streams.draws(kind) + streams.draws(name)) / np.sqrt(2)
             level, rows = law_sigma(time, spread)
-            group = (name, level, rows, pass_rows)
+            group = (which, name, level, rows, pass_rows)
             if group not in factors:
                 walk = row_walk(time.op.kind, pass_rows)
                 factors[group] = np.exp(level * z_level + rows * walk)
@@ -217,11 +220,30 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
             pieces.append(
                 _Piece(which=which, time=time, group=group, factors=factors[group], seconds=seconds)
             )
-    z_served = streams.draws("served")
-    served = np.where(drafts.reshape(-1, 1) > 0, np.exp(spread.served * z_served), 1.0)
-    factors = {piece.group: piece.factors * served for piece in pieces}
+    served = _served(drafts.ravel().astype(int).tolist(), spread)
+    factors = {piece.group: piece.factors * served[piece.which] for piece in pieces}
     for piece in pieces:
         yield piece._replace(factors=factors[piece.group])
+
+
+def _served(drafts: Sequence[int], spread: Spread) -> Mapping[str, Draws]:
+    """Return what a served build does to each pass, of shape (draft lengths, DRAWS).
+
+    log f = [D > 0] (v z_served + e z_D), and beside it g s(D) z_growth in the verify pass, with
+    s(D) = log2(1 + D) / 3, and d z_draft in draft passes; v, g, d and e are ``spread.served``,
+    ``growth``, ``draft`` and ``each``. They are fitted on published runs that the rest was not
+    fitted on (`workshop.spread`).
+    """
+    z_served, z_growth, z_draft = (normal_draws(FIRST_SERVED + i) for i in range(3))
+    own = np.array([normal_draws(FIRST_SERVED + 3 + d) for d in drafts])
+    drafting = np.array([[d > 0] for d in drafts])
+    shared = drafting * (spread.served * z_served + spread.each * own)
+    rise = np.log2(1 + np.array(drafts, dtype=np.float64))[:, None] / 3
+    return {
+        "overhead": np.exp(shared),
+        "verify": np.exp(shared + spread.growth * rise * z_growth),
+        "draft": np.exp(shared + spread.draft * z_draft),
+    }
 
 
 def grouped(times: StepTimes, grid: Grid, spread: Spread) -> Drawn:

@@ -18,6 +18,7 @@ __all__ = [
     "RULES",
     "Sign",
     "SweepChoice",
+    "grouped_sweeps",
     "leviathan",
     "nearest",
     "regret_rows",
@@ -114,11 +115,17 @@ def _tokens(row: SpecRow, own: bool) -> float | None:
 def sweeps() -> list[SweepChoice]:
     """Return every sweep of at least two draft lengths whose tokens per step are known."""
     published = published_runs()
+    return [_choice(published, pick, own) for pick, own in grouped_sweeps()]
+
+
+def grouped_sweeps() -> list[tuple[list[int], bool]]:
+    """Return the rows of each sweep, shortest draft first, and whether their AL is their own."""
+    published = published_runs()
     members: dict[tuple[object, ...], list[int]] = {}
     for i, row in enumerate(published.rows):
         if _usable(row) and row.draft_length:
             members.setdefault(_key(row), []).append(i)
-    choices = []
+    choices: list[tuple[list[int], bool]] = []
     for pick in members.values():
         rows = [published.rows[i] for i in pick]
         own = all(row.tokens_per_step for row in rows)
@@ -126,7 +133,7 @@ def sweeps() -> list[SweepChoice]:
         lengths = {published.rows[i].draft_length for i in usable}
         if len(lengths) >= 2:
             usable.sort(key=lambda i: published.rows[i].draft_length)
-            choices.append(_choice(published, usable, own))
+            choices.append((usable, own))
     return choices
 
 

@@ -50,7 +50,9 @@ def test_neighbouring_lengths_share_most_of_an_error_and_not_all(shorter: int, l
         first_pass_ops=[],
         further_pass_ops=[],
     )
-    spread = priors().spread.model_copy(update={"prior": 0.0, "served": 0.0, "rows": 0.05})
+    spread = priors().spread.model_copy(
+        update=dict.fromkeys(("prior", "served", "growth", "draft", "each"), 0.0) | {"rows": 0.05}
+    )
     expected = np.broadcast_to(kernel.total, priced.grid.shape)[0, 0]
     error = np.log(drawn_steps(alone, priced.grid, spread)[:, 0, 0] / expected)
     apart = error[:, longer] - error[:, shorter]
@@ -65,3 +67,31 @@ def test_a_verify_pass_of_any_width_has_its_draws() -> None:
     # Var W(q) = log q / log 4: 3 at 64 rows, 5 at 1,024
     assert walk[0].std() == pytest.approx(3**0.5, rel=0.15)
     assert walk[1].std() == pytest.approx(5**0.5, rel=0.15)
+
+
+def test_what_served_builds_do_is_drawn_as_stated() -> None:
+    """With one spread at a time, log R(D) has its standard deviation times the share it moves.
+
+    s(7) = log2(8) / 3 = 1. Without drafter and overhead the verify pass is the whole step.
+    """
+    question = question_of(
+        model="llama-3.1-8b", batches=(64,), contexts=(4096,), drafter="ngram", acceptance="0.7"
+    )
+    priced = question.price()
+    times = priced.times._replace(overhead=np.zeros_like(priced.times.overhead))
+    nothing = dict.fromkeys(("calibrated", "prior", "rows", "overhead"), 0.0)
+    for name, at_one, at_seven in (
+        ("served", 0.1, 0.1),
+        ("growth", 0.1 / 3, 0.1),
+        ("each", 0.1, 0.1),
+    ):
+        others = dict.fromkeys({"served", "growth", "draft", "each"} - {name}, 0.0)
+        spread = priors().spread.model_copy(update=nothing | others | {name: 0.1})
+        bare = priors().spread.model_copy(update=nothing | others | {name: 0.0})
+        moved, laws = (np.log(drawn_steps(times, priced.grid, s)[:, 0, 0]) for s in (spread, bare))
+        error = moved - laws
+        rises = np.log(times.verify[0, 0] / times.verify[0, 0, 0])
+        for length, expected in ((1, at_one), (7, at_seven)):
+            if rises[length] < 0.3:  # no step is drawn below plain decoding
+                continue
+            assert error[:, length].std() == pytest.approx(expected, rel=0.15), (name, length)

@@ -17,7 +17,9 @@ from roofline.kernels.ops import Part
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import load_model
+from roofline.specs.priors import priors
 from roofline.timing.machine import Machine, OpTime
+from roofline.timing.uncertainty import drawn_row_shift
 
 __all__ = ["SAMPLE", "WHOLE", "Combination", "Grid", "Priced", "combinations", "price", "roof_of"]
 
@@ -27,6 +29,7 @@ Mask = NDArray[np.bool_]
 LONGEST = 10
 #: The conditional acceptance at every position that decides the best D.
 RATE = 0.6
+TOKENS = np.cumsum(RATE ** np.arange(LONGEST + 1))
 #: A step that differs by no more than the tie of the advice is the same.
 UNCHANGED = TIE
 
@@ -183,8 +186,7 @@ def _priced(  # noqa: PLR0917
     moved = sum((k.op.count * k.op.bytes for k in kernels), np.zeros(shape))
     flops = sum((k.op.count * k.op.flops for k in kernels), np.zeros(shape))
     at_peak = sum((k.op.count * k.op.flops / _peak(gpu, k) for k in kernels), np.zeros(shape))
-    tokens = 1 + np.cumsum(RATE ** np.arange(1, LONGEST + 1))
-    speed = np.concatenate([[1.0], tokens]) / times.total
+    speed = TOKENS / times.total
     best, _ = smallest_within_tie(np.where(priced.candidates, speed, np.nan))
     return Priced(
         what=what,
@@ -241,8 +243,6 @@ def _sure_rises(priced: PricedGrid, speed: Array, best: NDArray[np.intp]) -> Mas
     """
     rises = np.zeros((best.shape[0] - 1, best.shape[1]), dtype=bool)
     usable = priced.fits & priced.times.launches.captured
-    tokens = np.concatenate([[1.0], 1 + np.cumsum(RATE ** np.arange(1, LONGEST + 1))])
-    steps: Array | None = None
     for at in range(best.shape[1]):
         lowest: int | None = None
         for row in range(best.shape[0]):
@@ -252,9 +252,25 @@ def _sure_rises(priced: PricedGrid, speed: Array, best: NDArray[np.intp]) -> Mas
             if lowest is not None and here > lowest and here > best[row - 1, at]:
                 gain = speed[row, at, here] / speed[row, at, lowest] - 1
                 if gain > TIE:
-                    steps = priced.drawn.steps() if steps is None else steps
-                    drawn = tokens[here] / steps[:, row, at, here]
-                    odds = (drawn > tokens[lowest] / steps[:, row, at, lowest]).mean()
-                    rises[row - 1, at] = odds >= SURE
+                    rises[row - 1, at] = _odds(priced, row, at, (here, lowest)) >= SURE
             lowest = here if lowest is None else min(lowest, here)
     return rises
+
+
+def _odds(priced: PricedGrid, row: int, at: int, lengths: tuple[int, int]) -> float:
+    """Return the odds that the first draft length is faster than the second, as a schedule has it.
+
+    A draw moves the rows at which kernels rise by a factor, and so reads the gain at another batch.
+    """
+    batch, context = priced.grid.batch.ravel()[row], priced.grid.context.ravel()[at]
+    drawn = priced.drawn.steps()[:, row, at]
+    of_draws = np.log(drawn[:, lengths[1]] / drawn[:, lengths[0]])
+    near = np.unique(np.maximum(np.round(batch * np.exp(np.linspace(-0.5, 0.5, 21))), 1))
+    deployment = priced.deployment
+    grid = deployment.grid(near.astype(int).tolist(), (int(context),), (0, *sorted(lengths)))
+    expected = deployment.price(grid).times.total[:, 0, 1:]
+    of_batches = np.log(expected[:, 0] / expected[:, 1])
+    moved = batch * drawn_row_shift(priced.times, priors().spread)
+    by_rows = np.interp(moved, near, of_batches) - np.interp(batch, near, of_batches)
+    gain = TOKENS[lengths[0]] / TOKENS[lengths[1]]
+    return float((np.log(gain) + of_draws + by_rows > 0).mean())

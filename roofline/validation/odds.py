@@ -1,0 +1,110 @@
+"""Whether odds and ranges come true, on every published sweep, by fits that never saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.advice.decide import TIE, near_best, smallest_within_tie
+from roofline.calibrate.engine.spec_pricing import deployment_of
+from roofline.calibrate.engine.spec_rows import SpecRow, drafter_of, target_of
+from roofline.specs.engine import load_engine
+from roofline.specs.placement import Grid, Routing
+from roofline.specs.priors import Spread, priors
+from roofline.timing.uncertainty import drawn_steps
+from roofline.validation.advice import grouped_sweeps
+from roofline.validation.steps import published_runs
+
+__all__ = ["Replayed", "bins", "log_score", "replays"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    """One sweep as it was measured, and as the draws say it could be; D = 0 first if measured."""
+
+    group: str
+    lengths: tuple[int, ...]
+    measured: Array  # speed
+    expected: Array  # speed of plain decoding is 1
+    drawn: Array  # (DRAWS, lengths)
+    odds: Array  # of being within the tie of the best
+
+    @property
+    def chosen(self) -> int:
+        """The position that the advice takes."""
+        return int(smallest_within_tie(self.expected)[0])
+
+    @property
+    def near_best(self) -> NDArray[np.bool_]:
+        """Which lengths were measured to be within the tie of the best."""
+        return np.asarray(self.measured >= (1 - TIE) * np.nanmax(self.measured))
+
+
+def replays(spread: Spread | None = None) -> list[Replayed]:
+    """Return every sweep with tokens per step of its own; ``spread`` replaces the stated one."""
+    published = published_runs()
+    stated = spread or priors().spread
+    found = []
+    for pick, own in grouped_sweeps():
+        if own:
+            rows = [published.rows[i] for i in pick]
+            found.append(_replay(rows, published.predicted.ratio[list(pick)], stated))
+    return found
+
+
+def _replay(rows: Sequence[SpecRow], ratio: Array, spread: Spread) -> Replayed:
+    lengths = [0, *(row.draft_length for row in rows)]
+    speeds = np.array([rows[0].base_speed or np.nan, *(row.speed or np.nan for row in rows)])
+    tokens = np.array([1.0, *(row.tokens_per_step or np.nan for row in rows)])
+    expected = tokens / np.array([1.0, *ratio])
+    drawn = expected * np.exp(-_drawn_errors(rows, lengths, spread))
+    start = 0 if rows[0].base_speed else 1
+    drawn = drawn[:, start:]
+    return Replayed(
+        group=rows[0].group,
+        lengths=tuple(lengths[start:]),
+        measured=speeds[start:],
+        expected=expected[start:],
+        drawn=drawn,
+        odds=near_best(drawn),
+    )
+
+
+def _drawn_errors(rows: Sequence[SpecRow], lengths: Sequence[int], spread: Spread) -> Array:
+    """Return drawn log R(D) less the expected one, (DRAWS, lengths); all lengths jointly."""
+    stated, row = priors().routing, rows[-1]
+    target = target_of(row, Routing(skew=stated.skew, correlation=stated.correlation))
+    overhead = load_engine(row.engine).overhead
+    grid = Grid.of((row.batch,), (row.context,), lengths)
+    times = deployment_of(row, target, drafter_of(row, target), overhead).price(grid).times
+    drawn = np.log(drawn_steps(times, grid, spread)[:, 0, 0])
+    expected = np.log(times.total[0, 0])
+    return np.asarray(drawn - drawn[:, :1] - expected + expected[0])
+
+
+def bins(every: Sequence[Replayed], size: int = 20) -> list[tuple[int, float, float]]:
+    """Return (answers, mean odds, share that came true) of the advice, by rising odds."""
+    pairs = sorted((float(one.odds[one.chosen]), bool(one.near_best[one.chosen])) for one in every)
+    count = max(len(pairs) // size, 1)
+    parts = [list(part) for part in np.array_split(np.array(pairs, dtype=float), count)]
+    return [
+        (len(part), float(np.mean([p[0] for p in part])), float(np.mean([p[1] for p in part])))
+        for part in parts
+    ]
+
+
+def log_score(every: Sequence[Replayed]) -> float:
+    """Return the mean log probability that the odds gave to what came true, of the advice.
+
+    Odds are kept between 1 and 99 %.
+    """
+    scores = []
+    for one in every:
+        odds = float(np.clip(one.odds[one.chosen], 0.01, 0.99))
+        scores.append(np.log(odds if one.near_best[one.chosen] else 1 - odds))
+    return float(np.mean(scores))
