@@ -20,7 +20,7 @@ from roofline.acceptance.defaults import Closeness, choose_curve
 from roofline.acceptance.files import ACCEPTANCE_SHELF
 from roofline.advice.configuration import Configuration, check_configuration
 from roofline.base.errors import InputError, Option
-from roofline.base.names import family, on_shelf
+from roofline.base.names import bundled_id, family, on_shelf
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.resources import bundled_names, stated_kind
@@ -35,7 +35,14 @@ from roofline.importers.references import (
 from roofline.kernels.footprint import parameters_total
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
-from roofline.specs.engine import EngineProfile, engine_id, load_engine
+from roofline.specs.engine import (
+    ENGINE_SHELF,
+    EngineProfile,
+    Overhead,
+    engine_id,
+    engine_parts,
+    load_engine,
+)
 from roofline.specs.formats import (
     LAYER_LINEARS,
     Component,
@@ -64,6 +71,14 @@ from roofline.specs.network import (
     network_named,
 )
 from roofline.specs.overrides import AppliedOverride, apply_overrides
+from roofline.specs.paths import (
+    GraphMode,
+    Serving,
+    execution_paths,
+    graphs_on_path,
+    matched,
+    overhead_on_path,
+)
 from roofline.specs.placement import (
     Grid,
     Placement,
@@ -277,8 +292,7 @@ def deploy(
     gpu, gpu_changes = apply_overrides(documents.gpu, configuration.of_root("gpu"))
     model, model_changes = apply_overrides(documents.model, configuration.of_root("model"))
     model, rate_notices = _with_supported_dtype(gpu, model, configuration.activations)
-    engine, engine_changes = _engine(configuration, documents.engine)
-    gpu, host = _in_host(configuration, gpu, engine)
+    gpu, host = _in_host(configuration, gpu, documents.engine)
     placement = _placement(configuration, gpu, model, host)
     _check_layout(configuration, placement, gpu, model)
     precision, format_notices = _precision(
@@ -288,11 +302,39 @@ def deploy(
         activations=configuration.activations,
         kv=configuration.kv,
     )
+    serving = Serving(
+        engine=documents.engine.id,
+        version=documents.engine.runs_version,
+        generation=gpu.generation,
+        role="target",
+        model=model.id,
+        kv=precision.kv,
+    )
+    own = configuration.verify_attention or gpu.verify_attention
+    placement = execution_paths().placed(placement, model, serving, given=own is not None)
+    graphs = graphs_on_path(documents.engine, serving)
+    engine, engine_changes = _engine(
+        configuration, documents.engine.model_copy(update={"graphs": graphs})
+    )
     target = Target(model=model, precision=precision, placement=placement)
     drafter, drafter_changes, drafter_notices = _drafter(
         configuration, target, gpu, engine, drop_unused=drop_unused
     )
     engine.check_drafter(drafter.kind)
+    if drafter.network is not None:
+        drafter = replace(
+            drafter,
+            placement=execution_paths().placed(
+                drafter.placement,
+                drafter.network,
+                serving._replace(role="drafter"),
+                given=own is not None,
+            ),
+        )
+    own_times = engine.overhead
+    if own_times == documents.engine.overhead and _bundled(configuration.engine):
+        overhead = overhead_on_path(own_times, model, drafter.network, serving)
+        engine = engine.model_copy(update={"overhead": overhead})
     # refuses a layout that the engine has no flags for
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
     deployment = Deployment(
@@ -310,12 +352,18 @@ def deploy(
         *rate_notices,
         *name_notices,
         *_engine_notices(engine, gpu),
+        *_path_notices(engine, own_times, deployment, serving),
         *_host_notices(configuration, host),
         *_gpu_notices(gpu),
         *format_notices,
         *drafter_notices,
     )
     return deployment, tuple(dict.fromkeys(notices))
+
+
+def _bundled(engine: str) -> bool:
+    """Return whether an engine's times are those of this project, and not a user's own."""
+    return bundled_id(engine_parts(engine)[0], ENGINE_SHELF) is not None
 
 
 def _with_supported_dtype(
@@ -803,6 +851,30 @@ def _engine_notices(engine: EngineProfile, gpu: HardwareProfile) -> Iterable[Not
     if remedy is None:
         return []
     return [notice(Code.ENGINE_ELSEWHERE, engine=engine.name, vendor=gpu.vendor, remedy=remedy)]
+
+
+def _path_notices(
+    engine: EngineProfile, own_times: Overhead, deployment: Deployment, serving: Serving
+) -> Iterable[Notice]:
+    """Say how verify passes run where the engine's choice makes them dearer."""
+    added = engine.overhead.per_spec_round - own_times.per_spec_round
+    if added <= 0 or deployment.drafter.kind == "none":
+        return
+    paths = [path for _, path in matched(deployment.target.model, serving, several=True) if path]
+    outside = [path for path in paths if path.graph is not GraphMode.FULL]
+    waiting = [path for path in paths if path.waits]
+    found = next(iter(outside or waiting), None)
+    if found is not None:
+        yield notice(
+            Code.OUTSIDE_GRAPH if outside else Code.HOST_WAITS,
+            engine=engine.name,
+            version=serving.version,
+            backend=found.backend,
+            kv=deployment.target.precision.kv.value,
+            gpu=deployment.gpu.id,
+            round_ms=1e3 * added,
+            pass_ms=1e3 * (engine.overhead.per_draft_pass - own_times.per_draft_pass),
+        )
 
 
 def _host_notices(configuration: Configuration, host: HostProfile | None) -> Iterable[Notice]:

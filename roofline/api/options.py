@@ -65,8 +65,8 @@ class DeploymentOptions(TypedDict, total=False):
     draft_weights: Annotated[str | None, "Format of the drafter's weights. None is its own."]
     verify_attention: Annotated[
         str | None,
-        "How a verify pass reads the KV cache: 'kv_once', 'tile' or 'kv_per_query'. None is as "
-        "measured on the GPU.",
+        "How a verify pass reads the KV cache: 'kv_once', 'tile', 'head_tile', 'kv_per_tile' or "
+        "'kv_per_query'. None is as measured on the GPU, else as the engine does.",
     ]
     state_handling: Annotated[
         str, "How a verify pass keeps states of linear mixers: 'snapshots' or 'replay'."

@@ -54,6 +54,8 @@ class Code(StrEnum):
     WEIGHTS_STORED_ONLY = "weights-stored-only"
     ANOTHER_VOCABULARY = "another-vocabulary"
     OFF_FAST_PATH = "off-fast-path"
+    OUTSIDE_GRAPH = "outside-graph"
+    HOST_WAITS = "host-waits"
     ENGINE_ELSEWHERE = "engine-elsewhere"
     FEW_BITS = "few-bits"
     NO_16_BIT_RATE = "no-16-bit-rate"

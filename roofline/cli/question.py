@@ -183,7 +183,10 @@ def question(
     verify_attention: Annotated[
         str | None,
         option(
-            EXPERT, "How verify reads KV: kv_once, tile, kv_per_query.  [measured]", metavar="HOW"
+            EXPERT,
+            "How verify reads KV: kv_once, tile, head_tile, kv_per_tile, kv_per_query.  "
+            "[the engine's]",
+            metavar="HOW",
         ),
     ] = None,
     state_handling: Annotated[

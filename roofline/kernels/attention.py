@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from roofline.base.numbers import Array
 from roofline.kernels import formulas
 from roofline.kernels.footprint import (
@@ -24,7 +26,7 @@ from roofline.specs.mixers import (
     StateMixer,
 )
 from roofline.specs.network import LayerRun
-from roofline.specs.placement import VerifyAttention
+from roofline.specs.placement import StateHandling, StateRows, VerifyAttention
 
 __all__ = ["attention_block", "compressed", "cross", "pick_tokens", "recurrent"]
 
@@ -71,9 +73,10 @@ def _grouped(state: Pass, attention: GroupedQueryAttention, linears: list[Linear
 
 def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
     heads, kv_heads = local_heads(attention, state.placement.attention_tp)
-    group, rows, reads = heads // kv_heads, state.rows, _kv_reads(state)
+    group, rows, reads = heads // kv_heads, state.rows, _kv_reads(state, heads // kv_heads)
     length = attended_tokens(attention, state.context)
     read = state.context if state.prefill else attended_tokens(attention, state.context, rows)
+    picks = _picks(state, attention)
     flops = formulas.attention_flops(
         batch=state.batch,
         rows=_work_rows(state, group),
@@ -105,8 +108,8 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         bytes=moved,
         rows=group * rows,
         shape=AttentionShape(
-            pairs=state.batch * kv_heads * reads,
-            rows=group * _work_rows(state, group) / reads,
+            pairs=state.batch * kv_heads * reads * picks,
+            rows=group * _work_rows(state, group) / (reads * picks),
             length=read if state.prefill else length,
             context=state.context,
             kv_width=attention.head_dim + attention.value_dim,
@@ -129,16 +132,45 @@ def _prompt_pairs(state: Pass, attention: GroupedQueryAttention) -> Array:
 
 
 def _work_rows(state: Pass, group: int) -> Array:
-    """Return the rows per sequence that are computed: whole tiles of G q rows in ``tile``."""
+    """Return the rows per sequence that are computed: whole tiles of G q rows in ``tile``.
+
+    In ``head_tile`` each query head has tiles of its own; one row of every head shares them.
+    """
     placement = state.placement
-    if placement.verify_attention != VerifyAttention.TILE or state.prefill:
+    if state.prefill:
+        return state.rows
+    if placement.verify_attention is VerifyAttention.HEAD_TILE:
+        padded = formulas.padded_rows(rows=state.rows, tile=placement.tile_rows)
+        return np.where(np.asarray(state.rows) > 1, padded, state.rows)
+    if placement.verify_attention is not VerifyAttention.TILE:
         return state.rows
     return formulas.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / group
 
 
-def _kv_reads(state: Pass) -> Array:
-    per_query = state.placement.verify_attention == VerifyAttention.KV_PER_QUERY
-    return state.rows if per_query and not state.prefill else 1.0
+def _picks(
+    state: Pass, attention: GroupedQueryAttention | LatentAttention | CompressedAttention
+) -> Array:
+    """Return how many rows' entries a pass reads where each row picks its own: min(L, k q) / k.
+
+    1 where all rows attend to the same entries. With k = 2,048, q = 4 and L = 32,768 it is 4, and
+    with L = 4,096 it is 2.
+    """
+    if attention.top_k is None or state.prefill:
+        return 1.0
+    one = attended_tokens(attention, state.context)
+    return np.asarray(attended_tokens(attention, state.context, state.rows) / np.maximum(one, 1.0))
+
+
+def _kv_reads(state: Pass, group: int) -> Array:
+    """Return how often a pass reads the cache: once, per tile of G q rows, or per query."""
+    placement = state.placement
+    if state.prefill:
+        return 1.0
+    if placement.verify_attention is VerifyAttention.KV_PER_TILE:
+        return formulas.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / (
+            placement.tile_rows
+        )
+    return state.rows if placement.verify_attention is VerifyAttention.KV_PER_QUERY else 1.0
 
 
 def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> list[Op]:
@@ -204,6 +236,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
     heads = attention.num_heads // state.placement.attention_tp
     length = attended_tokens(attention, state.context)
     read = attended_tokens(attention, state.context, state.rows)
+    reads = _kv_reads(state, heads) * _picks(state, attention)
     return Op(
         name="latent_attention",
         kind=Kind.MLA,
@@ -227,12 +260,12 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
             length=read,
             kv=bytes_per_element(state.precision.kv),
             activation=state.base_bytes,
-            kv_reads=_kv_reads(state),
+            kv_reads=_kv_reads(state, heads),
         ),
         rows=heads * state.rows,
         shape=AttentionShape(
-            pairs=state.batch * _kv_reads(state),
-            rows=heads * _work_rows(state, heads) / _kv_reads(state),
+            pairs=state.batch * reads,
+            rows=heads * _work_rows(state, heads) / reads,
             length=length,
             context=state.context,
             kv_width=attention.key_width,
@@ -273,6 +306,9 @@ def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]
     moved = state.batch * formulas.state_traffic(
         state=held, rows=rows, handling=state.placement.state_handling
     )
+    several = _state_rows(state)
+    if several is not None:
+        moved = moved + np.where(np.asarray(rows) > 1, several.copies, 0.0) * state.batch * held
     work = mixer.state_flops * (mixer.state_elements // tp)
     filters = [_state_op(state, "conv_state", 2 * state.batch * convolution, 0.0)]
     return [
@@ -284,12 +320,27 @@ def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]
             moved,
             state.tokens * work,
             turns=rows,
+            several=several,
         ),
         elementwise(state, "gated_norm", 3 * mixer.value_width // tp, state.tokens),
     ]
 
 
-def _state_op(state: Pass, name: str, moved: Array, flops: Array, *, turns: Array = 1.0) -> Op:
+def _state_rows(state: Pass) -> StateRows | None:
+    """Return what several rows cost; a replay keeps one state and has kernels of its own."""
+    snapshots = state.placement.state_handling is StateHandling.SNAPSHOTS
+    return state.placement.state_rows if snapshots and not state.prefill else None
+
+
+def _state_op(
+    state: Pass,
+    name: str,
+    moved: Array,
+    flops: Array,
+    *,
+    turns: Array = 1.0,
+    several: StateRows | None = None,
+) -> Op:
     """Return a pass over a state; the rows of one sequence take turns."""
     return Op(
         name=name,
@@ -301,6 +352,7 @@ def _state_op(state: Pass, name: str, moved: Array, flops: Array, *, turns: Arra
         bytes=moved,
         rows=state.tokens,
         turns=turns,
+        state_rows=several,
     )
 
 
@@ -358,6 +410,7 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
     length = attended_tokens(attention, state.context)
     width, kv = attention.head_dim, bytes_per_element(state.precision.kv)
     read = attended_tokens(attention, state.context, 1.0 if state.prefill else state.rows)
+    picks = _picks(state, attention)
     return Op(
         name="compressed_attention",
         kind=Kind.MLA,
@@ -384,8 +437,8 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
         ),
         rows=heads * state.rows,
         shape=AttentionShape(
-            pairs=state.batch,
-            rows=heads * state.rows,
+            pairs=state.batch * picks,
+            rows=heads * state.rows / picks,
             length=length,
             context=state.context,
             kv_width=width,

@@ -77,7 +77,9 @@ def attended_tokens(attention: Attention, context: Array, rows: Array = 1.0) -> 
     """Return the cache entries of one sequence that a pass of ``rows`` rows reads in one layer.
 
     A sliding window of w reads at most w + rows - 1 (each row sees w). A chunk of c starts over
-    every c tokens, so on average over positions (c + 1) / 2 are read once the context exceeds it.
+    every c tokens: at most c are read, and c is what a pass is charged once the context exceeds it
+    (the sequences of a batch are at different places of their chunks, and those at the end set the
+    pace).
     Sparse attention reads the top k of each row, never more than there are.
 
     >>> from roofline.specs.network import GroupedQueryAttention
@@ -99,8 +101,8 @@ def attended_tokens(attention: Attention, context: Array, rows: Array = 1.0) -> 
             if attention.window is None:
                 return context
             if attention.window_kind == "chunked":
-                inside = np.asarray(context) <= attention.window
-                return np.where(inside, context, (attention.window + 1) / 2)
+                full: Array = np.minimum(context, attention.window)
+                return full
             capped: Array = np.minimum(context, attention.window + rows - 1)
             return capped
         case _:

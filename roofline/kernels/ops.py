@@ -11,7 +11,7 @@ from roofline.kernels import formulas
 from roofline.kernels.matrices import Linear
 from roofline.specs.formats import DType, Precision, bytes_per_element
 from roofline.specs.network import NetworkSpec
-from roofline.specs.placement import Placement
+from roofline.specs.placement import Placement, StateRows
 
 __all__ = [
     "AttentionShape",
@@ -135,6 +135,8 @@ class Op:
     head_dim: int = 0
     #: Times that the kernel's loop runs one after another (rows of a recurrent state).
     turns: Array = 1.0
+    #: What more than one turn costs, where the kernel's law does not say.
+    state_rows: StateRows | None = None
 
 
 class Pass(NamedTuple):

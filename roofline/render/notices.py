@@ -95,6 +95,10 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         (Code.SCHEDULE_GRAPH_MODE, Code.PAST_GRAPHS_UNDER_LOAD),
     ),
     (
+        "the engine's own choice of kernel makes drafting dearer: another setting may not",
+        (Code.OUTSIDE_GRAPH, Code.HOST_WAITS),
+    ),
+    (
         "the acceptance is that of something else: the best draft length moves with it",
         (
             Code.ACCEPTANCE_STANDS_IN,
@@ -348,6 +352,31 @@ def _off_fast_path(kernel: str, most: int, engine: str, version: str, group: int
         f"{kernel} takes at most {most} query heads per KV head on its fast path in {engine} "
         f"{version}, this model has {group}: its attention may be many times slower than predicted"
     )
+
+
+def _outside_graph(
+    *, engine: str, version: str, backend: str, kv: str, gpu: str, round_ms: float, pass_ms: float
+) -> str:
+    return (
+        f"{_build(engine, version)} verifies drafts on {gpu} with a {kv} cache by {backend} "
+        f"outside the full CUDA graph: {round_ms:.1f} ms more for a verify pass and "
+        f"{pass_ms:.1f} ms for a draft pass are priced; look for 'cudagraph_mode=PIECEWISE' in its "
+        "log"
+    )
+
+
+def _host_waits(
+    *, engine: str, version: str, backend: str, kv: str, gpu: str, round_ms: float, pass_ms: float
+) -> str:
+    return (
+        f"{_build(engine, version)} runs attention on {gpu} with a {kv} cache by {backend}, whose "
+        f"host code waits for the GPU before each pass: {round_ms:.1f} ms more for a verify pass "
+        f"and {pass_ms:.1f} ms for a draft pass are priced"
+    )
+
+
+def _build(engine: str, version: str) -> str:
+    return f"{engine} {version}" if version else engine
 
 
 def _beyond_trained_context(network: str, trained: int, context: int) -> str:
@@ -662,6 +691,8 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.WEIGHTS_STORED_ONLY: _weights_stored_only,
     Code.ANOTHER_VOCABULARY: _another_vocabulary,
     Code.OFF_FAST_PATH: _off_fast_path,
+    Code.OUTSIDE_GRAPH: _outside_graph,
+    Code.HOST_WAITS: _host_waits,
     Code.PAST_GRAPHS_UNDER_LOAD: _past_graphs_under_load,
     Code.BATCHES_NOT_ASKED: _batches_not_asked,
     Code.BATCHES_DO_NOT_FIT: _batches_do_not_fit,

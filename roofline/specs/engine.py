@@ -35,6 +35,7 @@ __all__ = [
     "engine_id",
     "engine_parts",
     "load_engine",
+    "version_numbers",
 ]
 
 
@@ -106,8 +107,8 @@ class Era(Schema):
         >>> era.covers("0.11.2"), era.covers("0.12.0"), era.covers("0.9.1rc1"), era.covers("dev")
         (True, False, True, False)
         """
-        last = _version_numbers(self.until or "")
-        numbers = _version_numbers(version)
+        last = version_numbers(self.until or "")
+        numbers = version_numbers(version)
         # 0.0.0 is a build that knows no version
         return any(numbers) and numbers[: len(last)] <= last
 
@@ -125,10 +126,10 @@ class Era(Schema):
 _ERA_LABELS = ("id", "builds", "until")
 
 
-def _version_numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers that a version begins with.
 
-    >>> _version_numbers("v0.11.2rc1")
+    >>> version_numbers("v0.11.2rc1")
     (0, 11, 2)
     """
     match = re.match(r"v?(\d{1,6}(?:\.\d{1,6})*)", version)
@@ -191,6 +192,8 @@ class Graphs(Schema):
     eager_launch: Duration
     #: Rows captured on request, beyond the last of ``steps``, in its multiples; 0 for none.
     up_to: Annotated[int, Field(ge=0, le=2**20)] = 0
+    #: Tokens of the engine's largest pass, beyond which nothing is captured; None where unknown.
+    most_tokens: PositiveInt | None = None
     #: The flag that requests them, with $rows; empty where the engine has none.
     flag: RowsFlag = ""
     source: str
@@ -198,7 +201,8 @@ class Graphs(Schema):
     @property
     def largest(self) -> int:
         """Return the largest captured row count."""
-        return max(self.steps[-1][0], self.up_to)
+        largest = max(self.steps[-1][0], self.up_to)
+        return largest if self.most_tokens is None else min(largest, self.most_tokens)
 
     def capture_flag(self, rows: float) -> str:
         """Return the flag that makes the engine capture ``rows`` too; empty where it has none.
@@ -361,6 +365,8 @@ class EngineProfile(Document):
     eras: tuple[Era, ...] = ()  # oldest first
     #: The era whose overhead it has; None is today's.
     era: Era | None = None
+    #: The release that was asked for, of no era; empty is today's build.
+    release: str = ""
     draft_length_name: str
     #: By drafter kind, where the engine calls it otherwise.
     draft_length_names: dict[str, str] = Field(default_factory=dict)
@@ -435,8 +441,15 @@ class EngineProfile(Document):
 
     @property
     def reference(self) -> str:
-        """The name of the engine with its era, as it is asked for."""
-        return self.id if self.era is None else f"{self.id}@{self.era.id}"
+        """The name of the engine with its era or release, as it is asked for."""
+        if self.era is not None:
+            return f"{self.id}@{self.era.id}"
+        return f"{self.id}=={self.release}" if self.release else self.id
+
+    @property
+    def runs_version(self) -> str:
+        """The version that runs: the last of its era, or the release; empty is today's build."""
+        return self.release if self.era is None else self.era.until or ""
 
     def at_era(self, era: str) -> EngineProfile:
         """Return the engine with the overhead of the era with this id."""
@@ -462,7 +475,7 @@ class EngineProfile(Document):
         name, separator, release = engine_parts(reference)
         if separator != "==":
             return None
-        if not _version_numbers(release):
+        if not version_numbers(release):
             raise InputError(
                 f"expected a release, such as {name}==0.10", field="engine", value=reference
             )
@@ -518,13 +531,15 @@ def load_engine(reference: str) -> EngineProfile:
         raise InputError("expected an engine's name, got an empty string", field="engine")
     profile = EngineProfile.load(spec_file(name, ENGINE_SHELF, "engine"))
     era = rest if separator == "@" else profile.era_of_release(reference)
-    return profile if era is None else profile.at_era(era)
+    if era is not None:
+        return profile.at_era(era)
+    return profile.model_copy(update={"release": rest}) if separator == "==" else profile
 
 
 def engine_id(reference: str, profile: EngineProfile) -> str:
-    """Return how an engine is called with the era that is priced: a release's by its id."""
+    """Return how an engine is called with the era that is priced: an older release's by its id."""
     name, separator, _ = engine_parts(reference)
     if separator != "==":
         return reference
     era = profile.era_of_release(reference)
-    return name if era is None else f"{name}@{era}"
+    return profile.reference if era is None else f"{name}@{era}"

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from roofline.base.numbers import Array
 
-__all__ = ["Grid", "Placement", "Routing", "Split", "SplitMode", "StateHandling", "VerifyAttention"]
+__all__ = [
+    "Grid",
+    "Placement",
+    "Routing",
+    "Split",
+    "SplitMode",
+    "StateHandling",
+    "StateRows",
+    "VerifyAttention",
+]
 
 
 class VerifyAttention(StrEnum):
@@ -19,6 +28,8 @@ class VerifyAttention(StrEnum):
 
     KV_ONCE = "kv_once"  # once for all rows
     TILE = "tile"  # once, but arithmetic comes in whole tiles of query rows
+    HEAD_TILE = "head_tile"  # once, but the rows of each query head fill whole tiles of their own
+    KV_PER_TILE = "kv_per_tile"  # once for every tile of query rows
     KV_PER_QUERY = "kv_per_query"  # once for every row: the draft tokens share nothing
 
 
@@ -27,6 +38,18 @@ class StateHandling(StrEnum):
 
     SNAPSHOTS = "snapshots"  # read the state once, write one copy after each row
     REPLAY = "replay"  # read and write it once, and replay the accepted rows' inputs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateRows:
+    """What several rows of a sequence cost where one block goes through them one after the other.
+
+    t = floor + q ``turn`` + bytes / ``rate``; ``copies`` of the state move besides the 1 + q.
+    """
+
+    turn: float  # one row of one layer [s]
+    rate: float  # states read and written, whatever the memory's bandwidth [B/s]
+    copies: float = 0.0  # states moved to put the accepted one in its place
 
 
 class SplitMode(StrEnum):
@@ -76,7 +99,9 @@ class Placement:
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
     #: How a verify pass keeps the states of linear mixers for its q rows.
     state_handling: StateHandling = StateHandling.SNAPSHOTS
-    #: Query rows per attention tile, used by ``tile``.
+    #: What several rows of a recurrent state cost; None is the kernel's own law, row by row.
+    state_rows: StateRows | None = None
+    #: Query rows per attention tile, used by ``tile``, ``head_tile`` and ``kv_per_tile``.
     tile_rows: int = 128
     #: Cards of one machine without a link of their own, and experts beside its processor.
     split: Split = field(default_factory=Split)

@@ -241,7 +241,7 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             return exchange_time(sent=op.bytes, ranks=shape.ranks, device=device, law=law)
         case StateLaw(), _:
             each = state_time(moved=op.bytes / op.turns, device=device, law=law)
-            return in_turn(each, op.turns)
+            return _several_rows(op, in_turn(each, op.turns))
         case SimpleLaw(), MoeShape() as shape if op.kind is Kind.CPU_MOE:
             return cpu_experts_time(op, shape, law, machine)
         case SimpleLaw(), (GemmShape() | MoeShape()) as shape if machine.vector is not None:
@@ -257,8 +257,24 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
                 rows=op.rows if machine.staircase else None,
                 work=op.flops / shape.pairs if isinstance(shape, AttentionShape) else None,
             )
-            return in_turn(each, op.turns)
+            return _several_rows(op, in_turn(each, op.turns))
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")
+
+
+def _several_rows(op: Op, law: KernelTime) -> KernelTime:
+    """Return the time of a kernel in turns, where several rows of a state have costs of their own.
+
+    floor + q turn + bytes / rate, and never less than the law of one row says.
+    """
+    several = op.state_rows
+    if several is None:
+        return law
+    turns, moved = np.asarray(op.turns), np.asarray(op.bytes) / several.rate
+    total = law.floor + turns * several.turn + moved
+    more = (turns > 1) & (total > law.total)
+    return law._replace(
+        memory=np.where(more, moved, law.memory), total=np.where(more, total, law.total)
+    )
 
 
 def _gemm(

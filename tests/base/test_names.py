@@ -270,7 +270,7 @@ def test_names_that_were_taken_still_are(name: str) -> None:
         ("llama.cpp", "llamacpp"), ("llama-cpp", "llamacpp"), ("TensorRT-LLM", "trtllm"),
         ("trt-llm", "trtllm"), ("TRTLLM", "trtllm"), ("vLLM", "vllm"), ("SGLang", "sglang"),
         # eras are those of the engine's file: 0.10 is a release of 2025
-        ("vLLM@2025", "vllm@2025"), ("vllm==0.10.1", "vllm@2025"), ("vllm==0.24", "vllm"),
+        ("vLLM@2025", "vllm@2025"), ("vllm==0.10.1", "vllm@2025"), ("vLLM==0.24", "vllm==0.24"),
     ],
 )  # fmt: skip
 def test_engines_by_other_names(typed: str, engine: str) -> None:

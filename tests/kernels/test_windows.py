@@ -57,19 +57,31 @@ def test_a_short_context_is_read_whole(window: int) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 4, 16, 100])
 @pytest.mark.parametrize("chunks", [1, 3])
-def test_a_chunk_reads_half_of_itself_on_average(chunk: int, chunks: int) -> None:
-    # Brute force over every position of whole chunks after the first.
+def test_a_chunk_is_charged_whole(chunk: int, chunks: int) -> None:
+    # Brute force over every position of whole chunks after the first: the last one sees all of it.
     sizes = [len(seen(p, chunk, chunked=True)) for p in range(chunk, (1 + chunks) * chunk)]
     tokens = attended_tokens(windowed(chunk, chunked=True), float(2 * chunk))
-    assert float(tokens) == np.mean(sizes)
+    assert float(tokens) == max(sizes)
     assert float(attended_tokens(windowed(chunk, chunked=True), float(chunk))) == chunk
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("window", [1, 128, 8192])
+def test_attention_does_not_fall_where_a_window_or_chunk_ends(
+    window: int, *, chunked: bool
+) -> None:
+    """At 8,193 tokens Llama-4 reads no less than at 8,192; so for every window, far beyond it."""
+    contexts = np.arange(1.0, 3 * window + 3)
+    tokens = np.asarray(attended_tokens(windowed(window, chunked=chunked), contexts))
+    assert np.all(np.diff(tokens) >= 0)
+    assert np.all(np.diff(tokens) <= 1)
 
 
 def test_arrays_of_contexts() -> None:
     contexts = np.array([10.0, 128.0, 129.0, 4096.0])
     assert np.asarray(attended_tokens(windowed(128), contexts)).tolist() == [10, 128, 128, 128]
     chunked = windowed(128, chunked=True)
-    assert np.asarray(attended_tokens(chunked, contexts)).tolist() == [10, 128, 64.5, 64.5]
+    assert np.asarray(attended_tokens(chunked, contexts)).tolist() == [10, 128, 128, 128]
 
 
 def test_windowed_layers_of_gpt_oss_read_128_tokens() -> None:

@@ -11,9 +11,11 @@ from functools import cache
 from roofline.base import resources
 from roofline.calibrate.engine.decode_rows import served_formats
 from roofline.importers.references import open_drafter
+from roofline.specs.engine import load_engine
 from roofline.specs.formats import Component, DType, Precision, resolve_precision
 from roofline.specs.gpu import GPU_SHELF, HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec, NetworkSpec, load_model
+from roofline.specs.paths import Serving, execution_paths
 from roofline.specs.placement import Grid, Placement, Routing
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
@@ -27,6 +29,7 @@ __all__ = [
     "grid_of",
     "is_dense",
     "load_spec_rows",
+    "serving_of",
     "target_of",
 ]
 
@@ -263,10 +266,27 @@ def _formats(network: NetworkSpec, row: SpecRow, *, linears: str, experts: str) 
 def target_of(row: SpecRow, routing: Routing) -> Target:
     """Return the row's target in its formats and on its ranks."""
     model = _model(row.model)
+    precision = _formats(model, row, linears=row.linears, experts=row.experts)
+    placement = Placement(tp=row.tp, ep=row.ep, routing=routing)
     return Target(
         model=model,
-        precision=_formats(model, row, linears=row.linears, experts=row.experts),
-        placement=Placement(tp=row.tp, ep=row.ep, routing=routing),
+        precision=precision,
+        placement=execution_paths().placed(
+            placement, model, serving_of(row, precision.kv), given=False
+        ),
+    )
+
+
+def serving_of(row: SpecRow, kv: DType) -> Serving:
+    """Return what the row's engine looked at when it chose its kernels."""
+    engine = load_engine(row.engine)
+    return Serving(
+        engine=engine.id,
+        version=engine.runs_version,
+        generation=gpu_of(row.gpu).generation,
+        role="target",
+        model=row.model,
+        kv=kv,
     )
 
 

@@ -123,9 +123,9 @@ def find_read_mode(rows: Sequence[Row], *, peak: float, bandwidth: float) -> Rea
         tried[mode, tile] = (float(np.mean(np.abs(_centred(log_error, rows)))), law)
     by_mode = {
         mode: min((loss, tile) for (m, tile), (loss, _) in tried.items() if m is mode)
-        for mode in VerifyAttention
+        for mode in dict.fromkeys(mode for mode, _ in tried)
     }
-    best = min(VerifyAttention, key=lambda mode: by_mode[mode][0])
+    best = min(by_mode, key=lambda mode: by_mode[mode][0])
     read_mode = _read_mode(best, by_mode, tried)
     if not read_mode.told_apart:
         read_mode = _read_mode(VerifyAttention.KV_ONCE, by_mode, tried)

@@ -32,7 +32,11 @@ MODES = {
     VerifyAttention.KV_ONCE: ("cache read once", "-"),
     VerifyAttention.TILE: ("whole tiles", "dashed"),
     VerifyAttention.KV_PER_QUERY: ("cache read for every row", ":"),
+    VerifyAttention.HEAD_TILE: ("a tile for every query head", "dashdot"),
+    VerifyAttention.KV_PER_TILE: ("cache read for every tile", "dashdot"),
 }
+TILED = (VerifyAttention.TILE, VerifyAttention.HEAD_TILE, VerifyAttention.KV_PER_TILE)
+ALWAYS_DRAWN = (VerifyAttention.KV_ONCE, VerifyAttention.TILE, VerifyAttention.KV_PER_QUERY)
 
 
 class AttentionRow(NamedTuple):
@@ -57,7 +61,8 @@ def attention_rows(deployment: Deployment, *, batch: int, context: int) -> list[
     if not useful:
         raise InputError(f"{deployment.target.model.id}: has no attention over a cache to draw")
     rows = []
-    for mode in MODES:
+    in_use = deployment.target.placement.verify_attention
+    for mode in dict.fromkeys((*ALWAYS_DRAWN, in_use)):
         for time, without_padding in zip(_kernels(deployment, mode, at), useful, strict=True):
             rows += _rows_of(deployment, mode, time, without_padding.op, at)
     return rows
@@ -108,7 +113,7 @@ def _rows_of(
         for value in (time.each, useful.flops, useful.bytes)
     )
     tile = law.row_tile if isinstance(law, AttentionLaw) else None
-    if mode is VerifyAttention.TILE:
+    if mode in TILED:
         tile = deployment.target.placement.tile_rows
     peak = deployment.gpu.peak(rate_name(useful.compute))
     return [
@@ -165,7 +170,7 @@ def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[
 
 def _tile_size(mode: VerifyAttention, rows: Sequence[AttentionRow]) -> str:
     """Say how large whole tiles are. The kernel's own blocks may be smaller."""
-    return f" of {rows[0].tile_rows} rows" if mode is VerifyAttention.TILE else ""
+    return f" of {rows[0].tile_rows} rows" if mode in TILED else ""
 
 
 def draw_attention_use(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[str, str], Line2D]:
