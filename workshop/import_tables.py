@@ -36,10 +36,20 @@ from roofline.calibrate.fit.core import (
 from roofline.specs.gpu import HardwareProfile, Overlay, load_hardware
 from roofline.validation.kernel_families import FAMILIES
 from workshop.tables import attention, collective, gemm, moe, state
+from workshop.tables.dropped import reason_to_drop
 from workshop.tables.family import TableFamily, TableGroup
 from workshop.tables.parquet import FOLDERS, Table, data_folder, find_tables
 
-__all__ = ["ImportOutcome", "fit_group", "import_tables", "main", "write_overlays", "write_samples"]
+__all__ = [
+    "ENGINES",
+    "TABLE_FAMILIES",
+    "ImportOutcome",
+    "fit_group",
+    "import_tables",
+    "main",
+    "write_overlays",
+    "write_samples",
+]
 
 Array = NDArray[np.float64]
 TABLE_FAMILIES = {
@@ -146,9 +156,17 @@ def _newest(
     read: list[list[TableGroup]] = []
     for table in versions:
         try:
-            read.append(family.read_groups(table, profile))
+            groups = family.read_groups(table, profile)
         except InputError as error:
             outcome.skipped.append(str(error))
+            continue
+        read.append([])
+        for group in groups:
+            reason = reason_to_drop(group)
+            if reason is None:
+                read[-1].append(group)
+            else:
+                outcome.skipped.append(f"{group.source} {_name(group)}: dropped, {reason}")
     largest: dict[Format, int] = {}
     for groups in read:
         for form, rows in _rows_by_format(groups).items():

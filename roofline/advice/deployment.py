@@ -49,6 +49,7 @@ from roofline.specs.formats import (
     DType,
     Precision,
     few_bits,
+    rate_name,
     resolve_precision,
 )
 from roofline.specs.gpu import (
@@ -189,6 +190,8 @@ class Deployment:
             vector=overhead.vector,
             host=self.host,
             copy_rows=local.copy_rows if local else 32,
+            served=self.engine.kernels,
+            tp=self.target.placement.attention_tp,
         )
 
     @cached_property
@@ -298,6 +301,7 @@ def deploy(
     precision, format_notices = _precision(
         model,
         gpu,
+        engine,
         weights=configuration.weights,
         activations=configuration.activations,
         kv=configuration.kv,
@@ -557,6 +561,7 @@ def _check_layout(
 def _precision(
     network: NetworkSpec,
     gpu: HardwareProfile,
+    engine: EngineProfile,
     *,
     weights: DType | None,
     activations: DType | None,
@@ -569,11 +574,15 @@ def _precision(
         notices.append(notice(Code.NO_16_BIT_RATE, gpu=gpu.id))
         stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
     used = used_components(network)
+    usual = dict(network.activations) if base == network.dtype else {}
+    served = engine.experts_multiplied_in(stored[Component.EXPERTS], gpu.generation)
+    if served is not None and rate_name(served) in gpu.rates:
+        usual.setdefault(Component.EXPERTS, served)
     precision, format_notices = resolve_precision(
         stored=stored,
         base=base,
         kv_stored=kv_stored,
-        usual=network.activations if base == network.dtype else {},
+        usual=usual,
         available=gpu.rates,
         gpu=gpu.id,
         weights=weights,
@@ -636,6 +645,7 @@ def _drafter(
     precision, format_notices = _precision(
         network.model_copy(update={"dtype": base}) if network.dtype != base else network,
         gpu,
+        engine,
         weights=configuration.draft_weights or (configuration.weights if kind == "mtp" else None),
         activations=None,
         kv=target.precision.kv,

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from roofline.base.schema import Schema
+from roofline.base.schema import Duration, Schema
 
 __all__ = [
     "ROW_EDGES",
@@ -32,6 +32,7 @@ __all__ = [
     "StateLaw",
     "TileSet",
     "VectorKernels",
+    "WeightOnly",
 ]
 
 #: Constants come from data files: unknown names are errors.
@@ -203,6 +204,16 @@ class VectorKernels(BaseModel):
         """
         bits = 8 * weight
         return self.narrow if bits < 7 else self.byte if bits < 10 else self.wide
+
+
+class WeightOnly(Schema):
+    """Products whose weights are stored narrow and multiplied in 16 bits, without a table."""
+
+    #: Share of the wide product's arithmetic that a kernel reaches which unpacks its weights.
+    unpacking: float = Field(gt=0, le=1)
+    extra: Duration = 0.0  # on top of the wide product's floor [s]
+    error: float = Field(ge=0)  # of the time, beside that of the wide product's law
+    source: str
 
 
 class Evidence(Schema):

@@ -10,7 +10,7 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, Duration, Schema
-from roofline.specs.laws import SimpleLaw
+from roofline.specs.laws import SimpleLaw, WeightOnly
 
 __all__ = ["Priors", "Spread", "priors", "unknown_generation"]
 
@@ -36,6 +36,8 @@ class GenerationPrior(Schema):
     compute_eff: dict[str, float]
     #: Integer lanes, as a share of the fp32 lanes.
     integer_lanes: float = Field(default=0.5, gt=0, le=1)
+    #: As ``WeightOnly.unpacking``, where it is known for the generation.
+    unpacking: float | None = Field(default=None, gt=0, le=1)
     #: The calibrated accelerator whose laws stand in for this generation's.
     relative: str | None = None
     #: Median error of borrowed constants (roofline validate transfer).
@@ -79,13 +81,13 @@ class Priors(Document):
     """Constants for what nobody has measured."""
 
     routing: RoutingPrior
+    weight_only: WeightOnly
     spread: Spread
     #: By whose passes an acceptance was counted on, where it does not say over how many.
     acceptance_spread: dict[Literal["given", "same-model", "other-model"], AcceptanceSpread]
     generic: dict[
         Literal[
             "gemm",
-            "weight-only-gemm",
             "batched-gemm",
             "moe",
             "attention",

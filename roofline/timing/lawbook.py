@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from math import hypot
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from roofline.base.notices import Code, Notice, notice
-from roofline.kernels.ops import AttentionShape, Kind, Op
+from roofline.kernels.ops import AttentionShape, Kind, MoeShape, Op
+from roofline.specs.engine import ExpertKernels, ServedKernels
 from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.specs.laws import (
@@ -16,12 +20,14 @@ from roofline.specs.laws import (
     CollectiveBlock,
     Evidence,
     GemmBlock,
+    GemmLaw,
     LatentBlock,
     LawBlock,
     MoeBlock,
     SimpleBlock,
     SimpleLaw,
     StateBlock,
+    WeightOnly,
 )
 from roofline.specs.priors import priors
 
@@ -98,6 +104,8 @@ class LawBook:
 
     gpu: HardwareProfile
     engine: str
+    served: ServedKernels = field(default_factory=ServedKernels)
+    tp: int = 1  # accelerators that share each product
 
     @cached_property
     def relative(self) -> HardwareProfile | None:
@@ -112,13 +120,15 @@ class LawBook:
         measured = _simple(op, self.gpu.calibration)
         if measured is not None:
             return self._chosen(op, measured, self.gpu)
-        finder = _FINDERS.get(op.kind)
+        finder = self._expert_kernel if op.kind is Kind.MOE else _FINDERS.get(op.kind)
         if finder is not None:
             for part in self._parts(op):
                 for blocks in self._by_engine(part):
-                    block = finder(op, blocks)
+                    block, wide = finder(op, blocks), _wide_product(op, blocks)
                     if block is not None:
-                        return self._chosen(op, block, part)
+                        return self._as_served(op, self._chosen(op, block, part), wide)
+                    if wide is not None and _unpacks(op):
+                        return self._unpacked(op, wide, part)
         return Chosen(law=self.prior(op), provenance="assumed", detail="stated prior")
 
     def plain(self, op: Op) -> Chosen:
@@ -145,14 +155,93 @@ class LawBook:
         same_part = part.id == self.gpu.id
         generation = priors().generations.get(self.gpu.generation)
         borrowed = generation.relative_error if generation else priors().spread.prior
+        law = block.law
+        if not same_part and isinstance(law, GemmLaw):
+            law = replace(law, pad=law.pad * self._arithmetic(part, rate_name(op.compute)))
         return Chosen(
-            law=block.law,
+            law=law,
             provenance="calibrated" if same_part else "assumed",
             detail=f"{part.id} {block.engine} {block.version}",
             evidence=block.evidence,
             relative_error=0.0 if same_part else borrowed,
             limit=_fast_path_limit(op, block),
         )
+
+    def _arithmetic(self, part: HardwareProfile, rate: str) -> float:
+        """Return how fast one processor multiplies, over one of the measured part's; 1 at most.
+
+        What empty rows of a tile cost beyond the tile's own products is no arithmetic: on a part
+        with less of it they cost the same time, which is a smaller share of a tile's.
+        """
+        mine, theirs = self.gpu.compute.units, part.compute.units
+        if mine is None or theirs is None or not {rate} <= set(self.gpu.rates) & set(part.rates):
+            return 1.0
+        here, there = self.gpu.peak(rate) / mine.value, part.peak(rate) / theirs.value
+        return min(1.0, here / there)
+
+    def _as_served(self, op: Op, chosen: Chosen, wide: GemmBlock | None) -> Chosen:
+        """Return a product's law without the quantisation that a served model does not launch.
+
+        The kernel before writes the activations quantised: what is left is one launch and its tail,
+        as long as that of the ``wide`` product of the same engine, and no pass over them.
+        """
+        law, rules = chosen.law, self.served.fused_quantisation
+        if not isinstance(law, GemmLaw) or wide is None or _unpacks(op):
+            return chosen
+        form = weight_key(op.storage, op.compute)
+        fused = (r for r in rules if r.holds(form, self.gpu.generation))
+        if not any(rule.covers(op.name, tp=self.tp) for rule in fused):
+            return chosen
+        return chosen._replace(law=replace(law, floor=min(law.floor, wide.law.floor), act=0.0))
+
+    def _unpacked(self, op: Op, wide: GemmBlock, part: HardwareProfile) -> Chosen:
+        """Return the law of a product whose weights are only stored narrow, from the wide one's.
+
+        Such a kernel (Marlin, Machete) is the wide product with fewer bytes to stream: the same
+        launch and tail, the same tiles, arithmetic in 16 bits. What it loses is ``unpacking``, the
+        share of the wide kernel's arithmetic that it reaches between the instructions that unpack.
+        No pass over the activations: they stay as they are.
+        """
+        chosen, stated = self._chosen(op, wide, part), self._weight_only()
+        law = replace(
+            wide.law,
+            floor=wide.law.floor + stated.extra,
+            compute_eff=wide.law.compute_eff * stated.unpacking,
+            act=0.0,
+        )
+        return chosen._replace(
+            law=law,
+            provenance="assumed",
+            detail=f"{chosen.detail} {wide.dtype} with narrow weights",
+            relative_error=hypot(chosen.relative_error, stated.error),
+        )
+
+    def _weight_only(self) -> WeightOnly:
+        """Return what is stated of products with narrow weights: of the engine, else the part."""
+        generation = priors().generations.get(self.gpu.generation)
+        stated = self.served.weight_only or priors().weight_only
+        own = generation.unpacking if generation else None
+        if self.served.weight_only is not None or own is None:
+            return stated
+        return stated.model_copy(update={"unpacking": own})
+
+    def _expert_kernel(self, op: Op, blocks: Sequence[LawBlock]) -> MoeBlock | None:
+        """Return the law of the expert kernel that the engine's dispatch takes.
+
+        Among kernels that no rule of the engine names, the one with the most rows in its tables.
+        """
+        wanted = weight_key(op.storage, op.compute)
+        every = sorted(_of_kind(MoeBlock, blocks), key=lambda block: -block.evidence.rows_fitted)
+        for rule in self.served.experts:
+            if not rule.holds(wanted, self.gpu.generation) or not _about(rule, op):
+                continue
+            for word in rule.kernels:
+                named = [block for block in every if word in block.kernel]
+                for form in (wanted, *rule.like):
+                    block = next((b for b in named if b.dtype == form), None)
+                    if block is not None:
+                        return block
+        return _of_format(every, wanted)
 
     def prior(self, op: Op) -> SimpleLaw:
         """Return the stated simple law for a kind of kernel on this generation."""
@@ -162,16 +251,14 @@ class LawBook:
         if op.kind in OVER_LINK:
             link = "pcie" if self.gpu.interconnect.kind.startswith("PCIe") else "direct"
             return stated.links[link].law()  # type: ignore[index]
-        name: str = op.kind.value
-        if op.kind is Kind.GEMM and not is_gguf(op.storage):  # llama.cpp's have small floors
-            stored_only = weight_key(op.storage, op.compute).endswith("-wo")
-            name = "weight-only-gemm" if stored_only else name
-        law = stated.generic[name].law()  # type: ignore[index]
+        law = stated.generic[op.kind.value].law()  # type: ignore[index]
         generation = stated.generations.get(self.gpu.generation)
         if generation is None or op.kind not in (Kind.GEMM, Kind.BATCHED_GEMM, Kind.MOE):
             return law
         default = generation.compute_eff["default"]
         compute_eff = generation.compute_eff.get(rate_name(op.compute), default)
+        if _unpacks(op):
+            compute_eff *= self._weight_only().unpacking
         return replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
 
 
@@ -210,10 +297,27 @@ def _gemm(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
     return _of_format(_of_kind(GemmBlock, blocks), weight_key(op.storage, op.compute))
 
 
-def _moe(op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
-    """Return the expert kernel that the engine's tables use most at this format."""
-    by_use = sorted(_of_kind(MoeBlock, blocks), key=lambda block: -block.evidence.rows_fitted)
-    return _of_format(by_use, weight_key(op.storage, op.compute))
+def _unpacks(op: Op) -> bool:
+    """Return whether a product unpacks narrow weights on the way to 16-bit arithmetic.
+
+    llama.cpp's files do not count: their kernels have laws of their own.
+    """
+    narrow = op.kind is Kind.GEMM and not is_gguf(op.storage)
+    return narrow and weight_key(op.storage, op.compute).endswith("-wo")
+
+
+def _wide_product(op: Op, blocks: Sequence[LawBlock]) -> GemmBlock | None:
+    """Return the law of a product with weights and activations in 16 bits."""
+    return _of_format(_of_kind(GemmBlock, blocks), "bf16") if op.kind is Kind.GEMM else None
+
+
+def _about(rule: ExpertKernels, op: Op) -> bool:
+    """Return whether a rule about expert kernels is about these experts."""
+    shape = op.shape
+    if not isinstance(shape, MoeShape):
+        return False
+    divided, gated = bool(np.all(np.asarray(shape.ranks) > 1)), bool(np.all(shape.matrices == 3))
+    return rule.expert_parallel in (None, divided) and rule.gated in (None, gated)
 
 
 def _cache_format(op: Op) -> str:
@@ -261,7 +365,6 @@ def _collective(_op: Op, blocks: Sequence[LawBlock]) -> LawBlock | None:
 
 _FINDERS: dict[Kind, Callable[[Op, Sequence[LawBlock]], LawBlock | None]] = {
     Kind.GEMM: _gemm,
-    Kind.MOE: _moe,
     Kind.ATTENTION: _attention,
     Kind.MLA: _latent,
     Kind.STATE: _state,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from roofline.base.numbers import Array
 from roofline.kernels.mlp import distinct_values
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
+from roofline.specs.engine import ServedKernels
 from roofline.specs.formats import rate_name
 from roofline.specs.gpu import HardwareProfile, HostProfile
 from roofline.specs.laws import (
@@ -92,12 +93,15 @@ class Machine:
     host: HostProfile | None = None
     #: Rows from which those experts' weights are copied to the card instead.
     copy_rows: int = 32
+    #: Which kernels the engine runs where its tables hold several.
+    served: ServedKernels = field(default_factory=ServedKernels)
+    tp: int = 1  # accelerators that share each product
     book: LawBook = field(init=False)
     #: Off only where laws are scored as they were fitted, without `timing.guards`.
     guarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "book", LawBook(self.gpu, self.engine))
+        object.__setattr__(self, "book", LawBook(self.gpu, self.engine, self.served, self.tp))
 
     def device(self, rate: str) -> Device:
         """Return the datasheet figures that the laws need, at one compute rate."""

@@ -136,7 +136,11 @@ def test_rate_of_products_by_weight_format(
 
 
 def test_fp8_weights_on_an_a100_save_bytes_but_no_arithmetic(cli: Cli) -> None:
-    """Memory-bound they are nearly twice as fast; compute-bound they run at the bf16 peak."""
+    """Memory-bound they are nearly twice as fast; compute-bound they lose by unpacking.
+
+    Marlin on an A100 at 2,048 rows: 0.60 times as fast as FP16 (vLLM PR 2497; int4 weights, and one
+    of the rows that the share of its arithmetic was fitted on).
+    """
 
     def linear(batch: str, context: str, *more: str) -> float:
         row = cli(
@@ -148,7 +152,7 @@ def test_fp8_weights_on_an_a100_save_bytes_but_no_arithmetic(cli: Cli) -> None:
     one = linear("1", "128") / linear("1", "128", "--weights", "fp8")
     many = linear("2k", "16") / linear("2k", "16", "--weights", "fp8")
     assert 1.6 < one < 2
-    assert 0.75 < many < 1.1
+    assert many == pytest.approx(0.60, rel=0.1)
 
 
 def test_fp8_weights_on_an_h100_speed_up_arithmetic(cli: Cli) -> None:

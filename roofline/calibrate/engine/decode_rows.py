@@ -127,11 +127,13 @@ def _features_of(row: DecodeRow, skew: float) -> tuple[float, ...]:
     model, gpu = _model(row.model), _gpu(row.gpu)
     precision = _precision(row, model, gpu)
     placement = Placement(tp=row.tp, ep=row.ep, routing=Routing(skew=skew))
+    engine = load_engine(row.engine)
+    kernels = engine.kernels.of_version(row.version)
     deployment = Deployment(
         gpu=gpu,
         target=Target(model=model, precision=precision, placement=placement),
         drafter=Drafter(kind="none", name="none"),
-        engine=load_engine(row.engine),
+        engine=engine.model_copy(update={"kernels": kernels}),
     )
     batch = _slots(row, deployment)
     ops = decode(model, precision, placement, batch=batch, context=row.context, rows=1.0)
