@@ -23,7 +23,7 @@ from roofline.advice.deployment import Deployment, Notices, PricedGrid, deploy
 from roofline.advice.question import Question, ending_value
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.matrices import used_components
-from roofline.specs.formats import bytes_per_element
+from roofline.specs.formats import LAYER_LINEARS, DType, bytes_per_element
 from roofline.specs.priors import priors
 from roofline.timing.machine import OpTime
 from roofline.timing.memory import Memory
@@ -102,9 +102,11 @@ def _shipped_is_faster(answer: Recommendation, field: str) -> Notice | None:
 
 
 def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
-    """Return the notice that a plain step would be shorter with weights in the model's own format.
+    """Return the notice that a plain step would be shorter with weights in a wider format.
 
-    Tables of kernels for narrow weights can be slow where an engine has no tuned ones for a part.
+    Wider are the model's own format and, for weights of about 4 bits, FP8 where the accelerator
+    multiplies it: kernels for narrow weights can be slow where an engine has no tuned ones for a
+    part, or launches their quantisation by itself. The fastest one is named.
     """
     deployment = answer.deployment
     precision = deployment.target.precision
@@ -112,11 +114,11 @@ def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
     narrow = {d for d in precision.weights.values() if bytes_per_element(d) < width}
     if not narrow:
         return []
-    wide = dict.fromkeys(precision.weights, precision.base)
-    target = deployment.target._replace(
-        precision=replace(precision, weights=wide, activations=wide)
+    own = _first(answer)
+    wide, plain = min(
+        ((wide, _plain_step(answer, _with_weights(deployment, wide))) for wide in _wider(answer)),
+        key=lambda pair: float(pair[1].total.flat[0]),
     )
-    own, plain = _first(answer), _plain_step(answer, replace(deployment, target=target))
     narrow_ms, wide_ms = (1e3 * float(step.total.flat[0]) for step in (own, plain))
     if narrow_ms <= MUCH_SLOWER * wide_ms:
         return []
@@ -126,7 +128,7 @@ def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
         notice(
             Code.SLOWER_THAN_WIDE,
             dtypes=tuple(sorted(narrow)),
-            base=precision.base,
+            base=wide,
             own_ms=narrow_ms,
             wide_ms=wide_ms,
             kernel=kernel,
@@ -135,6 +137,32 @@ def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
             error=chosen.evidence.median_error if chosen.evidence else None,
         )
     ]
+
+
+def _wider(answer: Recommendation) -> list[DType]:
+    """Return the formats to compare narrow weights with: the model's own, and FP8 if it is wider.
+
+    FP8 is compared only where the accelerator multiplies it and all narrow weights take less.
+    """
+    deployment = answer.deployment
+    precision = deployment.target.precision
+    widest = max(
+        bytes_per_element(precision.weights[part])
+        for part in used_components(deployment.target.model)
+        if part in LAYER_LINEARS
+    )
+    eight = "fp8" in deployment.gpu.rates and widest + SCALES < bytes_per_element(DType.FP8)
+    return [precision.base, *([DType.FP8] if eight else [])]
+
+
+def _with_weights(deployment: Deployment, wide: DType) -> Deployment:
+    """Return a deployment with every layer's weights stored and multiplied in one format."""
+    target, precision = deployment.target, deployment.target.precision
+    formats = {
+        part: wide if part in LAYER_LINEARS else precision.base for part in precision.weights
+    }
+    changed = replace(precision, weights=formats, activations=formats)
+    return replace(deployment, target=target._replace(precision=changed))
 
 
 def _plain_step(answer: Recommendation, deployment: Deployment) -> StepTimes:

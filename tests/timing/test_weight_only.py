@@ -75,6 +75,20 @@ def test_a_table_of_host_launches_is_left_out() -> None:
     assert priced in " ".join(out.split())
 
 
+def test_narrow_weights_that_are_slower_are_said_to_be() -> None:
+    """After a norm without its all-reduce, vLLM quantises to NVFP4 by a kernel of its own."""
+    asked = "roofline recommend qwen3.5-27b --gpu rtx-pro-6000-blackwell-server --tp 8"
+    code, out, _ = run(f"{asked} --drafter none --batch 1 --weights nvfp4 --format json")
+    assert code == 0
+    step = json.loads(out)["points"][0]["by_draft_length"][0]["step_ms"]
+    eight = run(f"{asked} --drafter none --batch 1 --weights fp8 --format json")[1]
+    wide = json.loads(eight)["points"][0]["by_draft_length"][0]["step_ms"]
+    assert step > wide
+    (line,) = [w for w in json.loads(out)["warnings"] if "they save memory, not time" in w]
+    assert f"{step:.3g} ms here, {wide:.3g} ms with fp8" in line
+    assert "not time" not in eight
+
+
 #: Marlin on one A100 with 80 GB (by its bandwidth): rows, and how many times as fast as FP16.
 #: vLLM PR 2497, comment of 2024-01-24 (bench.py of IST-DASLab/marlin, int4 in groups of 128).
 MARLIN = {
