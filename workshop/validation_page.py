@@ -29,6 +29,7 @@ from roofline.validation.advice import (
     sweeps,
 )
 from roofline.validation.bands import compare_bands, unexplained
+from roofline.validation.held_out import count_signs, held_out_scores, outcomes
 from roofline.validation.kernels import PAIRS, compare_kernels, compare_transfer
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.steps import (
@@ -112,6 +113,7 @@ def pages() -> dict[str, str]:
         "regression": regression,
     }
     off = [float(row[-1]) for row in regression.rows]
+    losses = count_signs()
     right = sum(sign.right for sign in sign_rows)
     ours = np.mean([choice.regret["ours"] for choice in choices])
     parts = {
@@ -129,6 +131,9 @@ def pages() -> dict[str, str]:
         "regret_worst": tables["sweeps"].markdown(WORST),
         "signs": f"{right} of {len(sign_rows)} rows are on the right side of 1.",
         "signs_wrong": _signs(sign_rows),
+        "held_out": _held_out(),
+        "losses": f"Of {losses.losses} losses {len(losses.called_wins)} are called wins, and of "
+        f"{losses.wins} wins {len(losses.called_losses)} losses.",
         "regression": f"from {min(off):+.1f} % to {max(off):+.1f} %",
         "transfer": _transfer(moved),
     }
@@ -164,6 +169,18 @@ def _scores(rows: Iterable[ScoreRow]) -> Table:
             for row in rows
         ],
     )
+
+
+def _held_out() -> str:
+    """Return the errors of held-out speedups by group and batch."""
+    rows = [
+        [
+            *(row["group"], row["batch"], str(row["n"])),
+            *(_percent(row[name]) for name in ("median_abs_error", "p90_abs_error", "bias")),
+        ]
+        for row in held_out_scores(outcomes())
+    ]
+    return markdown_table(["group", "batch", *ERRORS[:4]], rows)
 
 
 def _pooled(parts: Iterable[Compared], by: Sequence[str]) -> str:

@@ -183,6 +183,24 @@ def advice(
     emit_answer(advice_answer(chosen_sweeps, chosen_signs), how, output)
 
 
+@app.command(name="held-out")
+def held_out(
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Compare with speculative runs that no number was fitted on.
+
+    Losses that are called wins are counted over these and all other published runs.
+
+    Example: roofline validate held-out --format json
+    """
+    from roofline.render.validation import held_out_answer
+    from roofline.validation.held_out import count_signs, outcomes
+
+    how = _format(form, output)
+    emit_answer(held_out_answer(outcomes(), count_signs()), how, output)
+
+
 def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
     """Return the parts of the wanted groups, by default of all; refuse an unknown group."""
     known = sorted({part.group for part in parts})

@@ -9,9 +9,10 @@ from roofline.advice.columns import printed
 from roofline.base.errors import Option
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone, table
 from roofline.validation.advice import RULES, Sign, SweepChoice, regret_rows, sign_rows
+from roofline.validation.held_out import Outcome, SignCounts, held_out_scores, regrets
 from roofline.validation.score import ScoreRow
 
-__all__ = ["advice_answer", "scores_answer", "steps_answer"]
+__all__ = ["advice_answer", "held_out_answer", "scores_answer", "steps_answer"]
 
 SCHEMA = "roofline.validate/1"
 
@@ -62,6 +63,26 @@ _SIGNS = (
     printed("n", "rows"),
     printed("right", "right"),
     printed("wrong", "wrong"),
+)
+_HELD_OUT = (
+    _column("group", "group"),
+    _column("batch", "batch"),
+    _column("n", "rows"),
+    *_ERRORS[:3],
+)
+_HELD_OUT_REGRETS = (
+    _column("group", "group"),
+    _column("n", "sweeps"),
+    _column("mean_regret", "mean\n%", _PERCENT),
+    _column("worst_regret", "worst\n%", _PERCENT),
+)
+_WRONG = (
+    _column("id", "run"),
+    _column("group", "group"),
+    _column("batch", "batch"),
+    _column("draft_length", "D"),
+    _column("measured", "measured", "{value:.2f}x"),
+    _column("predicted", "predicted", "{value:.2f}x"),
 )
 _SWEEPS = ("sweep", "own AL", "D", "best", *RULES)
 
@@ -175,4 +196,31 @@ def advice_answer(sweeps: Sequence[SweepChoice], signs: Sequence[Sign]) -> Answe
             | {f"{_key(rule)}_regret": choice.regret[rule] for rule in RULES}
             for choice in sweeps
         ],
+    )
+
+
+def held_out_answer(runs: Sequence[Outcome], signs: SignCounts) -> Answer:
+    """Return the errors of held-out speedups, and every sign that is wrong, in every form."""
+    scores, regret = held_out_scores(runs), regrets(runs)
+    wrong = [run.as_data() for run in (*signs.called_wins, *signs.called_losses)]
+    counts = (
+        f"Of {signs.losses} losses {len(signs.called_wins)} are called wins, and of {signs.wins} "
+        f"wins {len(signs.called_losses)} losses."
+    )
+    return Answer(
+        blocks=lambda: [
+            table(_HELD_OUT, map(_in_percent, scores), align="l"),
+            table(_HELD_OUT_REGRETS, map(_in_percent, regret), align="l"),
+            Paragraph(counts),
+            table(_WRONG, wrong, align="l"),
+        ],
+        data=lambda: {
+            "schema": SCHEMA,
+            "rows": [*scores, *regret],
+            "losses": signs.losses,
+            "losses_called_wins": [run.as_data() for run in signs.called_wins],
+            "wins": signs.wins,
+            "wins_called_losses": [run.as_data() for run in signs.called_losses],
+        },
+        rows=lambda: [run.as_data() for run in runs],
     )
