@@ -301,7 +301,7 @@ def deploy(
     precision, format_notices = _precision(
         model,
         gpu,
-        engine,
+        documents.engine,
         weights=configuration.weights,
         activations=configuration.activations,
         kv=configuration.kv,
@@ -418,6 +418,8 @@ def _with_overhead(engine: EngineProfile, times_ms: tuple[float, ...] | None) ->
         "note": str(Option("overhead_ms")),
         **{name: time / 1e3 for name, time in zip(names, times_ms, strict=False)},
     }
+    if "per_spec_round" in update:  # as measured, with its sequences
+        update |= {"per_spec_sequence": 0.0}
     if "per_draft_pass" in update:
         update |= {"draft_passes": {}, "model_pass_is_a_step": False}
     return engine.model_copy(update={"overhead": engine.overhead.model_copy(update=update)})

@@ -65,24 +65,24 @@ _SIGNS = (
     printed("wrong", "wrong"),
 )
 _HELD_OUT = (
-    _column("group", "group"),
-    _column("batch", "batch"),
-    _column("n", "rows"),
+    printed("group", "group"),
+    printed("batch", "batch"),
+    printed("n", "rows"),
     *_ERRORS[:3],
 )
 _HELD_OUT_REGRETS = (
-    _column("group", "group"),
-    _column("n", "sweeps"),
-    _column("mean_regret", "mean\n%", _PERCENT),
-    _column("worst_regret", "worst\n%", _PERCENT),
+    printed("group", "group"),
+    printed("n", "sweeps"),
+    printed("mean_regret", "mean\n%", _PERCENT),
+    printed("worst_regret", "worst\n%", _PERCENT),
 )
 _WRONG = (
-    _column("id", "run"),
-    _column("group", "group"),
-    _column("batch", "batch"),
-    _column("draft_length", "D"),
-    _column("measured", "measured", "{value:.2f}x"),
-    _column("predicted", "predicted", "{value:.2f}x"),
+    printed("id", "run"),
+    printed("group", "group"),
+    printed("batch", "batch"),
+    printed("draft_length", "D"),
+    printed("measured", "measured", "{value:.2f}x"),
+    printed("predicted", "predicted", "{value:.2f}x"),
 )
 _SWEEPS = ("sweep", "own AL", "D", "best", *RULES)
 

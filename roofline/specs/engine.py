@@ -373,7 +373,7 @@ class Served(Schema):
         >>> rule.known_in("0.12.1"), rule.known_in("0.11.2"), rule.known_in("")
         (True, False, False)
         """
-        return self.since is None or _version_numbers(version) >= _version_numbers(self.since)
+        return self.since is None or version_numbers(version) >= version_numbers(self.since)
 
     def holds(self, format: str, generation: str) -> bool:
         """Return whether the rule is about this format on this generation.

@@ -106,7 +106,7 @@ def test_sglang_runs_the_batch_that_is_priced(
         "--context",
         "1k",
         "--acceptance",
-        "al:1=1.9",
+        "al:1=1.9,2=2.8,3=3.6",
         "--format",
         "json",
         *asked,

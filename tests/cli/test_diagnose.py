@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roofline.specs.engine import load_engine
 from tests.support import GPU, Cli, Outcome, assert_refused, write
 
 #: Errors of a careful measurement, as multiples of the truth; fixed so that a run repeats.
@@ -133,8 +134,11 @@ def step(cli: Cli, *question: str, context: int = 4096, batch: int = 8) -> dict[
 
 
 def test_a_slower_host_is_told_from_its_times(cli: Cli) -> None:
-    """vLLM's 0.4518, 0.3394 and 0.1546 ms a step, a round and a pass, each three times."""
-    slow = ("--overhead-ms", "1.3554,1.0182,0.4638")
+    """vLLM's time of a step, a round, a pass and a sequence, each three times."""
+    overhead = load_engine("vllm").overhead
+    names = ("per_step", "per_spec_round", "per_draft_pass", "per_spec_sequence")
+    thrice = [f"engine.overhead.{name}={3e6 * getattr(overhead, name):g} us" for name in names]
+    slow = tuple(word for text in thrice for word in ("--set", text))
     steps = {
         (length, batch, context): ms
         for batch, context in ((1, 1024), (16, 1024), (16, 16384))

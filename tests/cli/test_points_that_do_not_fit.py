@@ -115,7 +115,7 @@ def test_a_variant_and_a_context_without_room_have_no_figures(cli: Cli) -> None:
     asked = ("--batch", "200", "--format", "json")
     vary = ("--vary", "layers=8,80", "--context", "8k")
     small, whole = cli("explore", *ASK, *vary, *asked).data()["variants"]
-    assert small["speedup"] > 1
+    assert small["speedup"] >= 1
     for name in ("draft_length", "speedup", "cost_ratio", "tpot_ms", "plain_tpot_ms"):
         assert whole[name] is None
     assert whole["by_draft_length"] == []
