@@ -114,7 +114,8 @@ def _rows_of(
     )
     tile = law.row_tile if isinstance(law, AttentionLaw) else None
     if mode in TILED:
-        tile = deployment.target.placement.tile_rows
+        heads = group if mode is VerifyAttention.HEAD_TILE else 1  # each has tiles of its own
+        tile = heads * deployment.target.placement.tile_rows
     peak = deployment.gpu.peak(rate_name(useful.compute))
     return [
         AttentionRow(
@@ -142,6 +143,8 @@ def draw_attention_time(axes: Axes, rows: Sequence[AttentionRow]) -> dict[tuple[
         name = f"{op}: " if len(ops) > 1 else ""
         for mode, (words, style) in MODES.items():
             line_rows = [row for row in rows if (row.op, row.mode) == (op, mode)]
+            if not line_rows:
+                continue
             chosen = line_rows[0].in_use
             assumed = " (assumed here)" if chosen else ""
             x, y = _columns(line_rows, "time_us")
