@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 from roofline.advice.decide import smallest_within_tie
 from roofline.advice.deployment import Deployment
 from roofline.base import resources
-from roofline.calibrate.engine.spec_rows import LeftOut, SpecRow, drafter_of, gpu_of, target_of
+from roofline.calibrate.engine.spec_rows import (
+    LeftOut,
+    SpecRow,
+    drafter_of,
+    gpu_of,
+    serving_of,
+    target_of,
+)
 from roofline.specs.engine import load_engine
+from roofline.specs.paths import overhead_on_path
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import priors
 from roofline.validation.steps import published_runs
@@ -141,12 +149,17 @@ def _speedup(row: HeldOutRow) -> float:
     """Return the predicted speedup of a run."""
     run, routing = row.run, priors().routing
     target = target_of(run, Routing(skew=routing.skew, correlation=routing.correlation))
-    engine = load_engine(run.engine)
-    overhead = engine.overhead.model_copy(update=FROM_ITS_SOURCE.get(run.group, {}))
+    engine, drafter = load_engine(run.engine), drafter_of(run, target)
+    overhead = overhead_on_path(
+        engine.overhead.model_copy(update=FROM_ITS_SOURCE.get(run.group, {})),
+        target.model,
+        drafter.network,
+        serving_of(run, target.precision.kv),
+    )
     deployment = Deployment(
         gpu=gpu_of(run.gpu),
         target=target,
-        drafter=drafter_of(run, target),
+        drafter=drafter,
         engine=engine.model_copy(update={"overhead": overhead}),
     )
     prompts = np.array([0.0, float(row.prompt)]).reshape(1, -1, 1)
