@@ -88,12 +88,12 @@ _SLOW_HEADLINES = _headlines(plain="{plain:.1f}", fast="{fast:.1f}")
 #: How sure the first sentence is, by what it says and the confidence.
 VERDICTS = {
     Outcome.PLAIN: {
-        Confidence.INSIDE_ERROR: "the difference is inside the model's error",
+        Confidence.INSIDE_ERROR: "the difference is inside the error",
         Confidence.LOSS: "it is slower",
     },
     Outcome.DRAFTS: {
-        Confidence.WIN: "model error {low:.2f}x to {high:.2f}x",
-        Confidence.INSIDE_ERROR: "a gain inside the model's error, {low:.2f}x to {high:.2f}x",
+        Confidence.WIN: "likely {low:.2f}x to {high:.2f}x",
+        Confidence.INSIDE_ERROR: "a gain inside the error, {low:.2f}x to {high:.2f}x",
     },
 }
 #: Why, after what the plain pass waits for.
@@ -341,7 +341,7 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
             f"{point.draft_lengths[ranked[0]]} the surest"
         )
     return (
-        "Odds of being within 1 % of the best, given the model's error: "
+        "Odds of being within 1 % of the best, given model and acceptance: "
         f"{listed(shown)}{surest}. {_what_next(point, unmeasured)}."
     )
 

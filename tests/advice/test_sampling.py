@@ -175,7 +175,7 @@ def test_a_gain_inside_the_error_is_said_in_words(cli: Cli) -> None:
         )  # fmt: skip
         point = json.loads(outcome.out)["points"][0]
         if point["draft_length"] and point["confidence"] == "inside_error":
-            assert "inside the model's error" in point["headline"]
+            assert "inside the error" in point["headline"]
             return
     pytest.fail("no rate leaves the gain inside the error")
 

@@ -127,6 +127,6 @@ def draw_cost_ratio(axes: Axes, rows: Sequence[CostRatioRow]) -> dict[int | str,
     draw_legend(
         axes,
         columns=2,
-        title="R(D) below AL(D): drafts pay; large: advised; shade around a line: model error",
+        title="R(D) below AL(D): drafts pay; large: advised; shade around a line: likely range",
     )
     return lines

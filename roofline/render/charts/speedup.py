@@ -97,6 +97,6 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
     draw_legend(
         axes,
         columns=columns,
-        title="large: advised; filled: within 1 % of the best; shade: model error",
+        title="large: advised; filled: within 1 % of the best; shade: likely range",
     )
     return lines

@@ -92,7 +92,7 @@ function drawSpeedup({ data, own, batch }) {
     "speedup",
     [
       { x, y: of(own.high), ...quiet, line: { width: 0 } },
-      { x, y: of(own.low), ...quiet, line: { width: 0 }, fill: "tonexty", fillcolor: colour("band"), showlegend: true, name: "model error" },
+      { x, y: of(own.low), ...quiet, line: { width: 0 }, fill: "tonexty", fillcolor: colour("band"), showlegend: true, name: "likely range" },
       {
         x, y: of(own.speedup), mode: "lines+markers", name: `batch ${batch}`,
         line: { color: blue, width: 2.5 },
@@ -124,7 +124,7 @@ function drawCosts({ data, own, batch }) {
       { x, y: tokens, ...quiet },
       { x, y: x.map(() => top), ...quiet, fill: "tonexty", fillcolor: colour("loss"), showlegend: true, name: "slower than plain" },
       { x, y: positions.map((i) => 1 / own.cell.low[i]), ...quiet },
-      { x, y: positions.map((i) => 1 / own.cell.high[i]), ...quiet, fill: "tonexty", fillcolor: colour("band"), showlegend: true, name: "model error" },
+      { x, y: positions.map((i) => 1 / own.cell.high[i]), ...quiet, fill: "tonexty", fillcolor: colour("band"), showlegend: true, name: "likely range" },
       {
         x, y: tokens, mode: "lines+markers", name: "AL(D)",
         line: { color: colour("ink"), width: 2.5 }, marker: { size: 7, symbol: "star", color: colour("ink") },
