@@ -211,12 +211,16 @@ def _generations() -> str:
             name,
             f"{prior.mem_eff:g}",
             _by_name(prior.compute_eff),
-            f"`{prior.relative}`, {100 * prior.relative_error:g} %" if prior.relative else "-",
+            f"{_parts(prior.relatives)}, {100 * prior.relative_error:g} %" if prior.relatives else "-",
         ]
         for name, prior in priors().generations.items()
     ]
-    headers = ["generation", "of bandwidth", "of peak", "relative, its error"]
+    headers = ["generation", "of bandwidth", "of peak", "relatives, their error"]
     return _table(headers, rows)
+
+
+def _parts(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _by_name(values: Mapping[str, float]) -> str:

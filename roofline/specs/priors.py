@@ -38,8 +38,8 @@ class GenerationPrior(Schema):
     integer_lanes: float = Field(default=0.5, gt=0, le=1)
     #: As ``WeightOnly.unpacking``, where it is known for the generation.
     unpacking: float | None = Field(default=None, gt=0, le=1)
-    #: The calibrated accelerator whose laws stand in for this generation's.
-    relative: str | None = None
+    #: Calibrated accelerators whose laws stand in for this generation's: those of the nearest one.
+    relatives: tuple[str, ...] = ()
     #: Median error of borrowed constants (roofline validate transfer).
     relative_error: float = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -31,7 +32,7 @@ from roofline.specs.laws import (
 )
 from roofline.specs.priors import priors
 
-__all__ = ["OVER_LINK", "Chosen", "LawBook", "weight_key"]
+__all__ = ["OVER_LINK", "Chosen", "LawBook", "is_no_worse", "unlikeness", "weight_key"]
 
 #: Kinds of kernels whose bytes cross the links instead of the memory bus.
 COLLECTIVES = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL, Kind.REDUCE_SCATTER)
@@ -85,6 +86,8 @@ class Chosen(NamedTuple):
     evidence: Evidence | None = None
     relative_error: float = 0.0  # what borrowing the constants adds to the error
     limit: Notice | None = None  # why the kernel may be far slower than its law says
+    part: HardwareProfile | None = None  # on which the law was fitted; None of a stated prior
+    kernel: tuple[str, ...] = ()  # engine, format and name of the kernel that the law was fitted on
 
 
 def weight_key(storage: DType, compute: DType) -> str:
@@ -108,12 +111,27 @@ class LawBook:
     tp: int = 1  # accelerators that share each product
 
     @cached_property
-    def relative(self) -> HardwareProfile | None:
-        """The calibrated part of the same architecture (else vendor) whose laws stand in."""
+    def relatives(self) -> tuple[HardwareProfile, ...]:
+        """The calibrated parts of the same architecture (else vendor), nearest first."""
         generation = priors().generations.get(self.gpu.generation)
-        name = generation.relative if generation else None
-        usable = name is not None and name != self.gpu.id and self.gpu.compute.units is not None
-        return _relative(name) if usable and name else None
+        names = generation.relatives if generation else ()
+        others = [_relative(name) for name in names if name != self.gpu.id]
+        return tuple(sorted(others, key=lambda part: unlikeness(self.gpu, part)))
+
+    @property
+    def relative(self) -> HardwareProfile | None:
+        """The calibrated part whose laws stand in."""
+        return next(iter(self.relatives), None)
+
+    @cached_property
+    def no_worse(self) -> tuple[HardwareProfile, ...]:
+        """The calibrated parts of the same vendor and generation that no law can make slower."""
+        return tuple(
+            part
+            for part in self.relatives
+            if (part.vendor, part.generation) == (self.gpu.vendor, self.gpu.generation)
+            and is_no_worse(part, self.gpu)
+        )
 
     def choose(self, op: Op) -> Chosen:
         """Return the law for a kernel: this part's, then a relative's, then the prior."""
@@ -165,6 +183,12 @@ class LawBook:
             evidence=block.evidence,
             relative_error=0.0 if same_part else borrowed,
             limit=_fast_path_limit(op, block),
+            part=part,
+            kernel=(
+                block.engine,
+                str(getattr(block, "dtype", "")),
+                str(getattr(block, "kernel", "")),
+            ),
         )
 
     def _arithmetic(self, part: HardwareProfile, rate: str) -> float:
@@ -260,6 +284,47 @@ class LawBook:
         if _unpacks(op):
             compute_eff *= self._weight_only().unpacking
         return replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
+
+
+def unlikeness(gpu: HardwareProfile, other: HardwareProfile) -> float:
+    """Return how far two parts are apart: the root of the sum of log^2 of the ratios of figures.
+
+    Figures are the bandwidth and the dense peaks that both have. Where bandwidth is 4.8 against
+    3.35 TB/s and peaks are equal:
+
+    >>> round(unlikeness(load_hardware("h200-sxm"), load_hardware("h100-sxm")), 2)  # ln(4.8 / 3.35)
+    0.36
+    """
+    rates = [rate for rate in ("bf16", "fp16", "fp8", "fp4") if rate in gpu.rates]
+    pairs = [(gpu.bandwidth, other.bandwidth)]
+    pairs += [(gpu.peak(rate), other.peak(rate)) for rate in rates if rate in other.rates]
+    return math.sqrt(sum(math.log(mine / theirs) ** 2 for mine, theirs in pairs))
+
+
+#: Rates that no kernel of a pass computes in.
+_UNUSED_RATES = ("fp64", "tf32")
+
+
+def is_no_worse(part: HardwareProfile, gpu: HardwareProfile) -> bool:
+    """Return whether no figure that a law takes is lower on ``part`` than on ``gpu``.
+
+    Bandwidth, the peak of every rate that ``gpu`` has, the links between cards and, where both
+    are known, the number of SMs or CUs.
+
+    >>> is_no_worse(load_hardware("h200-sxm"), load_hardware("h20"))
+    True
+    >>> is_no_worse(load_hardware("h100-sxm"), load_hardware("h20"))  # 3.35 against 4.0 TB/s
+    False
+    """
+    mine, theirs = gpu.compute.units, part.compute.units
+    rates = [rate for rate in gpu.rates if rate not in _UNUSED_RATES]
+    return (
+        part.bandwidth >= gpu.bandwidth
+        and all(rate in part.rates and part.peak(rate) >= gpu.peak(rate) for rate in rates)
+        and part.interconnect.per_direction.value >= gpu.interconnect.per_direction.value
+        and part.interconnect.peer_to_peer >= gpu.interconnect.peer_to_peer
+        and (mine is None or theirs is None or theirs.value >= mine.value)
+    )
 
 
 def _fast_path_limit(op: Op, block: LawBlock) -> Notice | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -96,6 +96,8 @@ class Machine:
     #: Which kernels the engine runs where its tables hold several.
     served: ServedKernels = field(default_factory=ServedKernels)
     tp: int = 1  # accelerators that share each product
+    #: Whether a kernel that was not measured here takes at least its time on a better part.
+    dominance: bool = True
     book: LawBook = field(init=False)
     #: Off only where laws are scored as they were fitted, without `timing.guards`.
     guarded: ClassVar[bool] = True
@@ -104,8 +106,20 @@ class Machine:
         object.__setattr__(self, "book", LawBook(self.gpu, self.engine, self.served, self.tp))
 
     def device(self, rate: str) -> Device:
-        """Return the datasheet figures that the laws need, at one compute rate."""
-        return device_of(self.gpu, rate)
+        """Return the datasheet figures that the laws need, at one compute rate.
+
+        A part whose number of SMs is not known has that of its relative, whose laws it borrows.
+        """
+        device = device_of(self.gpu, rate)
+        relative = self.book.relative if device.units == 0 else None
+        if relative is None or relative.compute.units is None:
+            return device
+        return replace(device, units=relative.compute.units.value)
+
+    @cached_property
+    def no_worse(self) -> tuple[Machine, ...]:
+        """The measured parts that are no worse in any figure, each as the engine runs it."""
+        return tuple(replace(self, gpu=part, dominance=False) for part in self.book.no_worse)
 
 
 def device_of(gpu: HardwareProfile, rate: str) -> Device:
@@ -126,10 +140,26 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     time = _by_law(op, chosen, machine)
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
-    each = time.total + (scale - 1) * time.floor
+    each = np.asarray(time.total + (scale - 1) * time.floor)
     if machine.guarded:
         each = np.maximum(each, _least(op, machine))
-    return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
+        if machine.dominance and vector is None and chosen.part is not machine.gpu:
+            each = _at_least_on_better_parts(op, each, chosen, machine)
+    return OpTime(op=op, time=time, each=each, chosen=chosen)
+
+
+def _at_least_on_better_parts(op: Op, each: Array, chosen: Chosen, machine: Machine) -> Array:
+    """Return the time of a kernel that was not measured here, by a borrowed law or a prior [s].
+
+    A part without a measurement is no faster than one of its vendor and generation that is no
+    worse in any figure and has one, of the same kernel where the law is borrowed.
+    """
+    for better in machine.no_worse:
+        law = better.book.choose(op)
+        measured = law.part is better.gpu
+        if measured and (chosen.part is None or chosen.kernel == law.kernel):
+            each = np.maximum(each, time_op(op, better).each)
+    return each
 
 
 def _least(op: Op, machine: Machine) -> Array:
@@ -234,7 +264,8 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     device, law = machine.device(rate_name(op.compute)), chosen.law
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
-            return _gemm(shape, law, machine, device, short_tiles=chosen.relative_error > 0)
+            short_tiles = chosen.part is not None and _is_starved(device, chosen.part, op)
+            return _gemm(shape, law, machine, device, short_tiles=short_tiles)
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
@@ -279,6 +310,20 @@ def _several_rows(op: Op, law: KernelTime) -> KernelTime:
     return law._replace(
         memory=np.where(more, moved, law.memory), total=np.where(more, total, law.total)
     )
+#: Share of a donor's arithmetic per byte below which a part is taken to run shorter tiles. Assumed.
+STARVED = 0.5
+
+
+def _is_starved(device: Device, donor: HardwareProfile, op: Op) -> bool:
+    """Return whether a part has far less arithmetic per byte than the one its law was fitted on.
+
+    H20 has 37 FLOP per byte in 16 bits where H100 has 295; H200 NVL has 174 and H200 206.
+    """
+    rate = rate_name(op.compute)
+    if rate not in donor.rates:
+        return False
+    balance = device.peak / device.bandwidth
+    return balance < STARVED * donor.peak(rate) / donor.bandwidth
 
 
 def _gemm(
