@@ -209,9 +209,11 @@ def _generations() -> str:
     rows = [
         [
             name,
-            f"{prior.mem_eff:g}",
+            _by_name(prior.mem_eff),
             _by_name(prior.compute_eff),
-            f"{_parts(prior.relatives)}, {100 * prior.relative_error:g} %" if prior.relatives else "-",
+            f"{_parts(prior.relatives)}, {100 * prior.relative_error:g} %"
+            if prior.relatives
+            else "-",
         ]
         for name, prior in priors().generations.items()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Literal
 
@@ -12,7 +13,7 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, Duration, Schema
 from roofline.specs.laws import SimpleLaw, WeightOnly
 
-__all__ = ["Priors", "Spread", "priors", "unknown_generation"]
+__all__ = ["GenerationPrior", "Priors", "Spread", "priors", "unknown_generation"]
 
 
 class LawPrior(Schema):
@@ -32,8 +33,16 @@ class LawPrior(Schema):
 class GenerationPrior(Schema):
     """The constants in which one generation of accelerators differs from the generic laws."""
 
-    mem_eff: float = Field(ge=0.3, le=1.05)
+    #: Of products: by the rate that they compute in, or ``default``.
+    mem_eff: dict[str, float]
     compute_eff: dict[str, float]
+    #: What every floor of the generic laws is multiplied by, and that of its links.
+    floors: float = Field(default=1.0, ge=0.5, le=10)
+    link_floors: float = Field(default=1.0, ge=0.5, le=10)
+    #: The same again for products whose weights have this format.
+    format_floors: dict[str, float] = Field(default_factory=dict)
+    #: Standard deviation of the logarithm of a time by a stated prior; None as ``spread.prior``.
+    spread: float | None = Field(default=None, gt=0, le=2)
     #: Integer lanes, as a share of the fp32 lanes.
     integer_lanes: float = Field(default=0.5, gt=0, le=1)
     #: As ``WeightOnly.unpacking``, where it is known for the generation.
@@ -42,6 +51,23 @@ class GenerationPrior(Schema):
     relatives: tuple[str, ...] = ()
     #: Median error of borrowed constants (roofline validate transfer).
     relative_error: float = 0.0
+
+    def applied_to(
+        self, law: SimpleLaw, rate: str | None = None, weights: str | None = None
+    ) -> SimpleLaw:
+        """Return a generic law with this generation's constants.
+
+        ``rate`` is that of a product, and ``weights`` the format that its weights are stored in.
+        """
+        floors = self.floors * self.format_floors.get(weights or "", 1.0)
+        law = replace(law, floor=floors * law.floor)
+        if rate is None:
+            return law
+        return replace(
+            law,
+            mem_eff=self.mem_eff.get(rate, self.mem_eff["default"]),
+            compute_eff=self.compute_eff.get(rate, self.compute_eff["default"]),
+        )
 
 
 class Spread(Schema):

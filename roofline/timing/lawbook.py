@@ -44,8 +44,8 @@ NEAREST = {
     "fp16": ("bf16",),
     "fp8-block": ("fp8",),
     "fp8": ("fp8-block",),
-    "fp8-wo": ("int8-wo",),
-    "fp8-block-wo": ("int8-wo",),
+    "fp8-wo": ("int8-wo", "int4-wo"),
+    "fp8-block-wo": ("int8-wo", "int4-wo"),
     "nvfp4-wo": ("mxfp4-wo", "int4-wo"),
     "mxfp4-wo": ("mxfp4", "int4-wo"),
     **dict.fromkeys(("int4-g128-wo", "int4-g64-wo", "int4-g32-wo"), ("int4-wo", "mxfp4-wo")),
@@ -88,6 +88,7 @@ class Chosen(NamedTuple):
     limit: Notice | None = None  # why the kernel may be far slower than its law says
     part: HardwareProfile | None = None  # on which the law was fitted; None of a stated prior
     kernel: tuple[str, ...] = ()  # engine, format and name of the kernel that the law was fitted on
+    spread: float | None = None  # of a stated prior, where its generation states one
 
 
 def weight_key(storage: DType, compute: DType) -> str:
@@ -124,14 +125,13 @@ class LawBook:
         return next(iter(self.relatives), None)
 
     @cached_property
-    def no_worse(self) -> tuple[HardwareProfile, ...]:
-        """The calibrated parts of the same vendor and generation that no law can make slower."""
-        return tuple(
-            part
-            for part in self.relatives
-            if (part.vendor, part.generation) == (self.gpu.vendor, self.gpu.generation)
-            and is_no_worse(part, self.gpu)
-        )
+    def no_worse(self) -> HardwareProfile | None:
+        """The nearest calibrated part of the same vendor and generation that is no worse."""
+        for part in self.relatives:
+            alike = (part.vendor, part.generation) == (self.gpu.vendor, self.gpu.generation)
+            if alike and is_no_worse(part, self.gpu):
+                return part
+        return None
 
     def choose(self, op: Op) -> Chosen:
         """Return the law for a kernel: this part's, then a relative's, then the prior."""
@@ -147,7 +147,13 @@ class LawBook:
                         return self._as_served(op, self._chosen(op, block, part), wide)
                     if wide is not None and _unpacks(op):
                         return self._unpacked(op, wide, part)
-        return Chosen(law=self.prior(op), provenance="assumed", detail="stated prior")
+        generation = priors().generations.get(self.gpu.generation)
+        return Chosen(
+            law=self.prior(op),
+            provenance="assumed",
+            detail="stated prior",
+            spread=generation.spread if generation else None,
+        )
 
     def plain(self, op: Op) -> Chosen:
         """Return the stated simple law, whatever has been calibrated: not this kernel."""
@@ -270,20 +276,22 @@ class LawBook:
     def prior(self, op: Op) -> SimpleLaw:
         """Return the stated simple law for a kind of kernel on this generation."""
         stated = priors()
+        generation = stated.generations.get(self.gpu.generation)
         if op.kind is Kind.CPU_MOE:
             return stated.cpu_experts.law()
         if op.kind in OVER_LINK:
             link = "pcie" if self.gpu.interconnect.kind.startswith("PCIe") else "direct"
-            return stated.links[link].law()  # type: ignore[index]
+            law = stated.links[link].law()  # type: ignore[index]
+            return replace(law, floor=law.floor * generation.link_floors) if generation else law
         law = stated.generic[op.kind.value].law()  # type: ignore[index]
-        generation = stated.generations.get(self.gpu.generation)
-        if generation is None or op.kind not in (Kind.GEMM, Kind.BATCHED_GEMM, Kind.MOE):
+        if generation is None:
             return law
-        default = generation.compute_eff["default"]
-        compute_eff = generation.compute_eff.get(rate_name(op.compute), default)
+        if op.kind not in (Kind.GEMM, Kind.BATCHED_GEMM, Kind.MOE):
+            return generation.applied_to(law)
+        law = generation.applied_to(law, rate_name(op.compute), str(op.storage))
         if _unpacks(op):
-            compute_eff *= self._weight_only().unpacking
-        return replace(law, mem_eff=generation.mem_eff, compute_eff=compute_eff)
+            law = replace(law, compute_eff=law.compute_eff * self._weight_only().unpacking)
+        return law
 
 
 def unlikeness(gpu: HardwareProfile, other: HardwareProfile) -> float:
@@ -302,7 +310,7 @@ def unlikeness(gpu: HardwareProfile, other: HardwareProfile) -> float:
 
 
 #: Rates that no kernel of a pass computes in.
-_UNUSED_RATES = ("fp64", "tf32")
+_OTHER_RATES = ("fp64", "tf32")
 
 
 def is_no_worse(part: HardwareProfile, gpu: HardwareProfile) -> bool:
@@ -317,7 +325,7 @@ def is_no_worse(part: HardwareProfile, gpu: HardwareProfile) -> bool:
     False
     """
     mine, theirs = gpu.compute.units, part.compute.units
-    rates = [rate for rate in gpu.rates if rate not in _UNUSED_RATES]
+    rates = [rate for rate in gpu.rates if rate not in _OTHER_RATES]
     return (
         part.bandwidth >= gpu.bandwidth
         and all(rate in part.rates and part.peak(rate) >= gpu.peak(rate) for rate in rates)

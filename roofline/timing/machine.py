@@ -117,9 +117,20 @@ class Machine:
         return replace(device, units=relative.compute.units.value)
 
     @cached_property
-    def no_worse(self) -> tuple[Machine, ...]:
-        """The measured parts that are no worse in any figure, each as the engine runs it."""
-        return tuple(replace(self, gpu=part, dominance=False) for part in self.book.no_worse)
+    def no_worse(self) -> Machine | None:
+        """The nearest measured part that is no worse in any figure, as the engine runs it."""
+        part = self.book.no_worse
+        return replace(self, gpu=part, dominance=False) if part is not None else None
+
+    @cached_property
+    def linked(self) -> Machine | None:
+        """The relative whose cards reach each other's memory, over links that are as fast."""
+        part, mine = self.book.relative, self.gpu.interconnect
+        if part is None or not part.interconnect.peer_to_peer:
+            return None
+        if part.interconnect.per_direction.value < mine.per_direction.value:
+            return None
+        return replace(self, gpu=part, dominance=False)
 
 
 def device_of(gpu: HardwareProfile, rate: str) -> Device:
@@ -140,26 +151,40 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     time = _by_law(op, chosen, machine)
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
-    each = np.asarray(time.total + (scale - 1) * time.floor)
+    each: Array = np.asarray(time.total + (scale - 1) * time.floor)
     if machine.guarded:
         each = np.maximum(each, _least(op, machine))
-        if machine.dominance and vector is None and chosen.part is not machine.gpu:
-            each = _at_least_on_better_parts(op, each, chosen, machine)
-    return OpTime(op=op, time=time, each=each, chosen=chosen)
+        if op.kind in OVER_LINK and not machine.gpu.interconnect.peer_to_peer:
+            each = _through_the_host(op, each, machine)
+        elif machine.dominance and vector is None and chosen.part is not machine.gpu:
+            each = _no_faster_than_better(op, each, chosen, machine)
+    return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
 
 
-def _at_least_on_better_parts(op: Op, each: Array, chosen: Chosen, machine: Machine) -> Array:
+def _no_faster_than_better(op: Op, each: Array, chosen: Chosen, machine: Machine) -> Array:
     """Return the time of a kernel that was not measured here, by a borrowed law or a prior [s].
 
-    A part without a measurement is no faster than one of its vendor and generation that is no
-    worse in any figure and has one, of the same kernel where the law is borrowed.
+    A part without a measurement is no faster than the nearest one of its vendor and generation that
+    is no worse in any figure and has one, of the same kernel where the law is borrowed.
     """
-    for better in machine.no_worse:
-        law = better.book.choose(op)
-        measured = law.part is better.gpu
-        if measured and (chosen.part is None or chosen.kernel == law.kernel):
-            each = np.maximum(each, time_op(op, better).each)
-    return each
+    better = machine.no_worse
+    if better is None:
+        return each
+    law = better.book.choose(op)
+    comparable = chosen.part is None or chosen.kernel == law.kernel
+    if law.part is not better.gpu or not comparable:
+        return each
+    return np.maximum(each, time_op(op, better).each)
+
+
+def _through_the_host(op: Op, each: Array, machine: Machine) -> Array:
+    """Return the time of a collective between cards that do not reach each other's memory [s].
+
+    By the stated prior, and no less than over the same slots between cards that do, where those
+    were measured: the host's memory is a detour.
+    """
+    linked = machine.linked
+    return each if linked is None else np.maximum(each, time_op(op, linked).each)
 
 
 def _least(op: Op, machine: Machine) -> Array:
@@ -264,7 +289,8 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     device, law = machine.device(rate_name(op.compute)), chosen.law
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
-            short_tiles = chosen.part is not None and _is_starved(device, chosen.part, op)
+            donor = chosen.part if chosen.part is not machine.gpu else None
+            short_tiles = donor is not None and _takes_short_tiles(machine, device, donor, op)
             return _gemm(shape, law, machine, device, short_tiles=short_tiles)
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
@@ -310,16 +336,22 @@ def _several_rows(op: Op, law: KernelTime) -> KernelTime:
     return law._replace(
         memory=np.where(more, moved, law.memory), total=np.where(more, total, law.total)
     )
+
+
 #: Share of a donor's arithmetic per byte below which a part is taken to run shorter tiles. Assumed.
 STARVED = 0.5
 
 
-def _is_starved(device: Device, donor: HardwareProfile, op: Op) -> bool:
-    """Return whether a part has far less arithmetic per byte than the one its law was fitted on.
+def _takes_short_tiles(machine: Machine, device: Device, donor: HardwareProfile, op: Op) -> bool:
+    """Return whether a part with a borrowed law takes tiles of few rows for few rows.
 
-    H20 has 37 FLOP per byte in 16 bits where H100 has 295; H200 NVL has 174 and H200 206.
+    Where a measured part is no worse in any figure, both run the same tiles, unless this one has
+    far less arithmetic per byte: H20 has 37 FLOP per byte in 16 bits where H100 has 295, H200 NVL
+    174 and H200 206.
     """
     rate = rate_name(op.compute)
+    if machine.book.no_worse is None:
+        return True
     if rate not in donor.rates:
         return False
     balance = device.peak / device.bandwidth

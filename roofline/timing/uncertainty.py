@@ -90,7 +90,7 @@ def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
     """Return the standard deviations of log t and of log t(4 M) / t(M) of a kernel's law."""
     evidence = time.chosen.evidence
     if evidence is None:
-        return spread.prior, spread.rows
+        return time.chosen.spread or spread.prior, spread.rows
     level = evidence.median_error / NORMAL_MEDIAN
     transfer = max(spread.calibrated, time.chosen.relative_error / NORMAL_MEDIAN)
     ratio = evidence.ratio_error
