@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from roofline.base.notices import Code, Notice, notice
-from roofline.kernels.ops import AttentionShape, Kind, MoeShape, Op
+from roofline.kernels.ops import AttentionShape, CollectiveShape, Kind, MoeShape, Op
 from roofline.specs.engine import ExpertKernels, ServedKernels
 from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
@@ -139,6 +139,9 @@ class LawBook:
         if measured is not None:
             return self._chosen(op, measured, self.gpu)
         finder = self._expert_kernel if op.kind is Kind.MOE else _FINDERS.get(op.kind)
+        among = self._among_as_many(op)
+        if among is not None:
+            return self._chosen(op, *among)
         if finder is not None:
             for part in self._parts(op):
                 for blocks in self._by_engine(part):
@@ -154,6 +157,23 @@ class LawBook:
             detail="stated prior",
             spread=generation.spread if generation else None,
         )
+
+    def _among_as_many(self, op: Op) -> tuple[LawBlock, HardwareProfile] | None:
+        """Return the law of a collective that was measured among as many accelerators, and where.
+
+        Here, or on the nearest relative whose links reach as many: eight GPUs of one host are not
+        eight of two. Of tables of several engines, the engine's own come first.
+        """
+        if not isinstance(op.shape, CollectiveShape) or not self.gpu.interconnect.peer_to_peer:
+            return None
+        size = self.gpu.interconnect.domain_size
+        alike = [part for part in self.relatives if part.interconnect.domain_size == size]
+        for engine in dict.fromkeys((self.engine, *ENGINES)):
+            for part in (self.gpu, *alike):
+                for block in _of_kind(CollectiveBlock, _overlay(part.id, engine)):
+                    if op.shape.ranks in block.law.ranks:
+                        return block, part
+        return None
 
     def plain(self, op: Op) -> Chosen:
         """Return the stated simple law, whatever has been calibrated: not this kernel."""

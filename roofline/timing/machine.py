@@ -152,11 +152,13 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
     each: Array = np.asarray(time.total + (scale - 1) * time.floor)
+    through_host = op.kind in OVER_LINK and not machine.gpu.interconnect.peer_to_peer
+    if through_host:
+        each = _through_the_host(op, each, machine)
     if machine.guarded:
         each = np.maximum(each, _least(op, machine))
-        if op.kind in OVER_LINK and not machine.gpu.interconnect.peer_to_peer:
-            each = _through_the_host(op, each, machine)
-        elif machine.dominance and vector is None and chosen.part is not machine.gpu:
+        measured = chosen.part is machine.gpu or through_host or vector is not None
+        if machine.dominance and not measured:
             each = _no_faster_than_better(op, each, chosen, machine)
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
 
