@@ -87,6 +87,7 @@ class Chosen(NamedTuple):
     relative_error: float = 0.0  # what borrowing the constants adds to the error
     limit: Notice | None = None  # why the kernel may be far slower than its law says
     part: HardwareProfile | None = None  # on which the law was fitted; None of a stated prior
+    short_tiles: bool = False  # few rows are not padded to the tiles that the law was fitted with
     kernel: tuple[str, ...] = ()  # engine, format and name of the kernel that the law was fitted on
     spread: float | None = None  # of a stated prior, where its generation states one
 
@@ -250,7 +251,8 @@ class LawBook:
         Such a kernel (Marlin, Machete) is the wide product with fewer bytes to stream: the same
         launch and tail, the same tiles, arithmetic in 16 bits. What it loses is ``unpacking``, the
         share of the wide kernel's arithmetic that it reaches between the instructions that unpack.
-        No pass over the activations: they stay as they are.
+        No pass over the activations: they stay as they are. Its tiles are as low as 16 rows (Marlin
+        takes up to four blocks of 16).
         """
         chosen, stated = self._chosen(op, wide, part), self._weight_only()
         law = replace(
@@ -264,6 +266,7 @@ class LawBook:
             provenance="assumed",
             detail=f"{chosen.detail} {wide.dtype} with narrow weights",
             relative_error=hypot(chosen.relative_error, stated.error),
+            short_tiles=True,
         )
 
     def _weight_only(self) -> WeightOnly:

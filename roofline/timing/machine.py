@@ -292,7 +292,8 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
     match law, op.shape:
         case GemmLaw(), GemmShape() as shape:
             donor = chosen.part if chosen.part is not machine.gpu else None
-            short_tiles = donor is not None and _takes_short_tiles(machine, device, donor, op)
+            starved = donor is not None and _takes_short_tiles(machine, device, donor, op)
+            short_tiles = starved or chosen.short_tiles
             return _gemm(shape, law, machine, device, short_tiles=short_tiles)
         case AttentionLaw(), AttentionShape() as shape:
             return _attention(shape, law, machine, device)
