@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ __all__ = [
     "law_limit_notices",
     "recommend",
     "require_fit",
+    "shipped_format_notices",
+    "slow_format_notices",
 ]
 
 #: A plain step with narrow weights may take this many times as long before a notice says so.
@@ -59,66 +61,136 @@ def law_limit_notices(times: StepTimes) -> list[Notice]:
     return list(dict.fromkeys(limits))
 
 
-def slow_format_notices(answer: Recommendation) -> list[Notice]:
-    """Return the notices of formats that make a plain step of the first point longer.
+def slow_format_notices(
+    deployment: Deployment, *, batch: int, context: int, times: StepTimes | None = None
+) -> list[Notice]:
+    """Return the notices of formats that make a plain step longer, or that are not as shipped.
 
-    A format that was asked for in place of a faster one that the checkpoint ships with comes first;
-    without such, weights that are slower than the model's own wide format.
+    A format that was asked for in place of one that the checkpoint ships with comes first; without
+    such, weights that are slower than the model's own wide format. ``times`` are those of a grid
+    that begins with the plain step at this batch and context, where it is priced already.
     """
-    shipped = [each for field in ("weights", "kv") if (each := _shipped_is_faster(answer, field))]
-    return shipped or _slow_narrow_weights(answer)
+    own = times or _plain_step(deployment, batch, context)
+    shipped = [
+        _shipped_is_better(deployment, each, own, _plain_step(each.deployment, batch, context))
+        for each in _in_shipped_formats(deployment)
+    ]
+    found = [each for each in shipped if each is not None]
+    return found or _slow_narrow_weights(deployment, own, batch, context)
 
 
-def _shipped_is_faster(answer: Recommendation, field: str) -> Notice | None:
-    """Return the notice that a format asked for makes plain steps longer than the shipped one."""
-    deployment = answer.deployment
+def shipped_format_notices(
+    deployment: Deployment, *, at: tuple[int, int] | None = None
+) -> list[Notice]:
+    """Return the notices of formats that are not as shipped, without times.
+
+    ``at`` is the batch and context at which the formats are priced; None compares widths alone.
+
+    >>> from roofline.advice.configuration import Configuration
+    >>> asked = Configuration(model="deepseek-v3", gpu="h200-sxm", tp=8, weights=DType.FP8)
+    >>> [n.values["shipped"] for n in shipped_format_notices(deploy(asked)[0])]
+    [(<DType.FP8_BLOCK: 'fp8-block'>,)]
+    """
+    shipped = _in_shipped_formats(deployment)
+    if at is None or not shipped:
+        return [_ships_as(deployment, each) for each in shipped if each.same_width]
+    own = _plain_step(deployment, *at)
+    return [
+        _ships_as(deployment, each)
+        for each in shipped
+        if _shipped_is_better(deployment, each, own, _plain_step(each.deployment, *at))
+    ]
+
+
+class _Shipped(NamedTuple):
+    """What a format was asked for in place of, and the deployment without asking."""
+
+    field: str
+    asked: DType
+    formats: tuple[DType, ...]
+    deployment: Deployment
+
+    @property
+    def same_width(self) -> bool:
+        """Whether a format asked for takes as many bytes as the narrowest in its place."""
+        narrowest = min(map(bytes_per_element, self.formats))
+        return abs(narrowest - bytes_per_element(self.asked)) <= SCALES
+
+
+def _in_shipped_formats(deployment: Deployment) -> list[_Shipped]:
+    """Return the deployment as shipped for each format that was asked for in place of another.
+
+    A wider format that ships is left out: it is compared with `_slow_narrow_weights`. So is a
+    format that the model's name asks for.
+    """
     configuration, model = deployment.configuration, deployment.target.model
-    asked = None if configuration is None else getattr(configuration, field)
-    if configuration is None or asked is None:
-        return None
-    precision, used = deployment.target.precision, used_components(model)
-    pairs = [(model.kv_dtype or precision.base, precision.kv)]
-    if field == "weights":
-        pairs = [(model.stored()[part], precision.weights[part]) for part in sorted(used)]
-    shipped = dict.fromkeys(before for before, now in pairs if before != now)
-    # a wider format that ships is compared with `_slow_narrow_weights`
-    if not shipped or min(map(bytes_per_element, shipped)) > bytes_per_element(asked) + SCALES:
-        return None
-    left_out: dict[str, Any] = {field: None}
-    as_shipped, _ = deploy(replace(configuration, **left_out), drop_unused=True)
-    plain = _plain_step(answer, as_shipped)
-    asked_ms, shipped_ms = (1e3 * float(each.total.flat[0]) for each in (_first(answer), plain))
-    if asked_ms <= MUCH_SLOWER * shipped_ms:
-        return None
+    precision, used, found = deployment.target.precision, used_components(model), list[_Shipped]()
+    for field in ("weights", "kv"):
+        asked = None if configuration is None else getattr(configuration, field)
+        if configuration is None or asked is None:
+            continue
+        pairs = [(model.kv_dtype or precision.base, precision.kv)]
+        if field == "weights":
+            pairs = [(model.stored()[part], precision.weights[part]) for part in sorted(used)]
+        formats = tuple(dict.fromkeys(before for before, now in pairs if before != now))
+        if not formats or min(map(bytes_per_element, formats)) > bytes_per_element(asked) + SCALES:
+            continue
+        left_out: dict[str, Any] = {field: None}
+        as_shipped, _ = deploy(replace(configuration, **left_out), drop_unused=True)
+        if getattr(as_shipped.configuration, field) is None:
+            found.append(_Shipped(field, asked, formats, as_shipped))
+    return found
+
+
+def _shipped_is_better(
+    deployment: Deployment, shipped: _Shipped, own: StepTimes, plain: StepTimes
+) -> Notice | None:
+    """Return the notice of a format that is slower than the shipped one, or as wide and as fast."""
+    asked_ms, shipped_ms = (1e3 * float(each.total.flat[0]) for each in (own, plain))
+    if asked_ms > MUCH_SLOWER * shipped_ms:
+        return notice(
+            Code.SHIPPED_IS_FASTER,
+            model=deployment.target.model.name,
+            field=shipped.field,
+            asked=shipped.asked,
+            shipped=shipped.formats,
+            asked_ms=asked_ms,
+            shipped_ms=shipped_ms,
+        )
+    faster = shipped_ms > MUCH_SLOWER * asked_ms
+    return _ships_as(deployment, shipped) if shipped.same_width and not faster else None
+
+
+def _ships_as(deployment: Deployment, shipped: _Shipped) -> Notice:
+    """Return the notice that a model ships in another format of the same width."""
     return notice(
-        Code.SHIPPED_IS_FASTER,
-        model=model.name,
-        field=field,
-        asked=asked,
-        shipped=tuple(shipped),
-        asked_ms=asked_ms,
-        shipped_ms=shipped_ms,
+        Code.SHIPS_AS,
+        model=deployment.target.model.name,
+        field=shipped.field,
+        asked=shipped.asked,
+        shipped=shipped.formats,
     )
 
 
-def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
+def _slow_narrow_weights(
+    deployment: Deployment, own: StepTimes, batch: int, context: int
+) -> list[Notice]:
     """Return the notice that a plain step would be shorter with weights in a wider format.
 
     Wider are the model's own format and, for weights of about 4 bits, FP8 where the accelerator
     multiplies it: kernels for narrow weights can be slow where an engine has no tuned ones for a
     part, or launches their quantisation by itself. The fastest one is named.
     """
-    deployment = answer.deployment
     precision = deployment.target.precision
     width = bytes_per_element(precision.base)
     narrow = {d for d in precision.weights.values() if bytes_per_element(d) < width}
     if not narrow:
         return []
-    own = _first(answer)
-    wide, plain = min(
-        ((wide, _plain_step(answer, _with_weights(deployment, wide))) for wide in _wider(answer)),
-        key=lambda pair: float(pair[1].total.flat[0]),
+    steps = (
+        (wide, _plain_step(_with_weights(deployment, wide), batch, context))
+        for wide in _wider(deployment)
     )
+    wide, plain = min(steps, key=lambda pair: float(pair[1].total.flat[0]))
     narrow_ms, wide_ms = (1e3 * float(step.total.flat[0]) for step in (own, plain))
     if narrow_ms <= MUCH_SLOWER * wide_ms:
         return []
@@ -139,12 +211,11 @@ def _slow_narrow_weights(answer: Recommendation) -> list[Notice]:
     ]
 
 
-def _wider(answer: Recommendation) -> list[DType]:
+def _wider(deployment: Deployment) -> list[DType]:
     """Return the formats to compare narrow weights with: the model's own, and FP8 if it is wider.
 
     FP8 is compared only where the accelerator multiplies it and all narrow weights take less.
     """
-    deployment = answer.deployment
     precision = deployment.target.precision
     widest = max(
         bytes_per_element(precision.weights[part])
@@ -165,18 +236,9 @@ def _with_weights(deployment: Deployment, wide: DType) -> Deployment:
     return replace(deployment, target=target._replace(precision=changed))
 
 
-def _plain_step(answer: Recommendation, deployment: Deployment) -> StepTimes:
-    """Return a plain step of another deployment at the first point of an answer."""
-    point = answer.points[0]
-    return deployment.price(deployment.grid((point.batch,), (point.context,), (0,))).times
-
-
-def _first(answer: Recommendation) -> StepTimes:
-    """Return the times of an answer's first point, D = 0 first."""
-    workload, point = answer.question.workload, answer.points[0]
-    if (point.batch, point.context) == (workload.batches[0], workload.contexts[0]):
-        return answer.times
-    return _plain_step(answer, answer.deployment)
+def _plain_step(deployment: Deployment, batch: int, context: int) -> StepTimes:
+    """Return the times of a plain step."""
+    return deployment.price(deployment.grid((batch,), (context,), (0,))).times
 
 
 def _largest_loss(times: StepTimes, plain: StepTimes) -> str:
@@ -384,10 +446,17 @@ def answer_at(
     """Return the answer at these of its points alone, with what is to know about them."""
     question = answer.question
     answer = replace(answer, points=tuple(points))
+    first, workload = answer.points[0], question.workload
+    priced_first = (first.batch, first.context) == (workload.batches[0], workload.contexts[0])
     notices = (
         *_with_reading(answer, question.notices),
         *law_limit_notices(answer.times),
-        *slow_format_notices(answer),
+        *slow_format_notices(
+            question.deployment,
+            batch=first.batch,
+            context=first.context,
+            times=answer.times if priced_first else None,
+        ),
         *past_graphs(
             question.deployment.engine,
             {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},

@@ -68,6 +68,7 @@ class Code(StrEnum):
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
     SLOWER_THAN_WIDE = "slower-than-wide"
     SHIPPED_IS_FASTER = "shipped-is-faster"
+    SHIPS_AS = "ships-as"
     PAST_GRAPHS = "past-graphs"
     PAST_GRAPHS_IN_SWEEP = "past-graphs-in-sweep"
     PAST_GRAPHS_UNDER_LOAD = "past-graphs-under-load"

@@ -50,7 +50,7 @@ def roofline_chart(
     Example: roofline plot roofline llama-3.1-8b --batch 32 -o roofline.png
     """
     from roofline.advice.question import check_unused, draft_lengths_to_draw
-    from roofline.advice.recommend import law_limit_notices
+    from roofline.advice.recommend import law_limit_notices, slow_format_notices
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
 
     workload = at_one_point(workload, batch, context)
@@ -66,7 +66,17 @@ def roofline_chart(
         title=f"kernels of a step, D = {span(lengths)}",
         where=point_name(workload),
         drafting=[] if len(lengths) == 1 else [f"drafter {deployment.drafter.name}"],
-        notices=[*notices, *of_lengths, *law_limit_notices(priced.times)],
+        notices=[
+            *notices,
+            *of_lengths,
+            *law_limit_notices(priced.times),
+            *slow_format_notices(
+                deployment,
+                batch=workload.batches[0],
+                context=workload.contexts[0],
+                times=priced.times,
+            ),
+        ],
     )
 
 

@@ -15,7 +15,7 @@ from roofline.advice.decide import smallest_within_tie
 from roofline.advice.deployment import load_documents
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
-from roofline.advice.recommend import law_limit_notices, require_fit
+from roofline.advice.recommend import law_limit_notices, require_fit, slow_format_notices
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import DoesNotFitError, InputError
 from roofline.base.notices import Code, Notice, notice
@@ -189,6 +189,8 @@ def explore(
     if all(variant.draft_length is None for variant in variants):
         first = does_not_fit(variants[0].question.deployment, batch=batch, context=context)
         raise DoesNotFitError(f"no variant fits; the first: {first.text}")
+    fitting = next(variant for variant in variants if variant.draft_length is not None)
+    notices += slow_format_notices(fitting.question.deployment, batch=batch, context=context)
     exploration = Exploration(
         configuration=configuration,
         axes=tuple(axes),

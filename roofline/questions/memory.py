@@ -23,6 +23,7 @@ from roofline.advice.question import (
     why_drafts_end,
 )
 from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
+from roofline.advice.recommend import shipped_format_notices
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError, Option
 from roofline.kernels.footprint import (
@@ -312,7 +313,11 @@ def memory_accounts(
     workload = replace(workload, max_draft_length=max(draft_length or 0, longest))
     deployment, own_notices = deploy(configuration)
     check_unused(deployment, workload)
-    notices = [*own_notices, *context_notices(deployment, contexts)]
+    notices = [
+        *own_notices,
+        *context_notices(deployment, contexts),
+        *shipped_format_notices(deployment),
+    ]
     if draft_length is not None:
         _check_draft_length(deployment, draft_length, workload.max_draft_length)
     unfit = [size for size in contexts if not deployment.memory.has_room(batch or 1, size, 0)]

@@ -134,7 +134,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "another format may be faster, or answer worse",
-        (Code.SLOWER_THAN_WIDE, Code.WEIGHTS_STORED_ONLY, Code.FEW_BITS),
+        (Code.SHIPS_AS, Code.SLOWER_THAN_WIDE, Code.WEIGHTS_STORED_ONLY, Code.FEW_BITS),
     ),
     (
         "why there is no schedule, or what an engine makes of one",
@@ -444,11 +444,13 @@ def _shipped_is_faster(
     asked_ms: float,
     shipped_ms: float,
 ) -> str:
+    as_shipped = _ships_as(model=model, field=field, asked=asked, shipped=shipped)
+    return f"{as_shipped} (a plain step takes {shipped_ms:.3g} ms then, {asked_ms:.3g} ms as asked)"
+
+
+def _ships_as(*, model: str, field: str, asked: str, shipped: tuple[str, ...]) -> str:
     what = "" if field == "weights" else " KV"
-    return (
-        f"{model} ships as {listed(shipped)}{what}: leave {Option(field, asked)} out (a plain step "
-        f"takes {shipped_ms:.3g} ms then, {asked_ms:.3g} ms as asked)"
-    )
+    return f"{model} ships as {listed(shipped)}{what}: leave {Option(field, asked)} out"
 
 
 def _past_graphs(
@@ -718,6 +720,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.DRAFTS_DO_NOT_FIT: _drafts_do_not_fit,
     Code.SLOWER_THAN_WIDE: _slower_than_wide,
     Code.SHIPPED_IS_FASTER: _shipped_is_faster,
+    Code.SHIPS_AS: _ships_as,
     Code.PAST_GRAPHS: _past_graphs,
     Code.PAST_GRAPHS_IN_SWEEP: _past_graphs_in_sweep,
     Code.LAST_BAND_KEPT: _last_band_kept,

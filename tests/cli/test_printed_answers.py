@@ -384,6 +384,60 @@ def test_a_faster_format_that_ships_is_named_first(cli: Cli, question: str) -> N
     assert "save memory, not time" not in typed.said
 
 
+#: Every other question that takes formats, and what it needs beside a model on its GPU.
+FORMAT_QUESTIONS = (
+    "recommend MODEL --acceptance 0.5 --rps 1 --input-tokens 400 --output-tokens 200 --notes",
+    "recommend MODEL --acceptance 0.5 --slo-tpot 1000 --notes",
+    "schedule MODEL --acceptance 0.5 --batches 1..16 --notes",
+    "memory MODEL --acceptance 0.5 --notes",
+    "compare MODEL --drafter ngram=0.5 --notes",
+    "explore MODEL --acceptance 0.5 --vary model.max_context=16k,32k --notes",
+    "sweep MODEL --acceptance 0.5 -o x.csv",
+    "diagnose MODEL --measured 0@1x4k:30ms --notes",
+    "report MODEL --acceptance 0.5 -o x.html",
+    "plot speedup MODEL --acceptance 0.5 -o x.png --notes",
+    "plot roofline MODEL -o x.png --notes",
+)
+
+
+@pytest.mark.parametrize("question", FORMAT_QUESTIONS)
+@pytest.mark.parametrize("asked", ["--weights fp8", "--kv fp16"])
+def test_every_question_names_the_format_that_ships(
+    cli: Cli, question: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Qwen's FP8 checkpoints have scales of blocks and, as their config.json says, a bf16 cache."""
+    monkeypatch.chdir(tmp_path)
+    model = "qwen3-30b-a3b-fp8 --gpu h100-sxm"
+    if "ngram" not in question and not question.startswith("diagnose"):
+        model += " --drafter ngram"
+    done = cli(*question.replace("MODEL", model).split(), *asked.split())
+    assert done.code == 0, done.err
+    shipped = {"--weights fp8": "fp8-block", "--kv fp16": "bf16 KV"}[asked]
+    assert f"ships as {shipped}: leave {asked} out" in " ".join((done.out + done.err).split())
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        # both 16-bit formats have one rate on NVIDIA's parts (datasheets) and two bytes
+        ("qwen3-14b --gpu h100-sxm --weights fp16", True),
+        # CDNA3 multiplies both with one rate, and no table tells them apart
+        ("deepseek-v3 --gpu mi300x --tp 8 --weights fp8", True),
+        # vLLM's tables on B200: kernels for scales of blocks are the slower ones
+        ("deepseek-v3 --gpu b200-hgx --tp 8 --weights fp8", False),
+        ("llama-3.1-8b --gpu h100-sxm --weights fp8", False),  # narrower than what ships
+        ("qwen3-8b --gpu h100-sxm --weights bf16", False),  # what ships
+        ("qwen3-8b-fp16 --gpu h100-sxm", False),  # no option to leave out
+    ],
+)
+def test_a_format_as_wide_as_the_shipped_one_is_named_unless_it_is_faster(
+    cli: Cli, question: str, said: bool
+) -> None:
+    done = cli("recommend", *question.split(), "--drafter", "none", "--notes")
+    assert done.code == 0, done.err
+    assert ("ships as" in " ".join(done.said.split())) is said
+
+
 def test_a_format_that_gains_is_not_doubted(cli: Cli) -> None:
     for question in ("llama-3.1-8b --weights fp8", "qwen3-30b-a3b-fp8 --weights fp8-block"):
         ask = ("recommend", *question.split(), "--drafter", "none", "--format", "json")

@@ -19,7 +19,7 @@ from roofline.advice.question import (
     reading_notices,
 )
 from roofline.advice.readings import Advice, with_reading
-from roofline.advice.recommend import law_limit_notices
+from roofline.advice.recommend import law_limit_notices, slow_format_notices
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
 from roofline.questions.diagnose.explain import (
@@ -141,7 +141,11 @@ def diagnose(
         explanations=tuple(ranked),
         explained=_scaled(predicted, seconds[best.term], best),
         proposal=_proposal(terms, ranked, unmeasured, noise),
-        notices=(*notices, *law_limit_notices(times)),
+        notices=(
+            *notices,
+            *law_limit_notices(times),
+            *slow_format_notices(deployment, batch=batches[0], context=contexts[0]),
+        ),
         refused=refused,
     )
 

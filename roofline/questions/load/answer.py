@@ -11,7 +11,7 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.decide import SURE, TIE, smallest_within_tie
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
-from roofline.advice.recommend import drawn_tokens, law_limit_notices
+from roofline.advice.recommend import drawn_tokens, law_limit_notices, slow_format_notices
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.units import format_count
@@ -129,6 +129,8 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
         policies = _judge(fixed.joined(planned), load, cut)
     if not any(policy.usable for policy in policies):
         raise _overloaded(policies, load, question)
+    running = policies[best].running
+    busy = round(max(running, 1)) if np.isfinite(running) else 1
     return LoadAnswer(
         question=question,
         load=load,
@@ -141,6 +143,7 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
         notices=(
             *question.notices,
             *law_limit_notices(priced.grid.times),
+            *slow_format_notices(question.deployment, batch=busy, context=load.length),
             *_uncaptured_notices(question, policies, float(priced.rows.max())),
         ),
     )

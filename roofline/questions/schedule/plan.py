@@ -13,7 +13,12 @@ from roofline.advice.decide import SURE
 from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.readings import in_other_reading
-from roofline.advice.recommend import drawn_tokens, law_limit_notices, require_fit
+from roofline.advice.recommend import (
+    drawn_tokens,
+    law_limit_notices,
+    require_fit,
+    slow_format_notices,
+)
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
@@ -304,6 +309,12 @@ def _plan_one_reading(
         notices=(
             *question.notices,
             *law_limit_notices(priced_grid.times),
+            *slow_format_notices(
+                deployment,
+                batch=workload.batches[0],
+                context=workload.contexts[0],
+                times=priced_grid.times,
+            ),
             *_batches_left_out(workload, listed, count),
             *_contexts_cut_short(workload, speed),
             *past_graphs(

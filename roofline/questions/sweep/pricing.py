@@ -21,7 +21,7 @@ from roofline.advice.question import (
     question_about,
 )
 from roofline.advice.readings import in_other_reading
-from roofline.advice.recommend import decide_grid, law_limit_notices
+from roofline.advice.recommend import decide_grid, law_limit_notices, shipped_format_notices
 from roofline.base.errors import InputError, spelled
 from roofline.base.notices import Code, Notice, notice
 from roofline.questions.sweep.columns import COST
@@ -93,6 +93,10 @@ def price_rectangle(rectangle: Rectangle, remarks: Remarks) -> Iterator[Frame]:
         replace(rectangle.combination.workload, contexts=rectangle.contexts),
         drop_unused=rectangle.combination.drop_unused,
     )
+    asked = next((group.question for group in groups if group.question is not None), None)
+    if asked is not None:
+        first = rectangle.batches[0], asked.workload.contexts[0]
+        remarks.notices.update(shipped_format_notices(asked.deployment, at=first))
     if len(groups) == 1:
         yield _frame(rectangle, groups[0], remarks)
         return
