@@ -49,6 +49,7 @@ from roofline.specs.formats import (
     DType,
     Precision,
     few_bits,
+    nearest_format,
     rate_name,
     resolve_precision,
 )
@@ -596,6 +597,9 @@ def _precision(
     narrow = {precision.weights[part] for part in used}
     for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
         notices.append(notice(Code.FEW_BITS, network=network.id, dtype=dtype))
+    for dtype in sorted(narrow | {precision.kv}):
+        if (nearest := nearest_format(dtype)) is not None:
+            notices.append(notice(Code.FORMAT_NEAREST, dtype=dtype, nearest=nearest))
     return precision, notices
 
 

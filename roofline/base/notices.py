@@ -69,6 +69,7 @@ class Code(StrEnum):
     SLOWER_THAN_WIDE = "slower-than-wide"
     SHIPPED_IS_FASTER = "shipped-is-faster"
     SHIPS_AS = "ships-as"
+    FORMAT_NEAREST = "format-nearest"
     PAST_GRAPHS = "past-graphs"
     PAST_GRAPHS_IN_SWEEP = "past-graphs-in-sweep"
     PAST_GRAPHS_UNDER_LOAD = "past-graphs-under-load"
@@ -121,6 +122,7 @@ ASSUMED = frozenset(
         Code.CONFIG_NOTE,
         Code.NAME_TAKEN,
         Code.WEIGHTS_NAMED,
+        Code.FORMAT_NEAREST,
         Code.HEAD_ASSUMED,
         Code.PLAIN_ASSUMED,
         Code.HEAD_DERIVED,

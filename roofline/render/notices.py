@@ -158,6 +158,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     (
         "what was assumed where the question left it open",
         (
+            Code.FORMAT_NEAREST,
             Code.ACCEPTANCE_ASSUMED,
             Code.NO_OWN_RATE,
             Code.HEAD_DERIVED,
@@ -247,6 +248,10 @@ def _name_taken(name: str, taken: str, others: tuple[str, ...]) -> str:
 
 def _weights_named(name: str, dtype: str) -> str:
     return f"{dtype} weights, as the name {name} ends; {Option('weights')} sets another format"
+
+
+def _format_nearest(dtype: str, nearest: str) -> str:
+    return f"{dtype} is taken as {nearest}, the nearest format of that name"
 
 
 def _head_assumed(model: str, kind: str, bundled: str | None) -> str:
@@ -703,6 +708,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.GOAL_MISSED: _goal_missed,
     Code.NAME_TAKEN: _name_taken,
     Code.WEIGHTS_NAMED: _weights_named,
+    Code.FORMAT_NEAREST: _format_nearest,
     Code.HEAD_ASSUMED: _head_assumed,
     Code.PLAIN_ASSUMED: _plain_assumed,
     Code.HEAD_DERIVED: _head_derived,

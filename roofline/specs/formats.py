@@ -90,6 +90,15 @@ class DType(StrEnum):
     IQ3_M = "iq3_m"
     IQ3_XS = "iq3_xs"
     IQ2_M = "iq2_m"
+    Q2_K_L = "q2_k_l"
+    # names of files whose own widths differ by model or layer: see `nearest_format`
+    Q8_K_XL = "q8_k_xl"
+    Q6_K_XL = "q6_k_xl"
+    Q5_K_XL = "q5_k_xl"
+    Q3_K_XL = "q3_k_xl"
+    Q2_K_XL = "q2_k_xl"
+    Q2_K_S = "q2_k_s"
+    MXFP4_MOE = "mxfp4_moe"
 
     @classmethod
     def _missing_(cls, value: object) -> DType | None:
@@ -177,8 +186,26 @@ _GGUF_BITS: Mapping[str, float] = {
 #: alone, which are q8_0, and that own mixture (model card of bartowski/Qwen2.5-32B-Instruct-GGUF:
 #: "the standard quantization method with the embeddings and output weights quantized to Q8_0").
 #: llama.cpp's own q3_k_l is none of them.
-_WITH_WIDE_ENDS: Mapping[str, str] = {"q6_k_l": "q6_k", "q5_k_l": "q5_k_m", "q4_k_l": "q4_k_m"}
+_WITH_WIDE_ENDS: Mapping[str, str] = {
+    "q6_k_l": "q6_k",
+    "q5_k_l": "q5_k_m",
+    "q4_k_l": "q4_k_m",
+    "q2_k_l": "q2_k",
+}
 _BITS = {**_GGUF_BITS, **{name: _GGUF_BITS[own] for name, own in _WITH_WIDE_ENDS.items()}}
+#: Formats without a width of their own, and the one of that name in whose place each is priced:
+#: Unsloth's mixtures differ by model, and its q3_k_xl is not bartowski's; llama.cpp's q2_k_s has
+#: fewer wide tensors than its q2_k, and its mxfp4_moe stores all but the experts as q8_0
+#: (llama-quant.cpp, llama_tensor_get_type).
+_NEAREST: Mapping[str, str] = {
+    "q8_k_xl": "q8_0",
+    "q6_k_xl": "q6_k_l",
+    "q5_k_xl": "q5_k_m",
+    "q3_k_xl": "q3_k_l",
+    "q2_k_xl": "q2_k_l",
+    "q2_k_s": "q2_k",
+    "mxfp4_moe": "mxfp4",
+}
 
 _FORMATS: Mapping[DType, _Format] = {
     DType.FP32: _Format(4.0, "fp32", None),
@@ -194,6 +221,17 @@ _FORMATS: Mapping[DType, _Format] = {
     DType.MXFP4: _Format(0.5 + 1 / 32, "fp4", None),  # 8-bit exponent per 32
     **{DType(name): _Format(bits / 8, "int8", None) for name, bits in _BITS.items()},
 }
+
+
+def nearest_format(dtype: DType) -> DType | None:
+    """Return the format in whose place one without a known width is priced; None for any other.
+
+    >>> nearest_format(DType.Q5_K_XL), nearest_format(DType.Q5_K_M)
+    (<DType.Q5_K_M: 'q5_k_m'>, None)
+    """
+    near = _NEAREST.get(dtype.value)
+    return None if near is None else DType(near)
+
 
 _WIDE = (DType.FP32, DType.BF16, DType.FP16)
 
@@ -213,7 +251,7 @@ def few_bits(dtype: DType) -> bool:
 
 @cache
 def _format(dtype: DType) -> _Format:
-    bits = bits_per_weight(dtype.value)
+    bits, dtype = bits_per_weight(dtype.value), nearest_format(dtype) or dtype
     return _FORMATS[dtype] if bits is None else _Format(bits / 8, "int8", None)
 
 
@@ -233,7 +271,8 @@ def is_gguf(dtype: DType) -> bool:
     >>> is_gguf(DType.Q4_K_M), is_gguf(DType("4.8bpw")), is_gguf(DType.FP8)
     (True, True, False)
     """
-    return dtype.value in _BITS or bits_per_weight(dtype.value) is not None
+    named = dtype.value in _BITS or dtype.value in _NEAREST
+    return named or bits_per_weight(dtype.value) is not None
 
 
 def rate_name(activations: DType) -> str:
@@ -316,7 +355,8 @@ def resolve_precision(
         _require_rate(activations, rates, gpu)
     storage = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
     if weights is not None and is_gguf(weights):  # a file's head is at least 6 bits wide
-        wide = weights.value in _WITH_WIDE_ENDS
+        wide = (nearest_format(weights) or weights).value in _WITH_WIDE_ENDS
+        wide = wide or weights is DType.MXFP4_MOE
         least = DType.Q8_0 if wide else DType.Q6_K
         storage[Component.HEAD] = max(weights, least, key=bytes_per_element)
         storage[Component.EMBEDDING] = DType.Q8_0 if wide else weights

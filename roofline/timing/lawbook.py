@@ -14,7 +14,7 @@ import numpy as np
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import AttentionShape, CollectiveShape, Kind, MoeShape, Op
 from roofline.specs.engine import ExpertKernels, ServedKernels
-from roofline.specs.formats import DType, bytes_per_element, is_gguf, rate_name
+from roofline.specs.formats import DType, bytes_per_element, is_gguf, nearest_format, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.specs.laws import (
     AttentionBlock,
@@ -98,6 +98,7 @@ def weight_key(storage: DType, compute: DType) -> str:
     >>> weight_key(DType.INT4_G128, DType.BF16), weight_key(DType.FP8, DType.FP8)
     ('int4-g128-wo', 'fp8')
     """
+    storage = nearest_format(storage) or storage
     narrow = bytes_per_element(storage) < bytes_per_element(compute) - 0.1
     narrow = narrow and bytes_per_element(compute) >= 2  # 4-bit weights with fp8 are W4A8
     return f"{storage}-wo" if narrow else str(storage)

@@ -18,7 +18,13 @@ from roofline.base.names import Meaning, bundled_id, name_rules, normal_form, on
 from roofline.base.resources import bundled_names
 from roofline.importers.references import DRAFTER_WORDS, DRAFTERS, drafter_word, heads_for
 from roofline.specs.engine import ENGINE_SHELF, engine_id, load_engine
-from roofline.specs.formats import DType, bytes_per_element, format_named, parse_dtype
+from roofline.specs.formats import (
+    DType,
+    bytes_per_element,
+    format_named,
+    nearest_format,
+    parse_dtype,
+)
 from roofline.specs.gpu import GPU_SHELF, load_hardware
 from roofline.specs.network import MODEL_SHELF, ModelSpec, load_model, load_network, network_named
 from tests.support import Cli, assert_refused
@@ -314,6 +320,57 @@ def test_formats_by_other_names(typed: str, dtype: DType | None) -> None:
 @given(st.sampled_from(list(DType)))
 def test_every_format_in_any_case(dtype: DType) -> None:
     assert parse_dtype(dtype.value.upper(), "kv") == dtype
+
+
+#: What `llama-quantize --help` lists (llama.cpp tools/quantize/quantize.cpp, QUANT_OPTIONS), its
+#: retired names of blocks that interleave, and the endings of files by Unsloth and bartowski.
+GGUF_NAMES = [
+    "Q4_0", "Q4_1", "MXFP4_MOE", "Q5_0", "Q5_1", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S",
+    "IQ1_M", "TQ1_0", "TQ2_0", "Q2_K", "Q2_K_S", "IQ3_XXS", "IQ3_S", "IQ3_M", "Q3_K", "IQ3_XS",
+    "Q3_K_S", "Q3_K_M", "Q3_K_L", "IQ4_NL", "IQ4_XS", "Q4_K", "Q4_K_S", "Q4_K_M", "Q5_K", "Q5_K_S",
+    "Q5_K_M", "Q6_K", "Q8_0", "F16", "BF16", "F32", "Q4_0_4_4", "Q4_0_4_8", "Q4_0_8_8",
+    "IQ4_NL_4_4", "UD-TQ1_0", "UD-IQ1_S", "UD-IQ1_M", "UD-IQ2_XXS", "UD-IQ2_M", "UD-IQ3_XXS",
+    "UD-IQ3_S", "UD-IQ4_XS", "UD-IQ4_NL", "UD-Q2_K_XL", "UD-Q3_K_S", "UD-Q3_K_M", "UD-Q3_K_XL",
+    "UD-Q4_K_S", "UD-Q4_K_M", "UD-Q4_K_XL", "UD-Q5_K_S", "UD-Q5_K_M", "UD-Q5_K_XL", "UD-Q6_K",
+    "UD-Q6_K_XL", "UD-Q8_K_XL", "Q2_K_L", "Q2_K_XL", "Q3_K_XL", "Q4_K_L", "Q4_K_XL", "Q5_K_L",
+    "Q5_K_XL", "Q6_K_L", "Q6_K_XL", "Q8_K_XL",
+]  # fmt: skip
+#: Those that no format stands for as they are.
+TAKEN_AS = {
+    "MXFP4_MOE": "mxfp4", "Q2_K_S": "q2_k", "Q2_K_XL": "q2_k_l", "UD-Q2_K_XL": "q2_k_l",
+    "Q3_K_XL": "q3_k_l", "UD-Q3_K_XL": "q3_k_l", "Q5_K_XL": "q5_k_m", "UD-Q5_K_XL": "q5_k_m",
+    "Q6_K_XL": "q6_k_l", "UD-Q6_K_XL": "q6_k_l", "Q8_K_XL": "q8_0", "UD-Q8_K_XL": "q8_0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GGUF_NAMES)
+def test_every_name_of_a_gguf_file_is_a_format(name: str) -> None:
+    """Its digits are those of its bits, scales at most one more; a stand-in is the nearest name."""
+    dtype = format_named(name)
+    assert dtype is not None
+    assert format_named(name.lower()) == format_named(name.title()) == dtype
+    digits = re.search(r"\d+", name)
+    assert digits is not None
+    if "IQ" not in name and "TQ" not in name:
+        assert int(digits[0]) <= 8 * bytes_per_element(dtype) <= int(digits[0]) + 1.3
+    assert nearest_format(dtype) == (DType(TAKEN_AS[name]) if name in TAKEN_AS else None)
+
+
+@pytest.mark.parametrize("name", TAKEN_AS)
+def test_what_a_format_is_taken_as_is_said(cli: Cli, name: str) -> None:
+    ask = ("recommend", "qwen3-8b", "--gpu", "4090", "--engine", "llamacpp", "--drafter", "none")
+    done = cli(*ask, "--weights", name, "--notes")
+    assert done.code == 0, done.err
+    said = f"{format_named(name)} is taken as {TAKEN_AS[name]}, the nearest format of that name"
+    assert said in " ".join(done.said.split())
+    other = cli(*ask, "--weights", TAKEN_AS[name], "--notes")
+    assert "is taken as" not in other.said
+    steps = [
+        cli(*ask, "--weights", each, "--format", "json").by_draft_length()[0]["step_ms"]
+        for each in (name, TAKEN_AS[name])
+    ]
+    if name != "MXFP4_MOE":  # whose file also has a narrow embedding and output
+        assert steps[0] == steps[1]
 
 
 def test_the_mixture_of_unsloth_has_the_bits_of_its_file() -> None:
