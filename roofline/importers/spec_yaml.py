@@ -74,10 +74,12 @@ def _wrapped(key: str, text: str, width: int) -> str:
     >>> print(_wrapped("source", "config.json (pypi:some-package==1.2)", 30))
     source: "config.json (pypi:\
       some-package==1.2)"
+    >>> _wrapped("name", 'a "b" c', 30)
+    'name: "a \\"b\\" c"'
     """
     lines = [f"{key}: "]
     quoted = json.dumps(text, ensure_ascii=False)
-    for piece in re.findall(r"(?:\\\\.|[^\\\\ /:])+[ /:]*|[ /:]+", quoted):
+    for piece in re.findall(r"(?:\\.|[^\\ /:])+[ /:]*|[ /:]+", quoted):
         if len(lines[-1]) + len(piece) >= width:
             lines.append("  ")
         lines[-1] += piece

@@ -240,9 +240,24 @@ def test_every_repository_leads_to_its_spec(name: str) -> None:
         assert found.id == name
 
 
+@pytest.mark.parametrize("alias", name_rules(MODEL_SHELF).aliases)
+def test_no_other_name_of_a_model_is_that_of_another_checkpoint(alias: str) -> None:
+    """Releases of one shape differ by a date or version: these have specs of their own.
+
+    What an alias says beside the name of its spec are words that change nothing.
+    """
+    rules = name_rules(MODEL_SHELF)
+    means = rules.aliases[alias]
+    assert isinstance(means, str)
+    spec = load_network(means)
+    if isinstance(spec, ModelSpec):
+        known = f"{means} {spec.repository} instruct".lower()
+        numbers = set(re.findall(r"[a-z]*[0-9][a-z0-9]*", alias.lower()))
+        assert numbers <= set(re.findall(r"[a-z]*[0-9][a-z0-9]*", known))
+
+
 #: Names that earlier versions took, and the specs that they meant.
 TAKEN = {
-    "deepseek-r1-0528": "deepseek-r1", "deepseek-v3-0324": "deepseek-v3",
     "gemma-3-27b-it": "gemma-3-27b", "llama-2-13b-hf": "llama-2-13b",
     "llama-2-70b-chat-hf": "llama-2-70b", "llama-2-70b-hf": "llama-2-70b",
     "llama-2-7b-chat-hf": "llama-2-7b", "llama-2-7b-hf": "llama-2-7b",

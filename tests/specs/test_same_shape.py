@@ -47,6 +47,14 @@ def test_the_shape_is_that_of_the_other_and_the_name_its_own(name: str) -> None:
         ("qwen3-coder-30b-a3b-instruct", 30.5, 262_144),
         # vLLM documentation: GLM-4.7 355B-A32B; config.json: 202,752
         ("glm-4.7", 355, 202_752),
+        # documentation of Xinference: GLM-4.6 355B, 202752
+        ("glm-4.6", 355, 202_752),
+        # README of deepseek-ai/DeepSeek-V3: 671 B; its config.json: 163,840; cards of the others
+        # say that they have its structure
+        ("deepseek-v3-0324", 671, 163_840), ("deepseek-r1-0528", 671, 163_840),
+        ("deepseek-v3.1", 671, 163_840), ("deepseek-v3.1-terminus", 671, 163_840),
+        # documentation of Transformers, MiniMax-M2: 230 B; its configuration class: 196,608
+        ("minimax-m2", 230, 196_608),
         # README of QwenLM/Qwen3 (Qwen3-2507): 235B, 30B and 4B, 256K; model card of the 4B: 4.0 B
         ("qwen3-235b-a22b-thinking-2507", 235, 262_144),
         ("qwen3-30b-a3b-thinking-2507", 30.5, 262_144),
@@ -61,6 +69,32 @@ def test_published_sizes(name: str, billions: float, context: int) -> None:
     model = load_model(name)
     assert parameters_total(model) / 1e9 == pytest.approx(billions, rel=0.01)
     assert model.max_context == context
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("deepseek-r1-0528", "DeepSeek-R1-0528"),
+        ("deepseek-ai/DeepSeek-V3-0324", "DeepSeek-V3-0324"),
+        ("DeepSeek-V3.1", "DeepSeek-V3.1"), ("zai-org/GLM-4.6-FP8", "GLM-4.6"),
+        ("MiniMaxAI/MiniMax-M2", "MiniMax-M2"),
+    ],
+)  # fmt: skip
+def test_a_release_stands_under_its_own_name(cli: Cli, typed: str, name: str) -> None:
+    ask = ("recommend", typed, "--gpu", "h200-sxm", "--tp", "8", "--drafter", "none")
+    own = name.lower()
+    assert f"{name}, same shape as " in " ".join(cli(*ask).out.split())
+    data = cli(*ask, "--format", "json").data()
+    assert data["inputs"]["model"] == own
+    assert cli(*ask, "--format", "csv").out.splitlines()[1].startswith(f"{own},")
+
+
+def test_releases_of_one_base_share_its_acceptance(cli: Cli) -> None:
+    ask = ("recommend", "deepseek-r1-0528", "--gpu", "h200-sxm", "--tp", "8")
+    said = " ".join(cli(*ask, "--notes").out.split())
+    assert (
+        "acceptance of deepseek-r1-mtp, counted with a drafter of this kind on this model" in said
+    )
 
 
 def test_the_answer_speaks_of_what_was_asked_for(cli: Cli) -> None:
