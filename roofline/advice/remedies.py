@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from roofline.advice.deployment import Deployment, deploy, load_documents
@@ -11,7 +13,8 @@ from roofline.base.errors import DoesNotFitError, InputError, Option
 from roofline.base.resources import bundled_names
 from roofline.base.units import format_bytes, format_size
 from roofline.kernels.forward import cpu_expert_bytes
-from roofline.specs.formats import bytes_per_element
+from roofline.kernels.matrices import used_components
+from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.gpu import HOST_SHELF, HostProfile, load_host
 from roofline.timing.memory import Memory
 
@@ -154,12 +157,10 @@ def explain_refusal(memory: Memory, refused: Refused) -> str:
     working = float(memory.working(batch, drafts, logits=card.last))
     placement = memory.target.placement
     cards, sequences = placement.cards, int(placement.local_batch(batch))
-    more = Option("gpus" if placement.split.cards > 1 else "tp")
     remedy = (
         f"the largest batch that fits is {refused.largest_batch}"
         if refused.largest_batch
-        else f"not even one sequence fits: use more GPUs ({more}), narrower {Option('weights')} or "
-        f"{Option('kv')}"
+        else "not even one sequence fits"
     )
     owner = "the GPU has" if cards == 1 else f"each of the {cards} GPUs has"
     where, drafter = f"batch {batch} at {format_size(context)} tokens", ""
@@ -246,31 +247,26 @@ def _remedies(
             return None
         return Remedy(field=field, value=str(value), largest_batch=most, beside=beside)
 
-    def nearest(candidates: Iterable[Remedy | None]) -> Iterator[Remedy]:
-        """Yield the first with which the batch fits, else the one with which most do."""
-        best: Remedy | None = None
-        for each in candidates:
-            if each is not None and (best is None or each.largest_batch > best.largest_batch):
-                best = each
-            if best is not None and best.largest_batch >= batch:
-                break
-        if best is not None:
-            yield best
-
+    nearest = partial(_nearest, batch=batch)
+    # where nothing fits, weights are narrowed as well, also beside more GPUs
+    formats = [] if fitting or draft_length else _narrower_weights(deployment)
     longest = longest_context(memory, batch=batch, draft_length=draft_length, limit=context)
     if longest:
         whole = longest // 1024 * 1024 if longest >= 1024 else longest
         most = memory.largest_batch(context=whole, draft_length=draft_length)
         yield Remedy(field="context", value=format_size(whole), largest_batch=most)
+    yield from nearest(remedy("weights", dtype, weights=dtype) for dtype in formats)
     narrow = deployment.engine.narrow_kv
     narrower = bytes_per_element(memory.target.precision.kv) > bytes_per_element(narrow)
     if narrower:
         yield from nearest([remedy("kv", narrow, kv=narrow)])
     if deployment.engine.local is None or deployment.gpu.unified:
         doubled = (configuration.tp * 2**n for n in range(1, MOST_LINKED.bit_length()))
-        more = (tp for tp in doubled if tp <= MOST_LINKED)
+        more = [tp for tp in doubled if tp <= MOST_LINKED]
         with_more = [*nearest(remedy("tp", tp, tp=tp) for tp in more)]
         yield from with_more
+        if not with_more:
+            yield from nearest(_narrower_on_more("tp", more, formats, remedy))
         reached = any(each.largest_batch >= batch for each in with_more)
         if with_more and not reached and narrower:
             tp = int(with_more[0].value)
@@ -290,7 +286,45 @@ def _remedies(
         yield from nearest([remedy("tensor_split", written, tensor_split=even)])
     if configuration.tp == 1:
         more_cards = range(configuration.gpus + 1, MOST_CARDS + 1)
-        yield from nearest(remedy("gpus", n, gpus=n, tensor_split=()) for n in more_cards)
+        with_cards = [*nearest(remedy("gpus", n, gpus=n, tensor_split=()) for n in more_cards)]
+        yield from with_cards
+        if not with_cards and not memory.host_is_short:
+            yield from nearest(
+                _narrower_on_more("gpus", more_cards, formats, remedy, tensor_split=())
+            )
+
+
+def _nearest(candidates: Iterable[Remedy | None], *, batch: int) -> Iterator[Remedy]:
+    """Yield the first with which the batch fits, else the one with which most do."""
+    best: Remedy | None = None
+    for each in candidates:
+        if each is not None and (best is None or each.largest_batch > best.largest_batch):
+            best = each
+        if best is not None and best.largest_batch >= batch:
+            break
+    if best is not None:
+        yield best
+
+
+def _narrower_on_more(
+    field: str,
+    counts: Iterable[int],
+    formats: Iterable[DType],
+    remedy: Callable[..., Remedy | None],
+    **others: Any,
+) -> Iterator[Remedy | None]:
+    """Yield the remedies of more GPUs with narrower weights beside, the widest format first."""
+    for dtype, count in itertools.product(formats, counts):
+        changes = {field: count, "weights": dtype, **others}
+        yield remedy(field, count, beside=(("weights", dtype),), **changes)
+
+
+def _narrower_weights(deployment: Deployment) -> list[DType]:
+    """Return the formats of the engine that are narrower than the weights, the widest first."""
+    target = deployment.target
+    own = (target.precision.weights[part] for part in used_components(target.model))
+    widest = max(map(bytes_per_element, own))
+    return [d for d in deployment.engine.narrow_weights if bytes_per_element(d) < widest]
 
 
 def _beside_processor(

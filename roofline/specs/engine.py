@@ -476,6 +476,8 @@ class EngineProfile(Document):
     flags_source: str
     #: The narrowest format of about 8 bits that it keeps a KV cache in.
     narrow_kv: DType = DType.FP8
+    #: Formats of weights that are proposed where not even one sequence fits, the widest first.
+    narrow_weights: tuple[DType, ...] = (DType.FP8, DType.INT4_G128)
     #: By drafter kind, how the ids of targets begin that it is run for; every target if not stated.
     targets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     #: None where every draft length may be asked for.

@@ -118,14 +118,22 @@ LOCAL = (
     [
         ((*ASK, "--batch", "10,200"), {"--context", "--kv", "--tp"}),
         (("llama-3.1-8b", "--context", "128k", "--batch", "4,7"), {"--context", "--kv", "--tp"}),
-        (("llama-3.1-70b", "--batch", "1"), {"--tp"}),
+        (("llama-3.1-70b", "--batch", "1"), {"--weights", "--tp"}),
+        (("qwen3-32b", *LOCAL[1:5], "--batch", "1"), {"--weights", "--gpus"}),
+        (("deepseek-v3", "--gpu", "h100-sxm", "--drafter", "none"), {"--tp"}),
         (
             ("gpt-oss-20b", *LOCAL[1:5], *LOCAL[7:], "--context", "32k", "--batch", "32"),
             {"--context", "--kv", "--cpu-experts", "--gpus"},
         ),
         ((*LOCAL, "--cpu-experts", "all"), {"--host"}),
-        ((*LOCAL, "--cpu-experts", "70", "--host", "workstation-ddr5"), {"--cpu-experts"}),
-        (("llama-3.1-70b", *LOCAL[1:], "--gpus", "2", "--tensor-split", "3,1"), {"--tensor-split"}),
+        (
+            (*LOCAL, "--cpu-experts", "70", "--host", "workstation-ddr5"),
+            {"--cpu-experts", "--gpus"},
+        ),
+        (
+            ("llama-3.1-70b", *LOCAL[1:], "--gpus", "2", "--tensor-split", "3,1"),
+            {"--weights", "--tensor-split"},
+        ),
     ],
 )
 def test_every_remedy_gives_the_batch_that_it_names(
@@ -159,8 +167,36 @@ def test_not_even_one_sequence_fits(cli: Cli) -> None:
     On each of four: (70.5 - 35.28 - 0.62 GB) / (4112 slots x 81,920 B + 0.77 MB) = 102.5 sequences.
     """
     line = assert_refused(cli("recommend", "llama-3.1-70b"), "141 GB of weights", code=3)
-    assert "not even one sequence fits" in line
-    assert line.rstrip().endswith("nearest remedies: --tp 4 (batch 102)")
+    assert "not even one sequence fits; nearest remedies" in line
+    assert line.rstrip().endswith("--tp 4 (batch 102)")
+
+
+#: Qwen3-32B (config.json): 32.76 B weights, of which 31.2 B in layers and 2 x 0.778 B at the ends.
+LAYERS, END = 31.206e9, 151_936 * 5_120
+
+
+@pytest.mark.parametrize(
+    ("gpu", "capacity", "widest"),
+    [("rtx-4090", 24e9, "q4_k_m"), ("rtx-5090", 32e9, "q6_k"), ("rtx-3090", 24e9, "q4_k_m")],
+)
+def test_the_widest_format_that_fits_is_named(
+    cli: Cli, gpu: str, capacity: float, widest: str
+) -> None:
+    """By hand: weights alone, by bits of llama.cpp's table, a head of at least 6.5625 bits."""
+    bits = {"q8_0": 8.5, "q6_k": 6.5625, "q5_k_m": 5.7036, "q4_k_m": 4.8944, "q3_k_m": 3.996}
+    room = capacity - 0.5e9 - 1.3e9  # what llama.cpp leaves free; a cache of 4k and activations
+    fitting = [
+        name
+        for name, width in bits.items()
+        if ((LAYERS + END) * width + END * max(width, 6.5625)) / 8 <= room
+    ]
+    assert fitting[0] == widest
+    ask = ("recommend", "qwen3-32b", "--gpu", gpu, "--engine", "llamacpp")
+    line = assert_refused(cli(*ask), "not even one sequence fits", code=3)
+    assert f"nearest remedies: --weights {widest} (batch" in line
+    assert "--gpus 2" in line
+    assert "--tp" not in line
+    assert cli(*ask, "--weights", widest).code == 0
 
 
 def test_a_goal_leaves_out_batches_that_nobody_asked_for(cli: Cli) -> None:

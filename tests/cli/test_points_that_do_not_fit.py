@@ -292,7 +292,8 @@ def test_a_machine_without_room_for_one_sequence(
     options = [word for option in own for word in f"--{option}".split()]
     outcome = cli(*name.split(), "llama-3.1-70b", *options)
     assert_refused(outcome, "141 GB of weights", "not even one sequence fits", code=3)
-    assert "nearest remedies: --tp 4 (batch " in outcome.err
+    assert "nearest remedies: --weights int4-g128 (batch " in outcome.err
+    assert ", --tp 4 (batch " in outcome.err
     assert not list(tmp_path.iterdir())
 
 
