@@ -14,6 +14,7 @@ __all__ = [
     "InputError",
     "Option",
     "RooflineError",
+    "StoppedError",
     "UnknownAcceptanceError",
     "close_names",
     "did_you_mean",
@@ -118,6 +119,12 @@ class DoesNotFitError(RooflineError):
     """The request is understood but the accelerator's memory is too small for it."""
 
     exit_code = 3
+
+
+class StoppedError(RooflineError):
+    """The user stopped a run; what was finished is kept."""
+
+    exit_code = 130
 
 
 def close_names(word: str, known: Iterable[str]) -> list[str]:

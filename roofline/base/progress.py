@@ -15,8 +15,8 @@ __all__ = ["Advance", "Watch", "progress", "tracked", "wait", "watch_with"]
 
 #: Tells how many more units are done.
 Advance = Callable[[float], None]
-#: Begins to show a run of so many units.
-Watch = Callable[[float, str], AbstractContextManager[Advance]]
+#: Begins to show a run of so many units, and what else is counted: one for each call.
+Watch = Callable[[float, str, str | None], AbstractContextManager[Advance]]
 Item = TypeVar("Item")
 #: What a wait is cut into [s].
 SLICE = 0.25
@@ -35,8 +35,10 @@ def _unwatched(_: float) -> None:
 
 
 @contextmanager
-def progress(total: float, unit: str) -> Iterator[Advance]:
+def progress(total: float, unit: str, *, counted: str | None = None) -> Iterator[Advance]:
     """Show a run of ``total`` units; yield what is told how many more are done.
+
+    Where the units are seconds, ``counted`` names what each call is one more of.
 
     >>> with progress(2, "rows") as advance:
     ...     advance(1)
@@ -47,7 +49,7 @@ def progress(total: float, unit: str) -> Iterator[Advance]:
         return
     watch_with(None)
     try:
-        with watch(total, unit) as advance:
+        with watch(total, unit, counted) as advance:
             yield advance
     finally:
         watch_with(watch)

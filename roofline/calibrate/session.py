@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roofline.base.errors import InputError, Option
+from roofline.base.errors import InputError, Option, StoppedError
 from roofline.base.files import write_atomically
 from roofline.base.progress import progress
 from roofline.base.schema import dump_yaml
@@ -70,10 +70,14 @@ def measure(
         except ValueError as error:
             raise InputError(str(error), field="model", value=model) from None
         file = RowFile(path, facts, resume=resume)
-        with progress(budget, "s") as advance:
-            result = run_campaign(
-                machine, cases, file, budget=budget, on_failure=on_failure, advance=advance
-            )
+        try:
+            with progress(budget, "s", counted="kernels") as advance:
+                result = run_campaign(
+                    machine, cases, file, budget=budget, on_failure=on_failure, advance=advance
+                )
+        except KeyboardInterrupt:
+            kept = f"stopped; {len(file.rows)} rows are kept in {path}"
+            raise StoppedError(f"{kept}: add {Option('resume')} to go on") from None
     seen = len({row.key for row in file.rows})
     return MeasuredFile(path=path, facts=facts, cases=len(cases), cases_seen=seen, result=result)
 

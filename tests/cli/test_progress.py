@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from roofline.base.progress import progress, tracked, wait, watch_with
+from roofline.calibrate.measure.rows import read_rows
 from tests.support import ROOT, Cli
 
 
@@ -23,10 +27,12 @@ class Watcher:
     def __init__(self) -> None:
         self.runs: list[tuple[float, str]] = []
         self.done: list[float] = []
+        self.counted: str | None = None
 
     @contextmanager
-    def watch(self, total: float, unit: str) -> Iterator[object]:
+    def watch(self, total: float, unit: str, counted: str | None) -> Iterator[object]:
         self.runs.append((total, unit))
+        self.counted = counted
         self.done.append(0)
 
         def advance(more: float) -> None:
@@ -137,6 +143,70 @@ def test_a_long_run_has_a_bar_with_rate_and_time_left() -> None:
     assert out == "the answer\n"
     plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
     assert re.search(r"\d+%\s+[\d.]+ rows/s\s+\d:\d\d:\d\d left", plain), plain
+
+
+@contextmanager
+def a_measurement(file: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Start a run of measurements on a terminal of its own; yield it and the terminal's number."""
+    leader, follower = pty.openpty()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "roofline", "calibrate", "measure", "--device", "cpu",
+         "--budget", "300s", "-o", str(file)],
+        stdin=follower, stdout=subprocess.DEVNULL, stderr=follower, text=True, cwd=ROOT,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "80"}, start_new_session=True,
+    )  # fmt: skip
+    os.close(follower)
+    try:
+        yield run, leader
+    finally:
+        run.kill()
+        run.wait()
+        os.close(leader)
+
+
+def shown_until(leader: int, shown: str, *, pattern: str = "", seconds: float = 60) -> str:
+    """Return what a terminal shows, until a pattern stands in it or its other side is closed."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not (pattern and re.search(pattern, shown)):
+        if not select.select([leader], [], [], 0.2)[0]:
+            continue
+        try:
+            chunk = os.read(leader, 2**16)
+        except OSError:  # the other side is closed
+            return shown
+        shown += re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", chunk.decode(errors="replace"))
+    return shown
+
+
+def test_a_measurement_has_a_rate_and_stops_in_one_line(cli: Cli, tmp_path: Path) -> None:
+    """Ctrl-C reaches every process of the terminal's group; what was measured is in the file."""
+    file = tmp_path / "run.csv"
+    with a_measurement(file) as (run, leader):
+        bar = r"\d+%\s+[\d.]+ kernels/s\s+\d:\d\d:\d\d left"
+        shown = shown_until(leader, "", pattern=bar)
+        assert re.search(bar, shown), shown
+        os.killpg(run.pid, signal.SIGINT)
+        shown = shown_until(leader, "")
+        assert run.wait(30) == 130
+    last = " ".join(shown.rpartition(" left")[2].split())
+    kept = re.fullmatch(
+        r"roofline: stopped; (\d+) rows are kept in \S+: add --resume to go on", last
+    )
+    assert kept is not None, shown
+    _, rows = read_rows(file)
+    assert len(rows) == int(kept[1]) > 0
+    more = ("calibrate", "measure", "--device", "cpu", "--budget", "1s", "-o", str(file))
+    assert cli(*more, "--resume").code == 0
+    assert read_rows(file)[1][: len(rows)] == rows
+
+
+def test_a_measurement_that_has_not_begun_stops_in_one_line(tmp_path: Path) -> None:
+    with a_measurement(tmp_path / "run.csv") as (run, leader):
+        time.sleep(0.7)  # the libraries are being imported
+        os.killpg(run.pid, signal.SIGINT)
+        shown = shown_until(leader, "")
+        assert run.wait(30) != 0
+    assert "Process Spawn" not in shown
 
 
 def test_a_short_run_and_a_quiet_one_show_nothing() -> None:

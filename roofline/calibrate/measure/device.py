@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from roofline.base.errors import InputError
+from roofline.base.interrupts import ignoring_interrupts
 from roofline.calibrate.measure.backend import TOLERANCE, Backend, CaseError, Status
 from roofline.calibrate.measure.cases import Case, Menu
 from roofline.calibrate.measure.kernel_calls import Prepared, prepare
@@ -150,6 +151,8 @@ def serve(pipe: Connection, device: str, library: str, threads: int) -> None:
             return
         try:
             pipe.send(("ok", getattr(local, name)(*arguments, **options)))
+        except BrokenPipeError:  # the run was stopped
+            return
         except CaseError as error:
             pipe.send(("error", error))
         except Exception as error:
@@ -201,7 +204,8 @@ class WorkerDevice:
             self._process = context.Process(
                 target=self._target, args=(other, *self._settings), daemon=True
             )
-            self._process.start()
+            with ignoring_interrupts():
+                self._process.start()
         finally:
             for name, value in before.items():
                 os.environ.pop(name, None)

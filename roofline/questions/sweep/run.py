@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import tempfile
 import threading
 from collections import deque
@@ -20,7 +19,14 @@ from roofline.advice.deployment import deploy
 from roofline.advice.provenance import NumberSource
 from roofline.advice.readings import Advice
 from roofline.advice.remedies import does_not_fit
-from roofline.base.errors import DoesNotFitError, InputError, Option, RooflineError
+from roofline.base.errors import (
+    DoesNotFitError,
+    InputError,
+    Option,
+    RooflineError,
+    StoppedError,
+)
+from roofline.base.interrupts import ignoring_interrupts
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.progress import Advance
 from roofline.base.resources import how_to_install
@@ -34,7 +40,6 @@ from roofline.questions.sweep.store import JournalEntry, Store, file_hashes
 __all__ = [
     "SCHEMA",
     "Renderers",
-    "StoppedError",
     "Workers",
     "Written",
     "acceptances_of",
@@ -53,12 +58,6 @@ AHEAD = 2
 #: Rows without numbers held in memory until one with numbers follows; more go to a file.
 HELD_BYTES = 2**26
 Workers = tuple[Executor | None, int]
-
-
-class StoppedError(RooflineError):
-    """The user stopped the sweep; what was finished is kept."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,11 +118,9 @@ def local_workers(jobs: int) -> Iterator[Workers]:
         jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_with_parent
     )
     try:
-        # processes started now ignore Ctrl-C from their first instruction on; this one handles it
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for _ in range(jobs):
-            pool.submit(int)
-        signal.signal(signal.SIGINT, before)
+        with ignoring_interrupts():  # this process handles them
+            for _ in range(jobs):
+                pool.submit(int)
         yield pool, jobs
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
