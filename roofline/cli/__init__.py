@@ -75,6 +75,14 @@ def _leave_closed_pipe(end: BaseException) -> NoReturn:
     sys.exit(0)
 
 
+#: What says the same, by command and an option that it does not take.
+_INSTEAD = {
+    ("roofline compare", "--acceptance"): (
+        "give NAME=ACCEPTANCE for each drafter: --drafter eagle3=0.6"
+    ),
+}
+
+
 def _unknown_option(error: Any, path: str) -> str | None:
     """Return the refusal of an option that other commands take; None for any other fault."""
     name = getattr(error, "option_name", None)
@@ -85,6 +93,9 @@ def _unknown_option(error: Any, path: str) -> str | None:
     others = commands_with(name)
     if not others:
         return None
+    instead = _INSTEAD.get((path, name))
+    if instead is not None:
+        return f"{name}: {path} does not take it; {instead}"
     some = f"{', '.join(others[:3])} and others" if len(others) > 3 else " and ".join(others)
     near = [f"; did you mean {own}?" for own in error.possibilities or () if own.startswith(name)]
     verb = "takes" if len(others) == 1 else "take"

@@ -63,7 +63,7 @@ def explore(
     from roofline.render.explore import as_answer
     from roofline.render.writers import OutputFormat
 
-    how = format_for(form, output, kinds=OutputFormat)
+    how = format_for(form, output, kinds=OutputFormat, chart="--plot")
     notes = list[str]()
     if explain and how in (OutputFormat.CSV, OutputFormat.JSON):
         notes.append("--explain changes nothing here: CSV and JSON hold every draft length anyway")

@@ -99,6 +99,10 @@ def _chart_files(
 
     if output is None and data is None:
         raise InputError("-o: give FILE.png, .svg or .pdf for the chart, or --data FILE.csv")
+    if output is not None and output.suffix.lower() == ".csv":
+        raise InputError(
+            f"-o {output}: the chart is a .png, .svg or .pdf; its numbers go to --data {output}"
+        )
     if data is not None and data.suffix.lower() != ".csv":
         raise InputError(f"--data {data}: expected a name ending in .csv")
     if not 30 <= dpi <= 1200:

@@ -408,16 +408,27 @@ def asks_grid(command: Callable[..., None]) -> Any:
     return show_parameters(run, parameters)
 
 
-def format_for(form: str | None, output: Path | None, *, kinds: type[Choice]) -> Choice:
-    """Return the output format: the one given, else that of the file's ending, else a table."""
+#: The endings of charts.
+_CHARTS = (".png", ".svg", ".pdf")
+
+
+def format_for(
+    form: str | None, output: Path | None, *, kinds: type[Choice], chart: str = ""
+) -> Choice:
+    """Return the output format: the one given, else that of the file's ending, else a table.
+
+    ``chart`` is the option that draws a chart of the answer, where the command has one.
+    """
     by_suffix = None
     if output is not None:
         known = set(kinds)  # equal to their words
         suffixes = {end: kind for end, kind in _ENDINGS.items() if kind in known}
         by_suffix = suffixes.get(output.suffix.lower())
         if by_suffix is None and form is None:
+            drawn = f"{chart} {output}" if chart else f"'roofline plot CHART ... -o {output}'"
+            how = f"; {drawn} draws a chart" if output.suffix.lower() in _CHARTS else ""
             raise InputError(
-                f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format"
+                f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format{how}"
             )
     return choice("format", form or by_suffix or "table", kinds)
 

@@ -211,4 +211,4 @@ def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
 def _format(form: str | None, output: Path | None) -> OutputFormat:
     from roofline.render.writers import OutputFormat
 
-    return format_for(form, output, kinds=OutputFormat)
+    return format_for(form, output, kinds=OutputFormat, chart="--plot")

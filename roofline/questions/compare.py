@@ -47,6 +47,12 @@ class ComparedDrafter:
     slots: Slots
 
     @property
+    def fits(self) -> bool:
+        """Whether any draft fits beside the drafter, where it drafts at all."""
+        lengths = len(self.point.draft_lengths)
+        return lengths == 1 or bool(self.point.feasible[1:].any())
+
+    @property
     def best_drafting(self) -> int:
         """The position of the fastest D > 0 that may be advised; 0 where there is none."""
         usable = [i for i in range(1, len(self.point.speedup)) if self.point.candidates[i]]
@@ -100,6 +106,9 @@ def compare(
     """
     if any(candidate in candidates[:i] for i, candidate in enumerate(candidates)):
         raise InputError("one is given twice", field="drafter")
+    # what is wrong with the rest of the question is not the fault of a drafter
+    plain = replace(configuration, drafter="none")
+    ask(plain, replace(workload, acceptance=None, acceptance_rounds=None), drop_unused=True)
     several = len(candidates) > 1
     answers = [
         _answer(configuration, workload, candidate, drop_unused=several) for candidate in candidates
@@ -168,7 +177,9 @@ def advice_of(entries: Sequence[ComparedDrafter]) -> Advice:
 
 
 def _fastest_first(entries: list[ComparedDrafter]) -> list[ComparedDrafter]:
-    return sorted(entries, key=lambda entry: -float(entry.point.speedup[entry.judged]))
+    return sorted(
+        entries, key=lambda entry: (not entry.fits, -float(entry.point.speedup[entry.judged]))
+    )
 
 
 def _answer(

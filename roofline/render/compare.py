@@ -8,7 +8,7 @@ from typing import Any
 
 from roofline.advice.columns import printed
 from roofline.base.errors import Option
-from roofline.base.units import format_size
+from roofline.base.units import format_size, listed
 from roofline.questions.compare import (
     ComparedDrafter,
     advice_of,
@@ -19,7 +19,13 @@ from roofline.render.blocks import Answer, Block, Note, Paragraph, Table, Tone, 
 from roofline.render.data import acceptance_data, other_points_data
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.notices import notes, notes_data
-from roofline.render.refusals import refused_blocks, refused_data, refused_details, room_columns
+from roofline.render.refusals import (
+    drafts_without_room,
+    refused_blocks,
+    refused_data,
+    refused_details,
+    room_columns,
+)
 from roofline.render.why import as_conditional
 from roofline.specs.overrides import AppliedOverride
 
@@ -27,6 +33,7 @@ __all__ = ["answer_blocks", "as_answer", "data", "rows"]
 
 SCHEMA = "roofline.compare/1"
 WIDTH = 14  # characters of a drafter's name
+NO_ROOM = "does not fit"  # in place of a drafter's speedup
 #: The drafters of every batch and context.
 Points = Sequence[Sequence[ComparedDrafter]]
 
@@ -73,7 +80,13 @@ def answer_blocks(points: Points) -> list[Block]:
             answer = entries[0].answer
             blocks += refused_blocks(answer.deployment, answer.refused)
             blocks.append(Paragraph(_setting(entries)))
-        blocks.append(table(_COLUMNS, map(_shown, entries), align="l"))
+        blocks += [
+            Paragraph(f"Does not fit: {drafts_without_room(e.answer.memory, **_place(e))}")
+            for e in entries
+            if not e.fits
+        ]
+        columns = _COLUMNS if all(e.fits for e in entries) else _COLUMNS_BESIDE
+        blocks.append(table(columns, map(_shown, entries), align="l"))
         if n == 0:
             blocks += [Paragraph(_LEGEND, tone=Tone.QUIET, close=True), _acceptances(entries)]
     return blocks
@@ -102,6 +115,10 @@ def _headlines(points: Points) -> list[str]:
 def _at(entries: Sequence[ComparedDrafter]) -> str:
     point = entries[0].point
     return f"batch {point.batch}, context {format_size(point.context)}"
+
+
+def _place(entry: ComparedDrafter) -> dict[str, int]:
+    return {"batch": entry.point.batch, "context": entry.point.context}
 
 
 def data(points: Points) -> dict[str, Any]:
@@ -159,11 +176,12 @@ def _row(entry: ComparedDrafter) -> dict[str, Any]:
     """Return one drafter, as JSON and CSV have it."""
     answer, point, i = entry.answer, entry.point, entry.judged
     length = point.draft_lengths[i]
-    return {
+    row = {
         "drafter": answer.deployment.drafter.name,
         "drafter_kind": answer.deployment.drafter.kind,
         "draft_length": point.draft_length,
         "best_draft_length": length,
+        "fits": entry.fits,
         "speedup": float(point.speedup[i]),
         "speedup_low": float(point.low[i]),
         "speedup_high": float(point.high[i]),
@@ -179,6 +197,15 @@ def _row(entry: ComparedDrafter) -> dict[str, Any]:
         "acceptance_source": answer.question.acceptance.source,
         "flag": answer.question.deployment.launch.flags(length, running=answer.largest_batch),
     }
+    return row if entry.fits else row | dict.fromkeys(_FIGURES)
+
+
+#: What a drafter that does not fit has no value of.
+_FIGURES = (
+    *("best_draft_length", "speedup", "speedup_low", "speedup_high", "confidence", "verify_ms"),
+    *("draft_ms", "overhead_ms", "tokens_per_step", "break_even_tokens_per_step", "slots_lost"),
+    "flag",
+)
 
 
 _COLUMNS = (
@@ -193,6 +220,12 @@ _COLUMNS = (
     printed("draft_weights_gb", "GB", "{value:.1f}"),
     printed("slots_lost", "slots\nlost", "{value:.0%}"),
 )
+#: The same where one does not fit: what it says needs the room of two columns.
+_COLUMNS_BESIDE = (
+    *_COLUMNS[:2],
+    printed("range", "speedup and range"),
+    *_COLUMNS[4:],
+)
 _LEGEND = (
     "Each drafter at its own best D; *: it beats plain decoding. Split: verify/draft/engine. AL: "
     "tokens per step; needed: to break even. GB: the drafter's weights on one GPU."
@@ -202,11 +235,18 @@ _LEGEND = (
 def _shown(entry: ComparedDrafter) -> dict[str, Any]:
     """Return one drafter with what its row of the table shows beside the data."""
     row = _row(entry)
+    if not entry.fits:
+        nothing = dict.fromkeys(("marked", "step_ms", "split"))
+        weights = row["draft_weights_bytes"] / 1e9
+        return (
+            row | nothing | {"name": _short(entry), "range": NO_ROOM, "draft_weights_gb": weights}
+        )
     parts = [row["verify_ms"], row["draft_ms"], row["overhead_ms"]]
     advised = row["draft_length"] == row["best_draft_length"] > 0
     return row | {
         "name": _short(entry),
         "marked": f"{'*' if advised else ''}{row['best_draft_length']}",
+        "range": "{speedup:.2f}x {speedup_low:.2f}-{speedup_high:.2f}".format(**row),
         "step_ms": sum(parts),
         "split": "/".join(f"{100 * part / sum(parts):.0f}" for part in parts),
         "draft_weights_gb": row["draft_weights_bytes"] / 1e9,
@@ -238,6 +278,19 @@ def _acceptances(entries: Sequence[ComparedDrafter]) -> Table:
 
 
 def _verdict(entries: Sequence[ComparedDrafter]) -> str:
+    """Say which drafter is the fastest, and which do not fit."""
+    fitting = [entry for entry in entries if entry.fits]
+    unfit = [_short(entry) for entry in entries if not entry.fits]
+    if not fitting:
+        return f"Decode plainly; {_do_not_fit(unfit)} beside the model."
+    return _fastest(fitting) + (f" {_do_not_fit(unfit)}." if unfit else "")
+
+
+def _do_not_fit(names: Sequence[str]) -> str:
+    return f"{listed(names)} {NO_ROOM if len(names) == 1 else 'do not fit'}"
+
+
+def _fastest(entries: Sequence[ComparedDrafter]) -> str:
     best = entries[0]
     if best.point.best == 0:
         return "None of these drafters beats plain decoding here."
@@ -260,7 +313,8 @@ _COLUMN_OF = {
 
 def _csv_row(entry: ComparedDrafter) -> dict[str, Any]:
     """Return one drafter under the columns of the catalogue."""
-    row = {_COLUMN_OF.get(key, key): value for key, value in _row(entry).items()}
+    own = ((key, value) for key, value in _row(entry).items() if key != "fits")
+    row = {_COLUMN_OF.get(key, key): value for key, value in own}
     return row | {"acceptance": entry.answer.question.columns["acceptance"]}
 
 
@@ -270,8 +324,8 @@ def rows(points: Points) -> list[dict[str, Any]]:
     found = []
     for entries in points:
         for entry in entries:
-            at = {"batch": entry.point.batch, "context": entry.point.context}
-            length = entry.point.draft_lengths[entry.judged]
+            at = _place(entry)
+            length = entry.point.draft_lengths[entry.judged if entry.fits else 1]
             room = room_columns(entry.answer.memory, **at, draft_length=length)
             found.append(at | _csv_row(entry) | room | changes)
     for refused, entry in product(points[0][0].answer.refused, points[0]):

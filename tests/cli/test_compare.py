@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from typing import Any
 
 import pytest
@@ -133,3 +135,74 @@ def test_one_drafter_under_two_names_is_given_twice(cli: Cli) -> None:
     for names in (("eagle3=0.7", "EAGLE-3=0.7"), ("eagle3=0.7", "eagle3=0.7")):
         drafters = [word for name in names for word in ("--drafter", name)]
         assert_refused(cli("compare", "llama-3.1-8b", *drafters), "--drafter", "given twice")
+
+
+#: Qwen3-32B at Q4_K_M leaves 2.5 GB of a card of 24 GB: room for 1.2 GB of Qwen3-0.6B in bf16, not
+#: for the 8.0 GB of Qwen3-4B (model cards: 0.6 B and 4.0 B weights of 2 bytes). Llama-3.1-70B in
+#: int4 leaves less than 16.1 GB of one H100 beside its cache.
+NO_ROOM = {
+    "qwen3-4b": "qwen3-32b --gpu rtx-4090 --engine llamacpp --weights q4_k_m",
+    "llama-3.1-8b": "llama-3.1-70b --gpu h100-sxm --weights int4-g128 --context 32k",
+}
+
+
+@pytest.mark.parametrize("drafter", NO_ROOM)
+def test_a_drafter_that_does_not_fit_says_so(cli: Cli, drafter: str) -> None:
+    ask = ("compare", *NO_ROOM[drafter].split(), "--drafter", f"{drafter}=0.7")
+    both = (*ask, "--drafter", "ngram=0.5")
+    lines = cli(*both).out.splitlines()
+    said = " ".join(lines)
+    first = " ".join(" ".join(lines[:2]).split())
+    assert first.startswith("ngram ")
+    assert f"{drafter} does not fit." in first
+    (row,) = (line for line in lines if line.startswith(drafter) and " - " in line)
+    assert re.search(r"does not fit", row)
+    assert "1.00x" not in row
+    assert f"Does not fit: {drafter} needs" in said
+    assert max(map(len, lines)) <= 80
+    rows = cli(*both, "--format", "json").data()["points"][0]["drafters"]
+    assert [(r["drafter"], r["fits"]) for r in rows] == [("ngram", True), (drafter, False)]
+    assert rows[1]["speedup"] is rows[1]["best_draft_length"] is rows[1]["flag"] is None
+    listed = list(csv.DictReader(cli(*both, "--format", "csv").out.splitlines()))
+    assert [(r["drafter"], r["fits"]) for r in listed] == [("ngram", "true"), (drafter, "false")]
+    assert int(listed[1]["memory_needed_bytes"]) > int(listed[1]["memory_available_bytes"])
+    alone = cli(*ask).out.splitlines()[0]
+    assert alone == f"Decode plainly; {drafter} does not fit beside the model."
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("--gpu h100,h200", "GPU 'h100,h200': one kind only; sweep takes several"),
+        ("--tp 3", "--tp"),
+        ("--context 999k", "--context"),
+        ("--engine vlm", "unknown engine 'vlm'"),
+    ],
+)
+def test_what_is_wrong_with_the_question_is_not_blamed_on_a_drafter(
+    cli: Cli, wrong: str, words: str
+) -> None:
+    for drafters in ((), ("--drafter", "ngram=0.5")):
+        line = assert_refused(cli("compare", "llama-3.1-8b", *wrong.split(), *drafters), words)
+        assert line.startswith(f"roofline: {words}")
+
+
+def test_an_acceptance_for_all_drafters_is_told_of_one_for_each(cli: Cli) -> None:
+    outcome = cli("compare", "llama-3.1-8b", "--acceptance", "0.6")
+    line = assert_refused(outcome, "--acceptance", "--drafter eagle3=0.6")
+    assert "give NAME=ACCEPTANCE for each drafter" in line
+    assert cli("compare", "llama-3.1-8b", "--drafter", "eagle3=0.6").code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("explore llama-3.1-8b --vary group_size=1,2 -o x.png", "--plot x.png"),
+        ("validate kernels -o x.svg", "--plot x.svg"),
+        ("recommend llama-3.1-8b -o x.pdf", "'roofline plot CHART ... -o x.pdf'"),
+        ("plot speedup llama-3.1-8b -o x.csv", "--data x.csv"),
+        ("plot attention llama-3.1-8b -o x.CSV", "--data x.CSV"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_its_option(cli: Cli, command: str, remedy: str) -> None:
+    assert remedy in assert_refused(cli(*command.split()), "-o x.")
