@@ -13,6 +13,7 @@ import pytest
 from roofline.kernels import formulas
 from roofline.specs.network import load_model
 from tests import schedule_rules as rules
+from tests.scheduling import COUNTED
 from tests.support import ROOT, Cli
 
 ANSWERED = {
@@ -45,7 +46,15 @@ def test_rows_for_llama_and_its_head(cli: Cli) -> None:
     tables = [
         rules.vllm_lengths(
             cli(
-                "schedule", "llama-3.1-8b", "--gpu", gpu, "--contexts", "1k", "--format", "vllm"
+                "schedule",
+                "llama-3.1-8b",
+                "--gpu",
+                gpu,
+                "--contexts",
+                "1k",
+                "--format",
+                "vllm",
+                *COUNTED,
             ).out,
             256,
         )

@@ -28,9 +28,10 @@ from roofline.validation.advice import (
     signs,
     sweeps,
 )
-from roofline.validation.bands import compare_bands, unexplained
+from roofline.validation.bands import compare_bands
 from roofline.validation.held_out import count_signs, held_out_scores, outcomes
 from roofline.validation.kernels import PAIRS, compare_kernels, compare_transfer
+from roofline.validation.odds import bins, log_score, replays
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.steps import (
     PublishedRuns,
@@ -301,22 +302,27 @@ def _slope(lengths: Sequence[int], times: Sequence[float] | np.ndarray) -> float
 
 
 def _bands() -> str:
-    """State how often a range holds the measured value, with and without the spread of builds."""
-    cells = []
-    for name, served in (("laws and overhead alone", 0.0), ("as shipped", None)):
-        bands = compare_bands(served=served)
-        rows = [band.rows for band in bands]
-        inside = [band.inside for band in bands]
-        cells.append(
-            [
-                name,
-                f"{100 * np.average(inside, weights=rows):.0f}",
-                f"{100 * np.mean(inside):.0f}",
-                f"{100 * unexplained(bands):.1f}",
-            ]
-        )
-    headers = ["spread of", "rows inside %", "mean of groups %", "left between groups %"]
-    return markdown_table(headers, cells)
+    """State how often a range holds the measured cost ratio, and how often odds come true."""
+    bands = compare_bands()
+    rows, inside = [band.rows for band in bands], [band.inside for band in bands]
+    every = replays()
+    held = np.concatenate([one.inside for one in every])
+    widths = np.concatenate([one.widths for one in every])
+    errors = np.concatenate([one.errors for one in every])
+    spread = np.subtract(*np.quantile(errors, (0.9, 0.1)))
+    cells = [
+        ["cost ratios inside, of rows", f"{100 * np.average(inside, weights=rows):.0f} %"],
+        ["the same, mean of groups", f"{100 * np.mean(inside):.0f} %"],
+        [f"speedups of sweeps inside ({len(held)})", f"{100 * held.mean():.0f} %"],
+        ["width of the range over that of the errors", f"{np.median(widths) / spread:.2f}"],
+        *(
+            [f"odds of the advice, {count} answers: claimed, came true",
+             f"{100 * claimed:.0f} %, {100 * true:.0f} %"]
+            for count, claimed, true in bins(every)
+        ),
+        ["log score of these odds", f"{log_score(every):.3f}"],
+    ]  # fmt: skip
+    return markdown_table(["what", "figure"], cells)
 
 
 def _regret(choices: Sequence[SweepChoice]) -> str:

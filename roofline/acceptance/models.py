@@ -287,25 +287,26 @@ def drawn_tokens_per_step(
     draft_lengths: tuple[int, ...],
     tokens_per_step: Array,
     rounds: int | None,
-    spread: AcceptanceSpread,
+    spread: AcceptanceSpread | None = None,
 ) -> Array:
     """Return draws of AL, shape (DRAWS, 1, contexts, draft lengths).
 
     They have the sampling error of a count of ``rounds`` passes; without one, what ``spread`` says
-    of runs like it. ``tokens_per_step`` has one row for each context, or one for all, and all rows
-    share their draws.
+    of other runs; without either they are exact. ``tokens_per_step`` has one row for each context,
+    or one for all, and all rows share their draws.
 
     One draft at S = 0.8, counted 100 times: sqrt(0.8 x 0.2 / 100).
 
-    >>> exact = AcceptanceSpread(level=0, slope=0, each=0)
-    >>> draws = drawn_tokens_per_step((0, 1), np.array([[1.0, 1.8]]), 100, exact)
+    >>> draws = drawn_tokens_per_step((0, 1), np.array([[1.0, 1.8]]), rounds=100)
     >>> draws.shape, round(float(draws[..., 1].std()), 2)
     ((64, 1, 1, 2), 0.04)
     """
-    if len(draft_lengths) == 1:
+    if len(draft_lengths) == 1 or (rounds is None and spread is None):
         return tokens_per_step[None, None]
     rows = [
-        _counted(draft_lengths, row, rounds) if rounds else _run_to_run(draft_lengths, row, spread)
+        _run_to_run(draft_lengths, row, spread)
+        if rounds is None and spread is not None
+        else _counted(draft_lengths, row, rounds or 1)
         for row in tokens_per_step
     ]
     return np.stack(rows, axis=1)[:, None]

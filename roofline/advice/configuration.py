@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofline.base.errors import InputError, Option
 from roofline.base.names import bundled_id
@@ -10,8 +11,10 @@ from roofline.base.numbers import LONGEST_DRAFT
 from roofline.importers.references import drafter_word
 from roofline.specs.engine import ENGINE_SHELF, engine_parts
 from roofline.specs.formats import DType
-from roofline.specs.overrides import Override
 from roofline.specs.placement import Routing, SplitMode, StateHandling, VerifyAttention
+
+if TYPE_CHECKING:
+    from roofline.specs.overrides import Override
 
 __all__ = ["Configuration", "check_configuration"]
 

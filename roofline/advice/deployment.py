@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,6 @@ from roofline.specs.network import (
     load_model,
     network_named,
 )
-from roofline.specs.overrides import AppliedOverride, apply_overrides
 from roofline.specs.paths import (
     GraphMode,
     Serving,
@@ -95,6 +94,10 @@ from roofline.timing.machine import Machine
 from roofline.timing.memory import Memory, memory_for
 from roofline.timing.step import StepTimes, Target, advisable, step_times
 from roofline.timing.uncertainty import Drawn, grouped
+
+if TYPE_CHECKING:
+    from roofline.base.schema import Document
+    from roofline.specs.overrides import AppliedOverride, Override
 
 __all__ = [
     "Deployment",
@@ -293,8 +296,8 @@ def deploy(
     check_configuration(configuration)
     documents = documents or load_documents(configuration)
     configuration, name_notices = _as_named(configuration, documents)
-    gpu, gpu_changes = apply_overrides(documents.gpu, configuration.of_root("gpu"))
-    model, model_changes = apply_overrides(documents.model, configuration.of_root("model"))
+    gpu, gpu_changes = _overridden(documents.gpu, configuration.of_root("gpu"))
+    model, model_changes = _overridden(documents.model, configuration.of_root("model"))
     model, rate_notices = _with_supported_dtype(gpu, model, configuration.activations)
     gpu, host = _in_host(configuration, gpu, documents.engine)
     placement = _placement(configuration, gpu, model, host)
@@ -387,6 +390,20 @@ def _with_supported_dtype(
     return in_other, (notice(Code.NO_OWN_RATE, gpu=gpu.id, dtype=model.dtype, other=other),)
 
 
+Overridden = TypeVar("Overridden", bound="Document")
+
+
+def _overridden(
+    document: Overridden, overrides: list[Override]
+) -> tuple[Overridden, list[AppliedOverride]]:
+    """Return a document with what was put in place of its own values, where anything was."""
+    if not overrides:
+        return document, []
+    from roofline.specs.overrides import apply_overrides
+
+    return apply_overrides(document, overrides)
+
+
 def _engine(
     configuration: Configuration, engine: EngineProfile
 ) -> tuple[EngineProfile, list[AppliedOverride]]:
@@ -400,7 +417,7 @@ def _engine(
             )
         memory = engine.memory.model_copy(update={"fraction": share})
         engine = engine.model_copy(update={"memory": memory})
-    return apply_overrides(engine, configuration.of_root("engine"))
+    return _overridden(engine, configuration.of_root("engine"))
 
 
 def _with_overhead(engine: EngineProfile, times_ms: tuple[float, ...] | None) -> EngineProfile:
@@ -612,14 +629,11 @@ def _drafter(
     drop_unused: bool,
 ) -> tuple[Drafter, list[AppliedOverride], list[Notice]]:
     """Return the drafter on its accelerators, what overrides changed, and what to know."""
-    overrides, changes, notices = (
-        configuration.of_root("drafter"),
-        list[AppliedOverride](),
-        list[Notice](),
-    )
+    changes: list[AppliedOverride] = []
+    overrides, notices = configuration.of_root("drafter"), list[Notice]()
 
     def with_overrides(network: NetworkSpec) -> NetworkSpec:
-        network, applied = apply_overrides(network, overrides)
+        network, applied = _overridden(network, overrides)
         changes.extend(applied)
         return network
 

@@ -5,16 +5,19 @@ The command line gives what was typed, the Python functions what was passed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from roofline.acceptance import Acceptance
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base.values import MILLISECONDS, choice, numbers
 from roofline.specs.formats import DType, parse_dtype
-from roofline.specs.overrides import parse_override
 from roofline.specs.placement import Routing, SplitMode, StateHandling, VerifyAttention
 from roofline.specs.priors import priors
+
+if TYPE_CHECKING:
+    from roofline.specs.overrides import Override
 
 __all__ = ["question_from"]
 
@@ -88,7 +91,7 @@ def question_from(
         tree_topk=tree_topk,
         draft_block=draft_block,
         first_pass_rows=first_pass_rows,
-        overrides=tuple(parse_override(text) for text in set or ()),
+        overrides=_overrides(set or ()),
     )
     workload = Workload(
         acceptance=acceptance,
@@ -99,6 +102,15 @@ def question_from(
         gpu_hour=gpu_hour,
     )
     return configuration, workload
+
+
+def _overrides(texts: Iterable[str]) -> tuple[Override, ...]:
+    """Return the values of a document that are put in place of its own."""
+    if not texts:
+        return ()
+    from roofline.specs.overrides import parse_override
+
+    return tuple(map(parse_override, texts))
 
 
 def _dtype(field: str, text: str | None) -> DType | None:

@@ -145,7 +145,7 @@ def _in_shipped_formats(deployment: Deployment) -> list[_Shipped]:
 def _shipped_is_better(
     deployment: Deployment, shipped: _Shipped, own: StepTimes, plain: StepTimes
 ) -> Notice | None:
-    """Return the notice of a format that is slower than the shipped one, or as wide and as fast."""
+    """Return the notice of a format that is slower than the shipped one, or as wide."""
     asked_ms, shipped_ms = (1e3 * float(each.total.flat[0]) for each in (own, plain))
     if asked_ms > MUCH_SLOWER * shipped_ms:
         return notice(
@@ -157,8 +157,7 @@ def _shipped_is_better(
             asked_ms=asked_ms,
             shipped_ms=shipped_ms,
         )
-    faster = shipped_ms > MUCH_SLOWER * asked_ms
-    return _ships_as(deployment, shipped) if shipped.same_width and not faster else None
+    return _ships_as(deployment, shipped) if shipped.same_width else None
 
 
 def _ships_as(deployment: Deployment, shipped: _Shipped) -> Notice:
@@ -381,7 +380,7 @@ def drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
     ``tokens_per_step`` has shape (contexts or 1, draft lengths), the result (DRAWS or 1, 1,
     contexts or 1, draft lengths).
     """
-    spread = priors().acceptance_spread[question.acceptance.origin.value]
+    spread = priors().acceptance_spread.get(question.acceptance.origin.value)  # type: ignore[call-overload]
     return drawn_tokens_per_step(question.draft_lengths, tokens_per_step, question.rounds, spread)
 
 

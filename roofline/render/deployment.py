@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofline.advice.deployment import Deployment
 from roofline.advice.question import Question
 from roofline.base.units import listed
 from roofline.kernels.matrices import used_components
 from roofline.specs.formats import Component
-from roofline.specs.overrides import AppliedOverride
+
+if TYPE_CHECKING:
+    from roofline.specs.overrides import AppliedOverride
 
 __all__ = [
     "deployment_data",
@@ -98,6 +100,7 @@ def stored_as(deployment: Deployment) -> str:
 def set_line(changes: Sequence[AppliedOverride]) -> str:
     """Return one sentence with a blank before it; nothing if nothing was set.
 
+    >>> from roofline.specs.overrides import AppliedOverride
     >>> set_line([AppliedOverride(option="set", path="group_size", value="4", was="8")])
     ' Set: group_size = 4 (was 8).'
     """

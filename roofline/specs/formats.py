@@ -22,6 +22,7 @@ __all__ = [
     "few_bits",
     "format_named",
     "is_gguf",
+    "nearest_format",
     "parse_dtype",
     "rate_name",
     "resolve_precision",

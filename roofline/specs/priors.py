@@ -13,7 +13,14 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.base.schema import Document, Duration, Schema
 from roofline.specs.laws import SimpleLaw, WeightOnly
 
-__all__ = ["GenerationPrior", "Priors", "Spread", "priors", "unknown_generation"]
+__all__ = [
+    "AcceptanceSpread",
+    "GenerationPrior",
+    "Priors",
+    "Spread",
+    "priors",
+    "unknown_generation",
+]
 
 
 class LawPrior(Schema):
@@ -109,8 +116,8 @@ class Priors(Document):
     routing: RoutingPrior
     weight_only: WeightOnly
     spread: Spread
-    #: By whose passes an acceptance was counted on, where it does not say over how many.
-    acceptance_spread: dict[Literal["given", "same-model", "other-model"], AcceptanceSpread]
+    #: By whose passes a bundled curve was counted on, where it does not say over how many.
+    acceptance_spread: dict[Literal["same-model", "other-model"], AcceptanceSpread]
     generic: dict[
         Literal[
             "gemm",

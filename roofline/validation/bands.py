@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from roofline.specs.priors import Spread, priors
 from roofline.timing.uncertainty import drawn_steps
 from roofline.validation.steps import PublishedRuns, published_runs
 
-__all__ = ["GroupBand", "compare_bands", "unexplained"]
+__all__ = ["GroupBand", "compare_bands"]
 
 Array = NDArray[np.float64]
 
@@ -33,12 +32,10 @@ class GroupBand:
     spread: float  # median standard deviation of the drawn log R(D)
 
 
-def compare_bands(*, served: float | None = None) -> list[GroupBand]:
-    """Return each group's band; ``served`` replaces the stated spread of served builds."""
+def compare_bands() -> list[GroupBand]:
+    """Return each group's band."""
     published = published_runs()
     spread = priors().spread
-    if served is not None:
-        spread = spread.model_copy(update={"served": served})
     groups: dict[str, list[int]] = {}
     for i, row in enumerate(published.rows):
         if row.scored and row.ratio:
@@ -73,17 +70,3 @@ def _log_ratios(row: SpecRow, spread: Spread) -> Array:
     drawn = np.asarray(drawn_steps(times, grid, spread)[:, 0, 0], dtype=np.float64)
     growth = drawn[:, -1] / drawn[:, 0] * (total[0] / total[-1])
     return np.asarray(np.log(growth), dtype=np.float64)
-
-
-def unexplained(bands: Sequence[GroupBand]) -> float:
-    """Return the standard deviation of log R(D) between groups beyond the laws' own spread.
-
-    sqrt(mean over groups of error^2 - spread^2): every group is one build of one engine on one
-    machine, so its rows err together and count once.
-
-    >>> band = GroupBand(group="a", rows=9, inside=0.5, error=0.1, spread=0.06)
-    >>> round(unexplained([band]), 2)
-    0.08
-    """
-    variance = sum(band.error**2 - band.spread**2 for band in bands) / len(bands)
-    return math.sqrt(max(variance, 0.0))

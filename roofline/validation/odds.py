@@ -40,6 +40,34 @@ class Replayed:
         return int(smallest_within_tie(self.expected)[0])
 
     @property
+    def speedups(self) -> Array:
+        """The measured speedups; empty where plain decoding was not."""
+        return self.measured[1:] / self.measured[0] if self.lengths[0] == 0 else self.measured[:0]
+
+    @property
+    def _range(self) -> Array:
+        low_high = np.quantile(self.drawn, (0.1, 0.9), axis=0)
+        return np.asarray(low_high[:, 1:] if self.lengths[0] == 0 else low_high[:, :0])
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Which measured speedups lie in their range."""
+        low, high = self._range
+        return np.asarray((self.speedups >= low) & (self.speedups <= high))
+
+    @property
+    def widths(self) -> Array:
+        """Width of each range [log]."""
+        low, high = self._range
+        return np.asarray(np.log(high / low))
+
+    @property
+    def errors(self) -> Array:
+        """Error of each expected speedup [log]."""
+        expected = self.expected[1:] if self.lengths[0] == 0 else self.expected[:0]
+        return np.asarray(np.log(self.speedups / expected))
+
+    @property
     def near_best(self) -> NDArray[np.bool_]:
         """Which lengths were measured to be within the tie of the best."""
         return np.asarray(self.measured >= (1 - TIE) * np.nanmax(self.measured))

@@ -20,8 +20,6 @@ from roofline.specs.priors import AcceptanceSpread
 from tests.schedule_rules import vllm_config
 from tests.support import Cli, assert_refused
 
-EXACT = AcceptanceSpread(level=0.0, slope=0.0, each=0.0)
-
 
 def test_covariance_against_a_simulation() -> None:
     """400,000 rounds of a chain with a = 0.8, 0.7, 0.5 (fixed generator)."""
@@ -34,7 +32,7 @@ def test_covariance_against_a_simulation() -> None:
 
 def test_one_draft_is_a_coin() -> None:
     """Binomial: 0.7 x 0.3 / 900 rounds, a standard error of 0.0153."""
-    draws = drawn_tokens_per_step((0, 1), np.array([[1.0, 1.7]]), 900, EXACT)[:, 0, 0, :]
+    draws = drawn_tokens_per_step((0, 1), np.array([[1.0, 1.7]]), 900)[:, 0, 0, :]
     assert (draws[:, 0] == 1).all()
     assert draws[:, 1].std() == pytest.approx(math.sqrt(0.7 * 0.3 / 900), rel=0.1)
     assert draws[:, 1].mean() == pytest.approx(1.7, abs=0.003)
@@ -78,20 +76,27 @@ def test_a_later_position_moves_less_than_the_chain_before_it() -> None:
     assert drawn[:, 3] == pytest.approx(1 + rate + rate**2 + rate**3)
 
 
-def test_numbers_of_another_model_say_less_than_ones_own(cli: Cli) -> None:
-    """Llama 3.1 8B has a curve of its own; the same numbers typed are the user's; rounds settle."""
+def test_a_bundled_curve_says_less_than_numbers_of_ones_own(cli: Cli) -> None:
+    """Llama 3.1 8B has a curve of its own; the same numbers, typed, are taken at their word."""
     curve = "al:1=1.77,2=2.36,3=2.79"
     widths = []
-    for options in (
-        ("--acceptance", curve, "--acceptance-rounds", "100000"),
-        ("--acceptance", curve),
-        (),
-    ):
+    for options in (("--acceptance", curve), ()):
         point = cli(
             "recommend", "llama-3.1-8b", *options, "--max-draft-length", "3", "--format", "json"
         ).point()
         widths.append(point["speedup_high"] / point["speedup_low"])
-    assert widths[0] < widths[1] < widths[2]
+    assert widths[0] < 0.9 * widths[1]
+
+
+def test_the_odds_of_a_bundled_curve_claim_no_certainty(cli: Cli) -> None:
+    """The curve's own run was best at D = 4, 1.75x (vLLM issue 20780), which the range holds."""
+    point = cli(
+        "recommend", "llama-3.1-8b", "--gpu", "h100-sxm", "--context", "2k", "--format", "json"
+    ).point()
+    near = {row["draft_length"]: row["near_best"] for row in point["by_draft_length"]}
+    assert max(near.values()) < 0.8
+    assert near[4] > 0.1
+    assert point["speedup_low"] < 1.75 < point["speedup_high"]
 
 
 def test_the_advice_itself_never_moves(cli: Cli) -> None:

@@ -85,7 +85,11 @@ def test_the_policy_allows_these_very_scripts_and_no_address(cli: Cli, tmp_path:
     assert not re.search(r"https?:|\*", first["content"])
 
 
-@pytest.mark.parametrize("question", [QUESTION, MOE], ids=["dense", "experts"])
+#: Numbers that are given are taken at their word, as those of the sliders are.
+GIVEN = (*QUESTION, "--acceptance", "survival:0.77,0.59,0.43")
+
+
+@pytest.mark.parametrize("question", [GIVEN, MOE], ids=["dense", "experts"])
 def test_the_prices_in_the_page_are_those_of_recommend(
     cli: Cli, tmp_path: Path, question: tuple[str, ...]
 ) -> None:
