@@ -11,10 +11,10 @@ COUNT = 64
 MODEL = ("llama-3.1-8b", "--gpu", "h200-sxm")
 #: Numbers of one's own, which are taken at their word: a bundled curve's error joins bands.
 COUNTED = ("--acceptance", "al:1=1.77,2=2.36,3=2.79,4=3.08,5=3.32,6=3.46,7=3.54")
-HEAVY = (*MODEL, "--batches", BATCHES, "--contexts", "1k", *COUNTED)
 MOE = ("qwen3-30b-a3b", "--gpu", "h200-sxm", "--drafter", "ngram", "--acceptance", "0.7")
 #: Merges no bands: the table is the one within the tie.
 APART = ("--odds", "0")
+HEAVY = (*MODEL, "--batches", BATCHES, "--contexts", "1k", *COUNTED)
 #: Captured CUDA-graph sizes of SGLang with speculation (generate_decode_cuda_graph_batch_sizes).
 CAPTURED = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8)]
 

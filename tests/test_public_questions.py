@@ -13,7 +13,7 @@ import pytest
 from roofline.kernels import formulas
 from roofline.specs.network import load_model
 from tests import schedule_rules as rules
-from tests.scheduling import COUNTED
+from tests.scheduling import APART, COUNTED
 from tests.support import ROOT, Cli
 
 ANSWERED = {
@@ -55,6 +55,7 @@ def test_rows_for_llama_and_its_head(cli: Cli) -> None:
                 "--format",
                 "vllm",
                 *COUNTED,
+                *APART,
             ).out,
             256,
         )

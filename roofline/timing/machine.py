@@ -26,10 +26,9 @@ from roofline.specs.laws import (
     VectorKernels,
 )
 from roofline.specs.priors import priors
-from roofline.timing.guards import between_envelopes, roofline_seconds, row_edges
 from roofline.timing.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.timing.laws.attention import attention_time
-from roofline.timing.laws.gemm import gemm_time
+from roofline.timing.laws.gemm import between_envelopes, gemm_time, row_edges
 from roofline.timing.laws.moe import moe_time
 from roofline.timing.laws.simple import (
     Device,
@@ -40,6 +39,7 @@ from roofline.timing.laws.simple import (
     exchange_time,
     in_turn,
     product_flops,
+    roofline_seconds,
     simple_time,
     state_time,
 )
@@ -99,7 +99,7 @@ class Machine:
     #: Whether a kernel that was not measured here takes at least its time on a better part.
     dominance: bool = True
     book: LawBook = field(init=False)
-    #: Off only where laws are scored as they were fitted, without `timing.guards`.
+    #: Off only where laws are scored as they were fitted, without what no kernel can do.
     guarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

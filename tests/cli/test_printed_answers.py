@@ -353,7 +353,7 @@ def test_what_the_headline_says_is_not_noted_again(cli: Cli) -> None:
 #: Models whose checkpoints ship in a format that is faster than the one asked for.
 SHIPPED = {
     "gpt-oss-120b --gpu h200-sxm --tp 2 --batch 8": ("bf16", "mxfp4"),
-    "gpt-oss-120b --gpu b200-hgx --batch 8": ("bf16", "mxfp4"),
+    "gpt-oss-120b --gpu b200-hgx --tp 2 --batch 8": ("bf16", "mxfp4"),
     "qwen3-30b-a3b-fp8 --gpu h100-sxm": ("bf16", "fp8-block"),
 }
 

@@ -449,7 +449,7 @@ def test_the_example_that_jumped_hardly_does(cli: Cli, curve: str) -> None:
     rises = sum(b > a for a, b in pairwise(lengths))
     assert rises == len(data["rises"]) <= 1
     assert len(lengths) < len(apart)
-    assert data["gain_over_fixed"] > 0.01  # what is real is kept
+    assert data["gain_over_fixed"] > 0.005  # what is real is kept
     out = " ".join(cli(*asked).out.split())
     assert f"This loses {data['loss']:.2%} of the mix's tokens to the best D at every batch" in out
 

@@ -246,7 +246,7 @@ def test_llamacpp_cost_array(cli: Cli) -> None:
 
 
 def test_vllm_limit_is_the_largest_row(cli: Cli) -> None:
-    config = rules.vllm_config(text(cli, "vllm", *HEAVY))
+    config = rules.vllm_config(text(cli, "vllm", *HEAVY, *APART))
     rows = config["num_speculative_tokens_per_batch_size"]
     assert config["num_speculative_tokens"] == max(row[2] for row in rows)
     assert config["method"] == "eagle3"
@@ -264,8 +264,8 @@ def test_vllm_rows_of_five_only_when_asked(cli: Cli) -> None:
 
 
 def test_vllm_warns_where_data_parallelism_switches_it_off(cli: Cli) -> None:
-    assert "switches" not in cli("schedule", *HEAVY, "--format", "vllm").err
-    outcome = cli("schedule", *HEAVY, "--format", "vllm", "--data-parallel", "2")
+    assert "switches" not in cli("schedule", *HEAVY, *APART, "--format", "vllm").err
+    outcome = cli("schedule", *HEAVY, *APART, "--format", "vllm", "--data-parallel", "2")
     assert "--data-parallel 2" in outcome.err
     assert "switches the schedule off" in outcome.err
 

@@ -12,7 +12,7 @@ from roofline.advice.deployment import deploy
 from roofline.kernels.ops import GemmShape, Kind, Op, Part
 from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware
-from roofline.timing.guards import between_envelopes, row_edges
+from roofline.timing.laws.gemm import between_envelopes, row_edges
 from roofline.timing.machine import Machine, time_op
 
 #: Parts with tables, borrowed laws and priors.

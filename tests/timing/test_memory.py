@@ -219,7 +219,7 @@ def test_too_large_a_model_is_refused_with_a_remedy() -> None:
         "roofline recommend deepseek-v3 --gpu h200-sxm --drafter ngram --acceptance 0.6"
     )
     assert (code, out) == (3, "")
-    assert "use more GPUs (--tp)" in err
+    assert "nearest remedies: --tp 8 (batch " in err
 
 
 def test_a_batch_too_large_names_the_one_that_fits() -> None:

@@ -137,7 +137,9 @@ class Priced(NamedTuple):
     beyond_bus: tuple[tuple[str, float], ...]  # kernels above 100 % of the bandwidth
     best: NDArray[np.intp]
     rises: Mask  # (batches - 1, contexts): the best D is surely longer than that of a lower batch
-    by_guards: Mask  # `timing.guards` change the step; nowhere unless that was asked for
+    by_guards: (
+        Mask  # the guards of `timing.machine` change the step; nowhere unless that was asked for
+    )
 
 
 def price(what: Combination, grid: Grid, *, guards: bool = False) -> Priced | None:

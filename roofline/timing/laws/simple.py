@@ -31,6 +31,7 @@ __all__ = [
     "exchange_time",
     "in_turn",
     "product_flops",
+    "roofline_seconds",
     "row_work",
     "simple_time",
     "staircase",
@@ -89,6 +90,20 @@ def combine(first: Array, second: Array, power: Array) -> Array:
 TINIEST = 1e-300  # [s]
 #: Powers that are squared for: several times quicker than a power.
 _SQUARINGS = {2.0: 1, 4.0: 2, 8.0: 3}
+
+
+def roofline_seconds(*, flops: Array, bytes: Array, peak: float, bandwidth: float) -> Array:
+    """Return the least time of a kernel: max(FLOP / peak, bytes / bandwidth) [s].
+
+    ``flops`` [FLOP] and ``bytes`` [B] broadcast; ``peak`` [FLOP/s] is the dense one at the highest
+    clock and ``bandwidth`` [B/s] that of the datasheet (S. Williams, A. Waterman, D. Patterson,
+    "Roofline", CACM 52(4), 2009). In a pass the weights and caches of other layers have passed
+    through L2 since, so nothing is taken to be found there.
+
+    >>> float(roofline_seconds(flops=2e9, bytes=3e6, peak=1e15, bandwidth=1e12))
+    3e-06
+    """
+    return np.maximum(np.asarray(flops) / peak, np.asarray(bytes) / bandwidth)
 
 
 def staircase(rows: Array, steps: tuple[tuple[float, float], ...]) -> Array:
