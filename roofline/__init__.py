@@ -3,7 +3,7 @@
 >>> import roofline as rf
 >>> answer = rf.recommend("llama-3.1-8b", gpu="h100-sxm", batch=32, context="2k", acceptance=0.7)
 >>> answer.draft_length
-3
+4
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_the_first_page_explains_what_its_command_prints() -> None:
     page = (ROOT / "docs" / "index.md").read_text("utf-8")
     asked = next(e for e in EXAMPLES if e.page == "docs/index.md")
     (answer,) = (e.output for e in EXAMPLES if e.page == "README.md" and e.command == asked.command)
-    quoted = re.findall(r"^\| `((?:Run|model) [^`]+)`", page, re.MULTILINE)
+    quoted = re.findall(r"^\| `((?:Run |likely)[^`]*)`", page, re.MULTILINE)
     assert len(quoted) == 2
     assert [text for text in quoted if text not in " ".join(answer.split())] == []
 

@@ -114,7 +114,7 @@ def recommend(
     --------
     >>> answer = recommend("llama-3.1-8b", gpu="h100-sxm", batch=32, context="2k", acceptance=0.7)
     >>> answer.draft_length
-    3
+    4
     """
     configuration, workload = asked(model, options)
     goal = goal_of(

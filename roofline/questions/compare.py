@@ -107,7 +107,8 @@ def compare(
     if any(candidate in candidates[:i] for i, candidate in enumerate(candidates)):
         raise InputError("one is given twice", field="drafter")
     # what is wrong with the rest of the question is not the fault of a drafter
-    plain = replace(configuration, drafter="none")
+    of_others = tuple(each for each in configuration.overrides if each.root != "drafter")
+    plain = replace(configuration, drafter="none", overrides=of_others)
     ask(plain, replace(workload, acceptance=None, acceptance_rounds=None), drop_unused=True)
     several = len(candidates) > 1
     answers = [

@@ -158,7 +158,7 @@ def time_op(op: Op, machine: Machine) -> OpTime:
     if machine.guarded:
         each = np.maximum(each, _least(op, machine))
         measured = chosen.part is machine.gpu or through_host or vector is not None
-        if machine.dominance and not measured:
+        if machine.dominance and not measured and op.kind is not Kind.ELEMENTWISE:
             each = _no_faster_than_better(op, each, chosen, machine)
     return OpTime(op=op, time=time, each=np.asarray(each), chosen=chosen)
 

@@ -149,11 +149,16 @@ def test_a_long_run_has_a_bar_with_rate_and_time_left() -> None:
 def a_measurement(file: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start a run of measurements on a terminal of its own; yield it and the terminal's number."""
     leader, follower = pty.openpty()
+
+    def hears() -> None:  # a job in the background inherits a deaf ear
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     run = subprocess.Popen(
         [sys.executable, "-m", "roofline", "calibrate", "measure", "--device", "cpu",
          "--budget", "300s", "-o", str(file)],
         stdin=follower, stdout=subprocess.DEVNULL, stderr=follower, text=True, cwd=ROOT,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "80"}, start_new_session=True,
+        preexec_fn=hears,  # noqa: PLW1509
     )  # fmt: skip
     os.close(follower)
     try:
