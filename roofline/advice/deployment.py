@@ -87,6 +87,7 @@ from roofline.specs.placement import (
     Split,
     SplitMode,
     VerifyAttention,
+    whole_chunks,
 )
 from roofline.specs.priors import priors, unknown_generation
 from roofline.timing.drafters import BLOCK_KINDS, Drafter, shares_formats
@@ -211,8 +212,21 @@ class Deployment:
         *,
         prefill_tokens: Array = 0.0,
         prefill_fullest: Array | None = None,
+        prefill_per_step: float = 0.0,
     ) -> Grid:
-        """Return batches, contexts and draft lengths along their axes."""
+        """Return batches, contexts and draft lengths along their axes.
+
+        ``prefill_tokens`` ride in every pass; ``prefill_per_step`` are a mean over passes, which
+        rides as whole chunks in some of them, in all data-parallel groups at once.
+        """
+        share: Array = 1.0
+        if prefill_per_step:
+            groups = self.target.placement.dp
+            prefill_tokens, share = whole_chunks(
+                per_step=prefill_per_step,
+                budget=groups * self.engine.memory.prefill_chunk,
+                context=groups * np.reshape(np.asarray(contexts, dtype=np.float64), (1, -1, 1)),
+            )
         return Grid.of(
             batches,
             contexts,
@@ -220,6 +234,7 @@ class Deployment:
             verify_width=self.verify_width,
             prefill_tokens=prefill_tokens,
             prefill_fullest=prefill_fullest,
+            prefill_share=share,
         )
 
     def price(self, grid: Grid) -> PricedGrid:

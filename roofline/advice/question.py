@@ -360,7 +360,7 @@ class Question:
             workload.batches if batches is None else batches,
             workload.contexts if contexts is None else contexts,
             self.draft_lengths,
-            prefill_tokens=workload.prefill_tokens_per_step,
+            prefill_per_step=workload.prefill_tokens_per_step,
         )
         return self.deployment.price(grid)
 

@@ -144,7 +144,7 @@ def shortest_unknown(answer: Recommendation, point: Point) -> UnknownLength | No
         (point.batch,),
         (point.context,),
         unknown[:1],
-        prefill_tokens=question.workload.prefill_tokens_per_step,
+        prefill_per_step=question.workload.prefill_tokens_per_step,
     )
     rows = local_rows(deployment.target.placement, grid)
     captured = covered(deployment.engine.graphs, rows) | ~point.captured[0]

@@ -102,7 +102,8 @@ class DeploymentOptions(TypedDict, total=False):
         Number | None, "Rows per sequence of the first draft pass. None pads to 1 + D."
     ]
     prefill_tokens_per_step: Annotated[
-        Number, "Prompt tokens that ride in each pass (chunked prefill)."
+        Number,
+        "Prompt tokens of a mean pass; they ride as whole chunks in some (chunked prefill).",
     ]
     set: Annotated[
         Mapping[str, Any] | None,

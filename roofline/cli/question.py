@@ -247,7 +247,7 @@ def question(
         float,
         option(
             ENGINE,
-            "Prompt tokens that ride in each pass (chunked prefill).  [0]",
+            "Prompt tokens of a mean pass; they ride as whole chunks in some.  [0]",
             metavar="N",
             show_default=False,
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "StateHandling",
     "StateRows",
     "VerifyAttention",
+    "whole_chunks",
 ]
 
 
@@ -129,6 +130,20 @@ class Placement:
         return batch if self.dp == 1 else np.ceil(np.asarray(batch) / self.dp)
 
 
+def whole_chunks(*, per_step: Array, budget: Array, context: Array) -> tuple[Array, Array]:
+    """Return the prompt tokens of a pass that has some, and the share of the passes that do.
+
+    An engine reads a prompt in chunks as large as its budget C allows, and no prompt is longer than
+    the context L: c = max(N, min(C, L)) tokens in N / c of the passes, N = ``per_step`` on the mean
+    [tokens]. Arrays broadcast. 512 tokens a step are 2,048 in every fourth pass:
+
+    >>> [float(x) for x in whole_chunks(per_step=512, budget=2048, context=8192)]
+    [2048.0, 0.25]
+    """
+    chunk = np.maximum(per_step, np.minimum(budget, context))
+    return chunk, per_step / chunk
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
     """Batches, contexts and draft lengths, each along an axis of its own.
@@ -147,6 +162,8 @@ class Grid:
     prefill_tokens: Array = 0.0
     #: Prompt tokens of the fullest data-parallel group; None spreads them evenly.
     prefill_fullest: Array | None = None
+    #: The share of the passes that those prompt tokens ride in; the others decode only.
+    prefill_share: Array = 1.0
 
     @classmethod
     def of(
@@ -158,6 +175,7 @@ class Grid:
         verify_width: int | None = None,
         prefill_tokens: Array = 0.0,
         prefill_fullest: Array | None = None,
+        prefill_share: Array = 1.0,
     ) -> Grid:
         """Lay three lists out along their axes."""
         return cls(
@@ -167,6 +185,28 @@ class Grid:
             verify_width=verify_width,
             prefill_tokens=prefill_tokens,
             prefill_fullest=prefill_fullest,
+            prefill_share=prefill_share,
+        )
+
+    @property
+    def passes(self) -> tuple[tuple[Array, Grid], ...]:
+        """The kinds of pass and their shares: those that decode only, then those with prompts.
+
+        Where prompts ride in every pass the first are priced with them as well, and are none.
+        """
+        if np.all(self.prefill_share == 1):
+            return ((1.0, self),)
+        always = self.prefill_share == 1
+        fullest = self.prefill_fullest
+        decoding = replace(
+            self,
+            prefill_tokens=np.where(always, self.prefill_tokens, 0.0),
+            prefill_fullest=None if fullest is None else np.where(always, fullest, 0.0),
+            prefill_share=1.0,
+        )
+        return (
+            (1 - self.prefill_share, decoding),
+            (self.prefill_share, replace(self, prefill_share=1.0)),
         )
 
     def local_extra_rows(self, placement: Placement) -> Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from roofline.specs.formats import Precision
 from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Grid, Placement
 from roofline.timing.drafters import Drafter, draft_passes, launches
+from roofline.timing.laws.simple import KernelTime
 from roofline.timing.machine import Machine, OpTime, by_part, time_ops
 
 __all__ = [
@@ -45,8 +47,10 @@ class Launches(NamedTuple):
 def local_rows(placement: Placement, grid: Grid) -> NDArray[np.float64]:
     """Return the rows of one rank's pass, and so of its captured graph: B q and what rides along.
 
-    Each data-parallel group runs its own graph over its own share.
+    Each data-parallel group runs its own graph over its own share. Prompts that ride in some passes
+    only are no part of the others.
     """
+    grid = grid.passes[0][1]
     return np.asarray(
         placement.local_batch(grid.batch) * grid.rows + grid.local_extra_rows(placement)
     )
@@ -206,7 +210,11 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     so R(D) is at least 1 and never falls.
     """
     drafts = grid.draft_length
-    verify_ops = _never_cheaper(_verify(target, grid, machine, graphs), grid)
+    passes = [
+        (share, each, _never_cheaper(_verify(target, each, machine, graphs), each))
+        for share, each in grid.passes
+    ]
+    verify_ops = _mean_pass([(share, ops) for share, _, ops in passes])
     first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
     verify_parts = by_part(verify_ops)
     draft_parts = _draft_parts(first, further, drafts)
@@ -223,7 +231,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         pass_kind=drafter.pass_kind,
     )
     verify = _sum(*verify_parts.values(), shape=grid.shape)
-    launches = _launches(verify_ops, verify, target.placement, grid, graphs)
+    launches = _launches(passes, target.placement, graphs)
     engine_time = np.asarray(engine_time + launches.by_hand)
     parts = {
         part.value: _sum(verify_parts.get(part, 0.0), draft_parts.get(part, 0.0), shape=grid.shape)
@@ -270,15 +278,62 @@ def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None)
     return [time._replace(op=op) for time, op in zip(padded, unpadded, strict=True)]
 
 
+def _mean_pass(passes: Sequence[tuple[Array, list[OpTime]]]) -> list[OpTime]:
+    """Return the kernels of the mean pass: sum of share x time, and as much of their work.
+
+    Their shapes and laws are those of the passes that decode only.
+    """
+    if len(passes) == 1:
+        return passes[0][1]
+    shares = [share for share, _ in passes]
+
+    def mean(values: Iterable[Array]) -> Times:
+        return np.asarray(sum(share * value for share, value in zip(shares, values, strict=True)))
+
+    return [
+        alike[0]._replace(
+            op=replace(
+                alike[0].op,
+                flops=mean(time.op.flops for time in alike),
+                bytes=mean(time.op.bytes for time in alike),
+                rows=mean(time.op.rows for time in alike),
+            ),
+            time=_mean_time(mean, [time.time for time in alike]),
+            each=mean(time.each for time in alike),
+        )
+        for alike in zip(*(ops for _, ops in passes), strict=True)
+    ]
+
+
+def _mean_time(mean: Callable[[Iterable[Array]], Times], times: Sequence[KernelTime]) -> KernelTime:
+    """Return the mean launch; what binds it is what takes longer on the mean.
+
+    The longer one of memory and compute is the mean of the longer ones, so that what neither
+    explains is the mean as well.
+    """
+    memory, compute = mean(t.memory for t in times), mean(t.compute for t in times)
+    bound = mean(np.maximum(t.memory, t.compute) for t in times)
+    return KernelTime(
+        floor=mean(t.floor for t in times),
+        memory=np.where(memory >= compute, bound, memory),
+        compute=np.where(memory >= compute, compute, bound),
+        total=mean(t.total for t in times),
+    )
+
+
 def _launches(
-    ops: list[OpTime], verify: Times, placement: Placement, grid: Grid, graphs: Graphs | None
+    passes: Sequence[tuple[Array, Grid, list[OpTime]]], placement: Placement, graphs: Graphs | None
 ) -> Launches:
-    """Return how the verify passes are launched."""
-    rows = np.broadcast_to(local_rows(placement, grid), grid.shape)
-    captured, count = covered(graphs, rows), sum(time.op.count for time in ops)
+    """Return how the verify passes are launched; graphs are those of passes that only decode."""
     each = graphs.eager_launch if graphs else 0.0
-    by_hand = by_hand_seconds(kernels=count, busy=verify, each=each, captured=captured)
-    return Launches(rows=rows, captured=captured, by_hand=np.asarray(by_hand))
+    launched = []
+    for share, grid, ops in passes:
+        rows = np.broadcast_to(local_rows(placement, grid), grid.shape)
+        captured, count = covered(graphs, rows), sum(time.op.count for time in ops)
+        busy = _sum(*by_part(ops).values(), shape=grid.shape)
+        by_hand = by_hand_seconds(kernels=count, busy=busy, each=each, captured=captured)
+        launched.append(Launches(rows=rows, captured=captured, by_hand=np.asarray(share * by_hand)))
+    return launched[0]._replace(by_hand=np.asarray(sum(each.by_hand for each in launched)))
 
 
 def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roofline.advice.question import question_of
 from tests.physics import refusal, run
 from tests.serving import Engine, replicated
 
@@ -24,18 +25,13 @@ def answer(command: str) -> Any:
 
 
 def test_the_whole_way_against_a_simulation_on_the_same_steps() -> None:
-    # step times as `recommend` prints them without a load, at the load's mean context
-    batches = [1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48]
-    listed = ",".join(map(str, batches))
+    # step times without a load, at the load's mean context, with 0, 1, 2 and 4 prompts in the step
+    batches, levels = [1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48], (0, 1, 2, 4)
+    deployment = question_of(model="llama-3.1-8b", contexts=(1224,)).deployment
     table = {}
-    for k in (0, 1, 2, 4):
-        data = answer(
-            f"llama-3.1-8b --batch {listed} --context 1224 --max-draft-length 3 "
-            f"--prefill-tokens-per-step {1024 * k}"
-        )
-        table[k] = [point["by_draft_length"][-1]["step_ms"] / 1e3 for point in data["points"]]
-    assert data["points"][0]["by_draft_length"][-1]["draft_length"] == 3
-    levels = sorted(table)
+    for k in levels:
+        grid = deployment.grid(batches, (1224,), range(4), prefill_tokens=1024 * k)
+        table[k] = deployment.price(grid).times.total[:, 0, 3]
 
     def step(n: int, k: int) -> float:
         return float(np.interp(k, levels, [np.interp(n, batches, table[j]) for j in levels]))

@@ -229,7 +229,7 @@ def _grid(
         sorted(batches),
         sorted(c for c in contexts if c <= longest),
         sorted(drafts),
-        prefill_tokens=prefill_tokens,
+        prefill_per_step=prefill_tokens,
     )
 
 

@@ -64,8 +64,9 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         batches,
         (load.length,),
         lengths,
-        prefill_tokens=cut.each * number if cut.most else constant,
+        prefill_tokens=cut.each * number,
         prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
+        prefill_per_step=0.0 if cut.most else constant,
     )
     priced, graphs = deployment.price(grid), deployment.engine.graphs
     rows = pass_rows(question, last)

@@ -331,9 +331,9 @@ def pass_rows(question: Question, batches: int) -> Array:
     deployment = question.deployment
     grid = deployment.grid(
         range(1, batches + 1),
-        (1,),
+        question.workload.contexts[:1],
         question.draft_lengths,
-        prefill_tokens=question.workload.prefill_tokens_per_step,
+        prefill_per_step=question.workload.prefill_tokens_per_step,
     )
     return local_rows(deployment.target.placement, grid)
 
