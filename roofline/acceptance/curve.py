@@ -33,6 +33,7 @@ __all__ = [
     "from_survival",
     "gap_rate",
     "iid_rate",
+    "lookup_hit_rate",
     "mean_rate",
     "standard_error",
     "survival_from_conditional",
@@ -59,6 +60,18 @@ def tokens_per_step(conditional: Sequence[float]) -> NDArray[np.float64]:
     2.7731
     """
     return 1 + np.concatenate([[0.0], np.cumsum(np.cumprod(np.asarray(conditional, dtype=float)))])
+
+
+def lookup_hit_rate(*, first: float, first_accepted: float) -> float:
+    """Return the share of passes in which a lookup finds a draft: h = min(1, S_1 / a).
+
+    S_1 = ``first`` is the share of all passes that accept a first draft, a = ``first_accepted`` the
+    share of those that have one. 0.2 of all passes and 0.8 of those with a draft:
+
+    >>> lookup_hit_rate(first=0.2, first_accepted=0.8)
+    0.25
+    """
+    return min(1.0, first / first_accepted)
 
 
 class Definition(StrEnum):
@@ -107,6 +120,7 @@ class Acceptance:
     without_prefix: str = ""
     other_reading: Acceptance | None = None
     origin: Origin = Origin.GIVEN
+    hit_rate: float | None = None  # share of passes that drafted, where they were counted
 
     def tokens_per_step(
         self, draft_lengths: Sequence[int], *, extrapolate: bool = False

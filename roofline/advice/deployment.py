@@ -130,6 +130,8 @@ class Deployment:
     host: HostProfile | None = None  # around the cards, where it plays a part
     #: Rows per sequence that a tree is verified with; None is a chain.
     verify_width: int | None = None
+    #: The share of sequences that have drafts in a verify pass; below 1 where a lookup may miss.
+    hit_rate: float = 1.0
     changes: tuple[AppliedOverride, ...] = ()  # what overrides did
     #: What it was made of; None where it was put together by hand.
     configuration: Configuration | None = None
@@ -235,6 +237,7 @@ class Deployment:
             prefill_tokens=prefill_tokens,
             prefill_fullest=prefill_fullest,
             prefill_share=share,
+            hit_rate=self.hit_rate,
         )
 
     def price(self, grid: Grid) -> PricedGrid:

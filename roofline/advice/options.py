@@ -37,6 +37,7 @@ def question_from(
     drafter: str | None = None,
     acceptance: str | Acceptance | None = None,
     acceptance_rounds: int | None = None,
+    hit_rate: float | None = None,
     max_draft_length: int | None = MAX_DRAFT_LENGTH,
     extrapolate: bool = False,
     weights: str | None = None,
@@ -96,6 +97,7 @@ def question_from(
     workload = Workload(
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,
+        hit_rate=hit_rate,
         max_draft_length=MAX_DRAFT_LENGTH if max_draft_length is None else max_draft_length,
         extrapolate=extrapolate,
         prefill_tokens_per_step=prefill_tokens_per_step,

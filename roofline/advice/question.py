@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Any, NamedTuple, assert_never
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.curve import Definition
+from roofline.acceptance.curve import Definition, lookup_hit_rate
 from roofline.acceptance.defaults import (
     choose_curve,
     closest_curves,
@@ -34,8 +34,9 @@ from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.files import without_queries
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT
-from roofline.specs.network import DrafterSpec, ModelSpec
+from roofline.specs.network import LOOKUPS, DrafterSpec, ModelSpec
 from roofline.specs.placement import Grid
+from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
 
 __all__ = [
@@ -211,6 +212,7 @@ class Workload:
     contexts: tuple[int, ...] = (4096,)
     acceptance: str | Acceptance | None = None  # None: the nearest bundled one
     acceptance_rounds: int | None = None  # verify passes that it was counted over
+    hit_rate: float | None = None  # share of passes in which a lookup finds a draft
     max_draft_length: int = MAX_DRAFT_LENGTH
     extrapolate: bool = False
     prefill_tokens_per_step: float = 0.0
@@ -237,6 +239,9 @@ class Workload:
         rounds = self.acceptance_rounds
         if rounds is not None and rounds < 1:
             raise InputError("expected at least 1", field="acceptance_rounds", value=rounds)
+        hits = self.hit_rate
+        if hits is not None and not 0 < hits <= 1:
+            raise InputError("expected above 0 and at most 1", field="hit_rate", value=f"{hits:g}")
         if not 0 <= self.prefill_tokens_per_step <= 2**20:
             raise InputError(
                 f"expected 0 to {2**20}",
@@ -259,6 +264,7 @@ OF_DRAFTS = frozenset(
         Code.GAPS_FILLED,
         Code.HEAD_ASSUMED,
         Code.HEAD_DERIVED,
+        Code.HIT_RATE_ASSUMED,
         Code.LENGTHS_NOT_TAKEN,
         Code.OUTSIDE_MEASURED_CONTEXTS,
         Code.READ_AS_SURVIVAL,
@@ -399,6 +405,7 @@ def question_about(
         *lengths_not_taken(deployment, workload.max_draft_length),
     ]
     acceptance, acceptance_notices = acceptance_for(deployment, workload)
+    hits, hit_notices = hit_rate(deployment, workload, acceptance, drop_unused=drop_unused)
     lengths = known_lengths(
         deployment,
         acceptance,
@@ -407,13 +414,46 @@ def question_about(
         extrapolate=workload.extrapolate,
     )
     return Question(
-        deployment=deployment,
+        deployment=deployment if hits == 1 else replace(deployment, hit_rate=hits),
         workload=workload,
         acceptance=acceptance,
         draft_lengths=lengths,
         deployment_notices=notices,
-        own_notices=(*length_notices, *acceptance_notices),
+        own_notices=(*length_notices, *acceptance_notices, *hit_notices),
     )
+
+
+def hit_rate(
+    deployment: Deployment, workload: Workload, acceptance: Acceptance, *, drop_unused: bool
+) -> tuple[float, list[Notice]]:
+    """Return the share of sequences that have drafts in a pass, and what to know.
+
+    It is 1 but for a lookup in an engine that does not pad misses: as given, else as counted with
+    the acceptance, else what the acceptance makes likely.
+    """
+    kind, rule = deployment.drafter.kind, deployment.engine.lookup_drafts
+    given = workload.hit_rate
+    if kind not in LOOKUPS:
+        if given is not None and not drop_unused:
+            raise InputError(
+                f"says nothing of {deployment.drafter.name}, which always drafts; leave it out",
+                field="hit_rate",
+            )
+        return 1.0, []
+    first = float(acceptance.tokens_per_step([1])[0]) - 1
+    if given is not None and given < first:
+        raise InputError(
+            f"a first draft is accepted in {first:.2g} of the passes, so at least as many have one",
+            field="hit_rate",
+            value=f"{given:g}",
+        )
+    if rule is not None and rule.padded:
+        return 1.0, []
+    stated = acceptance.hit_rate if given is None else given
+    if stated is not None:
+        return stated, []
+    hits = lookup_hit_rate(first=first, first_accepted=priors().lookup.first_accepted)
+    return hits, [notice(Code.HIT_RATE_ASSUMED, drafter=deployment.drafter.name, hit_rate=hits)]
 
 
 def draft_lengths_to_draw(
@@ -546,6 +586,7 @@ def check_unused(deployment: Deployment, workload: Workload) -> None:
     for field, value in (
         ("acceptance", acceptance),
         ("acceptance_rounds", workload.acceptance_rounds),
+        ("hit_rate", workload.hit_rate),
     ):
         if value is not None:
             asked = deployment.configuration

@@ -98,6 +98,11 @@ class DeploymentOptions(TypedDict, total=False):
     draft_block: Annotated[
         Whole | None, "Block that a block drafter was deployed with [tokens]. None is its own."
     ]
+    hit_rate: Annotated[
+        Number | None,
+        "Share of passes in which a lookup (n-gram, suffix) finds a draft. None is what the "
+        "acceptance was counted with, or makes likely.",
+    ]
     first_pass_rows: Annotated[
         Number | None, "Rows per sequence of the first draft pass. None pads to 1 + D."
     ]

@@ -24,6 +24,7 @@ class Code(StrEnum):
     NO_OWN_RATE = "no-own-rate"
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
     GAPS_FILLED = "gaps-filled"
+    HIT_RATE_ASSUMED = "hit-rate-assumed"
     # what may be wrong with an acceptance
     ACCEPTANCE_STANDS_IN = "acceptance-stands-in"
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
@@ -130,6 +131,7 @@ ASSUMED = frozenset(
         Code.NO_OWN_RATE,
         Code.ACCEPTANCE_ASSUMED,
         Code.GAPS_FILLED,
+        Code.HIT_RATE_ASSUMED,
     }
 )
 

@@ -84,6 +84,7 @@ def roofline_chart(
     "drafter",
     "acceptance",
     "acceptance_rounds",
+    "hit_rate",
     "max_draft_length",
     "extrapolate",
     "draft_tp",

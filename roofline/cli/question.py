@@ -162,6 +162,14 @@ def question(
             metavar="N",
         ),
     ] = None,
+    hit_rate: Annotated[
+        float | None,
+        option(
+            DRAFTER,
+            "Share of passes in which ngram or suffix finds a draft.  [from the acceptance]",
+            metavar="SHARE",
+        ),
+    ] = None,
     max_draft_length: Annotated[
         int | None, option(DRAFTER, "Longest draft to consider.", metavar="D")
     ] = 8,
@@ -280,6 +288,7 @@ def question(
         drafter=drafter,
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,
+        hit_rate=hit_rate,
         max_draft_length=max_draft_length,
         extrapolate=extrapolate,
         weights=weights,

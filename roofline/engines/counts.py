@@ -17,6 +17,7 @@ from roofline.acceptance.curve import (
 )
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
+from roofline.specs.network import LOOKUPS
 
 __all__ = [
     "DECIMAL",
@@ -42,7 +43,6 @@ FULL_DRAFTS = 0.98
 #: Share by which two counts of one thing may differ: a server updates them while a page is read.
 READ_SKEW = 0.02
 #: Drafters that propose nothing where they find nothing.
-ABSTAINING = ("ngram", "suffix")
 #: Engines that count only passes with drafts; SGLang counts every pass as a verify call.
 DRAFTING_ONLY = ("vllm", "trtllm")
 #: Above this a counter no longer counts one by one.
@@ -146,7 +146,7 @@ class Reading:
     def of_drafter(self, method: str) -> Reading:
         """Return the reading, with a notice where passes without drafts are missing from it."""
         known = self.hit_rate is not None or self.engine not in DRAFTING_ONLY
-        if known or method not in ABSTAINING:
+        if known or method not in LOOKUPS:
             return self
         return self.with_notice(
             notice(Code.DRAFTS_IN_SOME_PASSES, where=self.where, drafter=method)
@@ -176,7 +176,9 @@ class Reading:
                 where=self.where,
             )
         self._check()
-        return replace(acceptance, drafts=self.counted, notices=self.notices)
+        return replace(
+            acceptance, drafts=self.counted, notices=self.notices, hit_rate=self.hit_rate
+        )
 
     def _emitted(self) -> tuple[float, ...]:
         """Return survival that sums to AL - 1.

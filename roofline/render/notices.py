@@ -164,6 +164,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.HEAD_DERIVED,
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
+            Code.HIT_RATE_ASSUMED,
             Code.HOST_ASSUMED,
             Code.NAME_TAKEN,
             Code.WEIGHTS_NAMED,

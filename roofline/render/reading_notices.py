@@ -41,6 +41,13 @@ def _gaps_filled(label: str, lengths: tuple[int, ...]) -> str:
     )
 
 
+def _hit_rate_assumed(drafter: str, hit_rate: float) -> str:
+    return (
+        f"{drafter} is taken to find drafts in {100 * hit_rate:.0f} % of the passes; "
+        f"{Option('hit_rate')} states the share"
+    )
+
+
 def _acceptance_stands_in(drafter: str, label: str, closest: tuple[str, ...]) -> str:
     named = f"; closest bundled curves: {', '.join(closest)}" if closest else ""
     return (
@@ -267,6 +274,7 @@ def _mean_only(draft_length: int) -> str:
 READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
     Code.GAPS_FILLED: _gaps_filled,
+    Code.HIT_RATE_ASSUMED: _hit_rate_assumed,
     Code.ACCEPTANCE_STANDS_IN: _acceptance_stands_in,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,
     Code.TOKENS_PER_STEP_FALL: _tokens_per_step_fall,

@@ -98,7 +98,7 @@ VERDICTS = {
 }
 #: Why, after what the plain pass waits for.
 REASON = (
-    "{opening} Verifying {rows:d} rows per sequence takes {growth:.2f}x a plain pass; drafting "
+    "{opening} Verifying {rows:.3g} rows per sequence takes {growth:.2f}x a plain pass; drafting "
     "adds {drafting:.0%} of a plain step, the engine {engine:.0%}. D = {length:d} breaks even at "
     "{break_even:.2f} tokens per step; this acceptance gives {tokens:.2f}."
 )
@@ -231,7 +231,7 @@ def _costs(answer: Recommendation, point: Point, at: int) -> str:
     length = point.draft_lengths[at]
     return REASON.format(
         opening=opening(answer, point, length),
-        rows=length + 1,
+        rows=answer.deployment.grid((1,), (1,), (length,)).rows.item(),
         growth=point.verify[at] / point.verify[0],
         drafting=point.draft[at] / point.step[0],
         engine=(point.overhead[at] - point.overhead[0]) / point.step[0],

@@ -293,6 +293,13 @@ class IdleSpeculation(Schema):
     source: str
 
 
+class LookupDrafts(Schema):
+    """What an engine verifies for a sequence whose lookup (n-gram, suffix) found no draft."""
+
+    padded: bool  # as many rows as for the others; else one
+    source: str
+
+
 class ModuleRule(Schema):
     """Kinds of drafter whose draft length is limited by their number of modules n.
 
@@ -480,6 +487,8 @@ class EngineProfile(Document):
     narrow_weights: tuple[DType, ...] = (DType.FP8, DType.INT4_G128)
     #: By drafter kind, how the ids of targets begin that it is run for; every target if not stated.
     targets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    #: None where a lookup that finds nothing leaves one row.
+    lookup_drafts: LookupDrafts | None = None
     #: None where every draft length may be asked for.
     module_rule: ModuleRule | None = None
     #: None where drafting changes nothing about how many requests run.

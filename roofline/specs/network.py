@@ -39,6 +39,7 @@ __all__ = [
     "DERIVED_SOURCE",
     "HEAD_KINDS",
     "HOST_DRAFTERS",
+    "LOOKUPS",
     "MODEL_SHELF",
     "Attention",
     "CompressedAttention",
@@ -73,7 +74,8 @@ __all__ = [
 MODEL_SHELF = "model_specs"
 DrafterKind = Literal["eagle1", "eagle3", "peagle", "dflash", "dspark", "domino", "medusa", "mtp"]
 #: Drafters that the host runs, without a network.
-HOST_DRAFTERS = ("none", "ngram", "suffix")
+LOOKUPS = ("ngram", "suffix")  # may find nothing to propose
+HOST_DRAFTERS = ("none", *LOOKUPS)
 
 
 class DenseMlp(Schema):

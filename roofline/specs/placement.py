@@ -162,6 +162,8 @@ class Grid:
     prefill_tokens: Array = 0.0
     #: Prompt tokens of the fullest data-parallel group; None spreads them evenly.
     prefill_fullest: Array | None = None
+    #: The share of sequences that have drafts to verify in a pass; the others run one row.
+    hit_rate: float = 1.0
     #: The share of the passes that those prompt tokens ride in; the others decode only.
     prefill_share: Array = 1.0
 
@@ -176,6 +178,7 @@ class Grid:
         prefill_tokens: Array = 0.0,
         prefill_fullest: Array | None = None,
         prefill_share: Array = 1.0,
+        hit_rate: float = 1.0,
     ) -> Grid:
         """Lay three lists out along their axes."""
         return cls(
@@ -186,6 +189,7 @@ class Grid:
             prefill_tokens=prefill_tokens,
             prefill_fullest=prefill_fullest,
             prefill_share=prefill_share,
+            hit_rate=hit_rate,
         )
 
     @property
@@ -217,10 +221,17 @@ class Grid:
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """Rows per sequence in the verify pass: q = 1 + D, or a tree's width. Shape (1, 1, nD)."""
+        """Mean rows per sequence in the verify pass, shape (1, 1, nD).
+
+        q = 1 + h D of a chain and 1 + h (W - 1) of a tree of W rows, with h the hit rate: 1, but for
+        drafters that look drafts up and may find none. 4 drafts in a quarter of them:
+
+        >>> Grid.of((8,), (4096,), (0, 4), hit_rate=0.25).rows.ravel().tolist()
+        [1.0, 2.0]
+        """
         if self.verify_width is None:
-            return 1 + self.draft_length
-        return np.where(self.draft_length > 0, float(self.verify_width), 1.0)
+            return 1 + self.hit_rate * self.draft_length
+        return np.where(self.draft_length > 0, 1 + self.hit_rate * (self.verify_width - 1.0), 1.0)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -110,10 +110,18 @@ class RoutingPrior(Schema):
     source: str
 
 
+class LookupPrior(Schema):
+    """How good the drafts of a lookup are where it finds any."""
+
+    first_accepted: float = Field(gt=0, le=1)
+    source: str
+
+
 class Priors(Document):
     """Constants for what nobody has measured."""
 
     routing: RoutingPrior
+    lookup: LookupPrior
     weight_only: WeightOnly
     spread: Spread
     #: By whose passes a bundled curve was counted on, where it does not say over how many.

@@ -200,7 +200,7 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     pieces = [
         _Piece(which="overhead", time=None, group="", factors=overhead, seconds=times.overhead)
     ]
-    verified = tuple(grid.rows.ravel().astype(int).tolist())
+    verified = tuple(np.ceil(grid.rows).ravel().astype(int).tolist())
     passes = (
         ("verify", times.verify_ops, verified, np.ones_like(drafts)),
         ("draft", times.first_pass_ops, verified, (drafts > 0).astype(float)),

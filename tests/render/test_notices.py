@@ -46,6 +46,14 @@ RATES = Option("acceptance", "0.8,0.6")
             ),
         ),
         (
+            Code.HIT_RATE_ASSUMED,
+            {"drafter": "ngram", "hit_rate": 0.375},
+            (
+                "ngram is taken to find drafts in 38 % of the passes; "
+                f"{Option('hit_rate')} states the share"
+            ),
+        ),
+        (
             Code.READ_AS_SURVIVAL,
             {"rates": "0.8,0.6"},
             (

@@ -119,9 +119,10 @@ def test_llamacpp_experts_compute_every_pair() -> None:
 
 def test_prompt_tokens_ride_in_the_step(cli: Cli) -> None:
     """They pass every layer beside the decoding rows, and make no logits."""
-    quiet = cli(*COMMAND, "--drafter", "ngram", "--batch", "8", *JSON, "--explain")
+    lookup = ("--drafter", "ngram", "--hit-rate", "1", "--batch", "8")
+    quiet = cli(*COMMAND, *lookup, *JSON, "--explain")
     busy = cli(
-        *COMMAND, "--drafter", "ngram", "--batch", "8", "--prefill-tokens-per-step", "100", *JSON,
+        *COMMAND, *lookup, "--prefill-tokens-per-step", "100", *JSON,
         "--explain",
     )  # fmt: skip
     rows = 8 * (1 + quiet.point()["draft_length"])

@@ -1,0 +1,103 @@
+"""Drafters that look drafts up and may find none: a pass has drafts of some sequences only.
+
+Expected rows are hand arithmetic, B (1 + h D). That a miss runs one row in vLLM and 1 + D in SGLang
+and TensorRT-LLM is in their own code (the sources stand in the engines' files).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from roofline.advice.question import Question, question_of
+from roofline.base.errors import InputError
+from roofline.engines.counts import DecodeTotals, from_counts
+from tests.support import Cli
+
+#: n-gram on chat, AL at D = 1, 3, 5, 7: the mean of a model pooled over published curves.
+CHAT = "al:1=1.37,3=1.67,5=1.80,7=1.88"
+
+
+def _asked(**options: object) -> Question:
+    return question_of(**({"model": "llama-3.1-8b", "drafter": "ngram", "batches": (8,)} | options))
+
+
+def _rows(question: Question) -> np.ndarray:
+    return np.asarray(question.price().times.launches.rows[0, 0])
+
+
+@pytest.mark.parametrize("kind", ["ngram", "suffix"])
+@pytest.mark.parametrize(("batch", "hits"), [(1, 0.5), (8, 0.5), (64, 0.75), (8, 1.0)])
+def test_rows_of_a_pass(kind: str, batch: int, hits: float) -> None:
+    question = _asked(drafter=kind, batches=(batch,), acceptance="0.4", hit_rate=hits)
+    drafts = np.array(question.draft_lengths)
+    np.testing.assert_allclose(_rows(question), batch * (1 + hits * drafts))
+
+
+@pytest.mark.parametrize("acceptance", ["0.3", CHAT])
+def test_on_chat_a_lookup_misses_more_often_than_it_hits(acceptance: str) -> None:
+    """Between 1 + D / 10 and 1 + D / 2 rows for a sequence, and at least S_1 of the passes hit."""
+    question = _asked(acceptance=acceptance)
+    drafts = np.array(question.draft_lengths)[1:]
+    share = (_rows(question)[1:] / 8 - 1) / drafts
+    first = question.acceptance.table[1] - 1
+    assert np.all((share >= max(0.1, first)) & (share <= 0.5))
+
+
+def test_code_editing_hits_nearly_always() -> None:
+    question = _asked(acceptance="0.9")
+    np.testing.assert_allclose(_rows(question), 8 * (1 + np.array(question.draft_lengths)))
+
+
+@pytest.mark.parametrize("engine", ["sglang", "trtllm"])
+def test_engines_that_pad_misses_verify_every_row(engine: str) -> None:
+    question = _asked(engine=engine, acceptance="0.3")
+    np.testing.assert_allclose(_rows(question), 8 * (1 + np.array(question.draft_lengths)))
+
+
+def test_a_counted_share_of_passes_is_used() -> None:
+    """Half of 200 passes drafted: AL = 300 / 200, rows 1 + D / 2."""
+    reading = from_counts(
+        engine="vllm", how="counters", where="page", drafts=100, drafted=200, accepted=100,
+        per_position=[60, 40], decoded=DecodeTotals(tokens=300, passes=200),
+    )  # fmt: skip
+    question = _asked(acceptance=reading.acceptance())
+    np.testing.assert_allclose(_rows(question), [8, 12, 16])
+
+
+def test_a_head_drafts_always() -> None:
+    question = _asked(drafter="eagle3", acceptance="0.3")
+    np.testing.assert_allclose(_rows(question), 8 * (1 + np.array(question.draft_lengths)))
+
+
+def test_fewer_hits_cost_less() -> None:
+    """Where arithmetic binds, a row less is time less: 256 sequences of an 8B on one H100."""
+    totals = [
+        _asked(batches=(256,), contexts=(512,), acceptance="0.2", max_draft_length=1, hit_rate=h)
+        .price().times.total[0, 0]
+        for h in (0.25, 0.5, 1.0)
+    ]  # fmt: skip
+    assert totals[0][0] == totals[1][0] == totals[2][0]
+    assert totals[0][1] < totals[1][1] < totals[2][1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"hit_rate": 0.2, "acceptance": "0.3"}, "0.3 of the passes"),  # cannot accept what is not
+        ({"hit_rate": 0.0, "acceptance": "0.3"}, "above 0"),
+        ({"hit_rate": 0.5, "drafter": "eagle3"}, "always drafts"),
+    ],
+)
+def test_hit_rates_that_cannot_be(options: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        _asked(**options)
+    assert refused.value.field == "hit_rate"
+
+
+def test_the_answer_says_what_it_assumes(cli: Cli) -> None:
+    command = ("recommend", "llama-3.1-8b", "--drafter", "ngram", "--acceptance", "0.2")
+    assert "find drafts in 25 % of the passes" in " ".join(cli(*command).out.split())
+    assert "of the passes; --hit-rate" not in " ".join(
+        cli(*command, "--hit-rate", "0.4").out.split()
+    )
