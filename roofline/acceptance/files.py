@@ -75,6 +75,8 @@ class Curve(Schema):
     context: PositiveInt | None = None
     kv: str | None = None
     drafts: Annotated[float, Field(gt=0)] | None = None
+    #: Share of passes that drafted, where a lookup found drafts in some only.
+    hit_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     note: str | None = None
     rate: OneRateOrByLength | None = None
     conditional: Annotated[tuple[Probability, ...], Field(min_length=1)] | None = None
@@ -120,7 +122,7 @@ class Curve(Schema):
         else:
             rates = [self.rate or 0.0]
             acceptance = from_rates(rates, label=label, source=source, unlimited=True)
-        return replace(acceptance, drafts=self.drafts)
+        return replace(acceptance, drafts=self.drafts, hit_rate=self.hit_rate)
 
     def _from_accepted_over_drafted(self) -> dict[str, float]:
         """Return AL = 1 + rate * D by draft length; a key that is no length keeps its value."""

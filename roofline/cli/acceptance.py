@@ -249,7 +249,7 @@ def _file_text(reading: Reading) -> str:
     if acceptance.drafts:
         body["drafts"] = round(acceptance.drafts, 1)
     if reading.passes is not None and reading.hit_rate is not None:
-        body["note"] = f"{100 * reading.hit_rate:.0f} % of the passes drafted"
+        body["hit_rate"] = round(reading.hit_rate, 4)
     survival = reading.survival
     if (
         survival is not None

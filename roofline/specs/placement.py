@@ -223,8 +223,8 @@ class Grid:
     def rows(self) -> NDArray[np.float64]:
         """Mean rows per sequence in the verify pass, shape (1, 1, nD).
 
-        q = 1 + h D of a chain and 1 + h (W - 1) of a tree of W rows, with h the hit rate: 1, but for
-        drafters that look drafts up and may find none. 4 drafts in a quarter of them:
+        q = 1 + h D of a chain, 1 + h (W - 1) of a tree of W rows. The hit rate h is 1 but for
+        lookups, which may find nothing to draft. 4 drafts in a quarter of the sequences:
 
         >>> Grid.of((8,), (4096,), (0, 4), hit_rate=0.25).rows.ravel().tolist()
         [1.0, 2.0]

@@ -6,6 +6,8 @@ and TensorRT-LLM is in their own code (the sources stand in the engines' files).
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,12 @@ def test_a_counted_share_of_passes_is_used() -> None:
     )  # fmt: skip
     question = _asked(acceptance=reading.acceptance())
     np.testing.assert_allclose(_rows(question), [8, 12, 16])
+
+
+def test_a_file_keeps_the_share(tmp_path: Path) -> None:
+    file = tmp_path / "counted.yaml"
+    file.write_text("schema: 1\nsource: mine\nhit_rate: 0.25\nsurvival: [0.2, 0.1]\n")
+    np.testing.assert_allclose(_rows(_asked(acceptance=str(file))), [8, 10, 12])
 
 
 def test_a_head_drafts_always() -> None:
