@@ -58,7 +58,8 @@ class Overhead(Schema):
     per_spec_sequence: Duration = 0.0  # of the batch, once drafts are in play [s]
     #: Extra time of one layer with experts, in every pass of the target [s].
     per_expert_layer: Duration = 0.0
-    #: Extra time of one layer with a recurrent state, in every pass of the target [s].
+    #: Extra time of one layer with both a recurrent state and experts, in every pass of the target
+    #: [s]. Models with a state and no experts show none.
     per_state_layer: Duration = 0.0
     per_tree_round: Duration = 0.0  # building and checking a tree instead of a chain [s]
     #: Undoing a separate model's rejected drafts in a recurrent state [s].

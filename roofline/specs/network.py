@@ -186,6 +186,15 @@ class NetworkSpec(Document):
         """Decoder layers with experts."""
         return sum(run.repeat for run in self.layers if isinstance(run.mlp, MoeMlp))
 
+    @property
+    def num_hybrid_layers(self) -> int:
+        """Decoder layers with both a recurrent state and experts."""
+        return sum(
+            run.repeat
+            for run in self.layers
+            if isinstance(run.attention, StateMixer) and isinstance(run.mlp, MoeMlp)
+        )
+
 
 class ModelSpec(NetworkSpec):
     """A whole language model: a target, or a separate draft model."""

@@ -167,7 +167,7 @@ def overhead_seconds(
     """Return the engine's time around the kernels for each draft length [s].
 
     per_step + per_layer layers + per_expert_layer layers with experts + per_state_layer layers with
-    a recurrent state + per_sequence B; as soon as D > 0 also per_spec_round (and per_tree_round or
+    both a recurrent state and experts + per_sequence B; as soon as D > 0 also per_spec_round (and per_tree_round or
     per_model_round) + per_spec_sequence B + P per_draft_pass, with P = D passes of a chain and 1 of
     a block drafter. ``recurrent`` says whether the target keeps recurrent states, ``pass_kind``
     how the engine knows the drafter's passes.
@@ -224,7 +224,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         kind=drafter.kind,
         layers=target.model.num_layers,
         expert_layers=target.model.num_expert_layers,
-        state_layers=target.model.num_state_layers,
+        state_layers=target.model.num_hybrid_layers,
         batch=target.placement.local_batch(grid.batch),
         tree=drafter.topk > 1,
         recurrent=target.model.has_state,

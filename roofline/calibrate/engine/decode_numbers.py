@@ -38,10 +38,11 @@ class EngineNumbers:
     per_sequence: float  # [s]
 
 
-#: The generic engine that a fit is pulled towards, by number of ``EngineNumbers``.
+#: The generic engine that a fit is pulled towards, by number of ``EngineNumbers``. A replayed graph
+#: hides a part of a kernel's floor and lengthens none, so at most the whole of it shows.
 PULL = {
-    "floor_scale": Pull(centre=0.9, stray=0.2, low=0.1, high=1.5),
-    "expert_floor_scale": Pull(centre=0.9, stray=0.2, low=0.1, high=1.5),
+    "floor_scale": Pull(centre=0.9, stray=0.2, low=0.1, high=1.0),
+    "expert_floor_scale": Pull(centre=0.9, stray=0.2, low=0.1, high=1.0),
     "per_layer": Pull(centre=4e-6, stray=5e-6, high=50e-6),
     "per_step": Pull(centre=0.5e-3, stray=0.02e-3, high=4e-3),
     "per_sequence": Pull(centre=2e-6, stray=5e-6, high=30e-6),

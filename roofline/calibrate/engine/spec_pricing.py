@@ -54,6 +54,7 @@ FEATURES = (
     "per_model_round",
     "per_spec_sequence",
     "per_expert_layer",
+    "per_state_layer",
     *WIDTHS,
 )
 
@@ -101,6 +102,7 @@ def overhead_features(
     features = dict.fromkeys(FEATURES, 0.0)
     features["per_step"] = 1.0
     features["per_expert_layer"] = float(model.num_expert_layers)
+    features["per_state_layer"] = float(model.num_hybrid_layers)
     if drafting:
         passes = float(launches(row.kind, float(row.draft_length)))
         features["per_spec_round"] = 1.0
@@ -139,6 +141,7 @@ def _price_one(row: SpecRow) -> tuple[float | Array, ...]:
             "per_tree_round": 0.0,
             "per_spec_sequence": 0.0,
             "per_expert_layer": 0.0,
+            "per_state_layer": 0.0,
         }
     )
 
