@@ -56,12 +56,12 @@ def decode_lines(numbers: EngineNumbers, layers: Array) -> dict[str, float | str
     """Return the numbers as an engine file writes them.
 
     ``layers`` counts, for each model that was served, all layers, those with experts and those with
-    experts and a recurrent state. Rows of models with experts only say nothing of a dense layer: what they add
-    to the generic engine's cost per layer is then charged to layers with experts and layers with a
-    state, by the smallest such costs that explain it (least squares of least norm). Layers with
-    experts are charged only where a model without a state was served: the engines that serve some
-    (vLLM, TensorRT-LLM) show no such cost, and one hybrid model cannot tell the two apart. 4 us
-    generic and 18 us more in 60 layers, all with experts, 45 with a state: 18 x 60 / 45.
+    both experts and a recurrent state. Rows of models with experts only say nothing of a dense
+    layer: what they add to the generic engine's cost per layer is then charged to layers with
+    experts and to those with a state too, by the smallest such costs that explain it (least squares
+    of least norm). Where every served model with experts has a state, layers with experts alone are
+    charged nothing, as by the engines that serve some (vLLM, TensorRT-LLM). 4 us generic and 18 us
+    more in 60 layers, all with experts, 45 with a state: 18 x 60 / 45 = 24 us.
 
     >>> numbers = EngineNumbers(floor_scale=1.0, expert_floor_scale=1.0, per_layer=22e-6,
     ...                         per_step=0.5e-3, per_sequence=2e-6)
@@ -86,7 +86,7 @@ def decode_lines(numbers: EngineNumbers, layers: Array) -> dict[str, float | str
 
 
 def _layers(rows: list[DecodeRow]) -> Array:
-    """Return, for each model of the rows, its layers: all, with experts, with experts and a state."""
+    """Return each model's layers: all, those with experts, those with experts and a state."""
     models = [load_model(name) for name in sorted({row.model for row in rows})]
     counts = [(m.num_layers, m.num_expert_layers, m.num_hybrid_layers) for m in models]
     return np.array(counts, dtype=np.float64)

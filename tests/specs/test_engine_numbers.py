@@ -15,6 +15,7 @@ from roofline.questions.measured import read_steps
 from roofline.specs.engine import Graphs, load_engine
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import SimpleLaw, VectorKernels
+from roofline.specs.network import load_model
 from roofline.timing.laws.simple import by_pairs, row_work
 from roofline.timing.machine import vector_time
 from tests.support import ENGINE, Cli, write
@@ -55,6 +56,57 @@ def test_every_engine_stays_near_the_generic_one(engine: str) -> None:
     assert 0.3e-3 <= overhead.per_step <= 1.2e-3
     assert 0.1e-3 <= overhead.per_spec_round <= 1.5e-3
     assert 0.1e-3 <= overhead.per_draft_pass <= 0.3e-3
+
+
+@pytest.mark.parametrize(
+    ("command", "milliseconds"),
+    [
+        ("qwen3-30b-a3b --gpu rtx-4090 --weights q4_0 --context 2048", 4.86),
+        ("gpt-oss-20b --gpu rtx-3090 --weights mxfp4 --context 2048", 5.37),
+        ("gpt-oss-20b --gpu dgx-spark --weights mxfp4 --context 16", 11.89),
+        ("gpt-oss-120b --gpu dgx-spark --weights mxfp4 --context 16", 16.94),
+        ("qwen3-coder-30b-a3b --gpu dgx-spark --weights q8_0 --context 16", 16.42),
+    ],
+)
+def test_llamacpp_plain_steps_of_mixtures_without_a_state(
+    cli: Cli, command: str, milliseconds: float
+) -> None:
+    """Published llama-bench rows that no number was fitted on, to 12 %.
+
+    llama.cpp pull request 15631, one row a microbatch over 4,096 tokens: 205.87 and 186.29
+    tokens/s; its benches/dgx-spark.md at build 6918, tg32: 84.10, 59.02 and 60.92 tokens/s.
+    """
+    outcome = cli(
+        "recommend", *command.split(), "--engine", "llamacpp", "--drafter", "ngram",
+        "--acceptance", "0.6", *JSON,
+    )  # fmt: skip
+    assert outcome.by_draft_length()[0]["step_ms"] == pytest.approx(milliseconds, rel=0.12)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_a_replayed_graph_lengthens_no_floor(engine: str) -> None:
+    """Floors were timed kernel by kernel: a graph hides a part of them and adds nothing."""
+    overhead = load_engine(engine).overhead
+    assert overhead.fitted_rows
+    assert overhead.floor_scale <= 1
+    assert overhead.expert_floor_scale <= 1
+
+
+@pytest.mark.parametrize("engine", ["sglang", "llamacpp"])
+def test_what_a_hybrid_mixture_costs_is_no_cost_of_other_mixtures(engine: str) -> None:
+    """SGLang was served with Qwen3.5-397B-A17B alone, llama.cpp with Qwen3.6-35B-A3B alone.
+
+    Qwen3.5-397B-A17B has 60 layers, 45 of them with a recurrent state, as its config.json says.
+    """
+    overhead = load_engine(engine).overhead
+    assert overhead.per_expert_layer < 2e-6
+    assert overhead.per_state_layer > 20e-6
+    hybrid, mixture, dense = (
+        load_model(name) for name in ("qwen3.5-397b-a17b", "gpt-oss-120b", "qwen3.6-27b")
+    )
+    assert hybrid.num_hybrid_layers == 45
+    assert (mixture.num_hybrid_layers, dense.num_hybrid_layers) == (0, 0)
+    assert dense.num_state_layers == 48
 
 
 GRAPHS = Graphs.model_validate_json(
