@@ -168,9 +168,9 @@ def overhead_seconds(
 
     per_step + per_layer layers + per_expert_layer layers with experts + per_state_layer layers with
     both a recurrent state and experts + per_sequence B; as soon as D > 0 also per_spec_round (and
-    per_tree_round or per_model_round) + per_spec_sequence B + P per_draft_pass, with P = D passes of
-    a chain and 1 of a block drafter. ``recurrent`` says whether the target keeps recurrent states, ``pass_kind``
-    how the engine knows the drafter's passes.
+    per_tree_round or per_model_round) + per_spec_sequence B + P per_draft_pass, with P = D passes
+    of a chain and 1 of a block drafter. ``recurrent`` says whether the target keeps recurrent
+    states, ``pass_kind`` how the engine knows the drafter's passes.
 
     >>> from roofline.specs.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
