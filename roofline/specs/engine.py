@@ -55,6 +55,8 @@ class Overhead(Schema):
     draft_passes: dict[str, Duration] = Field(default_factory=dict)
     #: A draft model's pass is a decode call of its own: it costs a plain step's time at least.
     model_pass_is_a_step: bool = False
+    #: A drafter with weights makes a target with a recurrent state run a pass for each sequence.
+    sequence_passes: bool = False
     per_spec_sequence: Duration = 0.0  # of the batch, once drafts are in play [s]
     #: Extra time of one layer with experts, in every pass of the target [s].
     per_expert_layer: Duration = 0.0

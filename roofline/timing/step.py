@@ -210,8 +210,10 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     so R(D) is at least 1 and never falls.
     """
     drafts = grid.draft_length
+    own_passes = overhead.sequence_passes and target.model.has_state
+    by_sequence = own_passes and drafter.network is not None
     passes = [
-        (share, each, _never_cheaper(_verify(target, each, machine, graphs), each))
+        (share, each, _verify_pass(target, each, machine, graphs, by_sequence=by_sequence))
         for share, each in grid.passes
     ]
     verify_ops = _mean_pass([(share, ops) for share, _, ops in passes])
@@ -248,6 +250,17 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         further_pass_ops=further,
         launches=launches,
     )
+
+
+def _verify_pass(
+    target: Target, grid: Grid, machine: Machine, graphs: Graphs | None, *, by_sequence: bool
+) -> list[OpTime]:
+    """Return the verify pass, or one for each sequence; a draft makes none of them cheaper."""
+    ops = _verify(target, grid, machine, graphs)
+    if by_sequence:
+        single = replace(grid, batch=np.ones_like(grid.batch))
+        ops = _by_sequence(ops, _verify(target, single, machine, graphs), grid)
+    return _never_cheaper(ops, grid)
 
 
 def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None) -> list[OpTime]:
@@ -334,6 +347,18 @@ def _launches(
         by_hand = by_hand_seconds(kernels=count, busy=busy, each=each, captured=captured)
         launched.append(Launches(rows=rows, captured=captured, by_hand=np.asarray(share * by_hand)))
     return launched[0]._replace(by_hand=np.asarray(sum(each.by_hand for each in launched)))
+
+
+def _by_sequence(together: list[OpTime], single: list[OpTime], grid: Grid) -> list[OpTime]:
+    """Return kernels that run once for each sequence where D > 0, all together where D = 0."""
+    return [
+        time._replace(
+            each=np.where(
+                grid.draft_length > 0, np.maximum(time.each, grid.batch * one.each), time.each
+            )
+        )
+        for time, one in zip(together, single, strict=True)
+    ]
 
 
 def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:

@@ -83,6 +83,30 @@ def test_llamacpp_plain_steps_of_mixtures_without_a_state(
     assert outcome.by_draft_length()[0]["step_ms"] == pytest.approx(milliseconds, rel=0.12)
 
 
+def test_llamacpp_verifies_sequences_with_a_state_one_by_one(cli: Cli) -> None:
+    """Rollback of a recurrent state takes a pass for each sequence.
+
+    llama.cpp, src/llama-memory-hybrid.cpp at 05ad75c: ``split_seq`` where ``n_rs_seq > 0``, which
+    ``common.h`` sets for drafters with weights and not for n-grams. Pull request 25004: "the
+    recurrent graph ran once per sequence".
+    """
+
+    def verify(model: str, drafter: str, batch: int, draft_length: int) -> float:
+        outcome = cli(
+            "recommend", model, "--gpu", "rtx-5090", "--engine", "llamacpp", "--drafter", drafter,
+            "--acceptance", "0.7", "--context", "512", "--batch", str(batch), "--weights",
+            "q4_k_m", *JSON,
+        )  # fmt: skip
+        return float(outcome.by_draft_length()[draft_length]["verify_ms"])
+
+    for model in ("qwen3.6-27b", "qwen3.5-9b"):
+        one, two = (verify(model, "mtp", batch, 2) for batch in (1, 2))
+        assert two == pytest.approx(2 * one, rel=0.02)
+        assert verify(model, "mtp", 2, 0) < 1.3 * verify(model, "mtp", 1, 0)
+        assert verify(model, "ngram", 2, 2) < 1.9 * verify(model, "ngram", 1, 2)
+    assert verify("qwen3-8b", "qwen3-0.6b", 2, 2) < 1.9 * verify("qwen3-8b", "qwen3-0.6b", 1, 2)
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 def test_a_replayed_graph_lengthens_no_floor(engine: str) -> None:
     """Floors were timed kernel by kernel: a graph hides a part of them and adds nothing."""

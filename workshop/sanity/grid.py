@@ -49,7 +49,7 @@ class Combination(NamedTuple):
         weights = f" --weights {self.weights}" if self.weights else ""
         return (
             f"roofline sweep {self.model} --gpu {self.gpu} --tp {self.tp} --engine {self.engine}"
-            f"{weights} --drafter ngram --acceptance conditional:{RATE}"
+            f"{weights} --drafter ngram --hit-rate 1 --acceptance conditional:{RATE}"
             f" --max-draft-length {LONGEST}"
         )
 
