@@ -14,6 +14,7 @@ product of two small matrices; the draws run along the last axis, where they are
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -189,18 +190,18 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     """Yield what a step is made of, with the factors that its errors draw.
 
     log f = s (z_kind + z_kernel) / sqrt(2) + r W_kind(q) + u:
-    s and r are the standard deviations of `law_sigma`, q the rows per sequence, W is `row_walk`,
-    u what `_served` draws, and every z a standard normal number of the draw. Half the variance of
-    a kernel's level is shared by its kind. With s = 0.1, r = 0.05 and q = 4, log f without u is
-    spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how often its ranges hold
-    what was measured is counted in docs/validation.md.
+    s and r are the standard deviations of `law_sigma`, q the rows of a sequence with drafts, W is
+    `row_walk`, u what `_served` draws, and every z a standard normal number of the draw. Half the
+    variance of a kernel's level is shared by its kind. With s = 0.1, r = 0.05 and q = 4, log f
+    without u is spread by sqrt(0.1^2 + 0.05^2) = 0.11. An assumption of this model; how often its
+    ranges hold what was measured is counted in docs/validation.md.
     """
     streams, drafts = _Streams(), grid.draft_length
     overhead = np.exp(spread.overhead * streams.draws("overhead"))[None, :]
     pieces = [
         _Piece(which="overhead", time=None, group="", factors=overhead, seconds=times.overhead)
     ]
-    verified = tuple(np.ceil(grid.rows).ravel().astype(int).tolist())
+    verified = tuple(replace(grid, hit_rate=1.0).rows.ravel().astype(int).tolist())
     passes = (
         ("verify", times.verify_ops, verified, np.ones_like(drafts)),
         ("draft", times.first_pass_ops, verified, (drafts > 0).astype(float)),
