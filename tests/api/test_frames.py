@@ -162,7 +162,7 @@ def test_the_data_are_those_of_the_json(cli: Cli, name: str) -> None:
 
 
 #: Fields whose texts name options, which are spelled as keywords in one and as flags in the other.
-SPELLED = ("warnings", "notes", "note", "refused", "reason", "headline", "schedule_notes")
+SPELLED = ("warnings", "notes", "source", "note", "refused", "reason", "headline", "schedule_notes")
 
 
 def without_options(value: Any) -> Any:

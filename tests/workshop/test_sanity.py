@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import yaml
 
 from workshop.sanity.__main__ import BAR, scan
-from workshop.sanity.counts import CLASSES, count
+from workshop.sanity.counts import CLASSES, Tally, count
 from workshop.sanity.grid import SAMPLE, Combination, Priced
 
 #: What the sample may not have at all.
@@ -73,9 +75,23 @@ def test_every_class_has_a_bar() -> None:
     assert yaml.safe_load(BAR.read_text(encoding="utf-8")).keys() == CLASSES.keys()
 
 
+@cache
+def scanned(model: str) -> tuple[dict[str, Tally], int]:
+    return scan(SAMPLE, model, False)
+
+
 @pytest.mark.parametrize("model", SAMPLE.models)
 def test_the_sample_never_beats_physics(model: str) -> None:
-    tallies, points = scan(SAMPLE, model, False)
+    tallies, points = scanned(model)
     assert points > 5_000
     for name in NEVER:
         assert tallies[name].wrong == 0, tallies[name].example
+
+
+def test_the_sample_stays_within_the_bar() -> None:
+    bar = yaml.safe_load(BAR.read_text(encoding="utf-8"))
+    for name in CLASSES:
+        whole = Tally()
+        for model in SAMPLE.models:
+            whole.join(scanned(model)[0][name])
+        assert whole.share <= bar[name]["most"], whole.example
