@@ -147,11 +147,11 @@ def serve(pipe: Connection, device: str, library: str, threads: int) -> None:
     while True:
         try:
             name, arguments, options = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):  # the run was stopped
             return
         try:
             pipe.send(("ok", getattr(local, name)(*arguments, **options)))
-        except BrokenPipeError:  # the run was stopped
+        except ConnectionError:  # the same
             return
         except CaseError as error:
             pipe.send(("error", error))
