@@ -85,6 +85,7 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
         "gpus": question.deployment.cards,
         "gpu_hour": question.workload.gpu_hour,
         "draft_lengths": list(lengths),
+        "verify_rows": question.deployment.grid((1,), (1,), lengths).rows.ravel().tolist(),
         "batches": batches,
         "contexts": contexts,
         "context_names": [format_size(context) for context in contexts],

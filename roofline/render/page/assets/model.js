@@ -13,10 +13,11 @@ function fixed(value, digits) {
 
 /** Fill in "{name}", "{name:d}", "{name:.2f}" and "{name:.0%}". */
 function fill(template, values) {
-  return template.replace(/\{(\w+)(?::(?:d|#?\.(\d)([fg%])))?\}/g, (_, name, digits, kind) => {
+  return template.replace(/\{(\w+)(?::(?:d|(#?)\.(\d)([fg%])))?\}/g, (_, name, whole, digits, kind) => {
     const value = values[name];
     if (kind === "%") return `${fixed(100 * value, digits)}%`;
-    if (kind === "g") return value.toPrecision(Number(digits));
+    if (kind === "g" && whole) return value.toPrecision(Number(digits));
+    if (kind === "g") return String(Number(value.toPrecision(Number(digits))));
     return kind === "f" ? fixed(value, digits) : String(value);
   });
 }
@@ -111,7 +112,7 @@ function reason(data, own) {
   if (template === undefined) return cell.reasons[own.outcome] + added;
   const told = fill(template, {
     opening: cell.opening[shown % cell.opening.length],
-    rows: data.draft_lengths[shown] + 1,
+    rows: data.verify_rows[shown],
     growth: cell.verify[shown] / cell.verify[0],
     drafting: cell.draft[shown] / cell.step[0],
     engine: (cell.overhead[shown] - cell.overhead[0]) / cell.step[0],
