@@ -8,31 +8,30 @@ known, to choose a drafter where none is named.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import Closeness, choose_curve
-from roofline.acceptance.files import ACCEPTANCE_SHELF
 from roofline.advice.configuration import Configuration, check_configuration
+from roofline.advice.drafter_choice import (
+    default_drafter,
+    model_names,
+    no_drafter_known,
+)
 from roofline.base.errors import InputError, Option
-from roofline.base.names import bundled_id, family, on_shelf
+from roofline.base.names import bundled_id, on_shelf
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
-from roofline.base.resources import bundled_names, stated_kind
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import (
-    head_for,
-    heads_for,
     importable,
     open_drafter,
     open_model,
 )
-from roofline.kernels.footprint import parameters_total
 from roofline.kernels.forward import cpu_expert_layers
 from roofline.kernels.matrices import check_parallel, used_components
 from roofline.specs.engine import (
@@ -65,11 +64,9 @@ from roofline.specs.gpu import (
 )
 from roofline.specs.network import (
     DERIVED_SOURCE,
-    MODEL_SHELF,
     DrafterSpec,
     ModelSpec,
     NetworkSpec,
-    load_model,
     network_named,
 )
 from roofline.specs.paths import (
@@ -105,13 +102,8 @@ __all__ = [
     "Documents",
     "Notices",
     "PricedGrid",
-    "default_drafter",
     "deploy",
-    "fitting_draft_model",
-    "known_drafters",
     "load_documents",
-    "model_names",
-    "no_drafter_known",
     "ships_as",
 ]
 
@@ -271,11 +263,6 @@ class PricedGrid:
     def drawn(self) -> Drawn:
         """How far the step times may be off, drawn jointly for all draft lengths."""
         return grouped(self.times, self.grid, priors().spread)
-
-
-def model_names(model: ModelSpec) -> list[str]:
-    """Return what a model is called: its id, and its repository."""
-    return [model.id, *filter(None, [model.repository])]
 
 
 class Documents(NamedTuple):
@@ -701,95 +688,6 @@ def _drafter(
     return drafter, changes, [*notices, *format_notices]
 
 
-def default_drafter(model: ModelSpec, engine: EngineProfile) -> tuple[str, Notice]:
-    """Return the drafter of a model where none is named, and why: ``none`` where none is known.
-
-    The model's own MTP layer comes first, then a kind whose acceptance is known on the model, or
-    else on a relative; each only where the engine runs it.
-    """
-    kind = next((kind for kind in known_drafters(model) if engine.runs(kind, model.id)), None)
-    if kind is None:
-        plain = notice(
-            Code.PLAIN_ASSUMED,
-            model=model.id,
-            engine=engine.name,
-            known=tuple(known_drafters(model)),
-            kinds=tuple(kind for kind in engine.flags if kind != "none"),
-            draft_model=fitting_draft_model(model, engine),
-        )
-        return "none", plain
-    bundled = None if kind == "mtp" else head_for(model.id, kind)
-    return kind, notice(Code.HEAD_ASSUMED, model=model.id, kind=kind, bundled=bundled)
-
-
-#: A draft model has at most this share of its target's parameters.
-LARGEST_DRAFT_MODEL = 0.1
-
-
-def fitting_draft_model(model: ModelSpec, engine: EngineProfile) -> str | None:
-    """Return the smallest bundled model of a model's family that the engine takes as its drafter.
-
-    Its vocabulary has the target's size, or as near as the engine allows, and it has at most a
-    tenth of the target's parameters.
-    """
-    if not engine.runs("model", model.id):
-        return None
-    most = LARGEST_DRAFT_MODEL * parameters_total(model)
-    return next(
-        (
-            size.name
-            for size in _sizes_of(family(model.id, MODEL_SHELF))
-            if size.parameters <= most and engine.vocabulary.allows(size.tokens, model.vocab_size)
-        ),
-        None,
-    )
-
-
-class _Size(NamedTuple):
-    parameters: int
-    name: str
-    tokens: int  # of the vocabulary
-
-
-@cache
-def _sizes_of(word: str) -> tuple[_Size, ...]:
-    """Return the bundled models of a family, the smallest first; no others are read."""
-    names = [
-        name
-        for name in bundled_names(MODEL_SHELF)
-        if family(name, MODEL_SHELF) == word and stated_kind(MODEL_SHELF, name) == "model"
-    ]
-    models = map(load_model, names)
-    return tuple(sorted(_Size(parameters_total(m), m.id, m.vocab_size) for m in models))
-
-
-def known_drafters(model: ModelSpec) -> Iterator[str]:
-    """Yield the kinds of drafter that exist for a model and have a bundled acceptance, best first.
-
-    They are its own MTP layer, the bundled drafters that were made for it, and kinds whose
-    acceptance was counted on it. Curves are looked through only where they are asked for.
-    """
-    if model.mtp is not None and model.mtp_published:
-        yield "mtp"
-    curves, drafters = set(bundled_names(ACCEPTANCE_SHELF)), set(bundled_names(MODEL_SHELF))
-    own = [kind for kind in DRAFTER_ORDER if f"{model.id}-{kind}" in curves & drafters]
-    yield from own
-    heads, names = heads_for(model.id), model_names(model)
-    ranked: list[tuple[int, int, str]] = []
-    for order, kind in enumerate(DRAFTER_ORDER):
-        curve = choose_curve(kind, heads.get(kind, f"{model.id}-{kind}"), names)
-        if kind in own or curve is None:
-            continue
-        if kind in heads or curve.closeness in COUNTED_ON_IT:
-            ranked.append((list(Closeness).index(curve.closeness), order, kind))
-    yield from (kind for _, _, kind in sorted(ranked))
-
-
-#: Kinds of drafter beside MTP; of two that are known alike the first is taken.
-DRAFTER_ORDER = ("eagle3", "dspark", "dflash", "domino", "peagle", "eagle1", "medusa")
-COUNTED_ON_IT = (Closeness.OWN, Closeness.SAME)
-
-
 def _unused(configuration: Configuration, kind: str, network: NetworkSpec | None) -> list[str]:
     """Return the options that were given and change nothing for a drafter of this kind."""
     of_networks = ("draft_tp", "draft_weights", "first_pass_rows")
@@ -800,25 +698,6 @@ def _unused(configuration: Configuration, kind: str, network: NetworkSpec | None
     if not (isinstance(network, DrafterSpec) and network.kind in BLOCK_KINDS):
         unused = (*unused, "draft_block")
     return [field for field in unused if getattr(configuration, field) is not None]
-
-
-def no_drafter_known(
-    model: ModelSpec, engine: EngineProfile, field: str | None = None
-) -> InputError:
-    """Return the refusal of a question about drafts where no drafter is named or known."""
-    kinds = list(known_drafters(model))
-    ways = [kind for kind in ("ngram",) if kind in engine.flags]
-    ways += ["eagle3 for a head of the usual shape"] if "eagle3" in engine.flags else []
-    problem = f"no drafter is bundled for {model.id}"
-    if kinds:
-        problem += f" that {engine.name} runs (it does not run {', '.join(kinds)})"
-    draft_model = fitting_draft_model(model, engine)
-    if draft_model is None:
-        remedy = f"{Option('drafter')} ({', '.join([*ways, 'a model, or a path'])})"
-    else:
-        others = ", ".join([*ways, "another model, or a path"])
-        remedy = f"{Option('drafter', draft_model)} (or {others})"
-    return InputError(f"{problem}: give {remedy}", field=field)
 
 
 def _refuse_unused(field: str, kind: str) -> None:

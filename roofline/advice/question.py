@@ -22,14 +22,8 @@ from roofline.acceptance.defaults import (
 )
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import check_price
-from roofline.advice.deployment import (
-    Deployment,
-    Documents,
-    Notices,
-    PricedGrid,
-    deploy,
-    no_drafter_known,
-)
+from roofline.advice.deployment import Deployment, Documents, Notices, PricedGrid, deploy
+from roofline.advice.drafter_choice import no_drafter_known
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.files import without_queries
 from roofline.base.notices import Code, Notice, notice

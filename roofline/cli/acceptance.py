@@ -124,8 +124,8 @@ def convert(
 
     Example: roofline acceptance convert 0.72,0.45 --from survival --to rate
     """
-    from roofline.acceptance.curve import Convention, check_values
-    from roofline.acceptance.curve import convert as converted
+    from roofline.acceptance.conventions import Convention, check_values
+    from roofline.acceptance.conventions import convert as converted
 
     if draft_length is not None and not 1 <= draft_length <= 256:
         raise InputError(f"--draft-length {draft_length}: expected 1 to 256")

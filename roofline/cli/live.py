@@ -81,7 +81,7 @@ def live(
     Example: roofline live localhost:8000 --gpu h100-sxm
     """
     from roofline.advice.decide import TIE
-    from roofline.advice.deployment import no_drafter_known
+    from roofline.advice.drafter_choice import no_drafter_known
     from roofline.advice.remedies import does_not_fit, refuse
     from roofline.engines.writing import NoScheduleError
     from roofline.questions.live import advised_change

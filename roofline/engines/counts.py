@@ -8,13 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roofline.acceptance.curve import (
-    Acceptance,
-    from_curve,
-    from_survival,
-    standard_error,
-    survival_from_histogram,
-)
+from roofline.acceptance.conventions import standard_error, survival_from_histogram
+from roofline.acceptance.curve import Acceptance, from_curve, from_survival
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.specs.network import LOOKUPS

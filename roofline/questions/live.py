@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.curve import iid_rate
+from roofline.acceptance.conventions import iid_rate
 from roofline.acceptance.defaults import same_model
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload

@@ -15,15 +15,15 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.specs.formats import DType
-from roofline.specs.laws import VectorKernels, WeightOnly
+from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
+from roofline.specs.served import ExpertActivations, ServedKernels, version_numbers
 
 __all__ = [
     "ENGINE_SHELF",
     "EngineProfile",
     "Era",
-    "ExpertKernels",
     "Graphs",
     "HoldAcceptance",
     "IdleSpeculation",
@@ -31,13 +31,11 @@ __all__ = [
     "ModuleRule",
     "Overhead",
     "RunningRequests",
-    "ServedKernels",
     "SplitFlags",
     "VocabularyRule",
     "engine_id",
     "engine_parts",
     "load_engine",
-    "version_numbers",
 ]
 
 
@@ -129,16 +127,6 @@ class Era(Schema):
 
 #: Fields of an era that are no numbers of its overhead.
 _ERA_LABELS = ("id", "builds", "until")
-
-
-def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers that a version begins with.
-
-    >>> version_numbers("v0.11.2rc1")
-    (0, 11, 2)
-    """
-    match = re.match(r"v?(\d{1,6}(?:\.\d{1,6})*)", version)
-    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 class VocabularyRule(Schema):
@@ -364,102 +352,6 @@ class HoldAcceptance(Schema):
             return f"{text} {flag}"
         head, brace, tail = flag.rpartition("}")
         return f"{head}, {text}{brace}{tail}" if brace else flag
-
-
-class Served(Schema):
-    """For which formats (as laws name them) and parts a rule about served kernels holds."""
-
-    formats: Annotated[tuple[str, ...], Field(min_length=1)]
-    #: Of the accelerator; empty for all.
-    generations: tuple[str, ...] = ()
-    #: The first version that it is known of; None for all.
-    since: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
-    source: str
-
-    def known_in(self, version: str) -> bool:
-        """Return whether the rule is known of a build's version; never of one without numbers.
-
-        >>> rule = Served(formats=("fp8",), since="0.12", source="here")
-        >>> rule.known_in("0.12.1"), rule.known_in("0.11.2"), rule.known_in("")
-        (True, False, False)
-        """
-        return self.since is None or version_numbers(version) >= version_numbers(self.since)
-
-    def holds(self, format: str, generation: str) -> bool:
-        """Return whether the rule is about this format on this generation.
-
-        >>> rule = Served(formats=("fp8",), generations=("hopper",), source="here")
-        >>> rule.holds("fp8", "hopper"), rule.holds("fp8", "ada"), rule.holds("bf16", "hopper")
-        (True, False, False)
-        """
-        return format in self.formats and (not self.generations or generation in self.generations)
-
-
-class ExpertKernels(Served):
-    """Which expert kernels an engine's own dispatch takes, in its order.
-
-    ``kernels`` are parts of the names that the tables give them. A format without a table of its
-    own kernel may be priced by the ``like`` formats, which the same kernel runs as well.
-    """
-
-    kernels: Annotated[tuple[str, ...], Field(min_length=1)]
-    #: Only where experts lie on groups of ranks (true), or only where they do not (false).
-    expert_parallel: bool | None = None
-    #: Only experts with a gate (true), or only those without (false).
-    gated: bool | None = None
-    like: tuple[str, ...] = ()
-
-
-class FusedQuantisation(Served):
-    """Products whose activations arrive quantised by the kernel before them.
-
-    Tables time the engine's linear layer, which quantises by a kernel of its own. A served model
-    has it only before the ``separate`` products; where ``only`` names some, before all others.
-    """
-
-    separate: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
-    #: Only where a product's parts are added up over several accelerators before the next norm.
-    tensor_parallel: bool | None = None
-
-    def covers(self, product: str, *, tp: int) -> bool:
-        """Return whether the activations of a product arrive quantised.
-
-        >>> rule = FusedQuantisation(formats=("fp8",), separate=("o_proj",), source="here")
-        >>> rule.covers("down_proj", tp=1), rule.covers("o_proj", tp=1)
-        (True, False)
-        """
-        named = product not in self.separate and (not self.only or product in self.only)
-        return named and self.tensor_parallel in (None, tp > 1)
-
-
-class ServedKernels(Schema):
-    """Which kernels an engine runs where its tables hold several, or none as it serves them."""
-
-    experts: tuple[ExpertKernels, ...] = ()
-    fused_quantisation: tuple[FusedQuantisation, ...] = ()
-    #: None where nothing else than of all engines is known.
-    weight_only: WeightOnly | None = None
-
-    def of_version(self, version: str) -> ServedKernels:
-        """Return what is known of a build's version."""
-        return self.model_copy(
-            update={
-                "experts": tuple(rule for rule in self.experts if rule.known_in(version)),
-                "fused_quantisation": tuple(
-                    rule for rule in self.fused_quantisation if rule.known_in(version)
-                ),
-            }
-        )
-
-
-class ExpertActivations(Served):
-    """What an engine multiplies stored experts with, where it is not what the format usually has.
-
-    ``generations`` are those of accelerators that do so.
-    """
-
-    activations: DType
 
 
 class EngineProfile(Document):

@@ -13,7 +13,6 @@ import numpy as np
 
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.ops import AttentionShape, CollectiveShape, Kind, MoeShape, Op
-from roofline.specs.engine import ExpertKernels, ServedKernels
 from roofline.specs.formats import DType, bytes_per_element, is_gguf, nearest_format, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.specs.laws import (
@@ -31,6 +30,7 @@ from roofline.specs.laws import (
     WeightOnly,
 )
 from roofline.specs.priors import priors
+from roofline.specs.served import ExpertKernels, ServedKernels
 
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "is_no_worse", "unlikeness", "weight_key"]
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from roofline.base.numbers import Array
 from roofline.kernels.mlp import distinct_values
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
-from roofline.specs.engine import ServedKernels
 from roofline.specs.formats import rate_name
 from roofline.specs.gpu import HardwareProfile, HostProfile
 from roofline.specs.laws import (
@@ -26,6 +25,7 @@ from roofline.specs.laws import (
     VectorKernels,
 )
 from roofline.specs.priors import priors
+from roofline.specs.served import ServedKernels
 from roofline.timing.lawbook import OVER_LINK, Chosen, LawBook
 from roofline.timing.laws.attention import attention_time
 from roofline.timing.laws.gemm import between_envelopes, gemm_time, row_edges

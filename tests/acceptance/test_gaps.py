@@ -13,14 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.acceptance import load_acceptance, tokens_per_step
-from roofline.acceptance.curve import (
-    by_context,
-    fill_gaps,
-    from_curve,
-    gap_rate,
-    survival_from_tokens_per_step,
-    weighted_mean,
-)
+from roofline.acceptance.conventions import survival_from_tokens_per_step
+from roofline.acceptance.curve import by_context, fill_gaps, from_curve, gap_rate, weighted_mean
 from roofline.acceptance.files import bundled_curves, load_file
 from roofline.acceptance.forms import parse_acceptance
 from roofline.advice.question import question_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.acceptance.curve import Convention, convert, standard_error
+from roofline.acceptance.conventions import Convention, convert, standard_error
 from roofline.acceptance.files import bundled_curves
 from roofline.acceptance.models import compare_models, fit_all, fit_decay
 from tests.support import Cli, assert_refused

@@ -18,15 +18,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from roofline.acceptance import from_curve, tokens_per_step
-from roofline.acceptance.curve import (
+from roofline.acceptance.conventions import (
     Convention,
     convert,
-    from_rates,
     iid_rate,
     standard_error,
     survival_from_histogram,
-    weighted_mean,
 )
+from roofline.acceptance.curve import from_rates, weighted_mean
 from roofline.acceptance.models import decaying, fit_constant, geometric, rounds_covariance
 
 Array = NDArray[np.float64]

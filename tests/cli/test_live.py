@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from roofline.acceptance.curve import iid_rate
+from roofline.acceptance.conventions import iid_rate
 from tests.servers import (
     SERVERS,
     engine,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.acceptance.curve import Convention, convert
+from roofline.acceptance.conventions import Convention, convert
 from roofline.base.schema import load_yaml
 from roofline.specs.gpu import load_hardware
 from roofline.specs.overrides import known_fields
