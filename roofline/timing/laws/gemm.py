@@ -65,8 +65,9 @@ def loop_seconds(
     min over (tm, tn, S) of  waves (K / (64 S) step + edge tm tn / 128^2) + [S > 1] (split + ...),
     step = hypot(latency, 2 tm tn 64 / (peak / SMs compute_eff)) (1 + pad empty rows / tile rows),
     waves = q ceil(x) + (1 - q) max(1, x), x = ceil(M / tm) ceil(N / tn) S / SMs.
-    ``short_tiles`` lets a part with less arithmetic than the one the law was fitted on take tiles
-    of 16 rows for few rows; their empty rows would otherwise cost it more than the weights do.
+    ``short_tiles`` lets a part with less arithmetic than the one the law was fitted on compute no
+    more than the rows in blocks of 16, in a lone tile and in the last of several; empty rows would
+    otherwise cost it more than the weights do.
 
     One SM that takes 1 us for 64 steps of a 128 x 256 tile: two tiles of K = 128 are 2 x 2 us.
 
@@ -86,7 +87,9 @@ def loop_seconds(
     heights = heights.reshape(deep)
     tile_rows = np.asarray(count(m / heights))
     padded = 1.0 + pad * np.maximum(1 - m / (tile_rows * heights), 0.0)
-    height = np.minimum(tm, SHORT * np.ceil(m / SHORT)) if short_tiles else tm
+    height = tm
+    if short_tiles:
+        height = np.minimum(tm, SHORT * np.ceil(m / SHORT) / tile_rows[which])
     matrix = 2 * height * tn * K_STEP / (device.peak / device.units * law.compute_eff)
     steps = count(shape.k / K_STEP / s) * np.hypot(law.latency, matrix)
     x = tile_rows[which] * (count(shape.n / tn) * s / device.units)
