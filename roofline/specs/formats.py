@@ -342,8 +342,9 @@ def resolve_precision(
 
     A product runs at the peak of its activations. Where the accelerator has no rate for a weight
     format's usual activations, the weights stay narrow in memory and are multiplied at the model's
-    own activation format ("weight-only"), with a warning. Activations that the accelerator cannot
-    multiply are refused, and the KV cache format is storage only.
+    own activation format ("weight-only"), with a warning. ``activations`` are those of all layers
+    whose weights are no wider; such that the accelerator cannot multiply are refused. The KV cache
+    format is storage only.
 
     ``usual`` holds the activations that a model's own kernels are made for, where they are not the
     weight format's; ``used`` the components that it has. Returns the formats and the notices.
@@ -361,6 +362,7 @@ def resolve_precision(
         least = DType.Q8_0 if wide else DType.Q6_K
         storage[Component.HEAD] = max(weights, least, key=bytes_per_element)
         storage[Component.EMBEDDING] = DType.Q8_0 if wide else weights
+    taking = _taking(activations, storage, set(used)) if activations is not None else set()
     multiplied: dict[Component, DType] = {}
     notices: list[Notice] = []
     for component, dtype in storage.items():
@@ -368,17 +370,8 @@ def resolve_precision(
         product = base if default is None else DType(default)
         if usual is not None and component in usual and dtype == stored[component]:
             product = usual[component]
-        if activations is not None and component in LAYER_LINEARS:
+        if activations is not None and component in taking:
             product = activations
-            # 0.1 B is more than any format's scales take beside its elements
-            narrower = bytes_per_element(product) < bytes_per_element(dtype) - 0.1
-            if component in used and narrower:
-                raise InputError(
-                    f"narrower than the {dtype} weights of {component}; use "
-                    f"{Option('weights', product)} as well, or drop {Option('activations')}",
-                    field="activations",
-                    value=product,
-                )
         if rate_name(product) not in rates:
             stored_only = notice(
                 Code.WEIGHTS_STORED_ONLY,
@@ -393,6 +386,29 @@ def resolve_precision(
         multiplied[component] = product
     kv_format = kv or kv_stored or base
     return Precision(weights=storage, activations=multiplied, base=base, kv=kv_format), notices
+
+
+def _taking(
+    activations: DType, storage: Mapping[Component, DType], used: set[Component]
+) -> set[Component]:
+    """Return the components that are multiplied with these activations.
+
+    Layers whose weights are wider keep their own; where no layer of the model takes them, they are
+    refused.
+    """
+    # 0.1 B is more than any format's scales take beside its elements
+    widest = bytes_per_element(activations) + 0.1
+    layers = [c for c in storage if c in LAYER_LINEARS]
+    taking = {c for c in layers if bytes_per_element(storage[c]) <= widest}
+    if wider := [c for c in layers if c in used and c not in taking]:
+        if not taking & used:
+            raise InputError(
+                f"narrower than the {storage[wider[0]]} weights of {wider[0]}; use "
+                f"{Option('weights', activations)} as well, or drop {Option('activations')}",
+                field="activations",
+                value=activations,
+            )
+    return taking
 
 
 def _require_rate(dtype: DType, rates: set[str], gpu: str) -> None:

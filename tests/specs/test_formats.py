@@ -97,6 +97,19 @@ def test_weight_only_where_the_gpu_lacks_the_rate() -> None:
     ]
 
 
+def test_activations_are_those_of_layers_whose_weights_are_no_wider() -> None:
+    """vLLM's VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1 leaves the 16-bit attention of gpt-oss alone."""
+    stored = dict.fromkeys(Component, DType.BF16) | {Component.EXPERTS: DType.MXFP4}
+    precision, _ = resolve_precision(
+        stored=stored, base=DType.BF16, kv_stored=None, available=B200, gpu="card",
+        activations=DType.FP8,
+    )  # fmt: skip
+    assert precision.activations[Component.EXPERTS] is DType.FP8
+    assert precision.activations[Component.ATTENTION] is DType.BF16
+    with pytest.raises(InputError, match="narrower than the bf16 weights"):
+        decide(B200, activations=DType.FP8)
+
+
 def test_activations_are_refused_where_the_gpu_lacks_the_rate() -> None:
     with pytest.raises(InputError, match="fp8"):
         decide(A100, activations=DType.FP8)

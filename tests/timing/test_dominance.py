@@ -55,6 +55,32 @@ def test_a_lesser_part_is_no_faster(part: str, better: str, model: str, weights:
     assert np.max(ratio) <= 1.0 + 1e-9
 
 
+@pytest.mark.parametrize("weights", ["fp8", "bf16"])
+@pytest.mark.parametrize("batch", [64, 96, 128])
+def test_a_part_with_little_arithmetic_has_no_cliff_between_draft_lengths(
+    weights: str, batch: int
+) -> None:
+    """H20 has 37 FLOP per byte in 16 bits: a step grows as the work does, at most 1.3 x as fast.
+
+    The datasheet: 148 and 296 TFLOP/s, 4 TB/s; Llama-3.1-8B has 8.03e9 weights, of which 0.53e9 in
+    a head of 16 bits. At 288 rows, one tile of 256 and 32 rows more, arithmetic binds.
+    """
+    deployment, _ = deploy(
+        Configuration(
+            model="llama-3.1-8b", gpu="h20", weights=DType(weights), engine="vllm", drafter="ngram"
+        )
+    )
+    rows = batch * np.arange(1.0, 6.0)
+    price = deployment.price(deployment.grid((batch,), (512,), range(5)))
+    step = np.asarray(price.times.total).ravel()
+    peak, width = {"fp8": (296e12, 1), "bf16": (148e12, 2)}[weights]
+    work = 2 * rows * (6.98e9 / peak + 0.53e9 / 148e12)
+    roofline = np.maximum(work, (6.98e9 * width + 0.53e9 * 2) / 4e12)
+    assert np.all(np.diff(step) >= 0)
+    assert np.all(step[1:] / step[:-1] <= 1.3 * roofline[1:] / roofline[:-1])
+    assert np.all(step >= roofline)
+
+
 def test_a_b100_is_no_faster_than_a_b200_at_eight_cards() -> None:
     ratio = _steps("llama-3.1-70b", "b200-hgx", "fp8", tp=8) / _steps(
         "llama-3.1-70b", "b100", "fp8", tp=8

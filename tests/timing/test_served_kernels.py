@@ -57,6 +57,23 @@ def test_gpt_oss_on_tensorrt_llm_takes_what_was_served(tp: int, batch: int, serv
     assert 1e3 * step == pytest.approx(served, rel=0.12)
 
 
+@pytest.mark.parametrize(("tp", "batch", "served"), [(1, 16, 5.40), (1, 64, 9.82), (4, 16, 3.71)])
+def test_gpt_oss_on_vllm_takes_what_was_served_with_fp8_activations(
+    tp: int, batch: int, served: float
+) -> None:
+    """InferenceMAX runs of vLLM 0.15.1 on B200 (decode.csv).
+
+    Their script sets VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1 and an fp8 cache.
+    """
+    options = {"gpu": "b200-hgx", "tp": tp, "batch": batch, "context": 5120, "kv": DType.FP8}
+    step, wide = (
+        1e3 * plain_step("gpt-oss-120b", **options, activations=activations)  # type: ignore[arg-type]
+        for activations in (DType.FP8, None)
+    )
+    assert step == pytest.approx(served, rel=0.12)
+    assert step < wide
+
+
 @pytest.mark.parametrize("engine", ["trtllm", "sglang"])
 def test_mxfp4_experts_are_multiplied_in_fp8_on_blackwell_only(engine: str) -> None:
     """TensorRT-LLM's get_mxfp4_quant_algo; SGLang's --flashinfer-mxfp4-moe-precision default."""
