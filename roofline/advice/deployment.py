@@ -186,7 +186,7 @@ class Deployment:
             self.engine.id,
             floor_scale=overhead.floor_scale,
             expert_floor_scale=overhead.expert_floor_scale,
-            vector=overhead.vector,
+            vector=overhead.vector_on(self.gpu.generation),
             host=self.host,
             copy_rows=local.copy_rows if local else 32,
             served=self.engine.kernels,

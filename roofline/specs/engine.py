@@ -66,12 +66,18 @@ class Overhead(Schema):
     per_model_round: Duration = 0.0
     #: Matrix-vector kernels that a few rows run through; None where the engine has none.
     vector: VectorKernels | None = None
+    #: The same on a processor; None where they are as on an accelerator.
+    cpu_vector: VectorKernels | None = None
     source: str
     note: str | None = None
     #: Served decode rows that the first five numbers were fitted on; 0 where none were.
     fitted_rows: int = 0
     #: Speculative rows that the numbers of rounds and passes were fitted on.
     spec_rows: int = 0
+
+    def vector_on(self, generation: str) -> VectorKernels | None:
+        """Return the matrix-vector kernels on a part of this generation."""
+        return self.cpu_vector if generation == "cpu" and self.cpu_vector else self.vector
 
     def draft_pass(self, kind: str) -> float:
         """Return the time around one pass of a drafter of this kind [s].

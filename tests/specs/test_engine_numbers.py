@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from roofline.advice.configuration import Configuration
+from roofline.base import resources
 from roofline.base.errors import InputError
 from roofline.calibrate.steps import fit_steps
 from roofline.kernels.ops import GemmShape, MoeShape
 from roofline.questions.measured import read_steps
 from roofline.specs.engine import Graphs, load_engine
+from roofline.specs.formats import DType
 from roofline.specs.gpu import load_hardware
 from roofline.specs.laws import SimpleLaw, VectorKernels
 from roofline.specs.network import load_model
 from roofline.timing.laws.simple import by_pairs, row_work
 from roofline.timing.machine import vector_time
+from tests.physics import priced
 from tests.support import ENGINE, Cli, write
 
 JSON = ("--format", "json")
@@ -304,3 +308,44 @@ def test_a_plain_draft_model_under_llama_cpp_costs_no_more_than_on_its_own(cli: 
 def test_an_empty_name_of_an_engine() -> None:
     with pytest.raises(InputError, match="engine: expected an engine's name"):
         load_engine("@2025")
+
+
+#: llama.cpp b11434, one AVX2 thread, gemma-3-270m Q4_K_M, `llama-bench -p 1..16 -d 512`, 15 repeats
+#: on a quiet machine (2026-11-30): the time of so many rows in plain steps. Not fitted on.
+OF_A_PROCESSOR = {3: 1.55, 5: 1.67, 6: 1.84, 7: 2.08, 12: 2.99}
+GEMMA_270M = {
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "hidden_size": 640,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 18,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "vocab_size": 262144,
+    "sliding_window": 512,
+    "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 3,
+    "max_position_embeddings": 32768,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+
+
+def test_rows_share_the_weights_that_a_processor_unpacked(tmp_path: Path) -> None:
+    """On another processor, so R within 15 % and no time; on a GPU each row has its own work."""
+    config = write(tmp_path, "config.json", json.dumps(GEMMA_270M))
+    processor = str(resources.data_file("measured").joinpath("cpu-epyc-2-cores-numpy.yaml"))
+    found = priced(
+        config,
+        contexts=[512],
+        draft_lengths=[0, *(rows - 1 for rows in OF_A_PROCESSOR)],
+        gpu=processor,
+        engine="llamacpp",
+        weights=DType.Q4_K_M,
+        drafter="ngram",
+    ).times.verify.ravel()
+    assert found[1:] / found[0] == pytest.approx(list(OF_A_PROCESSOR.values()), rel=0.15)
+    overhead = load_engine("llamacpp").overhead
+    assert overhead.vector is not None
+    assert overhead.vector_on("ada") == overhead.vector
+    assert overhead.vector.further == 1

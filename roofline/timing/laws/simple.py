@@ -196,16 +196,19 @@ def state_time(*, moved: Array, device: Device, law: StateLaw, resident: Array =
 
 
 def row_work(rows: Array, kernels: VectorKernels) -> Array:
-    """Return how many rows' work M rows cost: M up to the limit, whole tiles beyond it.
+    """Return how many first rows' work M rows cost: 1 + f (M - 1) up to the limit, f = ``further``.
 
-    Never less than those of the limit beyond it.
+    Whole tiles beyond it, never less than those of the limit.
 
     >>> row_work(np.array([1.0, 8.0, 9.0, 33.0]), VectorKernels(narrow=7.0, byte=3.0))
     array([ 1. ,  8. ,  8. , 10.5])
+    >>> row_work(np.array([1.0, 8.0]), VectorKernels(narrow=7.0, byte=3.0, further=0.25))
+    array([1.  , 2.75])
     """
     m = np.asarray(rows, dtype=np.float64)
+    few = 1 + kernels.further * (np.minimum(m, kernels.limit) - 1)
     tiles = np.ceil(m / kernels.tile) * kernels.tile_rows
-    return np.where(m <= kernels.limit, m, np.maximum(tiles, kernels.limit))
+    return np.where(m <= kernels.limit, few, np.maximum(tiles, few))
 
 
 def product_flops(shape: GemmShape, kernels: VectorKernels) -> Array:
