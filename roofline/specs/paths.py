@@ -259,12 +259,13 @@ class ExecutionPaths(Document):
         A network with one layer whose builder waits waits once; every layer whose attention is
         outside the graph is launched by itself.
         """
-        paths = [self.of(serving, kind, several=several) for kind in attention_kinds(network)]
+        kinds = attention_kinds(network)
+        paths = [self.of(serving, kind, several=several) for kind in dict.fromkeys(kinds)]
         known = [path for path in paths if path is not None]
         # one kind of attention without full graphs takes the whole pass out of them
         outside = any(path.graph is GraphMode.PIECEWISE for path in known)
         waits = any(path.waits for path in known)
-        return float(waits), len(paths) * self.costs.outside_graph * outside
+        return float(waits), len(kinds) * self.costs.outside_graph * outside
 
 
 def attention_kinds(network: NetworkSpec) -> list[AttentionKind]:

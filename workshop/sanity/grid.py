@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -11,7 +12,13 @@ from numpy.typing import NDArray
 
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import SURE, TIE, smallest_within_tie
-from roofline.advice.deployment import Deployment, PricedGrid, deploy
+from roofline.advice.deployment import (
+    Deployment,
+    Documents,
+    PricedGrid,
+    deploy,
+    load_documents,
+)
 from roofline.base.errors import RooflineError
 from roofline.kernels.ops import Part
 from roofline.specs.formats import DType, rate_name
@@ -147,7 +154,8 @@ def price(what: Combination, grid: Grid, *, guards: bool = False) -> Priced | No
 
     With ``guards`` it is priced without them as well, to see where they change anything.
     """
-    contexts = tuple(c for c in grid.contexts if c <= load_model(what.model).max_context)
+    documents = _documents(what.model, what.gpu, what.engine)
+    contexts = tuple(c for c in grid.contexts if c <= documents.model.max_context)
     try:
         deployment, _ = deploy(
             Configuration(
@@ -157,7 +165,8 @@ def price(what: Combination, grid: Grid, *, guards: bool = False) -> Priced | No
                 weights=None if what.weights is None else DType(what.weights),
                 engine=what.engine,
                 drafter="ngram",
-            )
+            ),
+            documents=documents,
         )
     except RooflineError:
         return None
@@ -171,6 +180,12 @@ def price(what: Combination, grid: Grid, *, guards: bool = False) -> Priced | No
             plain = deployment.price(priced.grid).times.total
         changed = np.abs(priced.times.total / plain - 1) > UNCHANGED
     return _priced(what, contexts, grid.batches, deployment, priced, usable, changed)
+
+
+@cache
+def _documents(model: str, gpu: str, engine: str) -> Documents:
+    """Return what the combinations of a model on a part name, loaded once."""
+    return load_documents(Configuration(model=model, gpu=gpu, engine=engine))
 
 
 def _priced(  # noqa: PLR0917
@@ -244,6 +259,19 @@ def _sure_rises(priced: PricedGrid, speed: Array, best: NDArray[np.intp]) -> Mas
     least 80 % of the joint draws. Shape (batches - 1, contexts).
     """
     rises = np.zeros((best.shape[0] - 1, best.shape[1]), dtype=bool)
+    found = _rises(priced, speed, best)
+    drawn = priced.drawn.steps() if found else np.empty(0)
+    for (row, *lengths), contexts in found.items():
+        odds = _odds(priced, drawn, row, contexts, (lengths[0], lengths[1]))
+        rises[row - 1, contexts] = odds >= SURE
+    return rises
+
+
+def _rises(
+    priced: PricedGrid, speed: Array, best: NDArray[np.intp]
+) -> dict[tuple[int, int, int], list[int]]:
+    """Return the contexts of each (batch, best D there, shortest below it) that gains over 1 %."""
+    found: dict[tuple[int, int, int], list[int]] = {}
     usable = priced.fits & priced.times.launches.captured
     for at in range(best.shape[1]):
         lowest: int | None = None
@@ -254,25 +282,32 @@ def _sure_rises(priced: PricedGrid, speed: Array, best: NDArray[np.intp]) -> Mas
             if lowest is not None and here > lowest and here > best[row - 1, at]:
                 gain = speed[row, at, here] / speed[row, at, lowest] - 1
                 if gain > TIE:
-                    rises[row - 1, at] = _odds(priced, row, at, (here, lowest)) >= SURE
+                    found.setdefault((row, here, lowest), []).append(at)
             lowest = here if lowest is None else min(lowest, here)
-    return rises
+    return found
 
 
-def _odds(priced: PricedGrid, row: int, at: int, lengths: tuple[int, int]) -> float:
+def _odds(
+    priced: PricedGrid, steps: Array, row: int, at: list[int], lengths: tuple[int, int]
+) -> Array:
     """Return the odds that the first draft length is faster than the second, as a schedule has it.
 
-    A draw moves the rows at which kernels rise by a factor, and so reads the gain at another batch.
+    ``steps`` are the drawn step times of the grid; a number for each context of ``at``. A draw
+    moves the rows at which kernels rise by a factor, and so reads the gain at another batch.
     """
-    batch, context = priced.grid.batch.ravel()[row], priced.grid.context.ravel()[at]
-    drawn = priced.drawn.steps()[:, row, at]
-    of_draws = np.log(drawn[:, lengths[1]] / drawn[:, lengths[0]])
+    batch, contexts = priced.grid.batch.ravel()[row], priced.grid.context.ravel()[at]
+    drawn = steps[:, row, at]
+    of_draws = np.log(drawn[..., lengths[1]] / drawn[..., lengths[0]])
     near = np.unique(np.maximum(np.round(batch * np.exp(np.linspace(-0.5, 0.5, 21))), 1))
     deployment = priced.deployment
-    grid = deployment.grid(near.astype(int).tolist(), (int(context),), (0, *sorted(lengths)))
-    expected = deployment.price(grid).times.total[:, 0, 1:]
-    of_batches = np.log(expected[:, 0] / expected[:, 1])
+    grid = deployment.grid(
+        near.astype(int).tolist(), contexts.astype(int).tolist(), (0, *sorted(lengths))
+    )
+    expected = deployment.price(grid).times.total[..., 1:]
+    of_batches = np.log(expected[..., 0] / expected[..., 1]).T
     moved = batch * drawn_row_shift(priced.times, priors().spread)
-    by_rows = np.interp(moved, near, of_batches) - np.interp(batch, near, of_batches)
+    by_rows = np.array(
+        [np.interp(moved, near, gains) - np.interp(batch, near, gains) for gains in of_batches]
+    )
     gain = TOKENS[lengths[0]] / TOKENS[lengths[1]]
-    return float((np.log(gain) + of_draws + by_rows > 0).mean())
+    return np.asarray((np.log(gain) + of_draws + by_rows.T > 0).mean(axis=0))
