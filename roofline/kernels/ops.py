@@ -49,7 +49,7 @@ class AttentionShape(NamedTuple):
     context: Array  # tokens cached
     kv_width: int  # cached elements per token and KV head
     mac_width: int  # multiply-adds per row and token
-    kv: float  # bytes per cached element [B]
+    kv: Array  # bytes per cached element [B]
     group: int = 0  # query heads per KV head; 0: one query each, so as many as rows
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from roofline.base.numbers import Array
 from roofline.kernels.mlp import distinct_values
 from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
-from roofline.specs.formats import rate_name
+from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile, HostProfile
 from roofline.specs.laws import (
     AttentionLaw,
@@ -27,7 +27,7 @@ from roofline.specs.laws import (
 from roofline.specs.priors import priors
 from roofline.specs.served import ServedKernels
 from roofline.timing.lawbook import OVER_LINK, Chosen, LawBook
-from roofline.timing.laws.attention import attention_time
+from roofline.timing.laws.attention import attention_time, converted_bytes
 from roofline.timing.laws.gemm import between_envelopes, gemm_time, row_edges
 from roofline.timing.laws.moe import moe_time
 from roofline.timing.laws.simple import (
@@ -296,6 +296,8 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             short_tiles = starved or chosen.short_tiles
             return _gemm(shape, law, machine, device, short_tiles=short_tiles)
         case AttentionLaw(), AttentionShape() as shape:
+            if op.storage is DType.FP8 and "fp8" not in machine.gpu.rates:
+                shape = shape._replace(kv=converted_bytes(shape.rows))
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
             return moe_time(shape, device, law, staircase=machine.staircase, smooth=True)
