@@ -400,14 +400,14 @@ def _taking(
     widest = bytes_per_element(activations) + 0.1
     layers = [c for c in storage if c in LAYER_LINEARS]
     taking = {c for c in layers if bytes_per_element(storage[c]) <= widest}
-    if wider := [c for c in layers if c in used and c not in taking]:
-        if not taking & used:
-            raise InputError(
-                f"narrower than the {storage[wider[0]]} weights of {wider[0]}; use "
-                f"{Option('weights', activations)} as well, or drop {Option('activations')}",
-                field="activations",
-                value=activations,
-            )
+    wider = [c for c in layers if c in used and c not in taking]
+    if wider and not taking & used:
+        raise InputError(
+            f"narrower than the {storage[wider[0]]} weights of {wider[0]}; use "
+            f"{Option('weights', activations)} as well, or drop {Option('activations')}",
+            field="activations",
+            value=activations,
+        )
     return taking
 
 
