@@ -26,6 +26,7 @@ from roofline.base.errors import InputError, Option
 from roofline.base.names import bundled_id, on_shelf
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
+from roofline.base.units import listed
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import (
     importable,
@@ -314,6 +315,7 @@ def deploy(
         weights=configuration.weights,
         activations=configuration.activations,
         kv=configuration.kv,
+        field="weights",
     )
     serving = Serving(
         engine=documents.engine.id,
@@ -591,13 +593,19 @@ def _precision(
     weights: DType | None,
     activations: DType | None,
     kv: DType | None,
+    field: str,
 ) -> tuple[Precision, list[Notice]]:
-    """Return the formats of a network on this accelerator, and what to know about them."""
+    """Return the formats of a network on this accelerator, and what to know about them.
+
+    ``field`` is the option for its weights.
+    """
     notices: list[Notice] = []
     stored, base, kv_stored = network.stored(), network.dtype, network.kv_dtype
     if not {"bf16", "fp16"} & set(gpu.rates) and activations is None:
         notices.append(notice(Code.NO_16_BIT_RATE, gpu=gpu.id))
         stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
+    if kv_stored is not None and not engine.serves("kv", kv_stored, gpu.generation):
+        kv_stored = None  # the engine keeps the cache in the model's own format
     used = used_components(network)
     usual = dict(network.activations) if base == network.dtype else {}
     served = engine.experts_multiplied_in(stored[Component.EXPERTS], gpu.generation)
@@ -616,6 +624,11 @@ def _precision(
         used=used,
     )
     notices += format_notices
+    for part in used & LAYER_LINEARS:
+        _check_served(
+            engine, gpu, field, precision.weights[part], base, ships=None if weights else network.id
+        )
+    _check_served(engine, gpu, "kv", precision.kv, base)
     narrow = {precision.weights[part] for part in used}
     for dtype in sorted(dtype for dtype in narrow if few_bits(dtype)):
         notices.append(notice(Code.FEW_BITS, network=network.id, dtype=dtype))
@@ -623,6 +636,46 @@ def _precision(
         if (nearest := nearest_format(dtype)) is not None:
             notices.append(notice(Code.FORMAT_NEAREST, dtype=dtype, nearest=nearest))
     return precision, notices
+
+
+def _check_served(
+    engine: EngineProfile,
+    gpu: HardwareProfile,
+    field: str,
+    dtype: DType,
+    base: DType,
+    *,
+    ships: str | None = None,
+) -> None:
+    """Refuse a format that the engine does not serve, and name the nearest that it does.
+
+    ``ships`` is the model that is published in it, where none was asked for.
+    """
+    part = "kv" if field == "kv" else "weights"
+    if engine.serves(part, dtype, gpu.generation):
+        return
+    where = "" if engine.formats is None else _served_elsewhere(engine, gpu, part, dtype)
+    does_not = (
+        f"{engine.name} keeps no KV cache in {dtype}"
+        if part == "kv"
+        else f"{engine.name} serves no {dtype} weights"
+    )
+    problem = f"{does_not}{where}; the nearest that it does: "
+    problem += str(Option(field, engine.nearest_served(part, dtype, base)))
+    if ships is not None:
+        raise InputError(f"{ships} ships as {dtype}, and {problem}")
+    raise InputError(problem, field=field, value=dtype)
+
+
+def _served_elsewhere(engine: EngineProfile, gpu: HardwareProfile, part: str, dtype: DType) -> str:
+    """Say on what a format is served that is not served here; nothing where it is on nothing."""
+    rules = [] if engine.formats is None else engine.formats.rules(part, dtype)
+    for rule in rules:
+        if rule.generations and gpu.generation not in rule.generations:
+            return f" on {gpu.id} (it does on {listed(rule.generations)})"
+        if rule.since is not None:
+            return f" before version {rule.since}"
+    return ""
 
 
 def _drafter(
@@ -674,6 +727,7 @@ def _drafter(
         weights=configuration.draft_weights or (configuration.weights if kind == "mtp" else None),
         activations=None,
         kv=target.precision.kv,
+        field="weights" if kind == "mtp" and not configuration.draft_weights else "draft_weights",
     )
     drafter = Drafter(
         kind=kind,

@@ -14,11 +14,16 @@ from roofline.base.names import spec_file
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
-from roofline.specs.formats import DType
+from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
-from roofline.specs.served import ExpertActivations, ServedKernels, version_numbers
+from roofline.specs.served import (
+    ExpertActivations,
+    ServedFormats,
+    ServedKernels,
+    version_numbers,
+)
 
 __all__ = [
     "ENGINE_SHELF",
@@ -382,6 +387,8 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, Flag]
     flags_source: str
+    #: Formats of weights and of the KV cache; None where they are not known, so any may be asked.
+    formats: ServedFormats | None = None
     #: The narrowest format of about 8 bits that it keeps a KV cache in.
     narrow_kv: DType = DType.FP8
     #: Formats of weights that are proposed where not even one sequence fits, the widest first.
@@ -424,6 +431,26 @@ class EngineProfile(Document):
         families = self.targets.get(kind)
         known = families is None or target.startswith(families)
         return kind in self.flags and known
+
+    def serves(self, part: str, dtype: DType, generation: str) -> bool:
+        """Return whether it serves a format of ``weights`` or ``kv`` on a generation of parts."""
+        if self.formats is None:
+            return True
+        return any(
+            (not rule.generations or generation in rule.generations)
+            and (not self.runs_version or rule.known_in(self.runs_version))
+            for rule in self.formats.rules(part, dtype)
+        )
+
+    def nearest_served(self, part: str, dtype: DType, base: DType) -> DType:
+        """Return the format to use in place of one that it does not serve.
+
+        It is the one of about as many bits among those that are proposed where memory is short and
+        the model's own; of two equally near ones the wider.
+        """
+        usual = (base, *self.narrow_weights) if part == "weights" else (base, self.narrow_kv)
+        bits = [int(8 * bytes_per_element(each)) for each in (dtype, *usual)]
+        return min(usual, key=lambda each: abs(bits[1 + usual.index(each)] - bits[0]))
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""

@@ -18,6 +18,7 @@ __all__ = [
     "Component",
     "DType",
     "Precision",
+    "bits_per_weight",
     "bytes_per_element",
     "few_bits",
     "format_named",
@@ -285,6 +286,11 @@ def rate_name(activations: DType) -> str:
     return _format(activations).rate
 
 
+#: What most people ask for; names that files of GGUF go by are too many for a line.
+_EXAMPLES = (
+    "bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, a type of GGUF files (q8_0, "
+    "q4_k_m) or a width (4.7bpw)"
+)
 FORMATS = "formats"  # whose names are data/formats.aliases.yaml
 
 
@@ -305,7 +311,8 @@ def parse_dtype(text: str, field: str) -> DType:
     """Return the dtype called ``text``; ``field`` is the option at fault if there is none."""
     dtype = format_named(text)
     if dtype is None:
-        refusal = unknown(text, FORMATS, tuple(DType), what="dtype")
+        more = f", such as {_EXAMPLES}"
+        refusal = unknown(text, FORMATS, tuple(DType), what="format", more=more)
         raise InputError(refusal.problem, field=field)
     return dtype
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from roofline.base.schema import Schema
-from roofline.specs.formats import DType
+from roofline.specs.formats import DType, bits_per_weight, is_gguf
 from roofline.specs.laws import WeightOnly
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "ExpertKernels",
     "FusedQuantisation",
     "Served",
+    "ServedFormats",
     "ServedKernels",
     "version_numbers",
 ]
@@ -116,6 +117,26 @@ class ServedKernels(Schema):
                 ),
             }
         )
+
+
+class ServedFormats(Schema):
+    """Formats that an engine serves; what none of the rules names, it does not.
+
+    ``gguf`` stands for every type of GGUF files, ``width`` for a bare width such as 4.7bpw.
+    """
+
+    weights: Annotated[tuple[Served, ...], Field(min_length=1)]
+    kv: Annotated[tuple[Served, ...], Field(min_length=1)]
+
+    def rules(self, part: str, dtype: DType) -> list[Served]:
+        """Return the rules about a format of ``weights`` or ``kv``, for any part and version."""
+        names = {dtype.value}
+        if bits_per_weight(dtype.value) is not None:
+            names.add("width")
+        if is_gguf(dtype):
+            names.add("gguf")
+        rules: tuple[Served, ...] = self.weights if part == "weights" else self.kv
+        return [rule for rule in rules if names & set(rule.formats)]
 
 
 class ExpertActivations(Served):
