@@ -40,6 +40,7 @@ __all__ = [
     "Source",
     "as_json",
     "dump_yaml",
+    "kind_of",
     "load_yaml",
     "placeholders",
 ]
@@ -108,8 +109,23 @@ def load_yaml(file: Readable) -> dict[str, Any]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{file.name}: not valid YAML: {reason}") from None
     if not isinstance(data, dict):
-        raise InputError(f"{file.name}: expected 'key: value' lines, got {type(data).__name__}")
+        expected = "expected 'key: value' lines"
+        if data is None:
+            raise InputError(f"{file.name}: is empty; {expected}")
+        raise InputError(f"{file.name}: {expected}, got {kind_of(data)}")
     return data
+
+
+def kind_of(data: object) -> str:
+    """Return what a document holds where a mapping belongs, in plain words.
+
+    >>> kind_of(["a"]), kind_of(3), kind_of("a"), kind_of(None)
+    ('a list', 'a number', 'a text', 'null')
+    """
+    if data is None:
+        return "null"
+    kinds = {bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(data), "a text")
 
 
 class _Dumper(yaml.SafeDumper):

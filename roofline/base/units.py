@@ -46,6 +46,7 @@ _EXAMPLE = {
 }
 #: Paces below this have one decimal; from it on they round to 10 or more.
 SLOW_PACE = 9.95
+MOST_DIGITS = 12  # of a count of tokens or sequences
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ/]+)\s*")
 _SIZE = re.compile(r"\s*([0-9]+)\s*([kKmM]?)\s*")
 
@@ -75,7 +76,9 @@ def parse_size(text: str) -> int:
     8192
     """
     match = _SIZE.fullmatch(text)
-    if match is None or len(match[1]) > 12:
+    if match is not None and len(match[1]) > MOST_DIGITS:
+        raise InputError(f"expected at most {MOST_DIGITS} digits, got {len(match[1])}")
+    if match is None:
         raise InputError(f"expected a whole number such as '4096' or '8k', got {text!r}")
     return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2}[match[2].lower()]
 

@@ -439,6 +439,11 @@ def format_for(
             raise InputError(
                 f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format{how}"
             )
+        if by_suffix is not None and form in known - {by_suffix}:
+            raise InputError(
+                f"-o {output}: its ending says {by_suffix}, --format says {form}; "
+                "leave --format out, or change the ending"
+            )
     return choice("format", form or by_suffix or "table", kinds)
 
 

@@ -27,6 +27,9 @@ __all__ = ["acceptance_from", "acceptance_in_json", "acceptance_on_page", "read_
 MAX_BYTES = 10_000_000
 #: The comma before the next share of a mix; other commas are inside a source.
 _NEXT_SHARE = re.compile(r",(?=[^,*]*\*)")
+#: How the name of a file ends or begins that engines and users write acceptance to.
+_ENDINGS = (".csv", ".json", ".jsonl", ".log", ".txt", ".prom")
+_FOLDERS = ("/", "./", "../", "~/")
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
 
 
@@ -60,7 +63,7 @@ def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
         return _recognized(
             NamedContent(name="the log line", content=text.encode()), None
         ).acceptance()
-    if _is_address(where) or where == "-" or (not _RATES.fullmatch(text) and _exists(where)):
+    if _is_address(where) or where == "-" or (not _RATES.fullmatch(text) and _is_path(where)):
         return read_acceptance(text).acceptance()
     return parse_acceptance(text)
 
@@ -161,6 +164,8 @@ def _content(where: str, timeout: float | None) -> NamedContent:
             raise InputError("is a device; give a file, an address, or - for stdin", where=where)
         with path.open("rb") as file:
             return NamedContent(name=path.name, content=_bounded(file, path.name))
+    except FileNotFoundError:
+        raise InputError("no such file", where=where) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", where=where) from None
     except ValueError:
@@ -325,11 +330,17 @@ def _is_address(where: str) -> bool:
     return where.lower().startswith(("http://", "https://"))
 
 
-def _exists(where: str) -> bool:
+def _is_path(where: str) -> bool:
+    """Return whether a text is a path: something lies there, or it is written as one.
+
+    >>> _is_path("no/such.csv"), _is_path("./such"), _is_path("mt-bench"), _is_path("0.7,0.5")
+    (True, True, False, False)
+    """
     try:
-        return Path(where).exists()
+        exists = Path(where).exists()
     except (OSError, ValueError):
         return False
+    return exists or where.lower().endswith(_ENDINGS) or where.startswith(_FOLDERS)
 
 
 def _is_acceptance_file(where: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from roofline.base.errors import InputError
+from roofline.base.schema import kind_of
 
 __all__ = ["ConfigFiles", "companion_paths", "read_json", "read_source", "schema_error"]
 
@@ -79,6 +80,8 @@ def read_json(file: Path) -> dict[str, Any]:
         raise InputError(
             f"{file.name}: not UTF-8 at byte {error.start}; save it as UTF-8 JSON"
         ) from None
+    if not text.strip():
+        raise InputError(f"{file.name}: is empty; expected a JSON object")
     if text.count("[") + text.count("{") + text.count('":') > MAX_PARTS:
         raise InputError(f"{file.name}: more than {MAX_PARTS} values; this is no config")
     try:
@@ -93,7 +96,7 @@ def read_json(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{file.name}: not valid JSON: {str(error)[:80]}") from None
     if not isinstance(data, dict):
-        raise InputError(f"{file.name}: expected a JSON object, got {type(data).__name__}")
+        raise InputError(f"{file.name}: expected a JSON object, got {kind_of(data)}")
     return data
 
 

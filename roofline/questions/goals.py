@@ -76,9 +76,12 @@ class Goal:
 
     def __post_init__(self) -> None:
         """Refuse limits that no machine has."""
-        for field, value in (("slo_tpot", self.tpot), ("target_tokens_per_s", self.rate)):
+        tpot_ms = None if self.tpot is None else 1e3 * self.tpot
+        for field, value in (("slo_tpot", tpot_ms), ("target_tokens_per_s", self.rate)):
             if value is not None and not 0 < value < float("inf"):
-                raise InputError("expected more than 0", field=field)
+                raise InputError(
+                    "expected a finite number above 0", field=field, value=f"{value:g}"
+                )
 
     @property
     def best_by(self) -> Objective:
