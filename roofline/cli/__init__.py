@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import re
 import sys
@@ -30,8 +31,10 @@ def main() -> None:
     from roofline.cli.printing import typed
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by the caller
+        if getattr(sys, name) is None:  # closed by the caller; a file opened next takes its number
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+            if name == "stdout":
+                sys.stdout = io.TextIOWrapper(_ClosedStdout(), encoding="utf-8", write_through=True)
     if sys.stderr.isatty():
         from roofline.base.progress import watch_with
         from roofline.cli.bar import bar
@@ -61,6 +64,24 @@ def main() -> None:
     except OSError as error:
         _stop(f"{error.strerror or error}: {error.filename or 'input or output'}", 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+class _ClosedStdout(io.RawIOBase):
+    """What stands in for a stdout that the caller closed: an answer must not get lost there."""
+
+    def writable(self) -> bool:
+        """Let text be written to it."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Refuse an answer."""
+        if not content:
+            return 0
+        from roofline.base.errors import InputError
+
+        raise InputError(
+            "stdout is closed, so the answer has no place; leave it open, or give -o FILE"
+        )
 
 
 def _leave_closed_pipe(end: BaseException) -> NoReturn:
