@@ -260,18 +260,12 @@ def edge_notices(question: Question, points: Sequence[Point]) -> list[Notice]:
     """Return the notices of answers at the edge of what was looked at or of what fits in memory."""
     deployment, drafter = question.deployment, question.deployment.drafter
     notices = []
-    longest = question.draft_lengths[-1]
-    if longest and any(point.draft_length == longest for point in points):
-        end = question.ending
-        notices.append(
-            notice(
-                Code.LONGEST_IS_BEST,
-                drafter=drafter.name,
-                longest=longest,
-                ending=end,
-                given=ending_value(deployment, end),
-            )
-        )
+    longest, end = question.draft_lengths[-1], question.ending
+    given = ending_value(deployment, end)
+    at_the_end = any(point.draft_length == longest for point in points)
+    if longest and (at_the_end or given is not None):
+        code = Code.LONGEST_IS_BEST if at_the_end else Code.LENGTHS_END
+        notices.append(notice(code, drafter=drafter.name, longest=longest, ending=end, given=given))
     advised = max((point.draft_length for point in points), default=0)
     if question.acceptance.unlimited and advised > SHORT_DRAFT:
         notices.append(notice(Code.ONE_RATE_IN_LONG_DRAFTS, drafter=drafter.name, longest=advised))

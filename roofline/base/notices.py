@@ -65,6 +65,7 @@ class Code(StrEnum):
     BEYOND_TRAINED_CONTEXT = "beyond-trained-context"
     LENGTHS_NOT_TAKEN = "lengths-not-taken"
     LONGEST_IS_BEST = "longest-is-best"
+    LENGTHS_END = "lengths-end"
     ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
     SLOWER_THAN_WIDE = "slower-than-wide"

@@ -439,7 +439,8 @@ def format_for(
             raise InputError(
                 f"-o {output}: expected a name ending in {', '.join(suffixes)}, or --format{how}"
             )
-        if by_suffix is not None and form in known - {by_suffix}:
+        by_name = set(suffixes.values()) - {"table"}  # a .txt may hold any text
+        if by_suffix in by_name and form in set(suffixes.values()) - {by_suffix}:
             raise InputError(
                 f"-o {output}: its ending says {by_suffix}, --format says {form}; "
                 "leave --format out, or change the ending"

@@ -122,6 +122,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         "draft lengths, batches or variants that were not looked at may be better",
         (
             Code.LONGEST_IS_BEST,
+            Code.LENGTHS_END,
             Code.DRAFTS_DO_NOT_FIT,
             Code.PAST_GRAPHS,
             Code.PAST_GRAPHS_IN_SWEEP,
@@ -402,6 +403,13 @@ def _lengths_not_taken(drafter: str, modules: int, engine: str, lengths: tuple[i
 def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
     return (
         f"{drafter}: the best draft length found is the longest one tried ({longest}): "
+        f"{why_drafts_end(ending, drafter=drafter, given=given)}"
+    )
+
+
+def _lengths_end(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
+    return (
+        f"{drafter}: no draft longer than {longest} was tried: "
         f"{why_drafts_end(ending, drafter=drafter, given=given)}"
     )
 
@@ -723,6 +731,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
     Code.LONGEST_IS_BEST: _longest_is_best,
+    Code.LENGTHS_END: _lengths_end,
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,
     Code.DRAFTS_DO_NOT_FIT: _drafts_do_not_fit,
     Code.SLOWER_THAN_WIDE: _slower_than_wide,

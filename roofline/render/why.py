@@ -337,13 +337,22 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
     surest = ""
     if point.near_best[ranked[0]] > point.near_best[point.best]:
         surest = (
-            f"; {point.draft_length} is the shortest within 1 % of the best expected speed, "
-            f"{point.draft_lengths[ranked[0]]} the surest"
+            f" D = {point.draft_length} is the shortest within 1 % of the highest expected speed, "
+            f"which the advice goes by; D = {point.draft_lengths[ranked[0]]} has the best odds."
         )
+    ends = " (the acceptance ends there)" if unmeasured else ""
     return (
-        "Odds of being within 1 % of the best, given model and acceptance: "
-        f"{listed(shown)}{surest}. {_what_next(point, unmeasured)}."
+        f"Odds of being within 1 % of the fastest of {_compared(point)}{ends}, given the errors of "
+        f"model and acceptance: {listed(shown)}.{surest} {_what_next(point, unmeasured)}."
     )
+
+
+def _compared(point: Point) -> str:
+    """Return the draft lengths that the odds are about: those that may be advised."""
+    lengths = [d for d, may in zip(point.draft_lengths, point.candidates, strict=True) if may]
+    if len(lengths) > 2 and lengths == list(range(lengths[0], lengths[-1] + 1)):
+        return f"D = {lengths[0]} to {lengths[-1]}"
+    return f"D = {listed(list(map(str, lengths)))}"
 
 
 def _what_next(point: Point, unmeasured: Sequence[int]) -> str:

@@ -74,6 +74,7 @@ def test_a_longer_acceptance_curve_is_asked_for(cli: Cli) -> None:
 def test_a_near_tie_is_worth_a_run_as_well(odds: float, said: str) -> None:
     point = odds_of({1: 0.0, 2: odds, 3: 1.0}, {1: 1.7, 2: 2.08, 3: 2.12}, advised=3)
     assert likely_line(point, (4, 5)).replace(f" and {odds:.0%} for D = 2", "").endswith(said)
+    assert "the fastest of D = 1 to 3 (the acceptance ends there)," in likely_line(point, (4, 5))
     assert likely_line(point).endswith("Benchmark 2 and 3.")
 
 
@@ -144,3 +145,29 @@ def test_a_read_file_is_called_by_its_name(cli: Cli, tmp_path: Path) -> None:
     )
     out = " ".join(cli("recommend", "qwen3-8b", "--acceptance", str(curve)).out.split())
     assert "acceptance: chat.yaml of Qwen/Qwen3-8B." in out
+
+
+def test_odds_name_the_lengths_that_were_compared(cli: Cli) -> None:
+    """Found by a user: 98 % for D = 2 was read as of all lengths, where none above 2 was tried."""
+    asked = ("recommend", "llama-3.1-8b")
+    ends = cli(*asked, "--acceptance", "al:1=1.8,2=2.5")
+    assert "of D = 0 to 2 (the acceptance ends there), given" in " ".join(ends.out.split())
+    width = cli(*asked, "--verify-width", "2")
+    assert "the fastest of D = 0 and 1, given" in " ".join(width.out.split())
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "said"),
+    [
+        ("0.9", "the best draft length found is the longest one tried (3)"),
+        ("conditional:0.6,0.1,0.1,0.1", "no draft longer than 3 was tried"),
+    ],
+)
+def test_a_width_that_ends_the_draft_lengths_is_said(cli: Cli, acceptance: str, said: str) -> None:
+    """A tree verified with W rows has room for W - 1 drafts in a row."""
+    outcome = cli(
+        "recommend", "llama-3.1-8b", "--acceptance", acceptance, "--verify-width", "4",
+        "--format", "json",
+    )  # fmt: skip
+    said += ": --verify-width 4 has no row for another draft"
+    assert said in " ".join(note["text"] for note in outcome.data()["notes"])

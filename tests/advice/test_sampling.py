@@ -226,11 +226,13 @@ def test_the_surest_is_timed_and_told_from_the_advice() -> None:
     )
     said = likely_line(point)
     assert said.endswith("Benchmark 4, 5 and 6.")
-    assert "4 is the shortest within 1 % of the best expected speed, 5 the surest" in said
+    assert "of the fastest of D = 4 to 7, given the errors" in said
+    assert "D = 4 is the shortest within 1 % of the highest expected speed" in said
+    assert "D = 5 has the best odds" in said
 
 
 def test_the_likeliest_length_is_not_mentioned_when_advised() -> None:
     point = odds_of({2: 0.0, 3: 0.9, 4: 0.0}, {2: 1.5, 3: 1.9, 4: 1.6}, advised=3)
     said = likely_line(point)
-    assert "surest" not in said
+    assert "expected speed" not in said
     assert said.endswith("Benchmark 3 and 4.")  # of two without odds the faster

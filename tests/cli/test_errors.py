@@ -64,7 +64,7 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
         ("llama-3.1-8b --acceptance no/such.csv", ("no/such.csv: no such file",)),
         ("llama-3.1-8b --acceptance ./such", ("./such: no such file",)),
         ("llama-3.1-8b -o x.csv --format json", ("its ending says csv, --format says json",)),
-        ("llama-3.1-8b -o x.txt --format csv", ("its ending says table, --format says csv",)),
+        ("llama-3.1-8b -o x.md --format table", ("its ending says markdown, --format says table",)),
         ("llama-3.1-8b --weights q9", ("--weights", "q9", "fp8-block", "q4_k_m")),
         ("llama-3.1-8b --context 0", ("--context", "0")),
         ("llama-3.1-8b --context 8q", ("--context", "8q")),
