@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -84,6 +85,7 @@ from roofline.specs.placement import (
     Routing,
     Split,
     SplitMode,
+    StateHandling,
     VerifyAttention,
     whole_chunks,
 )
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Deployment",
     "Documents",
+    "Needs",
     "Notices",
     "PricedGrid",
     "deploy",
@@ -126,6 +129,7 @@ class Deployment:
     #: The share of sequences that have drafts in a verify pass; below 1 where a lookup may miss.
     hit_rate: float = 1.0
     changes: tuple[AppliedOverride, ...] = ()  # what overrides did
+    unused: tuple[str, ...] = ()  # options given that say nothing for this drafter
     #: What it was made of; None where it was put together by hand.
     configuration: Configuration | None = None
 
@@ -266,6 +270,14 @@ class PricedGrid:
         return grouped(self.times, self.grid, priors().spread)
 
 
+class Needs(StrEnum):
+    """What an option acts on."""
+
+    EXPERTS = "experts"
+    STATES = "recurrent states"
+    DRAFTS = "drafts"
+
+
 class Documents(NamedTuple):
     """What a configuration names, as loaded: before anything of it is overridden."""
 
@@ -360,6 +372,7 @@ def deploy(
         host=host,
         verify_width=configuration.verify_width if drafter.kind != "none" else None,
         changes=(*gpu_changes, *model_changes, *engine_changes, *drafter_changes),
+        unused=tuple(_unused(configuration, drafter.kind, drafter.network)),
         configuration=configuration,
     )
     notices = (
@@ -372,6 +385,7 @@ def deploy(
         *_gpu_notices(gpu),
         *format_notices,
         *drafter_notices,
+        *_idle_notices(configuration, deployment, drop_unused=drop_unused),
     )
     return deployment, tuple(dict.fromkeys(notices))
 
@@ -856,6 +870,39 @@ def _path_notices(
             round_ms=1e3 * added,
             pass_ms=1e3 * (engine.overhead.per_draft_pass - own_times.per_draft_pass),
         )
+
+
+def _idle_notices(
+    configuration: Configuration, deployment: Deployment, *, drop_unused: bool
+) -> Iterable[Notice]:
+    """Say which options were given that cannot act on these networks, or on no drafts at all."""
+    drafter, stated = deployment.drafter, priors().routing
+    networks = [n for n in (deployment.target.model, drafter.network) if n is not None]
+    there = {
+        Needs.EXPERTS: any(network.num_expert_layers for network in networks),
+        Needs.STATES: any(network.has_state for network in networks),
+        Needs.DRAFTS: drafter.kind != "none" or drop_unused,
+    }
+    routing = configuration.routing
+    skewed = routing is not None and routing.skew != stated.skew
+    correlated = routing is not None and routing.correlation != stated.correlation
+    replayed = configuration.state_handling is not StateHandling.SNAPSHOTS
+    read = configuration.verify_attention is not None
+    for field, given, needed in (
+        ("routing_skew", skewed, (Needs.EXPERTS,)),
+        ("routing_correlation", correlated, (Needs.EXPERTS, Needs.DRAFTS)),
+        ("ep", configuration.ep > 1, (Needs.EXPERTS,)),
+        ("state_handling", replayed, (Needs.STATES, Needs.DRAFTS)),
+        ("verify_attention", read, (Needs.DRAFTS,)),
+    ):
+        missing = next((needs for needs in needed if not there[needs]), None)
+        if given and missing is not None:
+            yield notice(
+                Code.CHANGES_NOTHING,
+                field=field,
+                needs=missing,
+                network=deployment.target.model.id,
+            )
 
 
 def _host_notices(configuration: Configuration, host: HostProfile | None) -> Iterable[Notice]:

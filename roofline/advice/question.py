@@ -49,6 +49,7 @@ __all__ = [
     "draft_lengths_to_draw",
     "ending",
     "ending_value",
+    "hit_rate",
     "known_lengths",
     "lengths_not_taken",
     "next_lengths",
@@ -407,6 +408,8 @@ def question_about(
         most=workload.max_draft_length,
         extrapolate=workload.extrapolate,
     )
+    if workload.extrapolate and not drop_unused:
+        length_notices += _extrapolation_notices(deployment, workload, acceptance, lengths)
     return Question(
         deployment=deployment if hits == 1 else replace(deployment, hit_rate=hits),
         workload=workload,
@@ -415,6 +418,22 @@ def question_about(
         deployment_notices=notices,
         own_notices=(*length_notices, *acceptance_notices, *hit_notices),
     )
+
+
+def _extrapolation_notices(
+    deployment: Deployment, workload: Workload, acceptance: Acceptance, lengths: tuple[int, ...]
+) -> list[Notice]:
+    """Say that going beyond the acceptance that was measured changes nothing, where it does not."""
+    as_measured = known_lengths(
+        deployment,
+        acceptance,
+        contexts=workload.contexts,
+        most=workload.max_draft_length,
+        extrapolate=False,
+    )
+    if as_measured != lengths or len(lengths) == 1:
+        return []
+    return [notice(Code.NOTHING_TO_EXTRAPOLATE, longest=lengths[-1])]
 
 
 def hit_rate(

@@ -51,6 +51,9 @@ class Code(StrEnum):
     UNUSUAL_DRAFT_LENGTH = "unusual-draft-length"
     CONTEXTS_DISAGREE = "contexts-disagree"
     ANOTHER_SERVER_SETTING = "another-server-setting"
+    # what was asked for and cannot act on the question
+    CHANGES_NOTHING = "changes-nothing"
+    NOTHING_TO_EXTRAPOLATE = "nothing-to-extrapolate"
     # what may be wrong with an answer
     WEIGHTS_STORED_ONLY = "weights-stored-only"
     ANOTHER_VOCABULARY = "another-vocabulary"

@@ -21,7 +21,7 @@ from roofline.cli.panels import (
     in_panels,
     write_panels,
 )
-from roofline.cli.printing import help_if_bare, show
+from roofline.cli.printing import check_notes_are_heard, help_if_bare, show
 
 __all__ = ["Command", "Group", "build", "commands_for", "commands_with"]
 
@@ -80,7 +80,14 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, which prints as much as its options say."""
-        show(**{name: ctx.meta.get(name, False) for name in ("short", "notes", "quiet")})
+        shown = {name: ctx.meta.get(name, False) for name in ("short", "notes", "quiet")}
+        more = {"--notes": shown["notes"], "--explain": ctx.params.get("explain")}
+        for option, given in more.items():
+            if shown["short"] and given:
+                raise InputError(f"--short and {option}: the headline alone has none; give one")
+        show(**shown)
+        if self.name in NOTED:
+            check_notes_are_heard()
         return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "all_faults",
     "check_format",
+    "check_notes_are_heard",
     "cut",
     "emit",
     "emit_answer",
@@ -123,10 +124,17 @@ def emit_notes(notes: Sequence[Note], *, about: Iterable[str] = (), rest: str = 
     talk([*about, *lines])
 
 
+def check_notes_are_heard() -> None:
+    """Refuse to ask for all notes and silence them, where they go to stderr alone."""
+    if _shown.notes and _shown.quiet:
+        raise InputError("--notes: go to stderr here, which --quiet silences; give one of them")
+
+
 def emit_text(
     text: str, output: Path | None, notes: Sequence[Note] = (), *, about: Iterable[str] = ()
 ) -> None:
     """Write a text to a file or stdout as it stands; the rest of the answer goes to stderr."""
+    check_notes_are_heard()
     _emit(printable(typed(text)), output)
     emit_notes(notes, about=about)
     _tell_written(output)
@@ -147,6 +155,8 @@ def emit_answer(
 
     if _shown.short and form in (OutputFormat.JSON, OutputFormat.CSV):
         raise InputError(f"--short: is a line of text; leave --format {form} out")
+    if form is OutputFormat.CSV:
+        check_notes_are_heard()
     text = write(answer, form, _layout(output))
     _emit(text if form is OutputFormat.TABLE else printable(text), output)
     first = () if output is None else _first_lines(answer)

@@ -442,8 +442,7 @@ def format_for(
         by_name = set(suffixes.values()) - {"table"}  # a .txt may hold any text
         if by_suffix in by_name and form in set(suffixes.values()) - {by_suffix}:
             raise InputError(
-                f"-o {output}: its ending says {by_suffix}, --format says {form}; "
-                "leave --format out, or change the ending"
+                f"-o {output}: its ending says {by_suffix}, --format says {form}; give one of them"
             )
     return choice("format", form or by_suffix or "table", kinds)
 

@@ -17,6 +17,7 @@ from roofline.base.notices import Notice
 from roofline.importers.references import heads_for, open_model
 from roofline.questions.memory import Slots, slots
 from roofline.specs.engine import load_engine
+from roofline.specs.network import LOOKUPS
 
 __all__ = [
     "Candidate",
@@ -114,6 +115,7 @@ def compare(
     answers = [
         _answer(configuration, workload, candidate, drop_unused=several) for candidate in candidates
     ]
+    _check_used(workload, answers)
     asked = [
         (answer.deployment.drafter.name, answer.question.acceptance.label) for answer in answers
     ]
@@ -124,6 +126,17 @@ def compare(
         for point in answer.points:
             compared.setdefault((point.batch, point.context), []).append(_entry(answer, point))
     return list(map(_fastest_first, compared.values()))
+
+
+def _check_used(workload: Workload, answers: Sequence[Recommendation]) -> None:
+    """Refuse an option that says nothing for any of the drafters."""
+    deployments = [answer.deployment for answer in answers]
+    unused = [set(deployment.unused) for deployment in deployments]
+    if workload.hit_rate is not None:
+        for fields, deployment in zip(unused, deployments, strict=True):
+            fields.update(() if deployment.drafter.kind in LOOKUPS else ("hit_rate",))
+    for field in sorted(set.intersection(*unused)):
+        raise InputError("says nothing for any of these drafters; leave it out", field=field)
 
 
 def in_other_reading(

@@ -20,6 +20,7 @@ from roofline.advice.question import (
     context_notices,
     ending,
     ending_value,
+    hit_rate,
     why_drafts_end,
 )
 from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
@@ -407,12 +408,13 @@ def _with_acceptance(
     """Return the question, whose acceptance adds throughput; None if no acceptance is known."""
     if acceptance_is_known(deployment, workload.acceptance):
         acceptance, notices = acceptance_for(deployment, workload)
+        hits, hit_notices = hit_rate(deployment, workload, acceptance, drop_unused=False)
         return Question(
-            deployment=deployment,
+            deployment=deployment if hits == 1 else replace(deployment, hit_rate=hits),
             workload=workload,
             acceptance=acceptance,
             draft_lengths=allowed_lengths(deployment, workload.max_draft_length),
-            own_notices=tuple(notices),
+            own_notices=(*notices, *hit_notices),
         )
     if draft_length is None:
         raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from roofline.advice.deployment import Needs
 from roofline.advice.question import Ending, why_drafts_end
 from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
@@ -60,6 +61,10 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.OTHER_RELEASES_REFUSE,
             Code.ANOTHER_SERVER_SETTING,
         ),
+    ),
+    (
+        "an option that was given and cannot act on the question",
+        (Code.CHANGES_NOTHING, Code.NOTHING_TO_EXTRAPOLATE),
     ),
     (
         "the numbers of the acceptance contradict themselves or may be read in two ways",
@@ -407,6 +412,19 @@ def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | No
     )
 
 
+def _changes_nothing(field: str, needs: Needs, network: str) -> str:
+    if needs is Needs.DRAFTS:
+        return f"{Option(field)} acts on verify passes only; here nothing is drafted"
+    return f"{Option(field)} acts on {needs} only; {network} has none"
+
+
+def _nothing_to_extrapolate(longest: int) -> str:
+    return (
+        f"{Option('extrapolate')} changes nothing: the acceptance is known for every draft length "
+        f"that is tried, up to {longest}"
+    )
+
+
 def _lengths_end(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
     return (
         f"{drafter}: no draft longer than {longest} was tried: "
@@ -730,6 +748,8 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.UNKNOWN_GENERATION: _unknown_generation,
     Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
+    Code.CHANGES_NOTHING: _changes_nothing,
+    Code.NOTHING_TO_EXTRAPOLATE: _nothing_to_extrapolate,
     Code.LONGEST_IS_BEST: _longest_is_best,
     Code.LENGTHS_END: _lengths_end,
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,
