@@ -50,6 +50,7 @@ from roofline.specs.formats import (
     DType,
     Precision,
     few_bits,
+    is_gguf,
     nearest_format,
     rate_name,
     resolve_precision,
@@ -733,12 +734,14 @@ def _drafter(
     network = shares_formats(network, target.precision.weights)
     placement = _draft_placement(configuration.draft_tp, target, network)
     check_parallel(network, placement, "draft_tp")
-    base = target.precision.base
+    base, stored = target.precision.base, _draft_weights(configuration, kind, network, target)
+    if stored is not None and configuration.draft_weights is None and kind == "model":
+        notices.append(notice(Code.DRAFTER_STORED_AS_TARGET, drafter=network.id, dtype=stored))
     precision, format_notices = _precision(
         network.model_copy(update={"dtype": base}) if network.dtype != base else network,
         gpu,
         engine,
-        weights=configuration.draft_weights or (configuration.weights if kind == "mtp" else None),
+        weights=stored,
         activations=None,
         kv=target.precision.kv,
         field="weights" if kind == "mtp" and not configuration.draft_weights else "draft_weights",
@@ -754,6 +757,24 @@ def _drafter(
         first_rows=configuration.first_pass_rows,
     )
     return drafter, changes, [*notices, *format_notices]
+
+
+def _draft_weights(
+    configuration: Configuration, kind: str, network: NetworkSpec, target: Target
+) -> DType | None:
+    """Return the format asked of a drafter's weights; None leaves each part in its own.
+
+    An MTP layer is quantised with its target. So is a draft model beside a target of GGUF types,
+    unless it is published in a narrow format itself: both are files, and pairs are run in one
+    format (llama.cpp common/arg.cpp, the presets of Qwen 2.5 Coder with a draft model: Q8_0 both).
+    """
+    if configuration.draft_weights is not None or kind == "mtp":
+        return configuration.draft_weights or configuration.weights
+    mixture = target.model.num_expert_layers > 0
+    of_target = target.precision.weights[Component.EXPERTS if mixture else Component.MLP]
+    own = {network.stored()[part] for part in used_components(network) & LAYER_LINEARS}
+    wide = all(dtype.value in WIDE for dtype in own)
+    return of_target if kind == "model" and is_gguf(of_target) and wide else None
 
 
 def _unused(configuration: Configuration, kind: str, network: NetworkSpec | None) -> list[str]:

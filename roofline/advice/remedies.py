@@ -11,7 +11,7 @@ from typing import Any
 from roofline.advice.deployment import Deployment, deploy, load_documents
 from roofline.base.errors import DoesNotFitError, InputError, Option
 from roofline.base.resources import bundled_names
-from roofline.base.units import format_bytes, format_size
+from roofline.base.units import format_bytes, format_size, format_unlike
 from roofline.kernels.forward import cpu_expert_bytes
 from roofline.kernels.matrices import used_components
 from roofline.specs.formats import DType, bytes_per_element
@@ -167,20 +167,22 @@ def explain_refusal(memory: Memory, refused: Refused) -> str:
     if drafts:
         where += f" with draft length {drafts}"
         drafter = f"{format_bytes(memory.draft_weights * draft_card.layers)} of the drafter's, "
+    needed, available = format_unlike(refused.needed, memory.available)
     return (
-        f"{where} needs {format_bytes(refused.needed)} ({format_bytes(weights)} of weights, "
+        f"{where} needs {needed} ({format_bytes(weights)} of weights, "
         f"{drafter}{sequences} x {cache} of KV, {format_bytes(working)} of activations and logits) "
-        f"but {owner} {format_bytes(memory.available)} usable of {format_bytes(memory.total)}; "
+        f"but {owner} {available} usable of {format_bytes(memory.total)}; "
         f"{remedy}"
     )
 
 
 def _explain_host(memory: Memory, host: HostProfile) -> str:
     layers = memory.target.placement.split.cpu_layers
+    needed, usable = format_unlike(memory.on_host, host.usable)
     return (
         f"{Option('cpu_experts')}: the experts of {layers} layers need "
-        f"{format_bytes(memory.on_host)} beside the processor, but {host.id} has "
-        f"{format_bytes(host.usable)} usable of {format_bytes(host.memory.capacity.value)}, enough "
+        f"{needed} beside the processor, but {host.id} has "
+        f"{usable} usable of {format_bytes(host.memory.capacity.value)}, enough "
         f"for {_layers_on_host(memory, host)} layers"
     )
 

@@ -20,6 +20,7 @@ class Code(StrEnum):
     HEAD_ASSUMED = "head-assumed"
     PLAIN_ASSUMED = "plain-assumed"
     HEAD_DERIVED = "head-derived"
+    DRAFTER_STORED_AS_TARGET = "drafter-stored-as-target"
     HOST_ASSUMED = "host-assumed"
     NO_OWN_RATE = "no-own-rate"
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
@@ -131,6 +132,7 @@ ASSUMED = frozenset(
         Code.HEAD_ASSUMED,
         Code.PLAIN_ASSUMED,
         Code.HEAD_DERIVED,
+        Code.DRAFTER_STORED_AS_TARGET,
         Code.HOST_ASSUMED,
         Code.NO_OWN_RATE,
         Code.ACCEPTANCE_ASSUMED,

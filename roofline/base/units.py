@@ -21,6 +21,7 @@ __all__ = [
     "format_quantity",
     "format_seconds",
     "format_size",
+    "format_unlike",
     "listed",
     "parse_quantity",
     "parse_size",
@@ -119,6 +120,19 @@ def format_bytes(count: float) -> str:
     return _scaled(count, "B")
 
 
+def format_unlike(count: float, other: float) -> tuple[str, str]:
+    """Print two numbers of bytes, with more digits where three show no difference.
+
+    >>> format_unlike(76.14e9, 72.0e9), format_unlike(72.04e9, 72.01e9)
+    (('76.1 GB', '72.0 GB'), ('72.04 GB', '72.01 GB'))
+    """
+    for more in range(6):
+        texts = _scaled(count, "B", more), _scaled(other, "B", more)
+        if texts[0] != texts[1]:
+            break
+    return texts
+
+
 def format_pace(rate: float) -> str:
     """Print tokens or requests per second: whole, or with one decimal below 10.
 
@@ -172,9 +186,9 @@ def format_seconds(seconds: float) -> str:
     return f"{_three_digits(seconds / 1e-9)} ns"
 
 
-def _scaled(value: float, unit: str) -> str:
+def _scaled(value: float, unit: str, more: int = 0) -> str:
     scaled, prefix = _with_prefix(value)
-    return f"{_three_digits(scaled)} {prefix}{unit}"
+    return f"{_three_digits(scaled, more)} {prefix}{unit}"
 
 
 def _with_prefix(value: float) -> tuple[float, str]:
@@ -186,8 +200,6 @@ def _with_prefix(value: float) -> tuple[float, str]:
     return value, prefixes[power]
 
 
-def _three_digits(value: float) -> str:
-    """Return three significant digits without an exponent."""
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+def _three_digits(value: float, more: int = 0) -> str:
+    """Return three significant digits, or some ``more``, without an exponent."""
+    return f"{value:.{more + (0 if value >= 100 else 1 if value >= 10 else 2)}f}"

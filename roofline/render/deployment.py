@@ -9,7 +9,8 @@ from roofline.advice.deployment import Deployment
 from roofline.advice.question import Question
 from roofline.base.units import listed
 from roofline.kernels.matrices import used_components
-from roofline.specs.formats import Component
+from roofline.specs.formats import Component, Precision
+from roofline.specs.network import NetworkSpec
 
 if TYPE_CHECKING:
     from roofline.specs.overrides import AppliedOverride
@@ -37,8 +38,13 @@ def drafting(question: Question) -> list[str]:
     """Name the drafter and its acceptance, or that nothing is drafted."""
     if len(question.draft_lengths) == 1:
         return ["nothing is drafted"]
-    drafter = question.deployment.drafter.name
-    return [f"drafter {drafter}", f"acceptance: {question.acceptance.label}"]
+    drafter, target = question.deployment.drafter, question.deployment.target
+    named = f"drafter {drafter.name}"
+    if drafter.network is not None and drafter.precision is not None:
+        own = _stored(drafter.network, drafter.precision)
+        if own != _stored(target.model, target.precision):
+            named += f" ({own})"
+    return [named, f"acceptance: {question.acceptance.label}"]
 
 
 def deployment_data(deployment: Deployment) -> dict[str, Any]:
@@ -86,8 +92,11 @@ def stored_as(deployment: Deployment) -> str:
 
     A router is small and mostly kept wider than the rest, so it is left out.
     """
-    stored = deployment.target.precision.weights
-    parts = used_components(deployment.target.model)
+    return _stored(deployment.target.model, deployment.target.precision)
+
+
+def _stored(network: NetworkSpec, precision: Precision) -> str:
+    stored, parts = precision.weights, used_components(network)
     holds: dict[str, list[str]] = {}
     for component, word in _WORDS.items():
         if component in parts:

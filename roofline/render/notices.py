@@ -168,6 +168,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.ACCEPTANCE_ASSUMED,
             Code.NO_OWN_RATE,
             Code.HEAD_DERIVED,
+            Code.DRAFTER_STORED_AS_TARGET,
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
             Code.HIT_RATE_ASSUMED,
@@ -409,6 +410,13 @@ def _longest_is_best(drafter: str, longest: int, ending: Ending, given: int | No
     return (
         f"{drafter}: the best draft length found is the longest one tried ({longest}): "
         f"{why_drafts_end(ending, drafter=drafter, given=given)}"
+    )
+
+
+def _drafter_stored_as_target(drafter: str, dtype: str) -> str:
+    return (
+        f"the draft model {drafter} is stored as {dtype}, like its target; "
+        f"{Option('draft_weights')} says otherwise"
     )
 
 
@@ -748,6 +756,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.UNKNOWN_GENERATION: _unknown_generation,
     Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
+    Code.DRAFTER_STORED_AS_TARGET: _drafter_stored_as_target,
     Code.CHANGES_NOTHING: _changes_nothing,
     Code.NOTHING_TO_EXTRAPOLATE: _nothing_to_extrapolate,
     Code.LONGEST_IS_BEST: _longest_is_best,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofline.advice.deployment import Deployment
 from roofline.base.errors import Option
-from roofline.base.units import format_bytes, format_size, listed
+from roofline.base.units import format_bytes, format_size, format_unlike, listed
 from roofline.render.blocks import Paragraph, Tone
 from roofline.timing.memory import Memory
 
@@ -81,10 +81,10 @@ def _missing(memory: Memory, refused: Refused) -> str:
     cards = memory.target.placement.cards
     there = "of the GPU, which has" if cards == 1 else f"of each of the {cards} GPUs, which have"
     drafts = f" with draft length {refused.draft_length}" if refused.draft_length else ""
+    needed, available = format_unlike(refused.needed, refused.available)
     return (
         f"batch {refused.batch} at {format_size(refused.context)} tokens{drafts} needs "
-        f"{format_bytes(refused.needed)} {there} {format_bytes(refused.available)} usable of "
-        f"{format_bytes(memory.total)}"
+        f"{needed} {there} {available} usable of {format_bytes(memory.total)}"
     )
 
 
@@ -119,9 +119,10 @@ def drafts_without_room(memory: Memory, *, batch: int, context: int) -> str:
     where = f" on card {short.card + 1} of {cards}" if cards > 1 else ""
     drafter = memory.drafter.name
     name = drafter if memory.draft_weights else f"draft length 1 of {drafter}"
+    needed, free = format_unlike(short.needed, short.free)
     return (
-        f"{name} needs {format_bytes(short.needed)} more{where}, where plain decoding leaves "
-        f"{format_bytes(short.free)} free of {format_bytes(memory.available)} usable. Try "
+        f"{name} needs {needed} more{where}, where plain decoding leaves "
+        f"{free} free of {format_bytes(memory.available)} usable. Try "
         f"{listed(remedies, 'or')}."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,12 @@ def test_differences_have_units(cli: Cli) -> None:
     out = cli("hardware", "diff", "h100-sxm", "t4").out
     for words in (("80.0 GB", "16.0 GB"), ("3.35 TB/s", "320 GB/s"), ("700 W", "70.0 W")):
         assert any(all(word in line for word in words) for line in out.splitlines())
+
+
+@pytest.mark.parametrize("batches", ["1899", "1,1899"])
+def test_what_is_needed_and_what_there_is_print_unlike(cli: Cli, batches: str) -> None:
+    """Found by a user: "needs 70.5 GB of each of the 4 GPUs, which have 70.5 GB usable"."""
+    asked = "recommend llama-3.1-8b --tp 4 --context 1k --short --batch"
+    said = " ".join(cli(*asked.split(), batches).said.split())
+    needed, usable = re.findall(r"(?:needs|has|have) (7[\d.]+ GB)", said)
+    assert float(needed.split()[0]) > float(usable.split()[0]), said
