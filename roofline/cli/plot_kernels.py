@@ -58,14 +58,18 @@ def roofline_chart(
     check_unused(deployment, workload)
     lengths, of_lengths = draft_lengths_to_draw(deployment, workload)
     priced = _priced(deployment, workload, lengths)
+    drawn = tuple(d for d, fits in zip(lengths, priced.fits[0, 0], strict=True) if fits)
+    if drawn != lengths:
+        priced = _priced(deployment, workload, drawn)
+        of_lengths = [*of_lengths, _left_out(workload, lengths, drawn)]
     draw_for_deployment(
         files,
         deployment,
         roofline_rows(priced),
         draw_roofline,
-        title=f"kernels of a step, D = {span(lengths)}",
+        title=f"kernels of a step, D = {span(drawn)}",
         where=point_name(workload),
-        drafting=[] if len(lengths) == 1 else [f"drafter {deployment.drafter.name}"],
+        drafting=[] if len(drawn) == 1 else [f"drafter {deployment.drafter.name}"],
         notices=[
             *notices,
             *of_lengths,
@@ -144,6 +148,18 @@ def _deployed(configuration: Configuration, workload: Workload) -> tuple[Deploym
 
     deployment, notices = deploy(configuration)
     return deployment, [*notices, *context_notices(deployment, workload.contexts)]
+
+
+def _left_out(workload: Workload, lengths: tuple[int, ...], drawn: tuple[int, ...]) -> Notice:
+    """Say which draft lengths are not drawn because they do not fit."""
+    from roofline.base.notices import Code, notice
+
+    return notice(
+        Code.DRAFTS_DO_NOT_FIT,
+        batch=workload.batches[0],
+        context=workload.contexts[0],
+        lengths=tuple(d for d in lengths if d not in drawn),
+    )
 
 
 def _priced(

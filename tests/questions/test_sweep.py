@@ -25,7 +25,7 @@ def close(mine: float, theirs: float) -> bool:
 #: pads nothing, a tree, prompt tokens in the step, counted acceptance.
 QUESTIONS = [
     ("llama-3.1-8b", "--gpu", "h100-sxm"),
-    ("llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--weights", "int4-g128", "--engine", "llamacpp",
+    ("llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--weights", "q4_k_m", "--engine", "llamacpp",
      "--drafter", "ngram", "--acceptance", "0.4"),
     ("deepseek-v3", "--gpu", "h200-sxm", "--tp", "8", "--drafter", "mtp",
      "--acceptance", "conditional:0.8,0.6"),

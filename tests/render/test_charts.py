@@ -29,7 +29,7 @@ from roofline.render.charts.attention import attention_rows, draw_attention_time
 from roofline.render.charts.breakdown import breakdown_rows, draw_breakdown
 from roofline.render.charts.cost_ratio import cost_ratio_rows, draw_cost_ratio
 from roofline.render.charts.explore import MOST_LINES
-from roofline.render.charts.figure import shades
+from roofline.render.charts.figure import shades, spread_out
 from roofline.render.charts.frontier import draw_frontier, frontier_rows, undominated
 from roofline.render.charts.heatmap import (
     MOST_COLUMNS,
@@ -37,7 +37,7 @@ from roofline.render.charts.heatmap import (
     draw_heatmap,
     heatmap_rows,
 )
-from roofline.render.charts.rooflines import draw_roofline, roofline_rows, spread_out
+from roofline.render.charts.rooflines import draw_roofline, roofline_rows
 from roofline.render.charts.speedup import draw_speedup, speedup_rows
 from roofline.render.charts.validation import draw_parity, parity_rows
 from roofline.specs.formats import DType

@@ -214,8 +214,9 @@ def _columns(
 
 def _tile_edges(axes: Axes, rows: Sequence[AttentionRow], *, name: bool) -> None:
     """Mark where one more row needs another thread block of the kernel in use."""
-    tiles = {row.tile_rows for row in rows if row.in_use and row.tile_rows}
     last = max(row.query_rows for row in rows)
+    tiles = {row.tile_rows for row in rows if row.in_use and row.tile_rows}
+    tiles = {tile for tile in tiles if tile <= last}  # a larger one has no edge on the axis
     for tile in sorted(tiles):
         for edge in range(tile, last + 1, tile):
             axes.axvline(edge, color="#999999", linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from roofline.advice.decide import Point
 from roofline.advice.recommend import Recommendation
 from roofline.base.errors import InputError, Option
-from roofline.render.charts.figure import MARKERS, PALETTE
+from roofline.render.charts.figure import MARKERS, PALETTE, line_colours, spread_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,8 @@ __all__ = [
     "draw_legend",
     "draw_line",
     "mark_uncaptured",
+    "name_lines",
+    "range_words",
     "require_drafts",
     "runnable",
 ]
@@ -30,6 +32,9 @@ __all__ = [
 UNCAPTURED = "past the captured graphs"
 #: The palette's last colour is too light for a line.
 MOST_LINES = len(PALETTE) - 1
+SHADED = 2  # lines whose shades can be told apart
+BESIDE = 0.07  # draft lengths between the bars of two lines
+APART = 0.042  # between two names beside the axes, as a share of their height
 LINES = ("-", "dashed", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (6, 2)), (0, (3, 1)))
 
 
@@ -57,17 +62,25 @@ def draw_line(
     band: tuple[Sequence[float], Sequence[float]],
     *,
     number: int,
+    of: int,
     label: str,
     advised: int,
     filled: Sequence[bool] = (),
 ) -> Line2D:
-    """Draw one line with the band of its error; the point at position ``advised`` is large.
+    """Draw one line with the range of its error; the point at position ``advised`` is large.
 
-    ``number`` sets colour, dash and marker; ``filled`` says which points are.
+    ``number`` of the lines ``of`` the chart sets colour, dash and marker; ``filled`` says which
+    points are. A few lines have a shade; shades of more would merge, so these have a bar at the
+    advised point, each a little beside the last.
     """
-    colour, marker = PALETTE[number], MARKERS[number]
+    colour, marker = line_colours(of)[number], MARKERS[number]
     points: dict[str, Any] = {"color": colour, "marker": marker}
-    axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
+    if of <= SHADED:
+        axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
+    else:
+        at = x[advised] + BESIDE * (number - (of - 1) / 2)
+        ends = [side[advised] for side in band]
+        axes.plot([at, at], ends, color=colour, marker="_", linewidth=1.3, markersize=6, zorder=1.5)
     (line,) = axes.plot(
         x, y, **points, linestyle=LINES[number], markersize=5, markerfacecolor="white", label=label
     )
@@ -78,6 +91,32 @@ def draw_line(
         [x[advised]], [y[advised]], **points, linestyle="", markersize=10, markeredgecolor="black"
     )
     return line
+
+
+def name_lines(axes: Axes, lines: Mapping[str, Line2D]) -> None:
+    """Write each line's name right of the axes at the height of its last point, none on another."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = {name: np.asarray(line.get_xydata())[-1] for name, line in lines.items()}
+    heights = {name: float(to_axes.transform(end)[1]) for name, end in ends.items()}
+    order = sorted(heights, key=lambda name: -heights[name])
+    placed = spread_out([heights[name] for name in order], apart=APART, high=1.0)
+    for name, height in zip(order, placed, strict=True):
+        axes.annotate(
+            name,
+            tuple(to_axes.transform(ends[name])),
+            xycoords="axes fraction",
+            xytext=(1.015, height),
+            textcoords="axes fraction",
+            va="center",
+            size=7.5,
+            color=lines[name].get_color(),
+            arrowprops={"arrowstyle": "-", "color": "#BBBBBB", "linewidth": 0.5, "shrinkB": 4},
+        )
+
+
+def range_words(lines: int) -> str:
+    """Say how the likely range is drawn."""
+    return "shade: likely range" if lines <= SHADED else "bar: likely range at the advised D"
 
 
 def mark_uncaptured(axes: Axes, points: Sequence[tuple[float, float]]) -> None:

@@ -14,6 +14,8 @@ from roofline.render.charts.by_draft_length import (
     draw_legend,
     draw_line,
     mark_uncaptured,
+    name_lines,
+    range_words,
     require_drafts,
     runnable,
 )
@@ -108,6 +110,7 @@ def draw_cost_ratio(axes: Axes, rows: Sequence[CostRatioRow]) -> dict[int | str,
             [row.cost_ratio for row in of_batch],
             ([row.cost_ratio_low for row in of_batch], [row.cost_ratio_high for row in of_batch]),
             number=number,
+            of=len(batches),
             label=f"cost ratio R(D), batch {batch}: D = {best.draft_length}, {best.speedup:.2f}x",
             advised=at,
         )
@@ -127,6 +130,7 @@ def draw_cost_ratio(axes: Axes, rows: Sequence[CostRatioRow]) -> dict[int | str,
     draw_legend(
         axes,
         columns=2,
-        title="R(D) below AL(D): drafts pay; large: advised; shade around a line: likely range",
+        title=f"R(D) below AL(D): drafts pay; large: advised; {range_words(len(batches))}",
     )
+    name_lines(axes, {"AL(D)": lines["AL"], **{f"batch {b}": lines[b] for b in batches}})
     return lines

@@ -33,9 +33,11 @@ __all__ = [
     "caption_for",
     "check_chart_path",
     "label_ticks",
+    "line_colours",
     "new_panels",
     "save",
     "shades",
+    "spread_out",
     "styled",
     "write_chart",
 ]
@@ -90,10 +92,24 @@ def shades(longest: int) -> list[str]:
     >>> shades(2)
     ['#DEDEDE', '#E2E329', '#461D6C']
     """
+    return [NOTHING, *_in_sequence(0.04, 0.92, longest)]
+
+
+def line_colours(count: int) -> list[str]:
+    """Return a colour for each of some lines in order, from one that is seen on white to dark.
+
+    >>> line_colours(2)
+    ['#44BB70', '#440154']
+    """
+    return _in_sequence(0.3, 1.0, count) if count > 1 else [PALETTE[0]]
+
+
+def _in_sequence(first: float, last: float, count: int) -> list[str]:
+    """Return colours in equal steps between two places in the sequence, of which 1 is the end."""
     parts = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in SEQUENCE])
-    at = np.linspace(0.04, 0.92, longest) * (len(SEQUENCE) - 1)
+    at = np.linspace(first, last, count) * (len(SEQUENCE) - 1)
     mixed = [np.interp(at, np.arange(len(SEQUENCE)), part) for part in parts.T]
-    return [NOTHING, *(f"#{r:02X}{g:02X}{b:02X}" for r, g, b in np.rint(mixed).astype(int).T)]
+    return [f"#{r:02X}{g:02X}{b:02X}" for r, g, b in np.rint(mixed).astype(int).T]
 
 
 @contextmanager
@@ -228,3 +244,25 @@ def caption_for(
         setting="; ".join(setting),
         source=source,
     )
+
+
+def spread_out(heights: Sequence[float], *, apart: float, high: float) -> list[float]:
+    """Return falling heights moved as little as needed to be ``apart``, the first at most ``high``.
+
+    Neighbours that are too near share the way: the pools of isotonic regression. What would go
+    below 0 moves up as a block.
+
+    >>> [round(h, 3) for h in spread_out([0.9, 0.5, 0.5], apart=0.1, high=1.0)]
+    [0.9, 0.55, 0.45]
+    """
+    pools: list[list[float]] = []  # of wanted heights of the pool's first member
+    for i, height in enumerate(heights):
+        pools.append([height + i * apart])
+        while len(pools) > 1 and np.mean(pools[-1]) > np.mean(pools[-2]):
+            last = pools.pop()
+            pools[-1].extend(last)
+    flat = [float(np.mean(pool)) for pool in pools for _ in pool]
+    room = (len(heights) - 1) * apart
+    return [
+        float(np.clip(first, room, max(high, room))) - i * apart for i, first in enumerate(flat)
+    ]

@@ -112,8 +112,7 @@ def draw_frontier(axes: Axes, rows: Sequence[FrontierRow]) -> dict[str, Line2D]:
         label_ticks(axis, low=float(values.min()), high=float(values.max()))
     axes.set_xlabel("interactivity (tokens/s of one user)")
     axes.set_ylabel("throughput (tokens/s of one GPU)")
-    # both curves bend towards the upper right; a single batch has only its join
-    axes.legend(loc="lower left" if len(plain) > 1 else "upper left")
+    axes.legend(loc="best")  # where it hides no curve and no name
     return lines
 
 

@@ -35,6 +35,8 @@ CAUSES = {
     Outcome.UNKNOWN: ("no AL", "no AL: acceptance unknown where drafts may win", "|||"),
 }
 
+#: What does not fit: light, for it may be most of the chart.
+UNFIT: dict[str, Any] = {"facecolor": "#FAFAFA", "edgecolor": "#E3E3E3", "hatch": "//"}
 EDGE = "#D55E00"  # of the break-even
 BELOW = 32  # points from the cells to the legend: ticks and label of the axis stand between
 MOST_COLUMNS, MOST_ROWS = 13, 12  # with more, numbers have no room in the cells and beside them
@@ -98,9 +100,9 @@ def draw_heatmap(axes: Axes, rows: Sequence[HeatmapRow]) -> QuadMesh:
         speedup = row.best_speculative_speedup
         gain[at] = np.nan if speedup is None else speedup
     colours, norm = _scale(int(np.nanmax(best)))
-    axes.set_facecolor("#FFFFFF")
-    axes.patch.set_hatch("////")
-    axes.patch.set_edgecolor("#BBBBBB")
+    axes.set_facecolor(UNFIT["facecolor"])
+    axes.patch.set_hatch(UNFIT["hatch"])
+    axes.patch.set_edgecolor(UNFIT["edgecolor"])
     roomy = len(batches) <= MOST_COLUMNS and len(contexts) <= MOST_ROWS
     cells = axes.pcolormesh(
         best, cmap=colours, norm=norm, edgecolors="white", linewidth=1 if roomy else 0
@@ -246,7 +248,7 @@ def _legend(axes: Axes, causes_shown: Sequence[Any], *, drawn: bool, full: bool)
         shown.insert(0, Line2D([], [], color=EDGE, linewidth=2.5, label=words))
     if not full:
         words = "does not fit in memory"
-        shown.append(Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label=words))
+        shown.append(Patch(**UNFIT, label=words))
     figure = axes.get_figure()
     if shown and figure is not None:
         # below the cells, which fill the axes, and below the label of the axis

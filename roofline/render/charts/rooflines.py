@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from roofline.advice.deployment import Deployment, PricedGrid
 from roofline.base.errors import InputError, Option
 from roofline.kernels.ops import Kind, Part
-from roofline.render.charts.figure import PALETTE, label_ticks
+from roofline.render.charts.figure import PALETTE, label_ticks, spread_out
 from roofline.specs.formats import rate_name
 from roofline.timing.machine import OVER_LINK, OpTime
 
@@ -25,7 +25,6 @@ __all__ = [
     "draw_roofline",
     "drawn_tracks",
     "roofline_rows",
-    "spread_out",
 ]
 
 Array = NDArray[np.float64]
@@ -282,25 +281,3 @@ def _name_lines(axes: Axes, ends: Sequence[tuple[Line2D, str, tuple[float, float
             **beside,
         )
         axes.text(NAME, height, name, size=7.5, va="center", color=colour, **beside)
-
-
-def spread_out(heights: Sequence[float], *, apart: float, high: float) -> list[float]:
-    """Return falling heights moved as little as needed to be ``apart``, the first at most ``high``.
-
-    Neighbours that are too near share the way: the pools of isotonic regression. What would go
-    below 0 moves up as a block.
-
-    >>> [round(h, 3) for h in spread_out([0.9, 0.5, 0.5], apart=0.1, high=1.0)]
-    [0.9, 0.55, 0.45]
-    """
-    pools: list[list[float]] = []  # of wanted heights of the pool's first member
-    for i, height in enumerate(heights):
-        pools.append([height + i * apart])
-        while len(pools) > 1 and np.mean(pools[-1]) > np.mean(pools[-2]):
-            last = pools.pop()
-            pools[-1].extend(last)
-    flat = [float(np.mean(pool)) for pool in pools for _ in pool]
-    room = (len(heights) - 1) * apart
-    return [
-        float(np.clip(first, room, max(high, room))) - i * apart for i, first in enumerate(flat)
-    ]

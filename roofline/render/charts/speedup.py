@@ -13,6 +13,8 @@ from roofline.render.charts.by_draft_length import (
     draw_legend,
     draw_line,
     mark_uncaptured,
+    name_lines,
+    range_words,
     require_drafts,
     runnable,
 )
@@ -81,6 +83,7 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
             [row.speedup for row in of_key],
             ([row.speedup_low for row in of_key], [row.speedup_high for row in of_key]),
             number=number,
+            of=len(keys),
             label=f"batch {best.batch}{where}: D = {best.draft_length}, {best.speedup:.2f}x",
             advised=at,
             filled=[row.tie for row in of_key],
@@ -97,6 +100,12 @@ def draw_speedup(axes: Axes, rows: Sequence[SpeedupRow]) -> dict[tuple[int, int]
     draw_legend(
         axes,
         columns=columns,
-        title="large: advised; filled: within 1 % of the best; shade: likely range",
+        title=f"large: advised; filled: within 1 % of the best; {range_words(len(keys))}",
     )
+    several = {
+        f"{batch}" if len(contexts) == 1 else f"{batch}, {format_size(context)}": line
+        for (batch, context), line in lines.items()
+    }
+    if len(keys) > 1:
+        name_lines(axes, {f"batch {name}": line for name, line in several.items()})
     return lines
