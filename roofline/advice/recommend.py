@@ -121,7 +121,7 @@ def _in_shipped_formats(deployment: Deployment) -> list[_Shipped]:
     """Return the deployment as shipped for each format that was asked for in place of another.
 
     A wider format that ships is left out: it is compared with `_slow_narrow_weights`. So is a
-    format that the model's name asks for.
+    format that the model's name asks for, and one that the engine does not serve.
     """
     configuration, model = deployment.configuration, deployment.target.model
     precision, used, found = deployment.target.precision, used_components(model), list[_Shipped]()
@@ -135,6 +135,9 @@ def _in_shipped_formats(deployment: Deployment) -> list[_Shipped]:
         formats = tuple(dict.fromkeys(before for before, now in pairs if before != now))
         if not formats or min(map(bytes_per_element, formats)) > bytes_per_element(asked) + SCALES:
             continue
+        generation = deployment.gpu.generation
+        if not all(deployment.engine.serves(field, each, generation) for each in formats):
+            continue  # the engine cannot run it as it ships
         left_out: dict[str, Any] = {field: None}
         as_shipped, _ = deploy(replace(configuration, **left_out), drop_unused=True)
         if getattr(as_shipped.configuration, field) is None:

@@ -89,6 +89,9 @@ def test_the_nearest_has_about_as_many_bits() -> None:
 def test_a_model_that_ships_otherwise_is_refused_too(cli: Cli) -> None:
     line = "deepseek-v3 ships as fp8-block, and llama.cpp serves no fp8-block weights"
     assert_refused(cli("memory", "deepseek-v3", "--engine", "llamacpp"), line, "--weights q8_0")
+    granite = ("recommend", "granite-3.3-8b-instruct-fp8", "--engine", "llamacpp")
+    assert_refused(cli(*granite), "ships as fp8", "--weights q8_0")
+    assert cli(*granite, "--weights", "q8_0", "-q").code == 0
     assert cli("memory", "gpt-oss-20b", "--engine", "llamacpp", "-q").code == 0  # ships as mxfp4
 
 
