@@ -63,8 +63,8 @@ def _left_out(heads: Sequence[str]) -> list[Note]:
     if not heads:
         return []
     text = (
-        f"left out, for no acceptance is known for them: {', '.join(heads)}; name the drafters to "
-        f"have them in: {Option('drafter', f'{heads[0]}=0.7')}"
+        f"no acceptance is known for {listed(heads)}, so the comparison is without; with it: "
+        f"{Option('drafter', f'{heads[0]}=0.7')}, and the same for each drafter to compare"
     )
     return [Note(code="drafters-left-out", text=text)]
 
@@ -301,7 +301,7 @@ def _fastest(entries: Sequence[ComparedDrafter]) -> str:
     fastest = f"{_short(best)} is fastest, {speedup:.2f}x at D = {best.point.draft_length}"
     if not inside:
         return f"{fastest}."
-    return f"{fastest}; within the model's error of it: {', '.join(inside)}."
+    return f"{fastest}; by the model's error, {listed(inside, 'or')} may be as fast."
 
 
 #: Of JSON, by the column that says the same of other answers.

@@ -92,8 +92,9 @@ def goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:
     need = next(n for n in choice.needed if n.draft_length == choice.draft_length)
     shortest = min(n.draft_length for n in choice.needed if n.met)
     needed = (
-        f"With those odds it needs {need.tokens_per_step:.2f} tokens per step and has "
-        f"{need.reached:.2f}; the shortest draft length that meets it here is {shortest}."
+        f"To meet the goal with those odds, D = {choice.draft_length} needs "
+        f"{need.tokens_per_step:.2f} tokens per step; this acceptance gives {need.reached:.2f}. "
+        f"The shortest draft length that meets it at batch {choice.point.batch} is {shortest}."
     )
     return [needed]
 

@@ -82,8 +82,8 @@ def reading(answer: LoadAnswer) -> str:
     riding = ""
     if answer.chunks.most:
         riding = (
-            f" Prompt tokens ride in {best.with_prompt:.1%} of them, "
-            f"{answer.chunks.each:.0f} at a time."
+            f" {best.with_prompt:.1%} of the steps also read a prompt, "
+            f"{answer.chunks.each:.0f} tokens of it each."
         )
     return (
         f"{runs}A gap is one step, the time between two bursts of tokens that a user sees; TPOT is "

@@ -183,7 +183,7 @@ def _headline(answer: MemoryAnswer) -> str:
         return f"{start}."
     return (
         f"{start} without speculation, {slots.speculative} with draft length "
-        f"{slots.draft_length}: {slots.lost:.1%} of the slots lost."
+        f"{slots.draft_length}: drafts take the room of {slots.lost:.1%} of the sequences."
     )
 
 

@@ -443,7 +443,7 @@ def _lengths_end(drafter: str, longest: int, ending: Ending, given: int | None) 
 def _one_rate_in_long_drafts(drafter: str, longest: int) -> str:
     del drafter  # what is said holds for every one
     return (
-        "one rate at every position flatters long drafts (by 27 % in the median at D = 8): D = "
+        "one rate at every position overstates long drafts (by 27 % in the median at D = 8): D = "
         f"{longest} may be too long; measure rates by position (roofline acceptance read)"
     )
 

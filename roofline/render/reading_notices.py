@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from roofline.acceptance.defaults import Closeness
 from roofline.base.errors import Option
 from roofline.base.notices import Code
+from roofline.base.units import listed
 
 if TYPE_CHECKING:
     from roofline.advice.readings import Advice, Place
@@ -28,23 +29,23 @@ def _acceptance_assumed(
     what = label if general else f"{label}, not a chat set"
     if closeness is Closeness.SAME:
         return (
-            f"acceptance of {reference}, counted with a drafter of this kind on this model or one "
-            f"of its base: {what} ({source})"
+            f"acceptance of {reference}, counted on this model or one of the same base, with a "
+            f"drafter of this kind: {what} ({source})"
         )
     return f"acceptance borrowed from another model: {what} ({source})"
 
 
 def _gaps_filled(label: str, lengths: tuple[int, ...]) -> str:
     return (
-        f"acceptance of {label}: not measured at D = {', '.join(map(str, lengths))}, where one "
-        "conditional rate fills each gap"
+        f"acceptance of {label} was not measured at D = {listed(list(map(str, lengths)))}; a "
+        "constant conditional rate fills each gap"
     )
 
 
 def _hit_rate_assumed(drafter: str, hit_rate: float) -> str:
     return (
-        f"{drafter} is taken to find drafts in {100 * hit_rate:.0f} % of the passes; "
-        f"{Option('hit_rate')} states the share"
+        f"{drafter} finds a draft in {100 * hit_rate:.0f} % of the passes; give the true share "
+        f"with {Option('hit_rate')}"
     )
 
 

@@ -74,7 +74,7 @@ def as_answer(plan: SchedulePlan, written: WrittenSchedule) -> Answer:
 def _mix(plan: SchedulePlan) -> str:
     """Say how the time is shared among batches."""
     if plan.mix is None:
-        return "every doubling of the batch as frequent"
+        return "as much time in each doubling of the batch"
     return f"time spent: {', '.join(f'{share:.0%} at {batch}' for batch, share in plan.mix)}"
 
 
@@ -268,25 +268,25 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
 def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     """Return in one or two sentences what the bands lose to the best everywhere."""
     if written.largest_loss < 0.0005:
-        return "This loses nothing to the best D at every batch."
-    lost = f"This loses {written.loss:.2%} of the mix's tokens to the best D at every batch"
+        return "Against the best D at each batch this loses nothing."
+    lost = f"Against the best D at each batch this loses {written.loss:.2%} of all tokens"
     if written.form_loss > 0:
         lost += f" ({written.form_loss:.2%} because the engine's form cannot say it)"
     joined = len(plan.contexts) > 1 and all(len(band.draft_lengths) == 1 for band in written.bands)
     over = " on the mean over the contexts" if joined else ""
-    worst = f"{written.largest_loss:.1%} at its worst batch, {written.worst_batch}{over}"
+    worst = f"at most {written.largest_loss:.1%}, at batch {written.worst_batch}{over}"
     limit = Option("tie", f"{100 * plan.tie:g}")
     if written.largest_loss <= plan.tie:
-        return f"{lost}, and {worst}: within {limit}."
+        return f"{lost} ({worst}): within {limit}."
     reasons = []
     if plan.odds > 0:
         reasons.append(
-            "bands are kept apart only where they beat one draft length by more, with odds of "
+            "the batches get another D only where that gains more than the tie with odds of "
             f"{plan.odds:.0%}"
         )
     if written.form_loss > 0:
         reasons.append("the engine's form cannot say every table")
-    return f"{lost}, and {worst}. That is more than {limit}: {', and '.join(reasons)}."
+    return f"{lost} ({worst}). That is more than {limit}: {', and '.join(reasons)}."
 
 
 #: The part of the step to which a longer draft adds less from a batch on.

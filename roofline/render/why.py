@@ -262,8 +262,8 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
     text = _what_it_waits_for(answer, point, plain)
     if (experts := plain.active_experts) is not None:
         text += (
-            f" Each layer computes {experts.plain:.1f} of its experts then, {experts.verify:.1f} "
-            "in the verify pass."
+            f" Of the experts of a layer a plain pass uses {experts.plain:.1f}, the verify pass "
+            f"{experts.verify:.1f}."
         )
     if plain.cards_in_turn > 1:
         text += f" The {plain.cards_in_turn} cards work one after the other."

@@ -235,11 +235,22 @@ def parse_override(text: str, option: str = "set") -> Override:
     starts = (*_ROOTS, *_IN_LAYERS)
     if not (first in starts and dot) and path not in ALIASES:
         known = [*(f"{start}." for start in starts), *ALIASES]
-        hint = _spelling_hint(first, [*starts, *ALIASES]) or _root_hint(first)
+        hint = _group_hint(first) if first in starts else ""
+        hint = hint or _spelling_hint(first, [*starts, *ALIASES]) or _root_hint(first)
         raise InputError(
             f"unknown path; {hint}a path is one of {', '.join(known)}", field=option, value=text
         )
     return override
+
+
+def _group_hint(first: str) -> str:
+    """Return the hint for a group of values that was named in place of one of them.
+
+    >>> _group_hint("gpu")
+    "'gpu' is a group of values: name one of them, or ask sweep about several; "
+    """
+    several = ", or ask sweep about several" if first in _ROOTS else ""
+    return f"'{first}' is a group of values: name one of them{several}; "
 
 
 def _spelling_hint(name: str, known: Sequence[str]) -> str:

@@ -131,13 +131,13 @@ def test_what_was_filled_is_said(cli: Cli) -> None:
     text = " ".join(
         cli("recommend", "llama-3.1-8b", "--acceptance", "al:2=2.36,4=3.08").out.split()
     )
-    assert "not measured at D = 1, 3, where one conditional rate fills each gap" in text
+    assert "not measured at D = 1 and 3; a constant conditional rate fills each gap" in text
     whole = cli("recommend", "llama-3.1-8b", "--acceptance", "al:1.8,2.36,2.79")
     assert "not measured" not in whole.out + whole.err
     short = cli(
         "recommend", "llama-3.1-8b", "--acceptance", "al:2=2.36,4=3.08", "--max-draft-length", "2"
     )
-    assert "not measured at D = 1, where" in " ".join(short.out.split())
+    assert "not measured at D = 1; a" in " ".join(short.out.split())
 
 
 def test_filled_lengths_are_never_taken_for_measured_ones(cli: Cli, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_heads_without_acceptance_are_left_out(cli: Cli) -> None:
         "dspark", "dflash", "eagle3"
     ]  # fmt: skip
     said = cli("compare", "qwen3-8b", "--gpu", "h200-sxm").said
-    assert "left out, for no acceptance is known for them: peagle" in said
+    assert "no acceptance is known for peagle, so the comparison is without" in said
     assert "--drafter peagle=0.7" in said
     assert any("peagle" in note["text"] for note in outcome.data()["notes"])
 

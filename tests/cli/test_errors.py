@@ -26,6 +26,7 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
         ("llama-3.1-8b --activations bf61", ("--activations", "bf61", "bf16")),
         ("llama-3.1-8b --draft-weights fp9", ("--draft-weights", "fp9")),
         ("llama-3.1-8b --drafter egale3", ("drafter", "egale3", "did you mean", "eagle3")),
+        ("llama-3.1-8b --drafter x", ("unknown drafter", "of which none, ngram", "eagle3")),
         ("llama-3.1-8b --engine vlm", ("engine", "vlm", "did you mean", "vllm")),
         ("llama-3.1-8b --verify-attention kv_one", ("--verify-attention", "kv_one", "kv_once")),
         ("llama-3.1-8b --format jsn", ("--format", "jsn", "json")),

@@ -33,24 +33,24 @@ RATES = Option("acceptance", "0.8,0.6")
                 "general": False,
             },
             (
-                "acceptance of r, counted with a drafter of this kind on this model or one of its "
-                "base: eagle3 of m, not a chat set (s)"
+                "acceptance of r, counted on this model or one of the same base, with a drafter of "
+                "this kind: eagle3 of m, not a chat set (s)"
             ),
         ),
         (
             Code.GAPS_FILLED,
             {"label": "eagle3 of m", "lengths": (1, 4)},
             (
-                "acceptance of eagle3 of m: not measured at D = 1, 4, where one conditional rate "
-                "fills each gap"
+                "acceptance of eagle3 of m was not measured at D = 1 and 4; a constant conditional "
+                "rate fills each gap"
             ),
         ),
         (
             Code.HIT_RATE_ASSUMED,
             {"drafter": "ngram", "hit_rate": 0.375},
             (
-                "ngram is taken to find drafts in 38 % of the passes; "
-                f"{Option('hit_rate')} states the share"
+                "ngram finds a draft in 38 % of the passes; give the true share with "
+                f"{Option('hit_rate')}"
             ),
         ),
         (

@@ -145,7 +145,7 @@ REFUSED = [
     ("group_size=", "PATH=VALUE"),
     ("grup_size=4", "did you mean 'group_size'"),
     ("attention=4", "unknown path"),
-    ("model=4", "unknown path"),
+    ("model=4", "unknown path; 'model' is a group of values: name one of them, or ask sweep"),
     ("group_size=3", "divisor of its 32 query heads"),
     ("group_size=0", "at least 1"),
     ("group_size=2.5", "whole number"),
