@@ -339,7 +339,10 @@ def deploy(
         kv=precision.kv,
     )
     own = configuration.verify_attention or gpu.verify_attention
-    placement = execution_paths().placed(placement, model, serving, given=own is not None)
+    tile_given = gpu.verify_attention is not None
+    placement = execution_paths().placed(
+        placement, model, serving, given=own is not None, tile_given=tile_given
+    )
     graphs = graphs_on_path(documents.engine, serving)
     engine, engine_changes = _engine(
         configuration, documents.engine.model_copy(update={"graphs": graphs})
@@ -357,6 +360,7 @@ def deploy(
                 drafter.network,
                 serving._replace(role="drafter"),
                 given=own is not None,
+                tile_given=tile_given,
             ),
         )
     own_times = engine.overhead

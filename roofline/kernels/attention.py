@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from roofline.base.numbers import Array
@@ -77,9 +79,11 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
     length = attended_tokens(attention, state.context)
     read = state.context if state.prefill else attended_tokens(attention, state.context, rows)
     picks = _picks(state, attention)
+    # FlashAttention 2 packs heads only over a whole context (flash_api.cpp, mha_varlen_fwd)
+    tiles = _tiles(state, group, packs=group > 1 and attention.window is None)
     flops = formulas.attention_flops(
         batch=state.batch,
-        rows=_work_rows(state, group),
+        rows=rows,
         heads=heads,
         head_dim=attention.head_dim,
         length=_prompt_pairs(state, attention) / rows if state.prefill else length,
@@ -107,15 +111,18 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         flops=flops,
         bytes=moved,
         rows=group * rows,
+        padding=tiles.rows / rows,
         shape=AttentionShape(
             pairs=state.batch * kv_heads * reads * picks,
-            rows=group * _work_rows(state, group) / (reads * picks),
+            rows=group * rows / (reads * picks),
             length=read if state.prefill else length,
             context=state.context,
             kv_width=attention.head_dim + attention.value_dim,
             mac_width=attention.head_dim + attention.value_dim,
             kv=bytes_per_element(state.precision.kv),
             group=group,
+            work=tiles.work / picks,
+            blocks=tiles.blocks / picks,
         ),
         head_dim=attention.head_dim,
     )
@@ -131,20 +138,52 @@ def _prompt_pairs(state: Pass, attention: GroupedQueryAttention) -> Array:
     return formulas.windowed_pairs(tokens=tokens, window=window)
 
 
-def _work_rows(state: Pass, group: int) -> Array:
-    """Return the rows per sequence that are computed: whole tiles of G q rows in ``tile``.
+class _Tiles(NamedTuple):
+    """What the rows of a pass fill, where a kernel computes whole tiles.
 
-    In ``head_tile`` each query head has tiles of its own; one row of every head shares them.
+    ``rows`` are the rows of a sequence and query head that are computed, ``work`` those of a cache,
+    and ``blocks`` the thread blocks of a cache that nothing cuts, as ``AttentionShape`` takes both.
     """
-    placement = state.placement
+
+    rows: Array
+    work: Array = 0
+    blocks: Array = 0
+
+
+def _tiles(state: Pass, group: int, *, packs: bool = True) -> _Tiles:
+    """Return the tiles of G q rows in ``tile``, and of every query head's in ``head_tile``.
+
+    ``packs`` says that in ``head_tile`` one row of every head of a group shares a tile.
+    """
+    rows, tile = np.asarray(state.rows), state.placement.tile_rows
     if state.prefill:
-        return state.rows
-    if placement.verify_attention is VerifyAttention.HEAD_TILE:
-        padded = formulas.padded_rows(rows=state.rows, tile=placement.tile_rows)
-        return np.where(np.asarray(state.rows) > 1, padded, state.rows)
-    if placement.verify_attention is not VerifyAttention.TILE:
-        return state.rows
-    return formulas.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / group
+        return _Tiles(state.rows)
+    packed = formulas.padded_rows(rows=group * rows, tile=tile)
+    padded = formulas.padded_rows(rows=rows, tile=tile)
+    alone = (rows > 1) | (not packs)
+    of_heads = _Tiles(
+        rows=np.where(alone, padded, rows),
+        work=np.where(alone, group * padded, 0),
+        blocks=np.where(alone, group * padded / tile, 0),
+    )
+    of = {
+        VerifyAttention.TILE: _Tiles(rows=packed / group, work=packed),
+        VerifyAttention.HEAD_TILE: of_heads,
+    }
+    plain, verify = (
+        of.get(how, _Tiles(state.rows))
+        for how in (state.placement.plain_attention, state.placement.verify_attention)
+    )
+    return _Tiles(
+        rows=_by_rows(state, plain.rows, verify.rows),
+        work=_by_rows(state, plain.work, verify.work),
+        blocks=_by_rows(state, plain.blocks, verify.blocks),
+    )
+
+
+def _by_rows(state: Pass, one: Array, several: Array) -> Array:
+    """Return what holds for passes of one row per sequence, and for those of several."""
+    return one if one is several else np.where(np.asarray(state.rows) > 1, several, one)
 
 
 def _picks(
@@ -162,14 +201,18 @@ def _picks(
 
 
 def _kv_reads(state: Pass, group: int) -> Array:
-    """Return how often a pass reads the cache: once, per tile of G q rows, or per query."""
+    """Return how often a verify pass reads the cache: once, per tile of G q rows, or per query.
+
+    A plain pass reads it once.
+    """
     placement = state.placement
     if state.prefill:
         return 1.0
     if placement.verify_attention is VerifyAttention.KV_PER_TILE:
-        return formulas.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / (
+        tiles = formulas.padded_rows(rows=group * state.rows, tile=placement.tile_rows) / (
             placement.tile_rows
         )
+        return _by_rows(state, 1.0, tiles)
     return state.rows if placement.verify_attention is VerifyAttention.KV_PER_QUERY else 1.0
 
 
@@ -236,7 +279,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
     heads = attention.num_heads // state.placement.attention_tp
     length = attended_tokens(attention, state.context)
     read = attended_tokens(attention, state.context, state.rows)
-    reads = _kv_reads(state, heads) * _picks(state, attention)
+    reads, tiles = _kv_reads(state, heads) * _picks(state, attention), _tiles(state, heads)
     return Op(
         name="latent_attention",
         kind=Kind.MLA,
@@ -245,7 +288,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
         storage=state.precision.kv,
         flops=formulas.latent_attention_flops(
             batch=state.batch,
-            rows=_work_rows(state, heads),
+            rows=state.rows,
             heads=heads,
             key_width=attention.key_width,
             value_width=attention.value_width,
@@ -263,15 +306,18 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
             kv_reads=_kv_reads(state, heads),
         ),
         rows=heads * state.rows,
+        padding=tiles.rows / state.rows,
         shape=AttentionShape(
             pairs=state.batch * reads,
-            rows=heads * _work_rows(state, heads) / reads,
+            rows=heads * state.rows / reads,
             length=length,
             context=state.context,
             kv_width=attention.key_width,
             mac_width=attention.key_width + attention.value_width,
             kv=bytes_per_element(state.precision.kv),
             group=heads,
+            work=tiles.work,
+            blocks=tiles.blocks,
         ),
         head_dim=attention.key_width,
     )

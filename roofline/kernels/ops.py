@@ -51,6 +51,8 @@ class AttentionShape(NamedTuple):
     mac_width: int  # multiply-adds per row and token
     kv: Array  # bytes per cached element [B]
     group: int = 0  # query heads per KV head; 0: one query each, so as many as rows
+    work: Array = 0  # rows computed, where those are whole tiles; 0: no more than ``rows``
+    blocks: Array = 0  # thread blocks of each cache, where none is cut; 0: as the law says
 
 
 class MoeShape(NamedTuple):
@@ -118,7 +120,8 @@ class Op:
     """One kernel of a pass, launched ``count`` times.
 
     ``flops`` and ``bytes`` are those of one launch on one accelerator (bytes over the link for
-    communication). ``rows`` is M of a GEMM, the mean rows of an awake expert, G q of attention.
+    communication); ``padding`` is how many FLOP are computed for each of ``flops``, the useful
+    ones. ``rows`` is M of a GEMM, the mean rows of an awake expert, G q of attention.
     ``shape`` is what the kernel's own law needs, where it has one.
     """
 
@@ -133,10 +136,16 @@ class Op:
     count: int = 1
     shape: Shape | None = None
     head_dim: int = 0
+    padding: Array = 1.0
     #: Times that the kernel's loop runs one after another (rows of a recurrent state).
     turns: Array = 1.0
     #: What more than one turn costs, where the kernel's law does not say.
     state_rows: StateRows | None = None
+
+    @property
+    def computed_flops(self) -> Array:
+        """Return the FLOP of one launch with those of the empty rows of its tiles."""
+        return self.flops * self.padding
 
 
 class Pass(NamedTuple):

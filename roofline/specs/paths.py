@@ -179,7 +179,7 @@ class AttentionPath(_Entry):
 
     @property
     def verify_attention(self) -> VerifyAttention:
-        """How the cache is read; a prefill kernel reads it once for all rows too."""
+        """How its passes read the cache; a prefill kernel reads it once for all rows too."""
         return VerifyAttention.KV_ONCE if self.reads == "prefill" else self.reads
 
 
@@ -228,10 +228,17 @@ class ExecutionPaths(Document):
         return None
 
     def placed(
-        self, placement: Placement, network: NetworkSpec, serving: Serving, *, given: bool
+        self,
+        placement: Placement,
+        network: NetworkSpec,
+        serving: Serving,
+        *,
+        given: bool,
+        tile_given: bool = False,
     ) -> Placement:
-        """Return the placement with how a verify pass runs; ``given`` leaves how it reads a cache.
+        """Return the placement with how a pass runs.
 
+        ``given`` leaves how a verify pass reads a cache, and ``tile_given`` the rows of a tile.
         Where layers differ, the kind that most layers have decides.
         """
         kinds = attention_kinds(network)
@@ -240,16 +247,18 @@ class ExecutionPaths(Document):
             several = state.several_states if state is not None else None
             placement = replace(placement, state_rows=several)
         kinds = [kind for kind in kinds if kind is not AttentionKind.STATE]
-        if given or not kinds:
+        if not kinds:
             return placement
-        path = self.of(serving, max(set(kinds), key=kinds.count), several=True)
+        most = max(kinds, key=kinds.count)
+        plain = self.of(serving, most, several=False)
+        if plain is not None:
+            placement = replace(placement, plain_attention=plain.verify_attention)
+        path = self.of(serving, most, several=True)
         if path is None:
             return placement
-        return replace(
-            placement,
-            verify_attention=path.verify_attention,
-            tile_rows=path.tile_rows or placement.tile_rows,
-        )
+        if path.tile_rows and not tile_given:
+            placement = replace(placement, tile_rows=path.tile_rows)
+        return placement if given else replace(placement, verify_attention=path.verify_attention)
 
     def host_seconds(
         self, network: NetworkSpec, serving: Serving, *, several: bool

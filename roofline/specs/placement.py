@@ -29,7 +29,7 @@ class VerifyAttention(StrEnum):
 
     KV_ONCE = "kv_once"  # once for all rows
     TILE = "tile"  # once, but arithmetic comes in whole tiles of query rows
-    HEAD_TILE = "head_tile"  # once, but the rows of each query head fill whole tiles of their own
+    HEAD_TILE = "head_tile"  # once, but by uncut blocks: whole tiles of one query head's rows each
     KV_PER_TILE = "kv_per_tile"  # once for every tile of query rows
     KV_PER_QUERY = "kv_per_query"  # once for every row: the draft tokens share nothing
 
@@ -98,6 +98,9 @@ class Placement:
     dp: int = 1
     routing: Routing = field(default_factory=Routing)
     verify_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    #: How a plain pass reads the cache: ``kv_once``, or ``head_tile`` where the engine's kernel
+    #: puts the heads of a group into one tile only over a whole context.
+    plain_attention: VerifyAttention = VerifyAttention.KV_ONCE
     #: How a verify pass keeps the states of linear mixers for its q rows.
     state_handling: StateHandling = StateHandling.SNAPSHOTS
     #: What several rows of a recurrent state cost; None is the kernel's own law, row by row.

@@ -196,7 +196,7 @@ def _least(op: Op, machine: Machine) -> Array:
     gpu, rate = machine.gpu, rate_name(op.compute)
     device = machine.device(rate)
     return roofline_seconds(
-        flops=op.flops,
+        flops=op.computed_flops,
         bytes=op.bytes,
         peak=gpu.peak(rate),
         bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
@@ -314,14 +314,14 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             return vector_time(shape, op.bytes, machine.gpu, law, machine.vector)
         case SimpleLaw(), shape:
             each = simple_time(
-                flops=op.flops / op.turns,
+                flops=op.computed_flops / op.turns,
                 bytes=op.bytes / op.turns,
                 reduction=shape.k if isinstance(shape, GemmShape) else 0,
                 peak=device.peak,
                 bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
                 law=law,
                 rows=op.rows if machine.staircase else None,
-                work=op.flops / shape.pairs if isinstance(shape, AttentionShape) else None,
+                work=op.computed_flops / shape.pairs if isinstance(shape, AttentionShape) else None,
             )
             return _several_rows(op, in_turn(each, op.turns))
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")

@@ -60,10 +60,18 @@ KV_BYTES = {"bf16": 2.0, "fp8": 1.0}  # of a cached element [B], by a block's dt
 MAX_GROUP = 32
 
 
+#: FlashAttention 2, which gives a query head blocks of its own, 64 rows each over the whole cache,
+#: unless a sequence has one row, a whole context and fewer KV heads (vllm-project/flash-attention
+#: 617264c1, csrc/flash_attn/flash_api.cpp, mha_varlen_fwd; the tables time one row).
+HEAD_TILED = ("vllm_flash_attn", "vllm_flash_attn_fa2")
+TILE = 64
+
+
 def attention_shape(columns: Columns, label: Label) -> AttentionShape:
     """Return batch, KV heads, query heads for each, tokens cached and window as a shape."""
-    context, window = columns["context"], columns["window"]
+    context, window, group = columns["context"], columns["window"], columns["group"]
     width = 2 * label["head_dim"]  # keys and values
+    alone = (window > 0) | (group == 1) if label["kernel"] in HEAD_TILED else np.zeros_like(group)
     return AttentionShape(
         pairs=columns["batch"] * columns["kv_heads"],
         rows=columns["group"],
@@ -72,6 +80,8 @@ def attention_shape(columns: Columns, label: Label) -> AttentionShape:
         kv_width=width,
         mac_width=width,
         kv=KV_BYTES[label["dtype"]],
+        work=np.where(alone, TILE * group, 0),
+        blocks=np.where(alone, group, 0),
     )
 
 

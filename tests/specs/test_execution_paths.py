@@ -14,6 +14,8 @@ import pytest
 from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import Deployment, deploy
 from roofline.base.notices import Code
+from roofline.kernels.forward import decode
+from roofline.kernels.ops import AttentionShape
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import load_model
@@ -146,6 +148,30 @@ def test_what_a_user_states_wins_over_the_registry() -> None:
     assert read.target.placement.verify_attention is VerifyAttention.HEAD_TILE
 
 
+def test_one_row_of_a_window_has_a_block_for_every_query_head() -> None:
+    """FlashAttention 2 packs the heads of a group into a tile only over a whole context.
+
+    gpt-oss-20b, 64 query and 8 KV heads, windows of 128 in every other layer: by hand 8 blocks for
+    each cache of a windowed layer, and of either layer with two rows (flash_api.cpp,
+    mha_varlen_fwd: seqlenq_ngroups_swapped).
+    """
+    target = deployed("l40s", "vllm", model="gpt-oss-20b").target
+    for rows, whole, windowed in ((1.0, 0.0, 8.0), (2.0, 8.0, 8.0), (65.0, 16.0, 16.0)):
+        ops = decode(
+            target.model,
+            target.precision,
+            target.placement,
+            batch=np.array(4.0),
+            context=np.array(4096.0),
+            rows=np.array(rows),
+        )
+        blocks = {op.name: op.shape.blocks for op in ops if isinstance(op.shape, AttentionShape)}
+        assert blocks == {"attention": whole, "sliding_attention": windowed}
+        # useful work is that of the rows; what is computed fills tiles of 64
+        padding = next(op.padding for op in ops if op.name == "attention")
+        assert padding == pytest.approx(64 * np.ceil(rows / 64) / rows if rows > 1 else 1)
+
+
 @pytest.mark.parametrize(
     ("engine", "code"),
     [("vllm==0.24", Code.OUTSIDE_GRAPH), ("vllm", Code.HOST_WAITS), ("sglang", None)],
@@ -209,8 +235,28 @@ def test_flash_attention_2_pads_the_rows_of_every_head_once_it_verifies(model: s
     deployment = deployed("a100-sxm-80gb", "vllm", model=model)
     times = deployment.price(deployment.grid((8,), (2048,), (0, 1, 5, 31))).times
     attention = next(t for t in times.verify_ops if t.op.name == "attention")
-    flops = np.ravel(attention.op.flops)
+    flops = np.ravel(attention.op.computed_flops)
     assert flops[1:] == pytest.approx(64 * flops[0])
+    assert np.ravel(attention.op.flops) == pytest.approx(flops[0] * np.array([1, 2, 6, 32]))
+
+
+def test_equal_work_of_a_verify_pass_takes_about_as_long_until_blocks_run_out() -> None:
+    """qwen3-32b on two L40S, three rows of 32,768 tokens in all, by hand from the tables' rows.
+
+    64 and 8 sequences fill the 142 SMs with 64-row blocks at 18 to 22 ns a key and 4 us a block:
+    64 x 32 blocks of 512 keys are 15 waves of 4 + 7.5 us; 8 x 32 of 4,096 two waves of 77 us. One
+    sequence has 32 blocks for them, each 32,768 keys in turn: 604.8 us measured for one head.
+    """
+    deployment = deployed("l40s", "vllm", model="qwen3-32b", tp=2)
+
+    def microseconds(batch: int, context: int) -> float:
+        times = deployment.price(deployment.grid((batch,), (context,), (0, 2))).times
+        attention = next(t for t in times.verify_ops if t.op.name == "attention")
+        return 1e6 * float(np.ravel(attention.each)[1])
+
+    assert microseconds(64, 512) == pytest.approx(15 * (4 + 7.5), rel=0.2)
+    assert microseconds(8, 4096) == pytest.approx(2 * 77, rel=0.2)
+    assert microseconds(1, 32768) == pytest.approx(604.8, rel=0.2)
 
 
 def test_several_rows_of_a_state_take_turns_in_sglang() -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.formats import DType
-from roofline.specs.laws import AttentionLaw, SimpleLaw
+from roofline.specs.gpu import load_hardware, load_overlay
+from roofline.specs.laws import AttentionBlock, AttentionLaw, SimpleLaw
 from roofline.timing.laws.attention import attention_time
 from roofline.timing.laws.simple import Device, simple_time
 from roofline.timing.machine import OpTime
+from roofline.validation.kernel_families import FAMILIES
 from tests.physics import plain_step, priced, scalar
 from tests.support import GPU, Cli, write
 
@@ -185,6 +187,62 @@ def attention_seconds(*, rows: np.ndarray, group: int) -> np.ndarray:
         group=group,
     )  # fmt: skip
     return np.asarray(attention_time(shape, DEVICE, LAW).total)
+
+
+def test_a_block_that_cuts_no_cache_takes_its_keys_in_turn() -> None:
+    """By hand: 8 blocks on 132 SMs are one wave, 4 us and 7 of 8 tiles of 128 keys at 20 ns each.
+
+    Their arithmetic, 64 rows x 1,024 keys x 512 FLOP at 60 % of 1/132 of 1 PFLOP/s, takes 7.4 us.
+    """
+    law = AttentionLaw(floor=0.0, cta_s=4e-6, token_s=2e-8, p=8.0)
+    shape = AttentionShape(
+        pairs=1.0, rows=16.0, length=1024.0, context=1024.0, kv_width=256, mac_width=256, kv=2.0,
+        work=512.0, blocks=8.0,
+    )  # fmt: skip
+    time = attention_time(shape, DEVICE, law)
+    assert time.total == pytest.approx(4e-6 + 7 * 128 * 2e-8, rel=1e-3)
+    assert time.compute == pytest.approx(64 * 1024 * 512 * 132 / 0.6e15)
+    packed = attention_time(shape._replace(work=0, blocks=0), DEVICE, law)
+    assert packed.total < 0.6 * time.total  # cut into 8 of at least 128 tokens
+
+
+@pytest.mark.parametrize(
+    ("gpu", "batch", "kv_heads", "group", "context", "window", "microseconds"),
+    [
+        ("l40s", 1, 1, 1, 65536, 0, 1203.8),
+        ("l40s", 16, 1, 1, 32768, 0, 619.2),
+        ("l40s", 512, 1, 1, 512, 0, 188.1),
+        ("l40s", 2048, 1, 1, 16, 0, 62.6),
+        ("l40s", 64, 2, 8, 128, 128, 38.7),
+        ("l40s", 2048, 8, 3, 32, 128, 1408.7),
+        ("rtx-pro-6000-blackwell-server", 1, 1, 1, 65536, 0, 1260.8),
+        ("rtx-pro-6000-blackwell-server", 256, 8, 3, 32, 128, 135.8),
+        ("a100-sxm-80gb", 1, 1, 1, 65536, 0, 1526.0),
+        ("a100-sxm-80gb", 32, 1, 1, 32768, 0, 778.9),
+        ("a100-sxm-80gb", 512, 1, 1, 512, 0, 99.6),
+    ],
+)
+def test_flash_attention_2_gives_every_query_head_a_block(  # noqa: PLR0917
+    gpu: str, batch: int, kv_heads: int, group: int, context: int, window: int, microseconds: float
+) -> None:
+    """Rows of the tables with a window, or a KV head for each query head, by the shipped laws.
+
+    vLLM 0.24.0 (0.14.0 on A100), head size 128, aiconfigurator-core 0.12.0 (Apache-2.0); caches
+    well inside L2 or well beyond it. A verify pass runs by the same kernel.
+    """
+    profile, family = load_hardware(gpu), FAMILIES["attention"]
+    overlay = load_overlay(gpu, "vllm")
+    assert overlay is not None
+    (law,) = (
+        block.law
+        for block in overlay.calibration
+        if isinstance(block, AttentionBlock) and (block.dtype, block.head_dim) == ("bf16", 128)
+    )
+    sizes = {"batch": batch, "kv_heads": kv_heads, "group": group, "context": context}
+    columns = {name: np.array([float(x)]) for name, x in (sizes | {"window": window}).items()}
+    label = {"dtype": "bf16", "kernel": "vllm_flash_attn_fa2", "head_dim": 128}
+    found = family.seconds(columns, label, law, profile)
+    assert 1e6 * float(found[0]) == pytest.approx(microseconds, rel=0.2)
 
 
 @pytest.mark.parametrize("group", [1, 4, 8, 16])

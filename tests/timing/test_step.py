@@ -117,11 +117,12 @@ def test_kv_read_per_query_multiplies_attention() -> None:
     assert attention[3] / attention[0] == pytest.approx(4, rel=0.1)
 
 
-@pytest.mark.parametrize(("draft", "tiles"), [(0, 1), (31, 1), (32, 2)])
+@pytest.mark.parametrize(("draft", "tiles"), [(1, 1), (31, 1), (32, 2)])
 def test_tiles_are_paid_for_whole(draft: int, tiles: int) -> None:
-    """G = 4: D = 0 and D = 31 both fill one tile of 128 rows, D = 32 starts a second.
+    """G = 4: D = 1 and D = 31 both fill one tile of 128 rows, D = 32 starts a second.
 
-    FLOPs per layer: 4 x 8 KV heads x 128 rows x 128 x 1024 for each tile.
+    FLOPs computed per layer: 4 x 8 KV heads x 128 rows x 128 x 1024 for each tile; useful are those
+    of 4 (1 + D) rows.
     """
     found = times(
         batch=1,
@@ -131,14 +132,17 @@ def test_tiles_are_paid_for_whole(draft: int, tiles: int) -> None:
         verify_attention=VerifyAttention.TILE,
     )
     kernel = named([timed.op for timed in found.verify_ops], "attention")
-    assert scalar(kernel.flops) == tiles * 4 * 8 * 128 * 128 * 1024
+    assert scalar(kernel.computed_flops) == tiles * 4 * 8 * 128 * 128 * 1024
+    assert scalar(kernel.flops) == 4 * 8 * 4 * (1 + draft) * 128 * 1024
 
 
-def test_the_modes_agree_without_drafts_on_bytes() -> None:
-    """One row has nobody to share the cache with: reading once or per query is the same."""
+@pytest.mark.parametrize("mode", VerifyAttention)
+@pytest.mark.parametrize("gpu", ["h100-sxm", "l40s"])
+def test_how_verify_passes_read_says_nothing_of_plain_ones(gpu: str, mode: VerifyAttention) -> None:
+    """One row has nobody to share the cache with, and plain decoding has a kernel of its own."""
     once, each = (
-        times(drafts=range(1), drafter="none", verify_attention=mode)
-        for mode in (VerifyAttention.KV_ONCE, VerifyAttention.KV_PER_QUERY)
+        times(drafts=range(1), drafter="none", verify_attention=how, gpu=gpu)
+        for how in (VerifyAttention.KV_ONCE, mode)
     )
     assert row(once.total) == row(each.total)
     assert {name: row(part) for name, part in once.parts.items()} == {

@@ -72,6 +72,7 @@ SMALL_GROUP = 8
 BOUNDS: Mapping[str, tuple[float, float, bool]] = {
     "floor": (1e-6, 1e-4, True),
     "mem_eff": (0.3, 1.05, True),
+    "compute_eff": (0.2, 1.0, True),
     "p": (1.0, 8.0, True),
     "cta_s": (1e-8, 5e-5, True),
     "token_s": (1e-10, 5e-7, True),
@@ -258,14 +259,17 @@ def fit_latent(
 def fit_attention_law(shape: AttentionShape, seconds: Array, gpu: HardwareProfile) -> AttentionLaw:
     """Return the law, constants rounded; ``ValueError`` where no law holds.
 
-    Constants of windows are free only where a window cuts, a band's factor only where it has rows,
-    and a pass that converts an fp8 cache only where its rows are clearly better told with it.
+    Constants of windows are free only where a window cuts, the share of the peak only where a block
+    computes whole tiles alone, a band's factor only where it has rows, and a pass that converts an
+    fp8 cache only where its rows are clearly better told with it.
     """
     if len(seconds) < LEAST_ROWS:
         raise ValueError(f"only {len(seconds)} rows")
     thinned = slice(None, None, -(-len(seconds) // MAX_ROWS))
     few = _Bench(shape=_pick(shape, thinned), seconds=seconds[thinned], gpu=gpu)
-    names = [name for name in BOUNDS if name != "convert_s"]
+    names = [name for name in BOUNDS if name not in ("compute_eff", "convert_s")]
+    if np.any(np.asarray(few.shape.blocks) > 0):
+        names.append("compute_eff")
     if not np.any(np.asarray(few.shape.context) > few.shape.length):
         names = [name for name in names if name not in WINDOWED]
     narrow = shape.kv == KV_BYTES["fp8"]
@@ -363,8 +367,11 @@ def _row_costs(bands: Sequence[int], factors: Sequence[float]) -> tuple[float, .
 
 
 def _pick(shape: AttentionShape, rows: slice) -> AttentionShape:
-    names = ("pairs", "rows", "length", "context")
-    fewer: dict[str, Any] = {name: getattr(shape, name)[rows] for name in names}
+    names = ("pairs", "rows", "length", "context", "work", "blocks")
+    fewer: dict[str, Any] = {
+        name: values[rows] if np.ndim(values) else values
+        for name, values in ((name, getattr(shape, name)) for name in names)
+    }
     return shape._replace(**fewer)
 
 

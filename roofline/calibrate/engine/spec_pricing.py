@@ -213,4 +213,4 @@ def _at(op: Op, position: int) -> Op:
     def value(x: Array | float) -> float:
         return float(np.asarray(x).ravel()[position if np.size(x) > 1 else 0])
 
-    return replace(op, flops=value(op.flops), bytes=value(op.bytes))
+    return replace(op, flops=value(op.flops), bytes=value(op.bytes), padding=value(op.padding))

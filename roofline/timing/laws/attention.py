@@ -27,9 +27,14 @@ def attention_time(
         + (body^8 + t_comp^8)^(1/8),   body = c(rows) (t_serial^p + t_mem^p)^(1/p)
     t_serial = ceil(P n s / SMs) (cta_s + token_s L / s), n = ceil(rows / row_tile) blocks for each
     of P pairs, cut into s = clip(SMs / (P n), 1, S) splits; t_mem = bytes / (BW mem_eff);
-    t_comp = FLOP / (peak compute_eff). The cache is read once for all rows. ``warm`` says that a
-    small cache is found in L2, as in a benchmark that repeats one call. No term falls when
-    pairs, the queries of a cache or L grow.
+    t_comp = FLOP / (peak compute_eff), those of empty rows of a tile included. The cache is read
+    once for all rows. Where the shape says n itself, the kernel cuts no cache: S = 1, and a block
+    takes whole tiles of 128 keys, the first of them in cta_s; its SM alone does its arithmetic,
+        t_serial = ceil(P n / SMs) (cta_s + token_s 128 (ceil(L / 128) - 1))
+        t_comp = FLOP / (peak compute_eff) x ceil(P n / SMs) SMs / (P n)
+    and several rows of a model take no less than one, although a cut cache has a tail of its own.
+    ``warm`` says that a small cache is found in L2, as in a benchmark that repeats one call. No
+    term falls when pairs, the queries of a cache or L grow.
 
     >>> device = Device(bandwidth=3.35e12, peak=989.4e12, units=132, l2=50e6, link=450e9)
     >>> shape = AttentionShape(pairs=256.0, rows=4.0, length=8192.0, context=8192.0, kv_width=256,
@@ -38,18 +43,35 @@ def attention_time(
     >>> round(1e6 * float(time.memory), 0)  # 1.07 GB at 90 % of 3.35 TB/s
     356.0
     """
+    time = _one_call(shape, device, law, warm=warm)
+    if shape.group == 0 or not np.any(np.asarray(shape.blocks) > 0):
+        return time
+    plain = shape._replace(rows=shape.group, work=0, blocks=0)
+    several = np.asarray(shape.rows) > shape.group
+    least = np.where(several, _one_call(plain, device, law, warm=warm).total, 0.0)
+    return time._replace(total=np.maximum(time.total, least))
+
+
+def _one_call(
+    shape: AttentionShape, device: Device, law: AttentionLaw, *, warm: bool
+) -> KernelTime:
     length = np.asarray(shape.length, dtype=np.float64)
     windowed = np.asarray(shape.context) > length
     visited = np.minimum(length + law.window_pad * windowed, shape.context)
-    splittable = np.minimum(law.max_splits, np.maximum(visited / MIN_SPAN, 1.0))
-    blocks = shape.pairs * np.ceil(np.asarray(shape.rows) / law.row_tile)
+    work, uncut = np.maximum(shape.rows, shape.work), np.asarray(shape.blocks) > 0
+    most = np.where(uncut, 1.0, law.max_splits)
+    splittable = np.minimum(most, np.maximum(visited / MIN_SPAN, 1.0))
+    blocks = shape.pairs * np.where(uncut, shape.blocks, np.ceil(work / law.row_tile))
     splits = np.clip(device.units / blocks, 1.0, splittable)
     waves = np.maximum(np.ceil(blocks * splits / device.units - 1e-9), 1.0)
-    serial = waves * (law.cta_s + law.token_s * visited / splits)
+    beyond_first = MIN_SPAN * (np.ceil(visited / MIN_SPAN) - 1)
+    tokens = np.where(uncut, beyond_first, visited / splits)
+    serial = waves * (law.cta_s + law.token_s * tokens)
     memory = _stream_seconds(shape, visited, device, law, warm=warm)
     body = _row_cost(shape, law) * combine(serial, memory, law.p)
-    flops = 2 * shape.pairs * np.asarray(shape.rows) * length * shape.mac_width
-    compute = np.asarray(flops / (device.peak * law.compute_eff))
+    flops = 2 * shape.pairs * work * length * shape.mac_width
+    even = np.where(uncut, blocks / (waves * device.units), 1.0)  # share of the SMs at work
+    compute = np.asarray(flops / (device.peak * law.compute_eff * even))
     extra = law.split_s * (1 - 1 / splittable) + law.window_s * windowed
     per_pair = law.row_s * np.asarray(shape.rows) + law.convert_s * visited
     return KernelTime(
