@@ -73,6 +73,7 @@ from roofline.specs.network import (
     network_named,
 )
 from roofline.specs.paths import (
+    AttentionPath,
     GraphMode,
     Serving,
     execution_paths,
@@ -129,6 +130,8 @@ class Deployment:
     verify_width: int | None = None
     #: The share of sequences that have drafts in a verify pass; below 1 where a lookup may miss.
     hit_rate: float = 1.0
+    #: How the engine verifies drafts; None where the user or a measurement here says how.
+    path: AttentionPath | None = None
     changes: tuple[AppliedOverride, ...] = ()  # what overrides did
     unused: tuple[str, ...] = ()  # options given that say nothing for this drafter
     #: What it was made of; None where it was put together by hand.
@@ -376,6 +379,7 @@ def deploy(
         engine=engine,
         host=host,
         verify_width=configuration.verify_width if drafter.kind != "none" else None,
+        path=None if own is not None else execution_paths().of_most(model, serving, several=True),
         changes=(*gpu_changes, *model_changes, *engine_changes, *drafter_changes),
         unused=tuple(_unused(configuration, drafter.kind, drafter.network)),
         configuration=configuration,

@@ -13,10 +13,13 @@ from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import decay_share, drawn_tokens_per_step
 from roofline.advice.decide import (
     CONFIDENCES,
+    TIE,
     Decision,
     Point,
     decide,
     near_best,
+    smallest_within_tie,
+    speedups,
     time_at_odds,
 )
 from roofline.advice.deployment import Deployment, Notices, PricedGrid, deploy
@@ -24,6 +27,8 @@ from roofline.advice.question import Question, ending_value
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.matrices import used_components
 from roofline.specs.formats import LAYER_LINEARS, DType, bytes_per_element
+from roofline.specs.paths import Basis
+from roofline.specs.placement import VerifyAttention
 from roofline.specs.priors import priors
 from roofline.timing.machine import OpTime
 from roofline.timing.memory import Memory
@@ -44,6 +49,7 @@ __all__ = [
     "require_fit",
     "shipped_format_notices",
     "slow_format_notices",
+    "verify_path_notices",
 ]
 
 #: A plain step with narrow weights may take this many times as long before a notice says so.
@@ -77,6 +83,64 @@ def slow_format_notices(
     ]
     found = [each for each in shipped if each is not None]
     return found or _slow_narrow_weights(deployment, own, batch, context)
+
+
+def verify_path_notices(question: Question, points: Sequence[Point]) -> list[Notice]:
+    """Say where another way to read the cache in verify passes would change the advice.
+
+    The other way is to read it once for all rows, or for every row where once is only assumed. The
+    first point that it changes by more than a tie is named.
+    """
+    deployment = question.deployment
+    path, mode = deployment.path, deployment.target.placement.verify_attention
+    assumed = path is not None and path.basis is Basis.ASSUMED
+    if path is None or question.draft_lengths[-1] == 0:
+        return []
+    if mode is VerifyAttention.KV_ONCE and not assumed:
+        return []
+    once = mode is not VerifyAttention.KV_ONCE
+    other = VerifyAttention.KV_ONCE if once else VerifyAttention.KV_PER_QUERY
+    batches, contexts = (
+        tuple(dict.fromkeys(getattr(point, name) for point in points))
+        for name in ("batch", "context")
+    )
+    elsewhere = replace(question, deployment=_verifying_by(deployment, other))
+    priced = elsewhere.price(batches, contexts)
+    tokens = question.tokens_on(priced.grid)
+    gain = speedups(tokens, priced.times.total)
+    best, _ = smallest_within_tie(np.where(priced.candidates, gain, np.nan))
+    for point in points:
+        at = batches.index(point.batch), contexts.index(point.context)
+        found = int(best[at])
+        if gain[at][found] * (1 - TIE) > gain[at][point.best]:
+            return [
+                notice(
+                    Code.VERIFY_PATH_DECIDES,
+                    engine=deployment.engine.name,
+                    version=deployment.engine.runs_version,
+                    backend=path.backend,
+                    gpu=deployment.gpu.id,
+                    assumed=assumed,
+                    mode=mode,
+                    other=other,
+                    batch=point.batch,
+                    context=point.context,
+                    length=point.draft_length,
+                    other_length=question.draft_lengths[found],
+                    other_speedup=float(gain[at][found]),
+                )
+            ]
+    return []
+
+
+def _verifying_by(deployment: Deployment, mode: VerifyAttention) -> Deployment:
+    """Return a deployment whose verify passes read the cache in another way."""
+    target, drafter = deployment.target, deployment.drafter
+    return replace(
+        deployment,
+        target=target._replace(placement=replace(target.placement, verify_attention=mode)),
+        drafter=replace(drafter, placement=replace(drafter.placement, verify_attention=mode)),
+    )
 
 
 def shipped_format_notices(
@@ -457,6 +521,7 @@ def answer_at(
             question.deployment.engine,
             {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
         ),
+        *verify_path_notices(question, points),
         *edge_notices(question, points),
         *extra,
     )

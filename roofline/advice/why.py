@@ -25,6 +25,7 @@ __all__ = [
     "ActiveExperts",
     "BestUncaptured",
     "Bound",
+    "Growth",
     "HostExperts",
     "Outcome",
     "PlainPass",
@@ -36,6 +37,7 @@ __all__ = [
     "bound",
     "bound_shares",
     "captured_steps",
+    "dearest_growth",
     "deciding",
     "deciding_limit",
     "deciding_limits",
@@ -115,6 +117,15 @@ class PlainPass(NamedTuple):
     active_experts: ActiveExperts | None  # None without experts
     cards_in_turn: int  # cards that work one after the other; 1 where none does
     host: HostExperts | None
+
+
+class Growth(NamedTuple):
+    """The kernel that more rows make dearest, all its launches together."""
+
+    op: str
+    plain: float  # in a plain pass [s]
+    verify: float  # in a verify pass [s]
+    share: float  # of what the verify pass takes more
 
 
 class BestUncaptured(NamedTuple):
@@ -423,6 +434,24 @@ def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> Plain
         cards_in_turn=split.cards if split.mode is SplitMode.LAYER else 1,
         host=_host_experts(answer),
     )
+
+
+def dearest_growth(answer: Recommendation, point: Point, draft_length: int) -> Growth | None:
+    """Return the kernel that grows most from a plain pass to a verify pass; None without growth.
+
+    Kernels of one name in several layers count together.
+    """
+    plain_at, verify_at = (grid_position(answer, point, length) for length in (0, draft_length))
+    seconds: dict[str, tuple[float, float]] = {}
+    for time in answer.times.verify_ops:
+        plain, verify = seconds.get(time.op.name, (0.0, 0.0))
+        more = value_at(time.total, plain_at), value_at(time.total, verify_at)
+        seconds[time.op.name] = (plain + more[0], verify + more[1])
+    grown = sum(verify - plain for plain, verify in seconds.values())
+    if grown <= 0:
+        return None
+    name, (plain, verify) = max(seconds.items(), key=lambda item: item[1][1] - item[1][0])
+    return Growth(op=name, plain=plain, verify=verify, share=(verify - plain) / grown)
 
 
 def _bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...]) -> float:

@@ -61,6 +61,7 @@ class Code(StrEnum):
     OFF_FAST_PATH = "off-fast-path"
     OUTSIDE_GRAPH = "outside-graph"
     HOST_WAITS = "host-waits"
+    VERIFY_PATH_DECIDES = "verify-path-decides"
     ENGINE_ELSEWHERE = "engine-elsewhere"
     FEW_BITS = "few-bits"
     NO_16_BIT_RATE = "no-16-bit-rate"

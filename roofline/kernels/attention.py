@@ -112,6 +112,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         bytes=moved,
         rows=group * rows,
         padding=tiles.rows / rows,
+        assumed_reads=state.placement.assumed_reads,
         shape=AttentionShape(
             pairs=state.batch * kv_heads * reads * picks,
             rows=group * rows / (reads * picks),
@@ -307,6 +308,7 @@ def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
         ),
         rows=heads * state.rows,
         padding=tiles.rows / state.rows,
+        assumed_reads=state.placement.assumed_reads,
         shape=AttentionShape(
             pairs=state.batch * reads,
             rows=heads * state.rows / reads,

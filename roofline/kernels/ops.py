@@ -137,6 +137,8 @@ class Op:
     shape: Shape | None = None
     head_dim: int = 0
     padding: Array = 1.0
+    #: Whether it is only assumed how several rows read the cache.
+    assumed_reads: bool = False
     #: Times that the kernel's loop runs one after another (rows of a recurrent state).
     turns: Array = 1.0
     #: What more than one turn costs, where the kernel's law does not say.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from roofline.advice.decide import Point
 from roofline.advice.recommend import Recommendation
+from roofline.advice.why import grid_position, value_at
 from roofline.base.units import format_bytes
 from roofline.kernels.footprint import (
     attended_tokens,
@@ -14,7 +15,7 @@ from roofline.kernels.footprint import (
 from roofline.kernels.formulas import attention_intensity, gemm_knee_rows, state_traffic
 from roofline.kernels.matrices import local_heads
 from roofline.kernels.mlp import rows_of_experts
-from roofline.kernels.ops import Pass
+from roofline.kernels.ops import Kind, Pass
 from roofline.specs.formats import Component, bytes_per_element, rate_name
 from roofline.specs.network import (
     Attention,
@@ -102,7 +103,7 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
         return (
             f"MLA: 2 h (1 + D) (d_k + d_v) / (d_k b_kv) = 2 x {heads} x {rows} x "
             f"({key} + {value}) / ({key} x {size:g}) = {intensity:.0f} FLOP per byte of latent; "
-            f"{balance}."
+            f"{balance}.{_padding(answer, point)}"
         )
     group = heads // kv_heads
     intensity = float(
@@ -114,7 +115,24 @@ def _attention(answer: Recommendation, point: Point, attention: Attention) -> st
         window = f" ({attention.window_kind} window: {tokens:.0f} of {point.context} tokens read)"
     return (
         f"Attention: 2 G (1 + D) / b_kv = 2 x {group} x {rows} / {size:g} = {intensity:.0f} "
-        f"FLOP per byte of KV{window}; {balance}."
+        f"FLOP per byte of KV{window}; {balance}.{_padding(answer, point)}"
+    )
+
+
+def _padding(answer: Recommendation, point: Point) -> str:
+    """Say how much more the attention kernels compute than that, where they fill whole tiles."""
+    at = grid_position(answer, point, point.draft_length)
+    padding = max(
+        value_at(time.op.padding, at)
+        for time in answer.times.verify_ops
+        if time.op.kind in (Kind.ATTENTION, Kind.MLA)
+    )
+    if padding <= 1:
+        return ""
+    tile = answer.deployment.target.placement.tile_rows
+    return (
+        f" Those are the useful ones, as in the table; the kernel fills tiles of {tile} rows and "
+        f"computes {padding:.3g} times as many."
     )
 
 

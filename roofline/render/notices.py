@@ -9,9 +9,10 @@ from roofline.advice.deployment import Needs
 from roofline.advice.question import Ending, why_drafts_end
 from roofline.base.errors import Option, close_names, did_you_mean
 from roofline.base.notices import Code, Notice
-from roofline.base.units import listed
+from roofline.base.units import format_size, listed
 from roofline.render.blocks import Note
 from roofline.render.reading_notices import READING_SENTENCES
+from roofline.specs.placement import VerifyAttention
 
 __all__ = [
     "ORDER",
@@ -101,7 +102,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "the engine's own choice of kernel makes drafting dearer: another setting may not",
-        (Code.OUTSIDE_GRAPH, Code.HOST_WAITS),
+        (Code.OUTSIDE_GRAPH, Code.HOST_WAITS, Code.VERIFY_PATH_DECIDES),
     ),
     (
         "the acceptance is that of something else: the best draft length moves with it",
@@ -385,6 +386,46 @@ def _host_waits(
         f"{_build(engine, version)} runs attention on {gpu} with a {kv} cache by {backend}, whose "
         f"host code waits for the GPU before each pass: {round_ms:.1f} ms more for a verify pass "
         f"and {pass_ms:.1f} ms for a draft pass are priced"
+    )
+
+
+#: How a verify pass reads the cache, and what another kernel would do.
+_READS = {
+    VerifyAttention.KV_ONCE: "reads the cache once for all rows",
+    VerifyAttention.TILE: "fills whole tiles of rows",
+    VerifyAttention.HEAD_TILE: "gives every query head a block of its own over the whole cache",
+    VerifyAttention.KV_PER_TILE: "reads the cache for every tile of rows",
+    VerifyAttention.KV_PER_QUERY: "reads the cache for every row",
+}
+
+
+def _verify_path_decides(
+    *,
+    engine: str,
+    version: str,
+    backend: str,
+    gpu: str,
+    assumed: bool,
+    mode: VerifyAttention,
+    other: VerifyAttention,
+    batch: int,
+    context: int,
+    length: int,
+    other_length: int,
+    other_speedup: float,
+) -> str:
+    known = "is assumed to verify" if assumed else "verifies"
+    name = "" if assumed else f" ({backend})"
+    best = (
+        f"D = {other_length} would be best, {other_speedup:.2f}x,"
+        if other_length
+        else "plain decoding would be best"
+    )
+    return (
+        f"how attention runs decides: {_build(engine, version)} {known} on {gpu} by a kernel"
+        f"{name} that {_READS[mode]}; with one that {_READS[other]}, {best} at batch {batch}, "
+        f"context {format_size(context)}, where D = {length} is advised; "
+        f"{Option('verify_attention', other.value)} prices it"
     )
 
 
@@ -735,6 +776,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.OFF_FAST_PATH: _off_fast_path,
     Code.OUTSIDE_GRAPH: _outside_graph,
     Code.HOST_WAITS: _host_waits,
+    Code.VERIFY_PATH_DECIDES: _verify_path_decides,
     Code.PAST_GRAPHS_UNDER_LOAD: _past_graphs_under_load,
     Code.BATCHES_NOT_ASKED: _batches_not_asked,
     Code.BATCHES_DO_NOT_FIT: _batches_do_not_fit,

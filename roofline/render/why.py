@@ -14,6 +14,7 @@ from roofline.advice.why import (
     Sharing,
     assumed_share,
     best_uncaptured,
+    dearest_growth,
     deciding,
     deciding_limit,
     dominant_bound,
@@ -257,7 +258,7 @@ def _beyond(answer: Recommendation, point: Point) -> str:
 
 
 def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
-    """Return what a plain step waits for, and which experts a verify pass wakes."""
+    """Return what a plain step waits for, which experts a verify pass wakes, what it adds to."""
     plain = plain_pass(answer, point, draft_length)
     text = _what_it_waits_for(answer, point, plain)
     if (experts := plain.active_experts) is not None:
@@ -272,7 +273,23 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
             f" The processor computes the experts of {format_count(plain.host.layers, 'layer')} "
             f"from its {plain.host.memory} in {host_share(answer, point):.0%} of a plain pass."
         )
-    return text
+    return text + _what_grows(answer, point, draft_length)
+
+
+def _what_grows(answer: Recommendation, point: Point, draft_length: int) -> str:
+    """Name the kernel that makes a verify pass much dearer, where it is one above the others."""
+    at = point.draft_lengths.index(draft_length)
+    growth = dearest_growth(answer, point, draft_length)
+    if growth is None or point.verify[at] < MUCH_DEARER * point.verify[0] or growth.share < MOST:
+        return ""
+    return (
+        f" The kernel {growth.op} takes {growth.share:.0%} of what a verify pass adds "
+        f"({1e3 * growth.plain:.3g} ms to {1e3 * growth.verify:.3g} ms)."
+    )
+
+
+#: From this many plain passes on, an answer names the kernel that adds this share to a verify pass.
+MUCH_DEARER, MOST = 1.25, 0.5
 
 
 _SHARED = {

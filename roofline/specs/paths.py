@@ -219,6 +219,13 @@ class ExecutionPaths(Document):
         rows: Rows = "several" if several else "one"
         return next((p for p in self.attention if p.matches(serving, kind, rows)), None)
 
+    def of_most(
+        self, network: NetworkSpec, serving: Serving, *, several: bool
+    ) -> AttentionPath | None:
+        """Return the entry about the kind of attention to a cache that most layers have."""
+        kinds = [kind for kind in attention_kinds(network) if kind is not AttentionKind.STATE]
+        return self.of(serving, max(kinds, key=kinds.count), several=several) if kinds else None
+
     def captured_rows(self, serving: Serving) -> int | None:
         """Return the rows captured where an entry says so."""
         for entry in self.captured:
@@ -241,24 +248,25 @@ class ExecutionPaths(Document):
         ``given`` leaves how a verify pass reads a cache, and ``tile_given`` the rows of a tile.
         Where layers differ, the kind that most layers have decides.
         """
-        kinds = attention_kinds(network)
-        if AttentionKind.STATE in kinds:
+        if AttentionKind.STATE in attention_kinds(network):
             state = self.of(serving, AttentionKind.STATE, several=True)
             several = state.several_states if state is not None else None
             placement = replace(placement, state_rows=several)
-        kinds = [kind for kind in kinds if kind is not AttentionKind.STATE]
-        if not kinds:
-            return placement
-        most = max(kinds, key=kinds.count)
-        plain = self.of(serving, most, several=False)
+        plain = self.of_most(network, serving, several=False)
         if plain is not None:
             placement = replace(placement, plain_attention=plain.verify_attention)
-        path = self.of(serving, most, several=True)
+        path = self.of_most(network, serving, several=True)
         if path is None:
             return placement
         if path.tile_rows and not tile_given:
             placement = replace(placement, tile_rows=path.tile_rows)
-        return placement if given else replace(placement, verify_attention=path.verify_attention)
+        if given:
+            return placement
+        return replace(
+            placement,
+            verify_attention=path.verify_attention,
+            assumed_reads=path.basis is Basis.ASSUMED,
+        )
 
     def host_seconds(
         self, network: NetworkSpec, serving: Serving, *, several: bool

@@ -101,6 +101,8 @@ class Placement:
     #: How a plain pass reads the cache: ``kv_once``, or ``head_tile`` where the engine's kernel
     #: puts the heads of a group into one tile only over a whole context.
     plain_attention: VerifyAttention = VerifyAttention.KV_ONCE
+    #: Whether nobody has read or measured how a verify pass reads the cache.
+    assumed_reads: bool = False
     #: How a verify pass keeps the states of linear mixers for its q rows.
     state_handling: StateHandling = StateHandling.SNAPSHOTS
     #: What several rows of a recurrent state cost; None is the kernel's own law, row by row.

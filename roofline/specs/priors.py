@@ -83,6 +83,7 @@ class Spread(Schema):
     calibrated: float  # from tables to a running model, added to a law's own held-out error
     prior: float  # the simple law with generic constants
     rows: float  # of t(4 M) / t(M), where a law does not state its own
+    reads: float  # beside it, of attention where how a verify pass reads the cache is assumed
     overhead: float  # of the engine's time around the kernels
     #: What served builds do beyond all of these (`workshop.spread`): of R(D), once for each build;
     served: float = 0.0

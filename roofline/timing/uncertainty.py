@@ -88,7 +88,15 @@ def row_walk(kind: Kind, rows: tuple[int, ...]) -> Draws:
 
 
 def law_sigma(time: OpTime, spread: Spread) -> tuple[float, float]:
-    """Return the standard deviations of log t and of log t(4 M) / t(M) of a kernel's law."""
+    """Return the standard deviations of log t and of log t(4 M) / t(M) of a kernel's law.
+
+    The second is wider for attention whose reads of the cache are only assumed.
+    """
+    level, rows = _of_law(time, spread)
+    return level, float(np.hypot(rows, spread.reads)) if time.op.assumed_reads else rows
+
+
+def _of_law(time: OpTime, spread: Spread) -> tuple[float, float]:
     evidence = time.chosen.evidence
     if evidence is None:
         return time.chosen.spread or spread.prior, spread.rows

@@ -14,13 +14,16 @@ from roofline.advice.why import (
     Outcome,
     Sharing,
     UnknownLength,
+    dearest_growth,
     deciding,
     dominant_bound,
     outcome,
     plain_pass,
     shortest_unknown,
 )
+from roofline.base.notices import Code
 from roofline.render.why import DO_NOT_SPECULATE, HEADLINES, headline, reason
+from roofline.specs.placement import VerifyAttention
 
 LLAMA = {"model": "llama-3.1-8b", "gpu": "h100-sxm"}
 #: 300 sequences make 600 rows with one draft each: past the 512 that vLLM captures.
@@ -102,3 +105,58 @@ def test_not_speculating_is_said_in_the_same_words() -> None:
     without = {Outcome.NO_ROOM, Outcome.PAST_GRAPHS, Outcome.PLAIN}
     begins = DO_NOT_SPECULATE.capitalize()
     assert {kind for kind, words in HEADLINES.items() if words.startswith(begins)} == without
+
+
+ON_L40S = {"model": "qwen3-32b", "gpu": "l40s", "tp": 2, "drafter": "eagle3", "contexts": (32768,)}
+
+
+def test_the_reason_names_the_kernel_that_makes_a_verify_pass_dear() -> None:
+    """One block for each of 32 query heads reads 32,768 keys in turn: about 0.6 ms a layer.
+
+    Measured for one such head: 605 us (tables of vLLM 0.24.0 on L40S); 64 layers.
+    """
+    answer = recommend(question_of(**ON_L40S))
+    point = answer.points[0]
+    growth = dearest_growth(answer, point, 2)
+    assert growth is not None
+    assert growth.op == "attention"
+    assert growth.verify == pytest.approx(64 * 605e-6, rel=0.15)
+    assert growth.share > 0.9
+    assert "The kernel attention takes 9" in reason(answer, point)
+    shared = recommend(question_of(**ON_L40S, verify_attention=VerifyAttention.KV_ONCE))
+    assert "The kernel" not in reason(shared, shared.points[0])
+
+
+@pytest.mark.parametrize(
+    ("asked", "other"),
+    [
+        (ON_L40S | {"acceptance": "0.35"}, VerifyAttention.KV_ONCE),
+        (
+            ON_L40S | {"acceptance": "0.35", "verify_attention": VerifyAttention.HEAD_TILE},
+            None,
+        ),
+        (LLAMA | {"acceptance": "0.5"}, None),  # FlashAttention 3 reads once: read in its source
+        (LLAMA | {"gpu": "gaudi3", "batches": (64,)}, VerifyAttention.KV_PER_QUERY),
+    ],
+)
+def test_an_answer_says_where_another_way_to_read_the_cache_would_change_it(
+    asked: dict[str, Any], other: VerifyAttention | None
+) -> None:
+    answer = recommend(question_of(**asked))
+    found = [n.values for n in answer.notices if n.code is Code.VERIFY_PATH_DECIDES]
+    assert [values["other"] for values in found] == ([] if other is None else [other])
+    for values in found:
+        elsewhere = recommend(question_of(**asked | {"verify_attention": other}))
+        (point,) = elsewhere.points
+        assert values["other_length"] == point.draft_length != values["length"]
+        assert values["other_speedup"] == pytest.approx(point.speedup[point.best])
+
+
+def test_a_range_is_wider_where_how_the_cache_is_read_is_assumed() -> None:
+    asked = LLAMA | {"gpu": "gaudi3", "batches": (64,), "acceptance": "al:5=3"}
+    assumed, stated = (
+        recommend(question_of(**asked | more)).points[0]
+        for more in ({}, {"verify_attention": VerifyAttention.KV_ONCE})
+    )
+    assert assumed.speedup == pytest.approx(stated.speedup)
+    assert assumed.low[-1] < stated.low[-1] < stated.high[-1] < assumed.high[-1]
