@@ -77,6 +77,8 @@ class Curve(Schema):
     drafts: Annotated[float, Field(gt=0)] | None = None
     #: Share of passes that drafted, where a lookup found drafts in some only.
     hit_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    #: Drafts ended before the last position: nothing is known of longer ones.
+    early_stops: bool = False
     note: str | None = None
     rate: OneRateOrByLength | None = None
     conditional: Annotated[tuple[Probability, ...], Field(min_length=1)] | None = None
@@ -122,7 +124,8 @@ class Curve(Schema):
         else:
             rates = [self.rate or 0.0]
             acceptance = from_rates(rates, label=label, source=source, unlimited=True)
-        return replace(acceptance, drafts=self.drafts, hit_rate=self.hit_rate)
+        tail = None if self.early_stops else acceptance.tail
+        return replace(acceptance, drafts=self.drafts, hit_rate=self.hit_rate, tail=tail)
 
     def _from_accepted_over_drafted(self) -> dict[str, float]:
         """Return AL = 1 + rate * D by draft length; a key that is no length keeps its value."""

@@ -188,7 +188,10 @@ def read(
     if output is not None:
         emit_text(_file_text(reading), output, notes(notices))
         return
-    emit(_data(reading), form, notices)
+    data = _data(reading)
+    if form == "table":
+        data["counted"] = reading.counted.known()
+    emit(data, form, notices)
 
 
 def _check_read(
@@ -215,8 +218,11 @@ def _data(reading: Reading) -> dict[str, Any]:
         "source": reading.where,
         "model": reading.model,
         "draft_length": reading.draft_length,
+        "draft_lengths": list(reading.draft_lengths) or None,
         "tokens_per_step": round(reading.tokens_per_step, 4),
         "standard_error": None if error is None else round(error, 4),
+        "tokens_per_step_at_least": None if reading.least is None else round(reading.least, 4),
+        "counted": reading.counted.data(),
         "survival": _by_position(reading.survival),
         "curve": None if curve is None else _rounded(curve),
         "drafts": _count(reading.drafts),
@@ -250,6 +256,8 @@ def _file_text(reading: Reading) -> str:
         body["drafts"] = round(acceptance.drafts, 1)
     if reading.passes is not None and reading.hit_rate is not None:
         body["hit_rate"] = round(reading.hit_rate, 4)
+    if reading.counted.early_stops:
+        body["early_stops"] = True
     survival = reading.survival
     if (
         survival is not None

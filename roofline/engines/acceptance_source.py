@@ -268,12 +268,15 @@ def _is_log(text: str) -> bool:
 
 
 def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]:
-    from roofline.engines import llamacpp, sglang, vllm
+    from roofline.engines import llamacpp, sglang, trtllm, vllm
 
     return [
         ((*vllm.LOG_LINES, *vllm.LOG_FIELDS), vllm.read_log),
-        (sglang.LOG_LINES, sglang.read_log),
+        (sglang.LOG_MARKS, sglang.read_log),
         (llamacpp.LOG_MARKS, llamacpp.read_log),
+        (vllm.BENCH_MARKS, vllm.read_bench),
+        (trtllm.BENCH_MARKS, trtllm.read_bench),
+        (sglang.BENCH_MARKS, sglang.read_bench),
     ]
 
 
@@ -294,15 +297,21 @@ def acceptance_on_page(page: Page, part: str | None) -> Reading:
 
 def acceptance_in_json(documents: list[Any], where: str) -> Reading | None:
     """Read the acceptance in JSON, None where there is none."""
-    from roofline.engines import sglang, trtllm, vllm
+    from roofline.engines import llamacpp, sglang, trtllm, vllm
     from roofline.engines.counts import mappings_with
 
-    if iterations := list(mappings_with(documents, trtllm.STATISTICS_KEY)):
-        return trtllm.read_stats(iterations, where)
-    if responses := list(mappings_with(documents, vllm.RESPONSE_KEY)):
-        return vllm.read_responses(responses, where)
-    if responses := list(mappings_with(documents, sglang.RESPONSE_KEY)):
-        return sglang.read_meta(responses, where)
+    readers = (
+        (vllm.BENCH_KEY, vllm.read_bench_json),
+        (trtllm.BENCH_KEY, trtllm.read_bench_json),
+        (trtllm.STATISTICS_KEY, trtllm.read_stats),
+        (vllm.RESPONSE_KEY, vllm.read_responses),
+        (sglang.RESPONSE_KEY, sglang.read_meta),
+        (llamacpp.RESPONSE_KEY, llamacpp.read_responses),
+        (sglang.BENCH_KEY, sglang.read_bench_json),
+    )
+    for key, reader in readers:
+        if found := list(mappings_with(documents, key)):
+            return reader(found, where)
     if list(mappings_with(documents, sglang.INFO_KEY)):
         return sglang.read_server_info(documents, where)
     return None

@@ -12,6 +12,7 @@ from roofline.acceptance.conventions import standard_error, survival_from_histog
 from roofline.acceptance.curve import Acceptance, from_curve, from_survival
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
+from roofline.engines.counted import Counted, Form, Passes, Tokens
 from roofline.specs.network import LOOKUPS
 
 __all__ = [
@@ -37,9 +38,6 @@ DECIMAL = rf"{WHOLE}(?:\.\d{{0,15}})?(?![\d.])"
 FULL_DRAFTS = 0.98
 #: Share by which two counts of one thing may differ: a server updates them while a page is read.
 READ_SKEW = 0.02
-#: Drafters that propose nothing where they find nothing.
-#: Engines that count only passes with drafts; SGLang counts every pass as a verify call.
-DRAFTING_ONLY = ("vllm", "trtllm")
 #: Above this a counter no longer counts one by one.
 LARGEST_COUNT = 2.0**53
 
@@ -50,11 +48,13 @@ class DecodeTotals:
 
     ``slack`` is the share by which passes may exceed the drafting ones although every pass drafts:
     counts are not taken in one instant, and passes that begin or end a request draft nothing.
+    ``exact`` says that both were counted one by one, not worked out from accepted drafts.
     """
 
     tokens: float
     passes: float
     slack: float = READ_SKEW
+    exact: bool = False
 
     def has_all(self, drafts: float) -> bool:
         """Return whether at least the ``drafts`` passes that drafted are counted."""
@@ -85,16 +85,20 @@ class DecodeTotals:
 class Reading:
     """Tokens per step as an engine reports it, with the counts behind it where it gives them.
 
-    ``passes`` are all decode passes, set where some of them drafted nothing: tokens per step and
-    survival are then over all of them. ``hit_rate`` is the share of passes that drafted.
+    ``counted`` says which passes and tokens these are. ``passes`` are all decode passes, set where
+    tokens per step and survival are over all of them. ``hit_rate`` is the share of passes that
+    drafted. ``least`` is the smallest tokens per step that counters of accepted drafts leave, where
+    the last pass of every request may have been trimmed. ``draft_lengths`` are those that the
+    numbers allow where they do not tell one.
     """
 
-    engine: str
+    counted: Counted
     how: str  # what kind of numbers these are
     where: str
     tokens_per_step: float
     model: str | None = None
     draft_length: int | None = None
+    draft_lengths: tuple[int, ...] = ()
     survival: tuple[float, ...] | None = None
     curve: Mapping[int, float] | None = None
     drafts: float | None = None  # passes that verified drafts
@@ -102,19 +106,25 @@ class Reading:
     accepted: float | None = None  # tokens
     passes: float | None = None
     hit_rate: float | None = None
+    least: float | None = None
     notices: tuple[Notice, ...] = ()
 
     @property
-    def counted(self) -> float | None:
+    def engine(self) -> str:
+        """The engine that counted."""
+        return self.counted.engine
+
+    @property
+    def rounds(self) -> float | None:
         """The passes that tokens per step is the mean of."""
         return self.drafts if self.passes is None else self.passes
 
     @property
     def standard_error(self) -> float | None:
         """Sampling error of tokens per step, where counts and positions are known [tokens]."""
-        if self.survival is None or not self.counted:
+        if self.survival is None or not self.rounds:
             return None
-        return standard_error(survival=self.survival, drafts=self.counted)
+        return standard_error(survival=self.survival, drafts=self.rounds)
 
     def with_draft_length(self, draft_length: int | None) -> Reading:
         """Return the reading with D given by the reader, who knows the server's settings."""
@@ -126,26 +136,45 @@ class Reading:
                 field="draft_length",
                 value=draft_length,
             )
-        notices = self.notices
-        if self.draft_length not in (None, draft_length):
+        answered = (Code.SEVERAL_DRAFT_LENGTHS, Code.TAKEN_FOR_BLOCK)
+        notices = tuple(n for n in self.notices if n.code not in answered)
+        known = self.draft_lengths or (self.draft_length,)
+        if known != (None,) and draft_length not in known:
             notices += (
                 notice(
                     Code.ANOTHER_DRAFT_LENGTH_GIVEN,
                     where=self.where,
-                    counted=self.draft_length,
+                    counted=known,
                     given=draft_length,
                 ),
             )
-        return replace(self, draft_length=draft_length, notices=notices)
+        return replace(self, draft_length=draft_length, draft_lengths=(), notices=notices)
 
     def of_drafter(self, method: str) -> Reading:
         """Return the reading, with a notice where passes without drafts are missing from it."""
-        known = self.hit_rate is not None or self.engine not in DRAFTING_ONLY
+        known = self.hit_rate is not None or self.counted.passes is not Passes.DRAFTING
         if known or method not in LOOKUPS:
             return self
         return self.with_notice(
             notice(Code.DRAFTS_IN_SOME_PASSES, where=self.where, drafter=method)
         )
+
+    def with_draft_lengths(self, lengths: tuple[int, ...]) -> Reading:
+        """Return the reading with the draft lengths that fit it, and a notice if not just one."""
+        if len(lengths) == 1:
+            return replace(self, draft_length=lengths[0])
+        if not lengths:
+            return self
+        several = replace(self, draft_length=None, draft_lengths=lengths)
+        return several.with_notice(
+            notice(Code.SEVERAL_DRAFT_LENGTHS, where=self.where, lengths=lengths)
+        )
+
+    def of_version(self, version: str | None) -> Reading:
+        """Return the reading with the engine's version, where the source did not say it."""
+        if version is None or self.counted.version is not None:
+            return self
+        return replace(self, counted=replace(self.counted, version=version))
 
     def with_notice(self, further: Notice) -> Reading:
         """Return the reading with a further notice."""
@@ -163,16 +192,28 @@ class Reading:
             curve = {self.draft_length: self.tokens_per_step}
             acceptance = from_curve(curve, label=label, source=self.where)
         else:
-            raise InputError(
-                f"says {self.tokens_per_step:.4g} tokens per step but not at which draft length; "
-                f"give {Option('acceptance', f'al:3={self.tokens_per_step:.4g}')}, with that "
-                "length in place of 3, or the file that 'roofline acceptance read SOURCE "
-                f"{Option('draft_length', 'D')} {Option('output', 'FILE.yaml')}' writes",
-                where=self.where,
-            )
+            raise self._without_length()
         self._check()
         return replace(
-            acceptance, drafts=self.counted, notices=self.notices, hit_rate=self.hit_rate
+            acceptance,
+            drafts=self.rounds,
+            notices=(*self.notices, self.counted.notice(self.where)),
+            hit_rate=self.hit_rate,
+            tail=None if self.counted.early_stops else acceptance.tail,
+        )
+
+    def _without_length(self) -> InputError:
+        """Return the refusal of tokens per step whose draft length is unknown."""
+        forms = [f"al:{d}={self.tokens_per_step:.4g}" for d in self.draft_lengths or (3,)]
+        several = " or ".join(str(d) for d in self.draft_lengths)
+        which = f"at D = {several}, and not at which of them" if several else "but not at which D"
+        place = "" if several else ", with that length in place of 3"
+        typed = " or ".join(str(Option("acceptance", form)) for form in forms)
+        return InputError(
+            f"says {self.tokens_per_step:.4g} tokens per step {which} (the draft length); give "
+            f"{typed}{place}, or the file that 'roofline acceptance read SOURCE "
+            f"{Option('draft_length', 'D')} {Option('output', 'FILE.yaml')}' writes",
+            where=self.where,
         )
 
     def _emitted(self) -> tuple[float, ...]:
@@ -199,8 +240,8 @@ class Reading:
 
 
 def from_counts(
+    counted: Counted,
     *,
-    engine: str,
     how: str,
     where: str,
     drafts: float,
@@ -210,101 +251,173 @@ def from_counts(
     model: str | None = None,
     doubts: Sequence[Notice] = (),
     decoded: DecodeTotals | None = None,
+    requests: float | None = None,
 ) -> Reading:
     """Make a reading from counts: AL = 1 + accepted / drafts, S_i = per_position[i] / drafts.
 
-    vLLM's names: num_drafts, num_draft_tokens, num_accepted_tokens, ..._per_pos. ``doubts`` are
-    what the reader found wrong with them already. ``drafts`` holds only passes that drafted; where
-    ``decoded`` shows others, AL = decoded.tokens / decoded.passes and S_i = per_position[i] /
-    decoded.passes.
+    vLLM's names: num_drafts, num_draft_tokens, num_accepted_tokens, ..._per_pos. ``counted`` says
+    what they hold, as far as the reader knows it; ``doubts`` are what it found wrong with them
+    already. ``drafts`` holds only passes that drafted; where ``decoded`` shows others, or holds the
+    tokens that were emitted, AL = decoded.tokens / decoded.passes and S_i = per_position[i] /
+    decoded.passes. Else each of the ``requests`` that ended may have trimmed up to D accepted
+    drafts: AL is at least 1 + (accepted - D requests) / drafts.
 
-    >>> made = from_counts(engine="vllm", how="counters", where="page", drafts=43, drafted=129,
-    ...     accepted=10, per_position=[4, 3, 3])
-    >>> round(made.tokens_per_step, 4), made.draft_length
-    (1.2326, 3)
+    >>> from roofline.engines.counted import Bonus
+    >>> vllm = Counted(engine="vllm", passes=Passes.DRAFTING, bonus=Bonus.OUT,
+    ...     tokens=Tokens.ACCEPTED)
+    >>> made = from_counts(vllm, how="counters", where="page", drafts=43, drafted=129,
+    ...     accepted=10, per_position=[4, 3, 3], requests=1)
+    >>> round(made.tokens_per_step, 4), made.draft_length, round(made.least, 4)  # 1 + 7 / 43
+    (1.2326, 3, 1.1628)
 
     Half of 200 passes drafted nothing: AL = 300 / 200, not 1 + 100 / 100.
 
-    >>> made = from_counts(engine="vllm", how="counters", where="page", drafts=100, drafted=200,
+    >>> made = from_counts(vllm, how="counters", where="page", drafts=100, drafted=200,
     ...     accepted=100, per_position=[60, 40], decoded=DecodeTotals(tokens=300, passes=200))
-    >>> made.tokens_per_step, made.survival, made.hit_rate
-    (1.5, (0.3, 0.2), 0.5)
+    >>> made.tokens_per_step, made.survival, made.hit_rate, str(made.counted.passes)
+    (1.5, (0.3, 0.2), 0.5, 'all')
     """
-    if drafts <= 0:
-        raise InputError("no pass has verified a draft yet; send some requests first", where=where)
-    if accepted > drafted or any(value > drafts for value in per_position):
-        raise InputError("more drafts accepted than proposed; the counts do not match", where=where)
-    if max(drafts, drafted) > LARGEST_COUNT or 2 * drafted < drafts:
-        raise InputError(
-            f"{drafted:g} tokens drafted in {drafts:g} passes; the counts do not match", where=where
-        )
+    _check_counts(where, drafts=drafts, drafted=drafted, accepted=accepted, each=per_position)
     notices = list(doubts)
     by_position = sum(per_position)
     if not notices and per_position and abs(accepted - by_position) > READ_SKEW * drafts:
         notices.append(
             notice(Code.POSITIONS_DISAGREE, where=where, accepted=accepted, by_position=by_position)
         )
-    length = len(per_position) or whole_length(drafted / drafts)
+    mean_length = drafted / drafts
+    positions = _with_unreached(per_position, accepted, mean_length)
+    length = len(positions) or whole_length(mean_length)
     if decoded is not None and not decoded.has_all(drafts):
         decoded = None
     abstains = decoded is not None and decoded.beyond(drafts)
-    if decoded is not None and abstains and not decoded.fits(accepted):
-        notices.append(
-            notice(
-                Code.TOKENS_DO_NOT_FIT_PASSES,
-                where=where,
-                tokens=decoded.tokens,
-                passes=decoded.passes,
-                accepted=accepted,
-                drafts=drafts,
+    if decoded is not None and (abstains or decoded.exact) and not decoded.fits(accepted):
+        if abstains:
+            notices.append(
+                notice(
+                    Code.TOKENS_DO_NOT_FIT_PASSES,
+                    where=where,
+                    tokens=decoded.tokens,
+                    passes=decoded.passes,
+                    accepted=accepted,
+                    drafts=drafts,
+                )
             )
-        )
         decoded, abstains = None, False
+    over_all = decoded is not None and (abstains or decoded.exact)
+    emitted = decoded is not None and decoded.exact
     passes, mean = drafts, 1 + accepted / drafts
-    if decoded is not None and abstains:
-        passes, mean = decoded.passes, max(decoded.tokens / decoded.passes, 1.0)
+    if decoded is not None and over_all:
+        passes = max(decoded.passes, drafts)
+        mean = min(max(decoded.tokens / passes, 1.0), 1 + accepted / passes)
+    early_stops = length is None or mean_length < FULL_DRAFTS * length
+    if abstains:
         notices.append(
             notice(
                 Code.SOME_PASSES_DRAFTED,
                 where=where,
                 drafts=drafts,
                 passes=passes,
-                drafted_per_pass=drafted / drafts,
+                drafted_per_pass=mean_length,
             )
         )
-    elif length and drafted / drafts < FULL_DRAFTS * length:
+    elif length and early_stops:
         notices.append(
             notice(
                 Code.DRAFTS_CUT_SHORT,
                 where=where,
-                drafted_per_pass=drafted / drafts,
+                drafted_per_pass=mean_length,
                 draft_length=length,
                 every_pass=decoded is not None,  # every pass is known to have drafted
             )
         )
-    return Reading(
-        engine=engine,
+    reading = Reading(
+        counted=replace(
+            counted,
+            passes=Passes.ALL if decoded is not None else counted.passes,
+            tokens=Tokens.EMITTED if emitted else counted.tokens,
+            form=Form.SURVIVAL if positions else Form.MEAN,
+            early_stops=early_stops,
+        ),
         how=how,
         where=where,
         model=model,
         tokens_per_step=mean,
         draft_length=length,
-        survival=tuple(value / passes for value in per_position) or None,
+        survival=tuple(value / passes for value in positions) or None,
         drafts=drafts,
         drafted=drafted,
         accepted=accepted,
-        passes=passes if abstains else None,
+        passes=passes if over_all else None,
         hit_rate=min(drafts / decoded.passes, 1.0) if decoded is not None else None,
         notices=tuple(notices),
+    )
+    return reading if emitted else _bounded_by_stops(reading, requests)
+
+
+def _check_counts(
+    where: str, *, drafts: float, drafted: float, accepted: float, each: Sequence[float]
+) -> None:
+    """Refuse counts that no engine can have counted."""
+    if drafts <= 0:
+        raise InputError("no pass has verified a draft yet; send some requests first", where=where)
+    if accepted > drafted or any(value > drafts for value in each):
+        raise InputError("more drafts accepted than proposed; the counts do not match", where=where)
+    if max(drafts, drafted) > LARGEST_COUNT or 2 * drafted < drafts:
+        raise InputError(
+            f"{drafted:g} tokens drafted in {drafts:g} passes; the counts do not match", where=where
+        )
+
+
+def _with_unreached(
+    per_position: Sequence[float], accepted: float, mean_length: float
+) -> Sequence[float]:
+    """Return the positions with those that never accepted a draft, which a source may leave out.
+
+    Where the positions given hold all accepted drafts, and drafts were longer, the rest hold none;
+    where they do not hold all, nothing is known by position.
+
+    >>> _with_unreached([60, 20], accepted=80, mean_length=3.0)
+    [60, 20, 0.0]
+    >>> _with_unreached([60, 20], accepted=90, mean_length=3.0)
+    []
+    """
+    if FULL_DRAFTS * mean_length <= len(per_position):
+        return per_position
+    length = whole_length(mean_length)
+    if length is None or sum(per_position) != accepted:
+        return []
+    return [*per_position, *[0.0] * (length - len(per_position))] if per_position else []
+
+
+def _bounded_by_stops(reading: Reading, requests: float | None) -> Reading:
+    """Return the reading with the least that it can be, said where that is past its own error."""
+    if requests is None or reading.draft_length is None or not reading.accepted:
+        return reading
+    passes = reading.rounds or 1.0
+    trimmed = min(requests * reading.draft_length, reading.accepted)
+    least = max(reading.tokens_per_step - trimmed / passes, 1.0)
+    bounded = replace(reading, least=least)
+    if reading.tokens_per_step - least <= (reading.standard_error or math.inf):
+        return bounded
+    return bounded.with_notice(
+        notice(Code.TRIMMED_AT_STOPS, where=reading.where, least=least, requests=requests)
     )
 
 
 def from_histogram(
-    counts: Sequence[float], *, engine: str, how: str, where: str, drafted: float | None = None
+    counts: Sequence[float],
+    counted: Counted,
+    *,
+    how: str,
+    where: str,
+    drafted: float | None = None,
+    requests: float | None = None,
 ) -> Reading:
     """Make a reading from how many passes accepted exactly j = 0 ... D drafts.
 
-    >>> made = from_histogram([39, 1, 0, 3], engine="vllm", how="histogram", where="response")
+    >>> from roofline.engines.counted import Bonus
+    >>> made = from_histogram([39, 1, 0, 3], Counted(engine="vllm", passes=Passes.DRAFTING,
+    ...     bonus=Bonus.OUT, tokens=Tokens.ACCEPTED), how="histogram", where="response")
     >>> round(made.tokens_per_step, 6)  # vLLM's documentation: 1.2325581395348837
     1.232558
     """
@@ -313,13 +426,14 @@ def from_histogram(
         raise InputError("no pass has verified a draft yet; send some requests first", where=where)
     survival = survival_from_histogram(counts)
     return from_counts(
-        engine=engine,
+        counted,
         how=how,
         where=where,
         drafts=passes,
         drafted=passes * depth if drafted is None else drafted,
         accepted=sum(j * value for j, value in enumerate(counts)),
         per_position=[float(s) * passes for s in survival],
+        requests=requests,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
+from roofline.engines.counted import Bonus, Counted
 from roofline.engines.counts import Reading, checked_number
 
 __all__ = ["curves_in", "read_golden"]
@@ -58,7 +59,7 @@ def read_golden(data: dict[str, Any], where: str, part: str | None) -> Reading:
             )
     deepest = max(curve)
     return Reading(
-        engine="inferencex",
+        counted=Counted(engine="inferencex", passes=None, bonus=Bonus.IN, tokens=None),
         how="golden curve",
         where=where,
         model=name,

@@ -14,17 +14,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, notice
+from roofline.engines.counted import Bonus, Counted, Passes, Tokens
 from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
     DecodeTotals,
     Reading,
+    checked_number,
     from_counts,
     incomplete_log,
     one_record,
@@ -37,11 +40,13 @@ __all__ = [
     "DRAFT_SERIES",
     "LOG_LINES",
     "LOG_MARKS",
+    "RESPONSE_KEY",
     "SERIES",
     "batch_costs",
     "costs_per_token",
     "read_log",
     "read_page",
+    "read_responses",
 ]
 
 #: How the series begin that count drafts.
@@ -54,6 +59,12 @@ SERIES = (DRAFT_SERIES, PREDICTED, DECODES, BUSY_SLOTS)
 #: What marks a log of llama.cpp, and parts of all its lines that are read.
 LOG_MARKS = ("#gen drafts", "draft acceptance", "#acc rate/pos")
 LOG_LINES = (*LOG_MARKS, "eval time =")
+#: The key of a response's timings that counts its drafts.
+RESPONSE_KEY = "draft_n"
+#: What its counters hold, where they do not show how many passes drafted nothing.
+COUNTED = Counted(
+    engine="llamacpp", passes=Passes.DRAFTING, bonus=Bonus.OUT, tokens=Tokens.ACCEPTED
+)
 #: Share of passes that begin or end a request and draft nothing: one or two in 20 of a short one.
 END_PASSES = 0.1
 #: Decodes may exceed tokens - accepted by this share; more of them come from long prompts or from
@@ -113,10 +124,8 @@ def read_page(page: Page, model: str | None) -> Reading:
         for what in ("drafts", "draft_tokens", "accepted_tokens")
     )
     per_position = page.by_label("position", f"{DRAFT_SERIES}num_accepted_tokens_per_pos_total")
-    if drafted > drafts * len(per_position):
-        per_position = []  # drafts are longer than the positions that are counted
     return from_counts(
-        engine="llamacpp",
+        COUNTED,
         how=page.how,
         where=page.where,
         model=name,
@@ -195,22 +204,19 @@ def _from_statistics(
     decoded = _of_requests(lines)
     if decoded is None or decoded.tokens - decoded.passes != total.accepted:
         decoded = DecodeTotals(tokens=calls + total.accepted, passes=calls, slack=END_PASSES)
-    reading = from_counts(
-        engine="llamacpp",
+    last_line = statistics[-1]
+    one_run = total == replace(_totals(last_line), calls=total.calls)
+    rates = last_line["rates"].split(",") if last_line["rates"] and one_run else []
+    return from_counts(
+        COUNTED,
         how="statistics of " + ", ".join(drafting),
         where=where,
         drafts=total.drafts,
         drafted=total.drafted,
         accepted=total.accepted,
+        per_position=[total.drafts * float(rate) for rate in rates],
         decoded=decoded,
     )
-    last_line = statistics[-1]
-    one_run = total == replace(_totals(last_line), calls=total.calls)
-    if last_line["rates"] is None or not one_run:
-        return reading
-    share = total.drafts / (reading.counted or total.drafts)
-    survival = tuple(share * float(rate) for rate in last_line["rates"].split(","))
-    return replace(reading, survival=survival, draft_length=len(survival))
 
 
 def _totals(match: re.Match[str]) -> _Totals:
@@ -263,7 +269,7 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
         raise InputError("no line in which a draft was accepted", where=where)
     decoded = _of_requests(lines)
     reading = from_counts(
-        engine="llamacpp",
+        COUNTED,
         how=f"{used} requests" if used > 1 else "1 request",
         where=where,
         drafts=passes,
@@ -274,6 +280,36 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
     if decoded is not None:
         return reading
     return reading.with_notice(notice(Code.DRAFTING_PASSES_ONLY, where=where))
+
+
+def read_responses(responses: Sequence[dict[str, Any]], where: str) -> Reading:
+    """Pool the ``timings`` of responses: over all passes, AL = emitted / (emitted - accepted).
+
+    A response of N tokens emits N - 1 in its decode passes. How many of these drafted is not in it,
+    so neither is D.
+    """
+    emitted = drafted = accepted = 0.0
+    for item in responses:
+        tokens, drafts, kept = (
+            checked_number(item.get(key), key, where)
+            for key in ("predicted_n", RESPONSE_KEY, "draft_n_accepted")
+        )
+        emitted, drafted, accepted = emitted + tokens - 1, drafted + drafts, accepted + kept
+    if not drafted or emitted <= accepted:
+        raise InputError(
+            f"{drafted:g} tokens drafted and {accepted:g} accepted of {emitted:g} after the first: "
+            "nothing to read",
+            where=where,
+        )
+    return Reading(
+        counted=replace(COUNTED, passes=Passes.ALL),
+        how="1 response" if len(responses) == 1 else f"{len(responses)} responses",
+        where=where,
+        tokens_per_step=emitted / (emitted - accepted),
+        drafted=drafted,
+        accepted=accepted,
+        passes=emitted - accepted,
+    )
 
 
 def _rate(request: re.Match[str]) -> float:

@@ -26,11 +26,10 @@ MOST_LINES, LONGEST_LINE = 20_000, 16_384
 #: How the names of series end that only grow.
 COUNTED = ("_total", "_sum", "_count")
 Series = tuple[str, tuple[tuple[str, str], ...]]
-_LINE = re.compile(
-    r"^(?:# (?:HELP|TYPE) \S+ .*|[A-Za-z_:][\w:]*(?:\{.*\})?[ \t]+"
-    r"[-+]?(?:\d[\d.eE+-]*|NaN|Inf)(?:[ \t]+-?\d+)?)$",
-    re.MULTILINE,
-)
+#: A line that only a page has, and any line of a sample. "Drafts: 12" is none: no name of a series
+#: ends with a colon.
+_CERTAIN = re.compile(r"^(?:# (?:HELP|TYPE) \S+ |[A-Za-z_:][\w:]*\{.*\}[ \t]+\S)", re.MULTILINE)
+_SAMPLE = re.compile(r"[A-Za-z_:][\w:]*(?<!:)[ \t]+[-+]?(?:\d[\d.eE+-]*|NaN|Inf)(?:[ \t]+-?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,12 +135,16 @@ def checked(sample: Sample, where: str) -> float:
 
 
 def is_page(text: str) -> bool:
-    """Return whether a text has the lines of a Prometheus page.
+    """Return whether a text is a Prometheus page: one line that nothing else has, or all samples.
 
-    >>> is_page('up{job="x"} 1'), is_page("<html>")
-    (True, False)
+    >>> is_page('up{job="x"} 1'), is_page("up 1"), is_page("Drafts: 12"), is_page("<html>")
+    (True, True, False, False)
     """
-    return _LINE.search(text) is not None
+    if _CERTAIN.search(text) is not None:
+        return True
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    samples = [line for line in lines if not line.startswith("#")]
+    return bool(samples) and all(_SAMPLE.fullmatch(line) for line in samples)
 
 
 def parse_lines(text: str, where: str, prefixes: tuple[str, ...]) -> Page:

@@ -37,13 +37,14 @@ from roofline.engines.server_facts import (
     serving_names,
     stated_texts,
 )
+from roofline.specs.network import LOOKUPS
 
 __all__ = ["Serving", "read_server"]
 
 MOST_READS = 6
 SPACING = 5.0  # between two reads, at least [s]
-#: Drafters that fill a block in one pass: their steps say nothing of D.
-BLOCKS = ("dflash", "dspark")
+#: Drafters whose steps say nothing of D: they fill a block, or look up a tree, in one.
+BLOCKS = ("dflash", "dspark", "ngram")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,9 +175,15 @@ def _gathered(fetched: _Fetched, *, engine: str, where: str, how: str) -> Servin
     facts["method"] = _method(facts, models)
     copies, load, load_doubts = _load(fetched)
     facts |= load
-    facts["acceptance"], acceptance = _acceptance(fetched, where)
-    if acceptance is not None and isinstance(method := facts["method"], Read):
-        acceptance = acceptance.of_drafter(str(method.value))
+    facts["draft_length"] = _stated_length(facts)
+    facts["acceptance"], acceptance = _acceptance(fetched, facts, where)
+    if acceptance is not None:
+        if isinstance(method := facts["method"], Read):
+            acceptance = acceptance.of_drafter(str(method.value))
+        version = facts["version"]
+        acceptance = acceptance.of_version(
+            str(version.value) if isinstance(version, Read) else None
+        )
     facts["draft_length"], length_doubts = _draft_length(fetched, facts, acceptance)
     declared = facts["data_parallel"]
     if isinstance(declared, Read):
@@ -247,12 +254,31 @@ def _or_reason(read: Callable[[], Result]) -> Result | Unread:
         return Unread(reason=error.text)
 
 
-def _acceptance(fetched: _Fetched, where: str) -> tuple[Fact, Reading | None]:
+def _stated_length(facts: Mapping[str, Fact]) -> Fact:
+    """Return D as the server's settings say it."""
+    stated, tokens, method = (facts[key] for key in ("draft_length", "draft_tokens", "method"))
+    if isinstance(method, Read) and method.value in BLOCKS and isinstance(tokens, Read):
+        return Read(value=int(tokens.value) - 1, source=tokens.source)
+    return stated
+
+
+def _acceptance(
+    fetched: _Fetched, facts: Mapping[str, Fact], where: str
+) -> tuple[Fact, Reading | None]:
     """Return tokens per step as a fact, and the reading behind it."""
     try:
         reading = _reading(fetched, where)
         if reading is None:
             return Unread(reason="no speculative-decoding numbers: speculation is off"), None
+        schedule, stated = facts["schedule"], facts["draft_length"]
+        if isinstance(schedule, Read) and reading.survival is None:
+            problem = (
+                f"the draft length changes while the server runs ({schedule.source}), so "
+                f"{reading.tokens_per_step:.4g} tokens per step belong to no one of them"
+            )
+            return Unread(reason=problem), None
+        if reading.draft_lengths and isinstance(stated, Read):
+            reading = reading.with_draft_length(int(stated.value))
         if reading.draft_length is not None and reading.draft_length > LONGEST_DRAFT:
             problem = f"a draft length of {reading.draft_length} is beyond {LONGEST_DRAFT}"
             return Unread(reason=problem), None
@@ -278,6 +304,13 @@ def _reading(fetched: _Fetched, where: str) -> Reading | None:
     return None
 
 
+def _varies(acceptance: Reading, stated: Fact, method: Fact) -> bool:
+    """Return whether drafts were shorter than their positions, and no setting says why."""
+    if isinstance(stated, Read) or not acceptance.counted.early_stops:
+        return False
+    return not (isinstance(method, Read) and method.value in LOOKUPS)
+
+
 def _speculative(fetched: _Fetched) -> list[Sample]:
     """Return the lines of the series that count drafts."""
     page, prefix = fetched.counted, fetched.names.speculative
@@ -287,10 +320,18 @@ def _speculative(fetched: _Fetched) -> list[Sample]:
 def _draft_length(
     fetched: _Fetched, facts: Mapping[str, Fact], acceptance: Reading | None
 ) -> tuple[Fact, list[Notice]]:
-    """Return D as counted, else as configured, else 0 where nothing is drafted; and doubts."""
-    stated, tokens, method = (facts[key] for key in ("draft_length", "draft_tokens", "method"))
-    if isinstance(method, Read) and method.value in BLOCKS and isinstance(tokens, Read):
-        stated = Read(value=int(tokens.value) - 1, source=tokens.source)
+    """Return D as counted, else as configured, else 0 where nothing is drafted; and doubts.
+
+    Where it changes while the server runs there is no one D: a schedule is on, or drafts were
+    shorter than their positions though nothing says that they are looked up.
+    """
+    stated, method, schedule = (facts[key] for key in ("draft_length", "method", "schedule"))
+    if isinstance(schedule, Read):
+        return Unread(reason=f"it changes with the load: {schedule.source} has a schedule"), []
+    if acceptance is not None and _varies(acceptance, stated, method):
+        each = (acceptance.drafted or 0.0) / (acceptance.drafts or 1.0)
+        reason = f"it changes: drafts of {each:.2f} tokens were counted, of up to "
+        return Unread(reason=f"{reason}{acceptance.draft_length}"), []
     counted = acceptance.draft_length if acceptance is not None else None
     if counted is not None and acceptance is not None:
         doubts = []

@@ -149,7 +149,9 @@ RANGES = {
 }
 SWITCHES = ("expert_parallel", "attention_copies")
 TEXTS = ("version", "model", "gpu", "method", "draft_model", "kv")
-CONFIGURED = (*TEXTS, *RANGES)
+#: What says that the draft length changes: a switch, or the table that it follows.
+SCHEDULE = "schedule"
+CONFIGURED = (*TEXTS, *RANGES, SCHEDULE)
 _FIRST_GPU = re.compile(r"GPU 0: (?P<name>[^\n]+)")
 
 
@@ -246,6 +248,8 @@ def _checked(fact: str, raw: Any, source: str) -> Fact:
     """Return a raw value as a fact, refused where it cannot be one."""
     if fact in TEXTS:
         return _text(fact, raw, source)
+    if fact == SCHEDULE:
+        return Read(value="on", source=source) if raw else Unread(reason=f"{source} says none")
     low, high = RANGES[fact]
     if isinstance(raw, str) and raw.isdecimal() and len(raw) < 12:
         raw = int(raw)

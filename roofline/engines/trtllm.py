@@ -1,7 +1,10 @@
 """TensorRT-LLM: its iteration statistics and Prometheus page, and the schedules that it takes.
 
 Statistics (the 1.3 line): tensorrt_llm/metrics/collector.py and the tests that use
-LLM.get_stats().
+LLM.get_stats(). ``trtllm-bench`` (tensorrt_llm/bench/dataclasses/reporting.py at 024997657): a
+request's acceptance length is its output tokens over its iterations, the first one included; it
+prints means over requests. Releases of 2025 call it [AR]; later ones [AL], with the rate of
+accepted over drafted [DAR], and [DT] and [ADT], the draft and accepted tokens of a request.
 
 Schedules, from 1.3 on (tensorrt_llm/llmapi/llm_args.py at 000439672): the keys of
 ``draft_len_schedule`` are upper bounds, nothing is drafted above the last, the value of the
@@ -19,12 +22,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
+from roofline.engines.counted import Bonus, Counted, Passes, Tokens, lengths_that_fit
 from roofline.engines.counts import (
+    DECIMAL,
     DecodeTotals,
     Reading,
     checked_number,
@@ -37,6 +43,8 @@ from roofline.engines.server_facts import Fact, Read, Unread
 from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError, insert_before_brace
 
 __all__ = [
+    "BENCH_KEY",
+    "BENCH_MARKS",
     "DRAFT_SERIES",
     "SERIES",
     "STATISTICS_KEY",
@@ -45,6 +53,8 @@ __all__ = [
     "drafts_most_first",
     "iterations_of",
     "load_of",
+    "read_bench",
+    "read_bench_json",
     "read_page",
     "read_stats",
     "releases_of",
@@ -59,6 +69,14 @@ DRAFT_SERIES = "trtllm_spec_decode_"
 SERIES = (DRAFT_SERIES,)
 #: The key of an iteration that holds its acceptance.
 STATISTICS_KEY = "specDecodingStats"
+#: What its counters hold: requests that drafted, and accepted drafts.
+COUNTED = Counted(engine="trtllm", passes=Passes.DRAFTING, bonus=Bonus.OUT, tokens=Tokens.ACCEPTED)
+#: What marks the report of ``trtllm-bench``, and its lines: mean, minimum, ... of a figure.
+BENCH_MARKS = ("[AR] AVERAGE", "[AL] AVERAGE")
+_AVERAGE = re.compile(rf"\[(?P<what>AR|AL|DAR|DT|ADT)\] AVERAGE\s*:\s*(?P<value>{DECIMAL})")
+_VERSION = re.compile(r"TensorRT[- ]LLM Version:\s*(\S+)")
+#: The key of its JSON report that holds the same.
+BENCH_KEY = "decoding_stats"
 
 
 def read_page(page: Page, model: str | None) -> Reading:
@@ -66,9 +84,11 @@ def read_page(page: Page, model: str | None) -> Reading:
     page, name = page.for_model(model, DRAFT_SERIES)
     drafted = page.by_label("token_position", f"{DRAFT_SERIES}drafted_tokens_total")
     accepted = page.by_label("token_position", f"{DRAFT_SERIES}accepted_tokens_total")
-    if drafted and len(drafted) == len(accepted):
+    if drafted and len(accepted) <= len(drafted):
+        # a position has no line until it accepts a draft
+        accepted = [*accepted, *[0.0] * (len(drafted) - len(accepted))]
         return from_counts(
-            engine="trtllm",
+            COUNTED,
             how=f"{page.how}, finished requests",
             where=page.where,
             model=name,
@@ -89,7 +109,7 @@ def read_page(page: Page, model: str | None) -> Reading:
             f"{DRAFT_SERIES}acceptance_length is {mean:g}: nothing drafted", where=page.where
         )
     return Reading(
-        engine="trtllm",
+        counted=replace(COUNTED, bonus=Bonus.IN),
         how="gauge of its last iteration",
         where=page.where,
         model=name,
@@ -142,7 +162,7 @@ def read_stats(iterations: Sequence[dict[str, Any]], where: str) -> Reading:
             stats.get("numRequestsWithDraftTokens"), "numRequestsWithDraftTokens", where
         )
     return from_counts(
-        engine="trtllm",
+        COUNTED,
         how=f"{used} iterations" if used != 1 else "1 iteration",
         where=where,
         drafts=requests,
@@ -152,6 +172,89 @@ def read_stats(iterations: Sequence[dict[str, Any]], where: str) -> Reading:
         if passes_known and passes
         else None,
     )
+
+
+def read_bench(lines: Sequence[str], where: str) -> Reading:
+    """Read the last report of ``trtllm-bench``."""
+    text = "\n".join(lines)
+    means = {match["what"]: float(match["value"]) for match in _AVERAGE.finditer(text)}
+    version = _VERSION.findall(text)
+    if "AL" not in means and "AR" not in means:
+        raise incomplete_log(where, record="report of trtllm-bench", missing=["[AL] AVERAGE"])
+    return _of_report(
+        where,
+        length=means.get("AL", means.get("AR", 0.0)),
+        rate=means.get("DAR"),
+        drafted=means.get("DT"),
+        accepted=means.get("ADT"),
+        version=version[-1] if version else None,
+    )
+
+
+def read_bench_json(reports: Sequence[dict[str, Any]], where: str) -> Reading:
+    """Read ``decoding_stats`` of a JSON report of ``trtllm-bench``."""
+    report = reports[-1]
+    figures = report[BENCH_KEY]
+
+    def mean(name: str) -> float | None:
+        group = figures.get(f"{name}_percentiles") if isinstance(figures, dict) else None
+        value = group.get("average") if isinstance(group, dict) else None
+        return None if value is None else checked_number(value, name, where)
+
+    length = mean("acceptance_length")
+    if length is None:
+        length = mean("acceptance")  # releases of 2025
+    if length is None:
+        raise incomplete_log(
+            where, record=BENCH_KEY, missing=["average of acceptance_length_percentiles"]
+        )
+    engine = report.get("engine")
+    version = engine.get("version") if isinstance(engine, dict) else None
+    return _of_report(
+        where,
+        length=length,
+        rate=mean("draft_acceptance_rate"),
+        drafted=mean("num_draft_tokens"),
+        accepted=mean("num_accepted_draft_tokens"),
+        version=version if isinstance(version, str) else None,
+    )
+
+
+def _of_report(
+    where: str,
+    *,
+    length: float,
+    rate: float | None,
+    drafted: float | None,
+    accepted: float | None,
+    version: str | None,
+) -> Reading:
+    """Return AL from means over requests; 1 + D accepted / drafted, over passes, where D is known.
+
+    D = (AL - 1) / rate.
+    """
+    if length < 1:
+        raise InputError(f"acceptance length {length:g}: nothing drafted", where=where)
+    fitting = () if rate is None else lengths_that_fit(tokens_per_step=length, rate=rate)
+    lengths = tuple(sorted(fitting))
+    known = lengths[0] if len(lengths) == 1 else None
+    by_pass = known is not None and drafted and accepted is not None
+    if known is not None and drafted and accepted is not None:
+        length = 1 + known * accepted / drafted
+    reading = Reading(
+        counted=Counted(
+            engine="trtllm",
+            passes=Passes.ALL,
+            bonus=Bonus.IN,
+            tokens=Tokens.EMITTED,
+            version=version,
+        ),
+        how="report of trtllm-bench" + ("" if by_pass else ", mean over requests"),
+        where=where,
+        tokens_per_step=length,
+        draft_length=known,
+    )
+    return reading.with_draft_lengths(lengths)
 
 
 def _check_whole(stats: dict[str, Any], where: str) -> None:

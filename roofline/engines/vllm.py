@@ -1,7 +1,10 @@
 """vLLM: the acceptance on its pages, in its log and its JSON; the schedules that it takes (0.33.0).
 
 Acceptance (vllm/v1/spec_decode/metrics.py, docs/features/speculative_decoding/
-acceptance_metrics.md): lengths count the bonus token; per-position rates are survival.
+acceptance_metrics.md): lengths count the bonus token; per-position rates are survival. Lines of
+2025 begin with the draft acceptance rate that later ones end with. ``vllm bench serve``
+(vllm/benchmarks/serve.py) prints the growth of the same counters, rates in per cent; its JSON has
+the rate in per cent and the positions as shares.
 
 Schedules (vllm/v1/spec_decode/dynamic/utils.py, vllm/config/speculative.py): rows [start, end, K]
 in ``num_speculative_tokens_per_batch_size``, three whole numbers, both ends included; the first
@@ -17,10 +20,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
+from roofline.engines.counted import Bonus, Counted, Passes, Tokens
 from roofline.engines.counts import (
     DECIMAL,
     WHOLE,
@@ -37,12 +42,16 @@ from roofline.engines.prometheus import Page
 from roofline.engines.writing import Band, EngineText, Launch, insert_before_brace
 
 __all__ = [
+    "BENCH_KEY",
+    "BENCH_MARKS",
     "DRAFT_SERIES",
     "LOG_FIELDS",
     "LOG_LINES",
     "PREEMPTIONS",
     "RESPONSE_KEY",
     "SERIES",
+    "read_bench",
+    "read_bench_json",
     "read_log",
     "read_page",
     "read_responses",
@@ -68,6 +77,8 @@ PREEMPTIONS = "vllm:num_preemptions_total"
 LOG_LINES = ("SpecDecoding metrics:",)
 #: The key of a response that holds its acceptance.
 RESPONSE_KEY = "acceptance_histogram"
+#: What its counters hold: passes that drafted, and accepted drafts, those after a stop as well.
+COUNTED = Counted(engine="vllm", passes=Passes.DRAFTING, bonus=Bonus.OUT, tokens=Tokens.ACCEPTED)
 #: The fields of such a line that are read.
 _FIELDS = {
     "Mean acceptance length": re.compile(rf"Mean acceptance length: ({DECIMAL}|nan)"),
@@ -76,17 +87,32 @@ _FIELDS = {
     "Per-position acceptance rate": re.compile(
         rf"Per-position acceptance rate: ((?:{DECIMAL}|nan)(?:, *(?:{DECIMAL}|nan))*)"
     ),
-    "Avg Draft acceptance rate": re.compile(rf"Avg Draft acceptance rate: ({DECIMAL}|nan)%"),
+    "Avg Draft acceptance rate": re.compile(rf"Draft acceptance rate: ({DECIMAL}|nan)%"),
 }
 NOTHING_DRAFTED = "no 'SpecDecoding metrics' line in which anything was drafted"
 #: What marks a line that was copied without its beginning.
 LOG_FIELDS = ("Mean acceptance length:", "Per-position acceptance rate:", "Avg Draft acceptance")
+#: The rate is at the end of a line, in those of 2025 at its beginning.
 _LOG = re.compile(
+    rf"(?:Draft acceptance rate: (?P<older>{DECIMAL})%, )?"
     rf"Mean acceptance length: (?P<length>{DECIMAL}|nan),.*?"
     rf"Accepted: (?P<accepted>{WHOLE}) tokens, Drafted: (?P<drafted>{WHOLE}) tokens, "
-    rf"Per-position acceptance rate: (?P<rates>(?:(?:{DECIMAL}|nan), *)*)"
-    rf"Avg Draft acceptance rate(?:: (?P<percent>{DECIMAL})%)?"
+    rf"Per-position acceptance rate: (?P<rates>(?:{DECIMAL}|nan)?(?:, *(?:{DECIMAL}|nan))*)"
+    rf"(?:, *)?(?:Avg Draft acceptance rate(?:: (?P<percent>{DECIMAL})%)?|(?(older)|(?!)))"
 )
+#: What marks a report of ``vllm bench serve``; its fields, and its positions, in per cent.
+BENCH_MARKS = ("Acceptance length:", "Per-position acceptance (%):")
+_BENCH = {
+    "Acceptance length": re.compile(rf"^Acceptance length:\s+({DECIMAL})", re.MULTILINE),
+    "Drafts": re.compile(rf"^Drafts:\s+({WHOLE})\b", re.MULTILINE),
+    "Draft tokens": re.compile(rf"^Draft tokens:\s+({WHOLE})\b", re.MULTILINE),
+    "Accepted tokens": re.compile(rf"^Accepted tokens:\s+({WHOLE})\b", re.MULTILINE),
+}
+_BENCH_RATE = re.compile(rf"^Acceptance rate \(%\):\s+({DECIMAL})", re.MULTILINE)
+_BENCH_POSITION = re.compile(rf"^\s*Position ({WHOLE}):\s+({DECIMAL})", re.MULTILINE)
+_BENCH_REQUESTS = re.compile(rf"^Successful requests:\s+({WHOLE})\b", re.MULTILINE)
+#: The key of its JSON that holds the acceptance.
+BENCH_KEY = "spec_decode_acceptance_length"
 
 
 def read_page(page: Page, model: str | None) -> Reading:
@@ -98,7 +124,7 @@ def read_page(page: Page, model: str | None) -> Reading:
     if drafted is None:
         drafted = counters["num_drafts"] * len(per_position)
     return from_counts(
-        engine="vllm",
+        COUNTED,
         how=page.how,
         where=page.where,
         model=name,
@@ -107,6 +133,7 @@ def read_page(page: Page, model: str | None) -> Reading:
         accepted=counters["num_accepted_tokens"],
         per_position=per_position,
         decoded=_decoded(page),
+        requests=page.total(FIRST_TOKENS),
     )
 
 
@@ -120,7 +147,7 @@ def _decoded(page: Page) -> DecodeTotals | None:
     first, passes = page.total(FIRST_TOKENS), page.first_total(*LATENCIES)
     if generated is None or first is None or not passes:
         return None
-    return DecodeTotals(tokens=generated - first, passes=passes)
+    return DecodeTotals(tokens=generated - first, passes=passes, exact=True)
 
 
 def _names(key: str) -> tuple[str, str]:
@@ -130,7 +157,7 @@ def _names(key: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Interval:
-    """What one line of the log counts; ``rates`` are survival by position."""
+    """What one line of the log, or one report, counts; ``rates`` are survival by position."""
 
     passes: float
     drafted: float
@@ -150,18 +177,31 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
     intervals = [i for match in matches if (i := _interval(match)) is not None]
     if not intervals:
         raise InputError(NOTHING_DRAFTED, where=where)
+    return _pooled(intervals, where, what="log line", doubts=_contradictions(matches, where))
+
+
+def _pooled(
+    intervals: Sequence[_Interval],
+    where: str,
+    *,
+    what: str,
+    doubts: Sequence[Notice] = (),
+    requests: float | None = None,
+) -> Reading:
+    """Add up intervals that drafted as many tokens as the last one; say how many others did not."""
     depth = len(intervals[-1].rates)
     used = [interval for interval in intervals if len(interval.rates) == depth]
     accepted = sum(interval.accepted for interval in used)
     reading = from_counts(
-        engine="vllm",
-        how=f"{len(used)} log lines" if len(used) > 1 else "1 log line",
+        COUNTED,
+        how=f"{len(used)} {what}s" if len(used) > 1 else f"1 {what}",
         where=where,
         drafts=sum(interval.passes for interval in used),
         drafted=max(sum(interval.drafted for interval in used), accepted),
         accepted=accepted,
         per_position=[sum(i.passes * i.rates[position] for i in used) for position in range(depth)],
-        doubts=_contradictions(matches, where),
+        doubts=doubts,
+        requests=requests,
     )
     if len(used) == len(intervals):
         return reading
@@ -172,6 +212,83 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
             lines=len(intervals) - len(used),
             draft_length=depth,
         )
+    )
+
+
+def read_bench(lines: Sequence[str], where: str) -> Reading:
+    """Pool the reports of ``vllm bench serve``, each weighted by its passes (``Drafts``)."""
+    bare = [line.strip() for line in lines]
+    starts = [n for n, line in enumerate(bare) if line.startswith(BENCH_MARKS[0])]
+    bounds = [0, *starts[1:], len(bare)]
+    reports = ["\n".join(bare[a:b]) for a, b in pairwise(bounds)]
+    intervals = [_report(report, where) for report in reports]
+    requests = [int(text) for report in reports for text in _BENCH_REQUESTS.findall(report)]
+    return _pooled(
+        intervals,
+        where,
+        what="benchmark report",
+        requests=sum(requests) if len(requests) == len(reports) else None,
+    )
+
+
+def _report(report: str, where: str) -> _Interval:
+    """Return what one report counts; refuse one that lacks counts or positions."""
+    found = {name: match[1] for name, p in _BENCH.items() if (match := p.search(report))}
+    percents = {int(at): float(value) for at, value in _BENCH_POSITION.findall(report)}
+    rates = [percents[at] / 100 for at in sorted(percents)]
+    missing = [name for name in _BENCH if name not in found]
+    if sorted(percents) != list(range(len(percents))) or not percents:
+        missing.append("Per-position acceptance")
+        rates = []
+    if missing:
+        average = _BENCH_RATE.search(report)
+        raise incomplete_log(
+            where,
+            record="benchmark report",
+            missing=missing,
+            survival=rates,
+            tokens_per_step=float(found.get("Acceptance length", "nan")),
+            rate=float(average[1]) / 100 if average else None,
+        )
+    return _Interval(
+        passes=float(found["Drafts"]),
+        drafted=float(found["Draft tokens"]),
+        accepted=float(found["Accepted tokens"]),
+        rates=rates,
+    )
+
+
+def read_bench_json(results: Sequence[dict[str, Any]], where: str) -> Reading:
+    """Pool the results of ``vllm bench serve --save-result``."""
+
+    def number(item: dict[str, Any], key: str) -> float:
+        return checked_number(item.get(f"spec_decode_{key}"), f"spec_decode_{key}", where)
+
+    intervals = []
+    for item in results:
+        raw = item.get("spec_decode_per_position_acceptance_rates")
+        if not isinstance(raw, list) or not raw:
+            raise incomplete_log(
+                where,
+                record="benchmark result",
+                missing=["spec_decode_per_position_acceptance_rates"],
+                tokens_per_step=number(item, "acceptance_length"),
+            )
+        intervals.append(
+            _Interval(
+                passes=number(item, "num_drafts"),
+                drafted=number(item, "draft_tokens"),
+                accepted=number(item, "accepted_tokens"),
+                rates=[checked_number(rate, "per-position rate", where) for rate in raw],
+            )
+        )
+    completed = [item.get("completed") for item in results]
+    requests = [float(n) for n in completed if isinstance(n, int)]
+    return _pooled(
+        intervals,
+        where,
+        what="benchmark result",
+        requests=sum(requests) if len(requests) == len(results) else None,
     )
 
 
@@ -214,7 +331,7 @@ def _contradiction(match: re.Match[str]) -> Notice | None:
         return notice(
             Code.LENGTH_CONTRADICTS_POSITIONS, length=match["length"], by_position=by_position
         )
-    percent = match["percent"]
+    percent = match["percent"] or match["older"]
     if percent is not None and abs(float(percent) - 100 * accepted / drafted) > 0.051:
         return notice(
             Code.RATE_CONTRADICTS_COUNTS, percent=percent, accepted=accepted, drafted=drafted
@@ -248,10 +365,11 @@ def read_responses(responses: Sequence[dict[str, Any]], where: str) -> Reading:
         drafted += checked_number(item.get("num_draft_tokens", full), "num_draft_tokens", where)
     return from_histogram(
         pooled_histogram(histograms),
-        engine="vllm",
+        COUNTED,
         how="1 response" if len(responses) == 1 else f"{len(responses)} responses",
         where=where,
         drafted=drafted,
+        requests=len(responses),
     )
 
 

@@ -208,7 +208,7 @@ def live_question(
     if "acceptance" not in given and drafts:
         load["acceptance"] = _acceptance(serving, gaps)
         if "acceptance_rounds" not in given and serving.acceptance is not None:
-            counted = serving.acceptance.counted
+            counted = serving.acceptance.rounds
             load["acceptance_rounds"] = None if counted is None else max(int(counted), 1)
     if "max_draft_length" not in given:
         load["max_draft_length"] = max(MAX_DRAFT_LENGTH, serving.value("draft_length") or 0)

@@ -77,6 +77,8 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.RATE_CONTRADICTS_COUNTS,
             Code.TOKENS_DO_NOT_FIT_PASSES,
             Code.DRAFT_TREE,
+            Code.SEVERAL_DRAFT_LENGTHS,
+            Code.TAKEN_FOR_BLOCK,
             Code.ANOTHER_DRAFT_LENGTH_GIVEN,
             Code.ANOTHER_DRAFT_LENGTH_COUNTED,
             Code.UNUSUAL_DRAFT_LENGTH,
@@ -122,6 +124,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.DRAFTING_PASSES_ONLY,
             Code.COUNTED_AT_END,
             Code.LINES_LEFT_OUT,
+            Code.TRIMMED_AT_STOPS,
         ),
     ),
     (
@@ -183,6 +186,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     (
         "where a figure comes from",
         (
+            Code.WHAT_WAS_COUNTED,
             Code.WEIGHTS_BY_NAME,
             Code.DRAFTER_NOT_BUNDLED,
             Code.SETTING_CHANGED,

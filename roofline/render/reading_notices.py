@@ -125,8 +125,53 @@ def _advice(advice: Advice) -> str:
     return f"{at}{f'{advice.drafter} at ' if advice.drafter else ''}D = {advice.draft_length}"
 
 
-def _another_draft_length_given(where: str, counted: int, given: int) -> str:
-    return f"{where}: by its numbers D is {counted}, not {given}"
+def _another_draft_length_given(where: str, counted: tuple[int, ...], given: int) -> str:
+    return f"{where}: by its numbers D is {' or '.join(map(str, counted))}, not {given}"
+
+
+def _several_draft_lengths(where: str, lengths: tuple[int, ...]) -> str:
+    return (
+        f"{where}: its numbers fit D = {' or '.join(map(str, lengths))} alike; "
+        f"{Option('draft_length')} says which the server runs"
+    )
+
+
+def _taken_for_block(where: str, tokens: int) -> str:
+    return (
+        f"{where}: {tokens} draft tokens in one step are taken for a block of {tokens - 1} drafts "
+        "(DFLASH, DSPARK); a tree of lookups reads the same"
+    )
+
+
+def _trimmed_at_stops(where: str, least: float, requests: float) -> str:
+    return (
+        f"{where}: accepted drafts after a stop are counted too, though never emitted: with "
+        f"{requests:.0f} requests tokens per step are at least {least:.4g}"
+    )
+
+
+def _what_was_counted(
+    *,
+    where: str,
+    engine: str,
+    passes: str | None,
+    bonus: str,
+    tokens: str | None,
+    form: str,
+    early_stops: bool,
+    version: str | None,
+) -> str:
+    """Return what a source counted, in the words of the glossary."""
+    build = f" {version}" if version else ""
+    parts = [
+        {"all": "all passes", "drafting": "passes that drafted"}.get(passes or "", "passes"),
+        {"emitted": "tokens emitted", "accepted": "drafts accepted"}.get(tokens or "", "tokens"),
+        "the bonus token among them" if bonus == "in" else "one bonus token added for each pass",
+        {"mean": "the mean alone", "survival": "survival by position"}.get(form, f"{form} rates"),
+    ]
+    if early_stops:
+        parts.append("of drafts that were made and accepted, so nothing is carried to longer ones")
+    return f"{where}: {engine}{build} counted {', '.join(parts)}"
 
 
 def _another_draft_length_counted(where: str, counted: int, stated: object, source: str) -> str:
@@ -285,6 +330,10 @@ READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.READ_AS_SURVIVAL: _read_as_survival,
     Code.AMBIGUOUS_ACCEPTANCE: _ambiguous_acceptance,
     Code.ANOTHER_DRAFT_LENGTH_GIVEN: _another_draft_length_given,
+    Code.SEVERAL_DRAFT_LENGTHS: _several_draft_lengths,
+    Code.TAKEN_FOR_BLOCK: _taken_for_block,
+    Code.TRIMMED_AT_STOPS: _trimmed_at_stops,
+    Code.WHAT_WAS_COUNTED: _what_was_counted,
     Code.ANOTHER_DRAFT_LENGTH_COUNTED: _another_draft_length_counted,
     Code.DRAFTS_IN_SOME_PASSES: _drafts_in_some_passes,
     Code.SOME_PASSES_DRAFTED: _some_passes_drafted,

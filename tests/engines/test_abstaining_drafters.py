@@ -121,9 +121,14 @@ def test_between_two_reads(tmp_path: Path) -> None:
     assert found.hit_rate == pytest.approx(232 / 346)
 
 
-@pytest.mark.parametrize("passes", [985, 1000, 1019])
-def test_a_drafter_that_never_abstains_changes_nothing(tmp_path: Path, passes: int) -> None:
-    """A page is not read in one instant: 2 % between two counts of the same passes is noise."""
+@pytest.mark.parametrize(("passes", "counted"), [(985, 1000), (1000, 1000), (1019, 1019)])
+def test_a_drafter_that_never_abstains_is_read_over_all_passes_too(
+    tmp_path: Path, passes: int, counted: int
+) -> None:
+    """2670 - 10 tokens in 1000 passes are 1 + 1660 / 1000; at 1019, 19 passes drafted nothing.
+
+    985 passes are fewer than the 1000 drafts, so 1000. Up to 2 % no notice is due.
+    """
     alone = (PAGES / "vllm-0.33.0.prom").read_text("utf-8")
     label = '{engine="0",model_name="meta-llama/Llama-3.1-8B-Instruct"}'
     beside = (
@@ -131,10 +136,9 @@ def test_a_drafter_that_never_abstains_changes_nothing(tmp_path: Path, passes: i
         f"vllm:time_to_first_token_seconds_count{label} 10\n{NEW}{label} {passes}\n"
     )
     bare, full = read_text(tmp_path, alone), read_text(tmp_path, alone + beside)
-    assert full.tokens_per_step == bare.tokens_per_step == pytest.approx(2.66)
-    assert full.survival == bare.survival
+    assert full.tokens_per_step == pytest.approx(2660 / counted)
+    assert full.survival == pytest.approx([n / counted for n in (710, 530, 420)])
     assert full.notices == bare.notices == ()
-    assert full.acceptance().table == bare.acceptance().table
     assert bare.hit_rate is None
     assert full.hit_rate == pytest.approx(min(1000 / passes, 1))
 

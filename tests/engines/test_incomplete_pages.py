@@ -66,12 +66,17 @@ def test_positions_that_are_no_numbers_are_passed_over(tmp_path: Path) -> None:
     assert found.survival == pytest.approx((0.71, 0.53, 0.42))
 
 
+def as_tree(page: str) -> str:
+    """Return SGLang's page of 8 draft tokens over 3 steps: a rate of 1.53 / 7."""
+    page = re.sub(r"(sglang:spec_num_draft_tokens\S*) [\d.]+", r"\1 8.0", page)
+    return re.sub(r"(sglang:spec_accept_rate\S*) [\d.]+", r"\1 0.2186", page)
+
+
 def test_a_tree_is_said(tmp_path: Path) -> None:
     """Eight draft tokens over three steps are no chain of 3 + 1."""
     page = text_of("sglang-0.5.23.prom")
     assert read_acceptance(str(PAGES / "sglang-0.5.23.prom")).notices == ()
-    page = re.sub(r"(sglang:spec_num_draft_tokens\S*) [\d.]+", r"\1 8.0", page)
-    found = read_acceptance(write(tmp_path, "page.prom", page))
+    found = read_acceptance(write(tmp_path, "page.prom", as_tree(page)))
     assert found.notices == (notice(Code.DRAFT_TREE, where=found.where, tokens=8, steps=3),)
 
 
@@ -121,9 +126,7 @@ def test_a_bundled_file_of_several_curves(cli: Cli) -> None:
 
 
 def test_a_warning_of_a_reading_is_said(cli: Cli, tmp_path: Path) -> None:
-    page = re.sub(
-        r"(sglang:spec_num_draft_tokens\S*) [\d.]+", r"\1 8.0", text_of("sglang-0.5.23.prom")
-    )
+    page = as_tree(text_of("sglang-0.5.23.prom"))
     outcome = cli("acceptance", "read", write(tmp_path, "page.prom", page))
     assert outcome.code == 0
     assert "Note: " in outcome.out

@@ -14,6 +14,7 @@ import pytest
 from roofline.advice.question import Question, question_of
 from roofline.base.errors import InputError
 from roofline.engines.counts import DecodeTotals, from_counts
+from roofline.engines.vllm import COUNTED
 from tests.support import Cli
 
 #: n-gram on chat, AL at D = 1, 3, 5, 7: the mean of a model pooled over published curves.
@@ -60,7 +61,7 @@ def test_engines_that_pad_misses_verify_every_row(engine: str) -> None:
 def test_a_counted_share_of_passes_is_used() -> None:
     """Half of 200 passes drafted: AL = 300 / 200, rows 1 + D / 2."""
     reading = from_counts(
-        engine="vllm", how="counters", where="page", drafts=100, drafted=200, accepted=100,
+        COUNTED, how="counters", where="page", drafts=100, drafted=200, accepted=100,
         per_position=[60, 40], decoded=DecodeTotals(tokens=300, passes=200),
     )  # fmt: skip
     question = _asked(acceptance=reading.acceptance())
