@@ -38,6 +38,8 @@ DECIMAL = rf"{WHOLE}(?:\.\d{{0,15}})?(?![\d.])"
 FULL_DRAFTS = 0.98
 #: Share by which two counts of one thing may differ: a server updates them while a page is read.
 READ_SKEW = 0.02
+#: Drafts longer than this are of no engine.
+LONGEST_READ = 4096
 #: Above this a counter no longer counts one by one.
 LARGEST_COUNT = 2.0**53
 
@@ -182,6 +184,7 @@ class Reading:
 
     def acceptance(self) -> Acceptance:
         """Return what the advice can use."""
+        self._check()
         on = f", on {self.model}" if self.model else ""
         label = f"counted by {self.engine} ({self.how}{on})"
         if self.curve is not None:
@@ -193,7 +196,6 @@ class Reading:
             acceptance = from_curve(curve, label=label, source=self.where)
         else:
             raise self._without_length()
-        self._check()
         return replace(
             acceptance,
             drafts=self.rounds,
@@ -230,6 +232,10 @@ class Reading:
         return tuple(min(share * value, 1.0) for value in survival)
 
     def _check(self) -> None:
+        if (self.draft_length or 0) > LONGEST_READ:
+            raise InputError(
+                f"drafts of {self.draft_length:g} tokens are of no engine", where=self.where
+            )
         if self.draft_length is not None and not 1 <= self.tokens_per_step <= 1 + self.draft_length:
             raise InputError(
                 f"{self.tokens_per_step:.4g} tokens per step cannot come from "
@@ -453,8 +459,8 @@ def whole_length(mean: float, *, slack: float = 0.05) -> int | None:
     >>> whole_length(3.0), whole_length(405 / 203), whole_length(37.4)
     (3, 2, None)
     """
-    nearest = round(mean)
-    return nearest if nearest >= 1 and abs(mean - nearest) <= slack else None
+    nearest = round(min(mean, LARGEST_COUNT))
+    return nearest if 1 <= nearest <= LONGEST_READ and abs(mean - nearest) <= slack else None
 
 
 #: Fields of a log line by the name that an engine prints, with a group for what follows it.

@@ -277,7 +277,9 @@ def _acceptance(
                 f"{reading.tokens_per_step:.4g} tokens per step belong to no one of them"
             )
             return Unread(reason=problem), None
-        if reading.draft_lengths and isinstance(stated, Read):
+        method = facts["method"]
+        block = isinstance(method, Read) and method.value in BLOCKS and reading.survival is None
+        if (block or reading.draft_lengths) and isinstance(stated, Read):
             reading = reading.with_draft_length(int(stated.value))
         if reading.draft_length is not None and reading.draft_length > LONGEST_DRAFT:
             problem = f"a draft length of {reading.draft_length} is beyond {LONGEST_DRAFT}"

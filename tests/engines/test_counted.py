@@ -9,6 +9,7 @@ TensorRT-LLM tensorrt_llm/bench/dataclasses/reporting.py at 024997657; llama-ser
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,56 +27,15 @@ from tests.support import Cli, assert_refused, write
 
 PAGES = Path(__file__).parents[1] / "data" / "pages"
 
-#: A public report of vllm bench serve, the parts that are read.
-VLLM_BENCH = """\
-============ Serving Benchmark Result ============
-Successful requests:                     96
-Mean ITL (ms):                           597.23
----------------Speculative Decoding---------------
-Acceptance rate (%):                     53.98
-Acceptance length:                       2.62
-Drafts:                                  37085
-Draft tokens:                            111255
-Accepted tokens:                         60052
-Per-position acceptance (%):
-  Position 0:                            76.70
-  Position 1:                            51.51
-  Position 2:                            33.72
-==================================================
-"""
-VLLM_JSON = {
-    "completed": 96,
-    "spec_decode_acceptance_rate": 53.977,
-    "spec_decode_acceptance_length": 2.6193,
-    "spec_decode_num_drafts": 37085,
-    "spec_decode_draft_tokens": 111255,
-    "spec_decode_accepted_tokens": 60052,
-    "spec_decode_per_position_acceptance_rates": [0.767, 0.5151, 0.3372],
-}
+#: A public report of vllm bench serve, the parts that are read, and the same as its JSON.
+VLLM_BENCH = (PAGES / "vllm-bench.txt").read_text("utf-8")
+VLLM_JSON = json.loads((PAGES / "vllm-bench.json").read_text("utf-8"))
 #: vLLM's line of 2025: 725 / 1.46 = 496.6 passes, 1488 / 3 = 496.
-VLLM_2025 = (
-    "INFO 08-01 10:00:00 [metrics.py:86] SpecDecoding metrics: Draft acceptance rate: 48.7%, Mean "
-    "acceptance length: 2.46, Accepted: 725 tokens, Drafted: 1488 tokens, Per-position acceptance "
-    "rate: 0.615, 0.464, 0.383\n"
-)
-#: trtllm-bench of 2025, and of the 1.3 line: 1 + 3 x 0.27, and 1 + 3 x 270 / 1000.
-TRTLLM_2025 = """\
-= DECODING STATISTICS (MTP)
--- Acceptance Rate Details --------------------------------
-[AR] MINIMUM: 1.00
-[AR] AVERAGE: 1.81
-[AR] P50    : 1.79
-"""
-TRTLLM_13 = """\
-TensorRT LLM Version:\t1.3.0rc2
-[DT] AVERAGE: 1000.00
-[ADT] AVERAGE: 275.00
-[DAR] MINIMUM: 0.10
-[DAR] AVERAGE: 0.27
-[AL] MINIMUM: 1.20
-[AL] AVERAGE: 1.81
-"""
-SGLANG_BENCH = "Concurrency:                  7.9\nAccept length:                           2.61\n"
+VLLM_2025 = (PAGES / "vllm-2025.log").read_text("utf-8")
+#: trtllm-bench of 2025, and of the 1.3 line.
+TRTLLM_2025 = (PAGES / "trtllm-bench-2025.txt").read_text("utf-8")
+TRTLLM_13 = (PAGES / "trtllm-bench-1.3.txt").read_text("utf-8")
+SGLANG_BENCH = (PAGES / "sglang-bench.txt").read_text("utf-8")
 
 
 def read_text(tmp_path: Path, text: str, name: str = "source") -> Reading:
@@ -108,15 +68,22 @@ WORDS = [
     ("trtllm-older.prom", "trtllm", "drafting", "in", "accepted", "mean"),
     ("trtllm-stats.json", "trtllm", "drafting", "out", "accepted", "mean"),
     ("llamacpp-newer.log", "llamacpp", "all", "out", "accepted", "survival"),
+    ("vllm-bench.txt", "vllm", "drafting", "out", "accepted", "survival"),
+    ("vllm-bench.json", "vllm", "drafting", "out", "accepted", "survival"),
+    ("vllm-2025.log", "vllm", "drafting", "out", "accepted", "survival"),
+    ("trtllm-bench-2025.txt", "trtllm", "all", "in", "emitted", "mean"),
+    ("trtllm-bench-1.3.txt", "trtllm", "all", "in", "emitted", "mean"),
+    ("sglang-bench.txt", "sglang", "all", "in", "accepted", "mean"),
+    ("llamacpp-response.json", "llamacpp", "all", "out", "accepted", "mean"),
     ("inferencex.yaml#thinking_off", "inferencex", None, "in", None, "mean"),
 ]
 
 
 @pytest.mark.parametrize("row", WORDS, ids=[row[0] for row in WORDS])
 def test_every_source_says_what_it_counted(cli: Cli, row: tuple[str | None, ...]) -> None:
-    name, *words = row
-    told = cli("acceptance", "read", str(PAGES / str(name)), "--format", "json").data()["counted"]
-    version = "0.5.23" if name == "sglang-server-info.json" else None
+    name, words = str(row[0]), row[1:]
+    told = cli("acceptance", "read", str(PAGES / name), "--format", "json").data()["counted"]
+    version = {"sglang-server-info.json": "0.5.23", "trtllm-bench-1.3.txt": "1.3.0rc2"}.get(name)
     named = dict(zip(("engine", "passes", "bonus", "tokens", "form"), words, strict=True))
     assert told == {**named, "early_stops": False, "version": version}
 
@@ -386,3 +353,26 @@ def test_an_adaptive_sglang_server_has_no_one_draft_length(cli: Cli) -> None:
     assert facts(outcome.data())["acceptance"] is None
     reason = outcome.data()["server"]["facts"]["acceptance"]["reason"]
     assert "belong to no one of them" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("trtllm-older.prom", "num_draft_tokens", "999999999999999"),
+        ("sglang-0.5.23.prom", "spec_num_steps", "999999999999999"),
+        ("sglang-meta.json", '"spec_num_proposed_drafts": 30', "9e300"),
+        ("vllm-0.33.0.prom", "num_draft_tokens", "999999999999999"),
+    ],
+)
+def test_drafts_longer_than_any_engines_are_no_crash(
+    cli: Cli, tmp_path: Path, name: str, old: str, new: str
+) -> None:
+    """One number of a page made absurd: a plain refusal, and no memory for such a draft."""
+    text = (PAGES / name).read_text("utf-8")
+    if name.endswith(".json"):
+        changed = text.replace(old, f"{old.rpartition(' ')[0]} {new}")
+    else:
+        changed = re.sub(rf"(?m)^(\S*{old}\S*) [\d.]+$", rf"\g<1> {new}", text)
+    assert changed != text
+    path = write(tmp_path, name, changed)
+    assert_refused(cli("recommend", "llama-3.1-8b", "--acceptance", path), name)
