@@ -237,7 +237,7 @@ def _marks() -> list[bytes]:
     """Return what marks the lines of logs and pages that any engine's reader reads."""
     from roofline.engines import llamacpp, sglang, trtllm, vllm
 
-    lines = (*vllm.LOG_LINES, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
+    lines = (*vllm.LOG_LINES, *vllm.ENGINE_V0_MARKS, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
     series = (*vllm.SERIES, *sglang.SERIES, *trtllm.SERIES, *llamacpp.SERIES)
     return [mark.encode() for mark in (*lines, *series)]
 
@@ -274,6 +274,7 @@ def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]
         ((*vllm.LOG_LINES, *vllm.LOG_FIELDS), vllm.read_log),
         (sglang.LOG_MARKS, sglang.read_log),
         (llamacpp.LOG_MARKS, llamacpp.read_log),
+        (vllm.ENGINE_V0_MARKS, vllm.read_engine_v0),
         (vllm.BENCH_MARKS, vllm.read_bench),
         (trtllm.BENCH_MARKS, trtllm.read_bench),
         (sglang.BENCH_MARKS, sglang.read_bench),

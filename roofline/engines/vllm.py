@@ -4,7 +4,9 @@ Acceptance (vllm/v1/spec_decode/metrics.py, docs/features/speculative_decoding/
 acceptance_metrics.md): lengths count the bonus token; per-position rates are survival. Lines of
 2025 begin with the draft acceptance rate that later ones end with. ``vllm bench serve``
 (vllm/benchmarks/serve.py) prints the growth of the same counters, rates in per cent; its JSON has
-the rate in per cent and the positions as shares.
+the rate in per cent and the positions as shares. Engine V0 (up to 0.10,
+vllm/spec_decode/metrics.py) counts accepted drafts whatever came before them, so its rate is no
+(AL - 1) / D; its emitted tokens are those up to the first refused draft, and the bonus token.
 
 Schedules (vllm/v1/spec_decode/dynamic/utils.py, vllm/config/speculative.py): rows [start, end, K]
 in ``num_speculative_tokens_per_batch_size``, three whole numbers, both ends included; the first
@@ -19,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -45,6 +47,7 @@ __all__ = [
     "BENCH_KEY",
     "BENCH_MARKS",
     "DRAFT_SERIES",
+    "ENGINE_V0_MARKS",
     "LOG_FIELDS",
     "LOG_LINES",
     "PREEMPTIONS",
@@ -52,6 +55,7 @@ __all__ = [
     "SERIES",
     "read_bench",
     "read_bench_json",
+    "read_engine_v0",
     "read_log",
     "read_page",
     "read_responses",
@@ -100,6 +104,16 @@ _LOG = re.compile(
     rf"Per-position acceptance rate: (?P<rates>(?:{DECIMAL}|nan)?(?:, *(?:{DECIMAL}|nan))*)"
     rf"(?:, *)?(?:Avg Draft acceptance rate(?:: (?P<percent>{DECIMAL})%)?|(?(older)|(?!)))"
 )
+#: What marks a line of engine V0, and its fields.
+ENGINE_V0_MARKS = ("Speculative metrics:",)
+_ENGINE_V0 = {
+    name: re.compile(rf"{name}: ({WHOLE})\b")
+    for name in (
+        "Number of speculative tokens",
+        "Number of draft tokens",
+        "Number of emitted tokens",
+    )
+}
 #: What marks a report of ``vllm bench serve``; its fields, and its positions, in per cent.
 BENCH_MARKS = ("Acceptance length:", "Per-position acceptance (%):")
 _BENCH = {
@@ -228,6 +242,32 @@ def read_bench(lines: Sequence[str], where: str) -> Reading:
         where,
         what="benchmark report",
         requests=sum(requests) if len(requests) == len(reports) else None,
+    )
+
+
+def read_engine_v0(lines: Sequence[str], where: str) -> Reading:
+    """Read the last line of engine V0, whose counts run since its start.
+
+    Passes are draft tokens / D, and AL = emitted tokens / passes.
+    """
+    marked = [line for line in lines if ENGINE_V0_MARKS[0] in line]
+    record = marked[-1] if marked and len(lines) > 1 else one_record(lines, _ENGINE_V0)
+    found = {n: int(match[1]) for n, p in _ENGINE_V0.items() if (match := p.search(record))}
+    missing = [name for name in _ENGINE_V0 if name not in found]
+    if missing:
+        raise incomplete_log(where, record="'Speculative metrics' line", missing=missing)
+    length, drafted, emitted = found.values()
+    if not length or not drafted:
+        raise InputError("no pass has verified a draft yet; send some requests first", where=where)
+    passes = drafted / length
+    return Reading(
+        counted=replace(COUNTED, bonus=Bonus.IN),
+        how="last log line of engine V0, since its start",
+        where=where,
+        tokens_per_step=emitted / passes,
+        draft_length=length,
+        drafts=passes,
+        drafted=drafted,
     )
 
 

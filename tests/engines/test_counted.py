@@ -71,6 +71,7 @@ WORDS = [
     ("vllm-bench.txt", "vllm", "drafting", "out", "accepted", "survival"),
     ("vllm-bench.json", "vllm", "drafting", "out", "accepted", "survival"),
     ("vllm-2025.log", "vllm", "drafting", "out", "accepted", "survival"),
+    ("vllm-v0.log", "vllm", "drafting", "in", "accepted", "mean"),
     ("trtllm-bench-2025.txt", "trtllm", "all", "in", "emitted", "mean"),
     ("trtllm-bench-1.3.txt", "trtllm", "all", "in", "emitted", "mean"),
     ("sglang-bench.txt", "sglang", "all", "in", "accepted", "mean"),
@@ -141,6 +142,25 @@ def test_vllms_line_of_2025(tmp_path: Path) -> None:
     assert found.survival == pytest.approx((0.615, 0.464, 0.383))
     wrong = VLLM_2025.replace("48.7%", "58.7%")
     assert [n.code for n in read_text(tmp_path, wrong).notices] == [Code.RATE_CONTRADICTS_COUNTS]
+
+
+def test_engine_v0_of_vllm_counts_accepted_drafts_after_refused_ones(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """A public line of vLLM 0.9: 12564 / 4 = 3141 passes, 8347 / 3141 = 2.657 = 5 x 0.531.
+
+    Accepted over drafted would be 1 + 8485 / 3141 = 3.70. Counts run on: the last line holds.
+    """
+    text = (PAGES / "vllm-v0.log").read_text("utf-8")
+    earlier = text.replace("8347", "900").replace("12564", "1200")
+    found = read_text(tmp_path, earlier + text)
+    assert found.tokens_per_step == pytest.approx(2.6574, abs=1e-4)
+    assert found.tokens_per_step == pytest.approx(5 * 0.531, abs=5 * 0.0005)
+    assert (found.draft_length, found.drafts, found.counted.bonus) == (4, 3141, "in")
+    cut = write(tmp_path, "cut.log", text.partition(", Number of emitted")[0])
+    assert_refused(cli("acceptance", "read", cut), "Number of emitted tokens is missing")
+    idle = write(tmp_path, "idle.log", text.replace("12564", "0"))
+    assert_refused(cli("acceptance", "read", idle), "no pass has verified")
 
 
 def test_trtllm_bench_of_2025_lacks_the_draft_length(cli: Cli, tmp_path: Path) -> None:
