@@ -630,6 +630,8 @@ def _precision(
     if kv_stored is not None and not engine.serves("kv", kv_stored, gpu.generation):
         kv_stored = None  # the engine keeps the cache in the model's own format
     used = used_components(network)
+    if weights is None and Component.EXPERTS in used:
+        weights = engine.files.get(stored[Component.EXPERTS])
     usual = dict(network.activations) if base == network.dtype else {}
     served = engine.experts_multiplied_in(stored[Component.EXPERTS], gpu.generation)
     if served is not None and rate_name(served) in gpu.rates:

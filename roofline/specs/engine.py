@@ -393,6 +393,8 @@ class EngineProfile(Document):
     narrow_kv: DType = DType.FP8
     #: Formats of weights that are proposed where not even one sequence fits, the widest first.
     narrow_weights: tuple[DType, ...] = (DType.FP8, DType.INT4_G128)
+    #: By the format of a checkpoint's experts, that of the file which the engine runs instead.
+    files: dict[DType, DType] = Field(default_factory=dict)
     #: By drafter kind, how the ids of targets begin that it is run for; every target if not stated.
     targets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     #: None where a lookup that finds nothing leaves one row.

@@ -197,8 +197,7 @@ _WITH_WIDE_ENDS: Mapping[str, str] = {
 _BITS = {**_GGUF_BITS, **{name: _GGUF_BITS[own] for name, own in _WITH_WIDE_ENDS.items()}}
 #: Formats without a width of their own, and the one of that name in whose place each is priced:
 #: Unsloth's mixtures differ by model, and its q3_k_xl is not bartowski's; llama.cpp's q2_k_s has
-#: fewer wide tensors than its q2_k, and its mxfp4_moe stores all but the experts as q8_0
-#: (llama-quant.cpp, llama_tensor_get_type).
+#: fewer wide tensors than its q2_k (llama-quant.cpp, llama_tensor_get_type).
 _NEAREST: Mapping[str, str] = {
     "q8_k_xl": "q8_0",
     "q6_k_xl": "q6_k_l",
@@ -206,7 +205,6 @@ _NEAREST: Mapping[str, str] = {
     "q3_k_xl": "q3_k_l",
     "q2_k_xl": "q2_k_l",
     "q2_k_s": "q2_k",
-    "mxfp4_moe": "mxfp4",
 }
 
 _FORMATS: Mapping[DType, _Format] = {
@@ -221,6 +219,7 @@ _FORMATS: Mapping[DType, _Format] = {
     DType.INT4_G32: _Format(0.5 + 2 / 32, "int4", None),  # symmetric: a 16-bit scale, no zero
     DType.NVFP4: _Format(0.5 + 1 / 16, "fp4", "nvfp4"),  # fp8 scale per 16
     DType.MXFP4: _Format(0.5 + 1 / 32, "fp4", None),  # 8-bit exponent per 32
+    DType.MXFP4_MOE: _Format(0.5 + 1 / 32, "fp4", None),  # its experts: see `_in_a_file`
     **{DType(name): _Format(bits / 8, "int8", None) for name, bits in _BITS.items()},
 }
 
@@ -273,7 +272,7 @@ def is_gguf(dtype: DType) -> bool:
     >>> is_gguf(DType.Q4_K_M), is_gguf(DType("4.8bpw")), is_gguf(DType.FP8)
     (True, True, False)
     """
-    named = dtype.value in _BITS or dtype.value in _NEAREST
+    named = dtype.value in _BITS or dtype.value in _NEAREST or dtype is DType.MXFP4_MOE
     return named or bits_per_weight(dtype.value) is not None
 
 
@@ -362,7 +361,10 @@ def resolve_precision(
     _require_rate(base, rates, gpu)
     if activations is not None:
         _require_rate(activations, rates, gpu)
-    storage = {c: weights if weights and c in LAYER_LINEARS else d for c, d in stored.items()}
+    storage = {
+        c: _in_a_file(weights, c) if weights and c in LAYER_LINEARS else d
+        for c, d in stored.items()
+    }
     if weights is not None and is_gguf(weights):  # a file's head is at least 6 bits wide
         wide = (nearest_format(weights) or weights).value in _WITH_WIDE_ENDS
         wide = wide or weights is DType.MXFP4_MOE
@@ -416,6 +418,20 @@ def _taking(
             value=activations,
         )
     return taking
+
+
+def _in_a_file(weights: DType, component: Component) -> DType:
+    """Return the format of one component's matrices where the layers' are called ``weights``.
+
+    llama.cpp's mxfp4_moe has its experts as mxfp4 and every other matrix as q8_0 (llama-quant.cpp,
+    llama_tensor_get_type): gpt-oss-120b's 116.8 B weights take 59.0 GiB.
+
+    >>> _in_a_file(DType.MXFP4_MOE, Component.ATTENTION), _in_a_file(DType.Q4_K, Component.MLP)
+    (<DType.Q8_0: 'q8_0'>, <DType.Q4_K: 'q4_k'>)
+    """
+    if weights is not DType.MXFP4_MOE:
+        return weights
+    return DType.MXFP4 if component is Component.EXPERTS else DType.Q8_0
 
 
 def _require_rate(dtype: DType, rates: set[str], gpu: str) -> None:

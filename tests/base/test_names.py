@@ -352,7 +352,7 @@ GGUF_NAMES = [
 ]  # fmt: skip
 #: Those that no format stands for as they are.
 TAKEN_AS = {
-    "MXFP4_MOE": "mxfp4", "Q2_K_S": "q2_k", "Q2_K_XL": "q2_k_l", "UD-Q2_K_XL": "q2_k_l",
+    "Q2_K_S": "q2_k", "Q2_K_XL": "q2_k_l", "UD-Q2_K_XL": "q2_k_l",
     "Q3_K_XL": "q3_k_l", "UD-Q3_K_XL": "q3_k_l", "Q5_K_XL": "q5_k_m", "UD-Q5_K_XL": "q5_k_m",
     "Q6_K_XL": "q6_k_l", "UD-Q6_K_XL": "q6_k_l", "Q8_K_XL": "q8_0", "UD-Q8_K_XL": "q8_0",
 }  # fmt: skip
@@ -384,8 +384,17 @@ def test_what_a_format_is_taken_as_is_said(cli: Cli, name: str) -> None:
         cli(*ask, "--weights", each, "--format", "json").by_draft_length()[0]["step_ms"]
         for each in (name, TAKEN_AS[name])
     ]
-    if name != "MXFP4_MOE":  # whose file also has a narrow embedding and output
-        assert steps[0] == steps[1]
+    assert steps[0] == steps[1]
+
+
+def test_a_file_of_mxfp4_experts_has_the_size_that_is_published(cli: Cli) -> None:
+    """ggml-org/gpt-oss-120b-GGUF: 59.02 GiB (llama.cpp benches/dgx-spark.md); the rest is q8_0."""
+    ask = ("memory", "gpt-oss-120b", "--gpu", "gb10-dgx-spark", "--drafter", "none", "--batch", "1")
+    for named in ((), ("--weights", "mxfp4_moe")):
+        done = cli(*ask, "--engine", "llamacpp", *named, "--context", "512", "--format", "json")
+        held = done.data()["contexts"][0]["accounts"][0]["bytes"]
+        weights = sum(size for part, size in held.items() if part.endswith("weights"))
+        assert weights / 2**30 == pytest.approx(59.02, rel=0.003)
 
 
 def test_the_mixture_of_unsloth_has_the_bits_of_its_file() -> None:
