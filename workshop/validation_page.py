@@ -40,6 +40,7 @@ from roofline.validation.steps import (
     in_sample,
     published_runs,
 )
+from workshop import served_priors
 from workshop.named_cases import CASES, named_cases
 
 __all__ = ["main", "pages"]
@@ -137,6 +138,7 @@ def pages() -> dict[str, str]:
         f"{losses.wins} wins {len(losses.called_losses)} losses.",
         "regression": f"from {min(off):+.1f} % to {max(off):+.1f} %",
         "transfer": _transfer(moved),
+        "plain": Table(headers=served_priors.HEADERS, rows=list(served_priors.scores())).markdown(),
     }
     text = Path(__file__).with_suffix(".md").read_text("utf-8")
     for name, part in parts.items():

@@ -61,9 +61,11 @@ from roofline.specs.gpu import (
     HardwareProfile,
     HostProfile,
     VerifyMode,
+    clock_share,
     linked_through_host,
     load_hardware,
     load_host,
+    memory_share,
 )
 from roofline.specs.network import (
     DERIVED_SOURCE,
@@ -948,3 +950,10 @@ def _gpu_notices(gpu: HardwareProfile) -> Iterable[Notice]:
         yield notice(Code.PRE_RELEASE, gpu=gpu.id)
     if not gpu.calibration:
         yield from unknown_generation(gpu.id, gpu.generation)
+    if gpu.power_share < 1:
+        yield notice(
+            Code.POWER_LIMITED,
+            gpu=gpu.id,
+            clock=clock_share(gpu.power_share),
+            memory=memory_share(gpu.power_share),
+        )

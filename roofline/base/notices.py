@@ -71,6 +71,7 @@ class Code(StrEnum):
     NO_16_BIT_RATE = "no-16-bit-rate"
     PRE_RELEASE = "pre-release"
     UNKNOWN_GENERATION = "unknown-generation"
+    POWER_LIMITED = "power-limited"
     BEYOND_TRAINED_CONTEXT = "beyond-trained-context"
     LENGTHS_NOT_TAKEN = "lengths-not-taken"
     LONGEST_IS_BEST = "longest-is-best"
@@ -139,6 +140,7 @@ ASSUMED = frozenset(
         Code.HEAD_DERIVED,
         Code.DRAFTER_STORED_AS_TARGET,
         Code.HOST_ASSUMED,
+        Code.POWER_LIMITED,
         Code.NO_OWN_RATE,
         Code.ACCEPTANCE_ASSUMED,
         Code.GAPS_FILLED,

@@ -94,6 +94,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.ANOTHER_VOCABULARY,
             Code.OFF_FAST_PATH,
             Code.UNKNOWN_GENERATION,
+            Code.POWER_LIMITED,
             Code.NO_16_BIT_RATE,
             Code.PRE_RELEASE,
         ),
@@ -339,6 +340,13 @@ def _unknown_generation(gpu: str, generation: str, known: tuple[str, ...]) -> st
     return (
         f"{gpu}: generation: '{generation}' has no stated constants, so generic ones stand in; "
         f"{hint}"
+    )
+
+
+def _power_limited(gpu: str, clock: float, memory: float) -> str:
+    return (
+        f"{gpu}: under its power limit the clock is taken as {100 * clock:.0f}% and the memory's "
+        f"bandwidth as {100 * memory:.0f}% of their own"
     )
 
 
@@ -800,6 +808,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.NO_16_BIT_RATE: _no_16_bit_rate,
     Code.PRE_RELEASE: _pre_release,
     Code.UNKNOWN_GENERATION: _unknown_generation,
+    Code.POWER_LIMITED: _power_limited,
     Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
     Code.DRAFTER_STORED_AS_TARGET: _drafter_stored_as_target,

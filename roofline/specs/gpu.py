@@ -34,11 +34,13 @@ __all__ = [
     "Interconnect",
     "Overlay",
     "VerifyMode",
+    "clock_share",
     "figure_unit",
     "linked_through_host",
     "load_hardware",
     "load_host",
     "load_overlay",
+    "memory_share",
 ]
 
 GPU_SHELF = "hardware_profiles"
@@ -104,11 +106,19 @@ class HardwareProfile(Document):
     compute: Compute
     interconnect: Interconnect
     tdp: Figure[Power] | None = None
+    #: What the board may draw, where its owner set less than ``tdp``.
+    power_limit: Figure[Power] | None = None
     sources: dict[str, Source] = Field(min_length=1)
     disagreements: str | None = None
     #: Laws measured on this machine; those of a bundled profile lie in one overlay per engine.
     calibration: tuple[LawBlock, ...] = ()
     verify_attention: VerifyMode | None = None
+
+    @model_validator(mode="after")
+    def _limit_of_a_known_power(self) -> HardwareProfile:
+        if self.power_limit is not None and self.tdp is None:
+            raise ValueError("power_limit: needs tdp, what the board draws without the limit")
+        return self
 
     @model_validator(mode="after")
     def _sources_exist(self) -> HardwareProfile:
@@ -131,6 +141,7 @@ class HardwareProfile(Document):
             "compute.last_level_cache": compute.last_level_cache,
             "interconnect.per_direction": self.interconnect.per_direction,
             "tdp": self.tdp,
+            "power_limit": self.power_limit,
         }
         peaks = {f"compute.peaks.{name}": figure for name, figure in compute.peaks.items()}
         return {name: figure for name, figure in figures.items() if figure is not None} | peaks
@@ -146,18 +157,61 @@ class HardwareProfile(Document):
         return "unified" in self.memory.kind
 
     @property
+    def power_share(self) -> float:
+        """The share of its power that the board may draw, 1 without a limit below it."""
+        if self.power_limit is None or self.tdp is None:
+            return 1.0
+        return min(1.0, self.power_limit.value / self.tdp.value)
+
+    @property
     def bandwidth(self) -> float:
-        """Datasheet memory bandwidth [B/s]."""
-        return self.memory.bandwidth.value
+        """Datasheet memory bandwidth, under the power limit if there is one [B/s]."""
+        return self.memory.bandwidth.value * memory_share(self.power_share)
 
     def peak(self, rate: str) -> float:
-        """Return the dense datasheet peak called ``rate`` [FLOP/s]."""
-        return self.compute.peaks[rate].value  # type: ignore[index]
+        """Return the dense datasheet peak called ``rate``, under the power limit [FLOP/s]."""
+        peak: float = self.compute.peaks[rate].value  # type: ignore[index]
+        return peak * clock_share(self.power_share)
 
     @property
     def rates(self) -> list[str]:
         """Names of the rates this accelerator has."""
         return list(self.compute.peaks)
+
+
+#: Share of a board's power that does not follow the clock: memory and leakage. Assumed.
+STEADY = 0.2
+#: A board does not run slower than at this share of its clock. Assumed.
+SLOWEST = 0.1
+
+
+def clock_share(power: float) -> float:
+    """Return the share of its clock that a board keeps at a share ``power`` of its power.
+
+    f = (power - STEADY) / (1 - STEADY): beside a steady part, power goes as C V^2 f
+    (A. Chandrakasan, S. Sheng, R. Brodersen, "Low-power CMOS digital design", IEEE JSSC 27(4),
+    1992). Assumed: the voltage V is at its floor and the pass draws all that the board may, else
+    the clock falls less. Arithmetic falls with the clock.
+
+    >>> round(clock_share(400 / 575), 2)
+    0.62
+    """
+    return max(SLOWEST, min(1.0, (power - STEADY) / (1 - STEADY)))
+
+
+#: Share of its power below which a board cannot keep its memory busy. Assumed.
+MEMORY_KNEE = 0.5
+
+
+def memory_share(power: float) -> float:
+    """Return the share of its bandwidth that a board keeps: all of it down to `MEMORY_KNEE`.
+
+    The memory has a clock of its own. Below the knee it falls with the power. Assumed.
+
+    >>> memory_share(0.7), memory_share(0.4)
+    (1.0, 0.8)
+    """
+    return min(1.0, power / MEMORY_KNEE)
 
 
 #: The base unit of each figure that has one, beside that of the peaks.
@@ -170,6 +224,7 @@ _UNITS = {
     "compute.last_level_cache": "B",
     "interconnect.per_direction": "B/s",
     "tdp": "W",
+    "power_limit": "W",
 }
 
 

@@ -17,10 +17,15 @@ __all__ = [
     "AcceptanceSpread",
     "GenerationPrior",
     "Priors",
+    "Reads",
     "Spread",
     "priors",
     "unknown_generation",
 ]
+
+
+#: What a kernel streams beside ordinary weights.
+Reads = Literal["experts", "cache", "state"]
 
 
 class LawPrior(Schema):
@@ -40,7 +45,8 @@ class LawPrior(Schema):
 class GenerationPrior(Schema):
     """The constants in which one generation of accelerators differs from the generic laws."""
 
-    #: Of products: by the rate that they compute in, or ``default``.
+    #: Of products: by the rate that they compute in, or ``default``; ``experts`` and ``cache`` are
+    #: those of routed experts and of attention, where they are known apart.
     mem_eff: dict[str, float]
     compute_eff: dict[str, float]
     #: What every floor of the generic laws is multiplied by, and that of its links.
@@ -48,6 +54,8 @@ class GenerationPrior(Schema):
     link_floors: float = Field(default=1.0, ge=0.5, le=10)
     #: The same again for products whose weights have this format.
     format_floors: dict[str, float] = Field(default_factory=dict)
+    #: And for kernels that stream what is named.
+    read_floors: dict[Reads, float] = Field(default_factory=dict)
     #: Standard deviation of the logarithm of a time by a stated prior; None as ``spread.prior``.
     spread: float | None = Field(default=None, gt=0, le=2)
     #: Integer lanes, as a share of the fp32 lanes.
@@ -60,21 +68,27 @@ class GenerationPrior(Schema):
     relative_error: float = 0.0
 
     def applied_to(
-        self, law: SimpleLaw, rate: str | None = None, weights: str | None = None
+        self,
+        law: SimpleLaw,
+        rate: str | None = None,
+        weights: str | None = None,
+        reads: Reads | None = None,
     ) -> SimpleLaw:
         """Return a generic law with this generation's constants.
 
-        ``rate`` is that of a product, and ``weights`` the format that its weights are stored in.
+        ``rate`` is that of a product, ``weights`` the format that its weights are stored in and
+        ``reads`` what the kernel streams, where a share of the bandwidth may be its own.
         """
         floors = self.floors * self.format_floors.get(weights or "", 1.0)
+        floors *= 1.0 if reads is None else self.read_floors.get(reads, 1.0)
         law = replace(law, floor=floors * law.floor)
-        if rate is None:
-            return law
-        return replace(
-            law,
-            mem_eff=self.mem_eff.get(rate, self.mem_eff["default"]),
-            compute_eff=self.compute_eff.get(rate, self.compute_eff["default"]),
-        )
+        if rate is not None:
+            law = replace(
+                law,
+                mem_eff=self.mem_eff.get(rate, self.mem_eff["default"]),
+                compute_eff=self.compute_eff.get(rate, self.compute_eff["default"]),
+            )
+        return replace(law, mem_eff=self.mem_eff.get(reads or "", law.mem_eff))
 
 
 class Spread(Schema):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import hypot
@@ -29,7 +29,7 @@ from roofline.specs.laws import (
     StateBlock,
     WeightOnly,
 )
-from roofline.specs.priors import priors
+from roofline.specs.priors import Reads, priors
 from roofline.specs.served import ExpertKernels, ServedKernels
 
 __all__ = ["OVER_LINK", "Chosen", "LawBook", "is_no_worse", "unlikeness", "weight_key"]
@@ -37,6 +37,13 @@ __all__ = ["OVER_LINK", "Chosen", "LawBook", "is_no_worse", "unlikeness", "weigh
 #: Kinds of kernels whose bytes cross the links instead of the memory bus.
 COLLECTIVES = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL, Kind.REDUCE_SCATTER)
 OVER_LINK = (*COLLECTIVES, Kind.COPY)
+#: What kernels stream whose generation may have constants of their own.
+READS: Mapping[Kind, Reads] = {
+    Kind.MOE: "experts",
+    Kind.ATTENTION: "cache",
+    Kind.MLA: "cache",
+    Kind.STATE: "state",
+}
 #: The order in which another engine's tables stand in.
 ENGINES = ("vllm", "trtllm", "sglang")
 #: Formats whose kernels are alike, nearest first, for a format without a table.
@@ -152,13 +159,7 @@ class LawBook:
                         return self._as_served(op, self._chosen(op, block, part), wide)
                     if wide is not None and _unpacks(op):
                         return self._unpacked(op, wide, part)
-        generation = priors().generations.get(self.gpu.generation)
-        return Chosen(
-            law=self.prior(op),
-            provenance="assumed",
-            detail="stated prior",
-            spread=generation.spread if generation else None,
-        )
+        return self._stated(op, "stated prior")
 
     def _among_as_many(self, op: Op) -> tuple[LawBlock, HardwareProfile] | None:
         """Return the law of a collective that was measured among as many accelerators, and where.
@@ -179,9 +180,19 @@ class LawBook:
 
     def plain(self, op: Op) -> Chosen:
         """Return the stated simple law, whatever has been calibrated: not this kernel."""
-        there = op.kind is Kind.CPU_MOE
-        detail = "the host's processor" if there else "matrix-vector kernel"
-        return Chosen(law=self.prior(op), provenance="assumed", detail=detail)
+        if op.kind is Kind.CPU_MOE:
+            return Chosen(law=self.prior(op), provenance="assumed", detail="the host's processor")
+        return self._stated(op, "matrix-vector kernel")
+
+    def _stated(self, op: Op, detail: str) -> Chosen:
+        """Return the simple law that is stated for a kernel, as uncertain as its generation's."""
+        generation = priors().generations.get(self.gpu.generation)
+        return Chosen(
+            law=self.prior(op),
+            provenance="assumed",
+            detail=detail,
+            spread=generation.spread if generation else None,
+        )
 
     def _parts(self, op: Op) -> Iterator[HardwareProfile]:
         """Yield the accelerator, then the one that stands in for it, which is read when needed."""
@@ -310,9 +321,10 @@ class LawBook:
         law = stated.generic[op.kind.value].law()  # type: ignore[index]
         if generation is None:
             return law
+        reads = READS.get(op.kind)
         if op.kind not in (Kind.GEMM, Kind.BATCHED_GEMM, Kind.MOE):
-            return generation.applied_to(law)
-        law = generation.applied_to(law, rate_name(op.compute), str(op.storage))
+            return generation.applied_to(law, reads=reads)
+        law = generation.applied_to(law, rate_name(op.compute), str(op.storage), reads)
         if _unpacks(op):
             law = replace(law, compute_eff=law.compute_eff * self._weight_only().unpacking)
         return law

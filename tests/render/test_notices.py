@@ -217,6 +217,14 @@ RATES = Option("acceptance", "0.8,0.6")
             ),
         ),
         (
+            Code.POWER_LIMITED,
+            {"gpu": "x", "clock": 0.62, "memory": 1.0},
+            (
+                "x: under its power limit the clock is taken as 62% and the memory's bandwidth as "
+                "100% of their own"
+            ),
+        ),
+        (
             Code.ANOTHER_SERVER_SETTING,
             {"field": "drafter", "runs": "mtp", "asked": "eagle3"},
             "drafter eagle3: the server runs mtp; its acceptance may not be that of eagle3",
