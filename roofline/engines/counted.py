@@ -96,7 +96,8 @@ def lengths_that_fit(
     [4]
     """
     bonus = 0 if bonus_in_rate else 1
-    low = max((tokens_per_step - error - bonus) / (rate + error) + bonus - 1, 1.0)
+    least = (tokens_per_step - error - bonus) / (rate + error) + bonus - 1
+    low = min(max(least, 1.0), longest + 1.0)
     high = float(longest)
     if rate > error:
         high = min((tokens_per_step + error - bonus) / (rate - error) + bonus - 1, high)

@@ -380,6 +380,7 @@ def test_an_adaptive_sglang_server_has_no_one_draft_length(cli: Cli) -> None:
     [
         ("trtllm-older.prom", "num_draft_tokens", "999999999999999"),
         ("sglang-0.5.23.prom", "spec_num_steps", "999999999999999"),
+        ("sglang-0.5.23.prom", "spec_accept_length", "1e308"),
         ("sglang-meta.json", '"spec_num_proposed_drafts": 30', "9e300"),
         ("vllm-0.33.0.prom", "num_draft_tokens", "999999999999999"),
     ],
