@@ -338,7 +338,7 @@ def _out_of_reach(points: Sequence[Point], goal: Goal) -> InputError:
         for need in _needed(point, goal)
         if need.possible
     ]
-    enough = "no acceptance would do"
+    enough = "no acceptance would be enough"
     if options:
         _, need, batch = min(options, key=lambda option: option[0])
         enough = (

@@ -303,9 +303,9 @@ def _legend(exploration: Exploration) -> list[str]:
     smallest = exploration.variants[0].question.workload.batches[0]
     columns = (
         "KV: one GPU's share of a token. Fits: the most sequences without drafts. D falls from: "
-        f"the first batch tried from which on the best D is below that of batch {smallest}; stops "
-        "from: the first from which on D = 0 is best; a > where neither is met up to the last "
-        "batch that fits with drafts."
+        f"from this batch on the best D is below that of batch {smallest}. Stops from: from this "
+        "batch on no drafts are best (D = 0). >N: not up to batch N, the last that fits with "
+        "drafts."
     )
     lines = [columns]
     if any(variant.kv_copied for variant in exploration.variants):

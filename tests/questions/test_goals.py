@@ -250,7 +250,7 @@ def test_the_text_shows_the_choice_and_its_table(cli: Cli) -> None:
     ("arguments", "words"),
     [
         ("--slo-tpot 0.2", ("--slo-tpot 0.2", "fastest", "ms per token")),
-        ("--target-tokens-per-s 1e9", ("--target-tokens-per-s", "no acceptance would do")),
+        ("--target-tokens-per-s 1e9", ("--target-tokens-per-s", "no acceptance would be enough")),
         ("--slo-tpot 2.5 --acceptance 0.2 --batch 1", ("it would take", "this acceptance gives")),
         ("--slo-tpot 3 --target-tokens-per-s 9000", ("--slo-tpot 3", "--target-tokens-per-s 9000")),
         ("--slo-tpot 0", ("--slo-tpot", "above 0")),
