@@ -16,7 +16,7 @@ from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import deploy
 from roofline.specs.formats import DType
 from workshop import served_priors
-from workshop.served_priors import FAMILIES, Step, fit, leave_out, predict, steps, units
+from workshop.served_priors import FAMILIES, Step, fit, leave_out, predict, steps, units, written
 
 Array = NDArray[np.float64]
 
@@ -50,6 +50,17 @@ def test_their_ranges_hold_four_in_five(family: str) -> None:
     ranges = np.array([row.log_range() for row in rows])
     inside = (ranges[:, 0] <= -np.log(ratios)) & (-np.log(ratios) <= ranges[:, 1])
     assert np.mean(inside) >= 0.75
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cards_left_out_one_by_one_have_no_sign(family: str) -> None:
+    """As `python -m workshop.served_priors` predicted each card, or group, from the others."""
+    out = written(family)
+    medians = list(out.by_unit.values())
+    assert 0 < sum(median < 1 for median in medians) < len(medians)
+    assert abs(np.median(out.log_errors)) < 0.1
+    assert abs(np.mean(np.log(medians))) < 0.1
+    assert 0.75 <= out.held <= 0.87
 
 
 @pytest.mark.parametrize(
@@ -91,7 +102,7 @@ def test_a_fit_finds_the_constants_that_made_its_rows() -> None:
     rows = [row for row in steps(family.generations) if row.gpu in cards]
     made = predict(rows, family, np.array([0.6]))
     rows = [row._replace(seconds=float(each)) for row, each in zip(rows, made, strict=True)]
-    assert fit(rows, family)[0] == pytest.approx(0.6, rel=0.01)
+    assert fit(rows, family).values[0] == pytest.approx(0.6, rel=0.01)
 
 
 def test_a_card_is_predicted_without_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +119,7 @@ def test_a_card_is_predicted_without_its_own_rows(monkeypatch: pytest.MonkeyPatc
     ]
     monkeypatch.setattr(served_priors, "steps", lambda _: rows)
     monkeypatch.setitem(FAMILIES, "rdna", family)
-    by_card = leave_out.__wrapped__("rdna").by_unit
+    by_card = leave_out("rdna").by_unit
     assert by_card["rx-9070-xt"] == pytest.approx(0.5, rel=0.1)
 
 
