@@ -120,7 +120,7 @@ def test_a_stand_in_names_the_closest_curves(cli: Cli) -> None:
 
 def test_the_answer_says_which_was_taken(cli: Cli) -> None:
     """1.48x with the model's own curve, where Llama-3.1-8B's promised 1.65x."""
-    outcome = cli("recommend", "qwen3-30b-a3b")
+    outcome = cli("recommend", "qwen3-30b-a3b", "--notes")
     said = " ".join(outcome.out.split())
     assert "Assumed: acceptance of qwen3-30b-a3b-eagle3-specforge#mtbench" in said
     assert "no acceptance is bundled" not in outcome.said

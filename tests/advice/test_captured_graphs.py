@@ -108,7 +108,7 @@ def test_rows_past_the_captures_are_marked_and_explained(cli: Cli) -> None:
     assert rows[2]["by_hand_ms"] == pytest.approx(charge)
     assert f"max(0, {kernels} kernels x 40 us - verify {rows[2]['verify_ms']:.2f} ms)" in said
     rounds = rows[2]["overhead_ms"] - rows[1]["overhead_ms"] - charge
-    assert rounds == pytest.approx(0.1544, abs=1e-3)  # per_draft_pass of vLLM
+    assert rounds == pytest.approx(0.1557, abs=1e-3)  # per_draft_pass of vLLM
 
 
 def test_no_draft_inside_the_captures(cli: Cli) -> None:

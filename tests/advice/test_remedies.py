@@ -54,7 +54,7 @@ def test_the_refused_point_stands_beside_the_answer(cli: Cli) -> None:
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_text_says_what_is_missing_and_what_helps(cli: Cli, form: str) -> None:
-    outcome = cli("recommend", *ASK, "--batch", "10,200", "--format", form)
+    outcome = cli("recommend", *ASK, "--batch", "10,200", "--format", form, "--notes")
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
     assert "Does not fit: batch 200 at 8k tokens needs 153 GB" in said
@@ -299,7 +299,7 @@ UNLINKED = (
     [
         "recommend llama-3.1-70b --tp 4 --weights fp8 --batch 200 --context 8k",
         f"recommend {UNLINKED} --batch 40 --context 2k",
-        f"schedule {UNLINKED} --batches 2 --contexts 2k",
+        f"schedule {UNLINKED} --batches 40 --contexts 2k",
     ],
 )
 def test_the_parts_of_what_is_needed_add_up(cli: Cli, ask: str) -> None:

@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_one_line(
         ("vllm-0.33.0.prom#llama", ("no model 'llama'",)),
         ("inferencex.yaml", ("several curves", "#minimax-m3/thinking_on")),
         ("inferencex.yaml#thinking_of", ("did you mean 'thinking_off'",)),
-        ("missing.prom", ("cannot be read",)),
+        ("missing.prom", ("missing.prom: no such file",)),
         (".", ("cannot be read",)),
         ("vllm-0.33.0.prom --draft-length 5", ("gives 3 positions",)),
         ("sglang-0.5.23.prom --draft-length 1", ("cannot come from 1",)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.advice.configuration import Configuration
@@ -47,6 +47,7 @@ def test_no_product_beats_the_datasheet(gpu: str, n: int, k: int) -> None:
     assert (each >= 0.9999 * least).all()  # datasheets have four digits
 
 
+@settings(deadline=None)
 @given(
     gpu=st.sampled_from(GPUS),
     engine=st.sampled_from(("vllm", "sglang", "trtllm")),
@@ -65,6 +66,7 @@ def test_products_never_get_cheaper_with_more_rows(  # noqa: PLR0917
     assert (np.diff(each) >= -1e-9 * each[1:]).all()
 
 
+@settings(deadline=None)
 @given(rows=st.lists(st.integers(1, 3000), min_size=2, max_size=20, unique=True))
 def test_a_time_depends_on_its_own_rows_alone(rows: list[int]) -> None:
     machine = Machine(load_hardware("h200-sxm"))

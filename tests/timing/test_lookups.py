@@ -106,7 +106,7 @@ def test_hit_rates_that_cannot_be(options: dict[str, object], said: str) -> None
 
 def test_the_answer_says_what_it_assumes(cli: Cli) -> None:
     command = ("recommend", "llama-3.1-8b", "--drafter", "ngram", "--acceptance", "0.2")
-    assert "find drafts in 25 % of the passes" in " ".join(cli(*command).out.split())
+    assert "finds a draft in 25 % of the passes" in " ".join(cli(*command).out.split())
     assert "of the passes; --hit-rate" not in " ".join(
         cli(*command, "--hit-rate", "0.4").out.split()
     )

@@ -86,10 +86,10 @@ def loop_seconds(
     heights, which = _heights(law.tiles)
     heights = heights.reshape(deep)
     tile_rows = np.asarray(count(m / heights))
-    padded = 1.0 + pad * np.maximum(1 - m / (tile_rows * heights), 0.0)
-    height = tm
-    if short_tiles:
-        height = np.minimum(tm, SHORT * np.ceil(m / SHORT) / tile_rows[which])
+    # with short tiles whole blocks of 16 are computed: inside one, more rows change nothing
+    computed = SHORT * np.ceil(m / SHORT) if short_tiles else m
+    padded = 1.0 + pad * np.maximum(1 - computed / (tile_rows * heights), 0.0)
+    height = np.minimum(tm, computed / tile_rows[which]) if short_tiles else tm
     matrix = 2 * height * tn * K_STEP / (device.peak / device.units * law.compute_eff)
     steps = count(shape.k / K_STEP / s) * np.hypot(law.latency, matrix)
     x = tile_rows[which] * (count(shape.n / tn) * s / device.units)
@@ -202,10 +202,10 @@ def between_envelopes(
 ) -> NDArray[np.float64]:
     """Return times that never fall as rows grow, midway between the two nearest that do not [s].
 
-    t = sqrt(a b), a = max(t(M), the longest at any edge up to M), b = min(t(M), the shortest at any
-    edge from M on). Both envelopes rise with M, so t does; where the law itself does not fall, a =
-    b = t(M). ``edges`` are rows in ascending order, among them both sides of every step of the
-    law, and ``at_edges`` the law's times there.
+    With a the longest at any edge up to M and b the shortest at any edge from M on, which both rise
+    with M: t(M) kept between a and b where a <= b, else sqrt(a b). A law that does not fall is not
+    changed. ``edges`` are rows in ascending order, among them both sides of
+    every step of the law, and ``at_edges`` the law's times there.
 
     A step down from 9 to 4 between 16 and 17 rows: both are sqrt(9 x 4).
 
@@ -219,6 +219,6 @@ def between_envelopes(
     below = np.searchsorted(edges, rows, side="right") - 1
     above = np.searchsorted(edges, rows, side="left")
     known = above < len(edges)
-    before = np.maximum(seconds, longest[np.maximum(below, 0)])
-    after = np.minimum(seconds, np.where(known, shortest[np.where(known, above, 0)], np.inf))
-    return np.asarray(np.where(before > after, np.sqrt(before * after), seconds))
+    low = longest[np.maximum(below, 0)]
+    high = np.where(known, shortest[np.where(known, above, 0)], np.inf)
+    return np.asarray(np.where(low > high, np.sqrt(low * high), np.clip(seconds, low, high)))
