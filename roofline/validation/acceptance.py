@@ -1,0 +1,418 @@
+"""The prior of acceptance against published values, each drafter left out of what it learned from.
+
+A drafter and its variants of one maker on the same model are left out together. The scatters, the
+tails and the scale of each kind stay those of all values; every mean and covariance is the rest's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.acceptance.defaults import bare_name
+from roofline.acceptance.prior import (
+    BETWEEN_REQUESTS,
+    SHAPES,
+    Effects,
+    Labels,
+    acceptance_prior,
+    continued,
+    count_weights,
+    drawn_pairs,
+    family_of,
+    mean_weights,
+    tokens_of_rates,
+)
+from roofline.advice.decide import smallest_within_tie
+from roofline.calibrate.engine.spec_rows import SpecRow
+from roofline.calibrate.fit.acceptance import Posterior, Value, fit, load_values, shape_of
+from roofline.calibrate.fit.core import score
+from roofline.validation.advice import grouped_sweeps
+from roofline.validation.steps import published_runs
+
+__all__ = [
+    "KNOWN",
+    "Continuation",
+    "LeftOutValue",
+    "PriorChoice",
+    "acceptance_rows",
+    "continuations",
+    "forget",
+    "left_out_values",
+    "posteriors",
+    "prior_sweeps",
+]
+
+Array = NDArray[np.float64]
+#: What an asker knows of a drafter that nobody counted; the target's family is always known.
+KNOWN: Mapping[str, tuple[str, ...]] = {
+    "kind, domain, recipe": (),
+    "kind, domain": ("recipe", "dataset"),
+}
+DEEPER = (3, 5, 7)  # draft lengths whose AL is scored
+ENDS = 3  # where a curve that ends early ends
+SAME = 0.006  # two AL that agree to here are one number
+ROUNDS, REQUESTS = 100, 10  # passes that somebody counted
+TIMES = 8  # simulated counts of each sweep
+KIND_ROWS = 20  # a kind's own coverage is stated from here on
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOutValue:
+    """A published AL, and what the prior says without its drafter."""
+
+    id: str
+    kind: str
+    drafter: str
+    known: str
+    draft_length: int
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    below: float  # share of draws below the measured one
+
+    @property
+    def inside(self) -> bool:
+        """Whether the 80 % range holds it."""
+        return self.low <= self.measured <= self.high
+
+    @property
+    def normal_score(self) -> float:
+        """Phi^-1 of the share of draws below."""
+        return NormalDist().inv_cdf(min(max(self.below, 1e-3), 1 - 1e-3))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Continuation:
+    """AL at a draft length beyond the end of a curve, by the prior and by its last rate."""
+
+    drafter: str
+    draft_length: int
+    measured: float
+    predicted: float
+    last_rate: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriorChoice:
+    """One sweep: what advice by each acceptance loses, 1 - speed at its choice / at the best."""
+
+    group: str
+    name: str
+    left_out: tuple[str, ...]
+    best: int
+    chosen: Mapping[str, int]
+    regret: Mapping[str, float]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the sweep as JSON writes it."""
+        return asdict(self)
+
+
+@cache
+def posteriors() -> dict[str, Posterior]:
+    """Return the effects of each shape with the shipped scatters (some seconds)."""
+    values = load_values()
+    found = {}
+    for part in acceptance_prior().parts:
+        found[part.shape] = fit(
+            values, shape=part.shape, spread=part.spread, noise=part.noise, iterations=8
+        )
+    return found
+
+
+@cache
+def _effects(shape: str, left_out: frozenset[str]) -> Effects:
+    """Return what the product would hold without the drafters of some makers."""
+    posterior = posteriors()[shape]
+    gone = np.array([value.made in left_out for value in posterior.design.first])
+    part = next(part for part in acceptance_prior().parts if part.shape == shape)
+    return (posterior.without(gone) if gone.any() else posterior).effects(scale=part.scale)
+
+
+def forget() -> None:
+    """Forget what was read, after the prior was written anew."""
+    posteriors.cache_clear()
+    _effects.cache_clear()
+
+
+def _rates(labels: Labels, left_out: frozenset[str], depth: int) -> Array:
+    """Return conditional acceptance by draw (draws, depth), for labels without a drafter."""
+    effects = _effects(shape_of(labels.kind), left_out)
+    mean, covariance = effects.bivariate(replace(labels, drafter=None))
+    level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=effects.tail)
+    return SHAPES[effects.shape](level=level, slope=slope, depth=depth)
+
+
+def _without(labels: Labels, unknown: Sequence[str]) -> Labels:
+    return replace(labels, **dict.fromkeys(unknown))
+
+
+def left_out_values(known: str) -> Iterator[LeftOutValue]:
+    """Yield every value with what the prior says of it without its drafter."""
+    for posterior in posteriors().values():
+        by_run: dict[tuple[str, ...], list[Value]] = {}
+        for value in posterior.design.values:
+            by_run.setdefault(value.run, []).append(value)
+        for values in by_run.values():
+            first = values[0]
+            labels = _without(first.labels, KNOWN[known])
+            depth = max(value.draft_length for value in values)
+            tokens = tokens_of_rates(rates=_rates(labels, frozenset([first.made]), depth))
+            for value in values:
+                drawn = tokens[:, value.draft_length]
+                low, high = np.quantile(drawn, (0.1, 0.9))
+                yield LeftOutValue(
+                    id=value.id,
+                    kind=value.labels.kind,
+                    drafter=value.made,
+                    known=known,
+                    draft_length=value.draft_length,
+                    measured=value.tokens_per_step,
+                    predicted=float(drawn.mean()),
+                    low=float(low),
+                    high=float(high),
+                    below=float((drawn < value.tokens_per_step).mean()),
+                )
+
+
+def continuations() -> list[Continuation]:
+    """Return AL(5) and AL(7) of curves known at D = 1, 2 and 3, without their drafter."""
+    found = []
+    posterior = posteriors()["chain"]
+    by_run: dict[tuple[str, ...], dict[int, Value]] = {}
+    for value in posterior.design.values:
+        by_run.setdefault(value.run, {})[value.draft_length] = value
+    for curve in by_run.values():
+        deeper = [d for d in DEEPER if d > ENDS and d in curve]
+        if not deeper or not all(d in curve for d in range(1, ENDS + 1)):
+            continue
+        known = [1.0, *(curve[d].tokens_per_step for d in range(1, ENDS + 1))]
+        rates = _rates(curve[1].labels, frozenset([curve[1].made]), max(deeper))
+        weights = mean_weights(
+            tokens=tokens_of_rates(rates=rates),
+            draft_length=list(range(1, ENDS + 1)),
+            measured=known[1:],
+            noise=posterior.noise,
+        )
+        whole = continued(rates=rates, weights=weights, known=known)
+        survival = np.diff(known)
+        last = min(survival[-1] / max(survival[-2], 1e-9), 1.0)
+        for d in deeper:
+            more = survival[-1] * sum(last**k for k in range(1, d - ENDS + 1))
+            found.append(
+                Continuation(
+                    drafter=curve[1].drafter,
+                    draft_length=d,
+                    measured=curve[d].tokens_per_step,
+                    predicted=float(whole[d]),
+                    last_rate=float(known[-1] + more),
+                )
+            )
+    return found
+
+
+#: Kinds of published runs that the values call otherwise.
+_KINDS = {"model": "draft_model"}
+
+
+def _labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
+    """Return the labels of a sweep, and the makers whose drafters are left out for it.
+
+    The values that agree with its AL say which drafter it is; without one every drafter of this
+    kind on the model is left out, and the recipe is unknown unless all of them share it.
+    """
+    first = rows[0]
+    kind, model = _KINDS.get(first.kind, first.kind), bare_name(first.model).replace("instruct", "")
+    posterior = posteriors().get(shape_of(kind))
+    if posterior is None or not any(v.labels.kind == kind for v in posterior.design.first):
+        return None
+    values = [v for v in posterior.design.values if v.labels.kind == kind]
+    lengths = {row.draft_length: row.tokens_per_step or row.curve.get(row.draft_length, 0.0)
+               for row in rows}  # fmt: skip
+    same = [
+        v for v in values
+        if abs(lengths.get(v.draft_length, -1.0) - v.tokens_per_step) < SAME
+        and family_of(v.model) == family_of(first.model)
+    ]  # fmt: skip
+    of_model = [v for v in values if v.model == model]
+    agreeing = [v for v in same if v.model == model] or same
+    named = agreeing or of_model
+    out = frozenset(v.made for v in [*same, *([] if agreeing else of_model)])
+    dataset = "".join(c for c in first.dataset.lower() if c.isalnum())
+    on_set = [v for v in posterior.design.values if v.labels.dataset == dataset]
+    recipes = {v.labels.recipe for v in named}
+    domains = {v.labels.domain for v in (on_set or agreeing)}
+    return Labels(
+        kind=kind,
+        domain=domains.pop() if len(domains) == 1 else None,
+        recipe=recipes.pop() if len(recipes) == 1 else None,
+        family=family_of(first.model),
+        dataset=dataset,
+    ), out
+
+
+def prior_sweeps() -> list[PriorChoice]:
+    """Return every published sweep with what the prior chooses, its drafter left out."""
+    published, found = published_runs(), []
+    for pick, own in grouped_sweeps():
+        rows = [published.rows[i] for i in pick]
+        told = _labels(rows)
+        if told is None:
+            continue
+        labels, out = told
+        ratio = np.array([1.0, *published.predicted.ratio[list(pick)]])
+        found.append(_choice(rows, own, labels, out, ratio))
+    return found
+
+
+def _choice(
+    rows: Sequence[SpecRow], own: bool, labels: Labels, out: frozenset[str], ratio: Array
+) -> PriorChoice:
+    first = rows[0]
+    lengths = np.array([0, *(row.draft_length for row in rows)])
+    speeds = np.array([first.base_speed or np.nan, *(row.speed or np.nan for row in rows)])
+    measured = [row.tokens_per_step if own else row.curve[row.draft_length] for row in rows]
+    curves: dict[str, Array] = {"own": np.array([1.0, *(al or np.nan for al in measured)])}
+    depth = int(lengths.max())
+    for known, unknown in KNOWN.items():
+        rates = _rates(_without(labels, unknown), out, depth)
+        curves[known] = tokens_of_rates(rates=rates).mean(axis=0)[lengths]
+    start = 0 if first.base_speed else 1
+    lengths, speeds, ratio = lengths[start:], speeds[start:], ratio[start:]
+    best = int(np.nanargmax(speeds))
+    chosen = {
+        rule: int(smallest_within_tie(tokens[start:] / ratio)[0])
+        for rule, tokens in curves.items()
+    }
+    regret = {rule: float(1 - speeds[at] / speeds[best]) for rule, at in chosen.items()}
+    counted = _after_counting(labels, out, curves["own"][start:], lengths, ratio, speeds)
+    if counted is not None:
+        regret["counted"] = counted
+    return PriorChoice(
+        group=first.group,
+        name=f"{first.model} {first.kind} {first.gpu} b{first.batch} {first.dataset}".strip(),
+        left_out=tuple(sorted(out)),
+        best=int(lengths[best]),
+        chosen={rule: int(lengths[at]) for rule, at in chosen.items()},
+        regret=regret,
+    )
+
+
+def _after_counting(
+    labels: Labels, out: frozenset[str], own: Array, lengths: Array, ratio: Array, speeds: Array
+) -> float | None:
+    """Return the mean regret after ROUNDS passes from REQUESTS requests, counted by position.
+
+    The true rates are those of the sweep's own curve, filled between its lengths; each request
+    moves their logit by a normal number of standard deviation 0.45, fixed by the seed.
+    """
+    from roofline.acceptance.curve import fill_gaps
+
+    if not np.isfinite(own).all():
+        return None
+    full = fill_gaps({0: 1.0} | {int(d): float(al) for d, al in zip(lengths, own, strict=True)})
+    survival = np.clip(np.diff([full[d] for d in sorted(full)]), 1e-3, 1.0)
+    true = np.clip(survival / np.concatenate([[1.0], survival[:-1]]), 1e-3, 1 - 1e-3)
+    rates = _rates(labels, out, len(true))
+    tokens = tokens_of_rates(rates=rates)[:, lengths.astype(int)]
+    generator = np.random.default_rng(20261130)
+    best, lost = int(np.nanargmax(speeds)), []
+    for _ in range(TIMES):
+        moved = np.log(true / (1 - true)) + BETWEEN_REQUESTS * generator.normal(size=(REQUESTS, 1))
+        accepted = generator.random((REQUESTS, ROUNDS // REQUESTS, len(true))) < (
+            1 / (1 + np.exp(-moved))[:, None, :]
+        )
+        kept = np.cumprod(accepted, axis=2).sum(axis=(0, 1))
+        weights = count_weights(rates=rates, counts=[ROUNDS, *kept], requests=REQUESTS)
+        at = int(smallest_within_tie((weights @ tokens) / ratio)[0])
+        lost.append(float(1 - speeds[at] / speeds[best]))
+    return float(np.mean(lost))
+
+
+def acceptance_rows() -> list[dict[str, Any]]:
+    """Return every score: errors and coverage of values, continuations, and regrets of sweeps."""
+    rows: list[dict[str, Any]] = []
+    for known in KNOWN:
+        values = list(left_out_values(known))
+        chains = [v for v in values if shape_of(v.kind) == "chain"]
+        deep = [v for v in chains if v.draft_length in DEEPER]
+        rows.append(_error_row("AL at D = 3, 5, 7", known, deep))
+        rows.append(_cover_row("all", known, values))
+        for kind in sorted({v.kind for v in values}):
+            own = [v for v in values if v.kind == kind]
+            if len(own) >= KIND_ROWS:
+                rows.append(_cover_row(kind, known, own))
+    every = continuations()
+    for d in DEEPER[1:]:
+        at = [c for c in every if c.draft_length == d]
+        for rule in ("predicted", "last_rate"):
+            errors = score(
+                np.array([getattr(c, rule) for c in at]), np.array([c.measured for c in at])
+            )
+            rows.append(
+                {
+                    "suite": "acceptance",
+                    "kind": f"AL({d}) of a curve known to D = {ENDS}",
+                    "known": "by the prior" if rule == "predicted" else "by its last rate",
+                    "n": len(at),
+                    "median_abs_error": errors.median,
+                    "p90_abs_error": errors.p90,
+                }
+            )
+    return rows + _regret_rows(prior_sweeps())
+
+
+def _error_row(kind: str, known: str, values: Sequence[LeftOutValue]) -> dict[str, Any]:
+    errors = score(np.array([v.predicted for v in values]), np.array([v.measured for v in values]))
+    return {
+        "suite": "acceptance",
+        "kind": kind,
+        "known": known,
+        "n": len(values),
+        "median_abs_error": errors.median,
+        "p90_abs_error": errors.p90,
+        "bias": errors.bias,
+    }
+
+
+def _cover_row(kind: str, known: str, values: Sequence[LeftOutValue]) -> dict[str, Any]:
+    return {
+        "suite": "acceptance",
+        "kind": f"80 % range, {kind}",
+        "known": known,
+        "n": len(values),
+        "inside": float(np.mean([v.inside for v in values])),
+    }
+
+
+def _regret_rows(choices: Sequence[PriorChoice]) -> list[dict[str, Any]]:
+    """Return the mean over groups, the worst group and the worst sweep, by what was known."""
+    rows = []
+    for rule in ("own", *KNOWN, "counted"):
+        groups: dict[str, list[float]] = {}
+        for choice in choices:
+            if rule in choice.regret:
+                groups.setdefault(choice.group, []).append(choice.regret[rule])
+        means = [float(np.mean(losses)) for losses in groups.values()]
+        rows.append(
+            {
+                "suite": "acceptance",
+                "kind": "regret",
+                "known": rule,
+                "n": sum(map(len, groups.values())),
+                "groups": len(groups),
+                "mean_regret": float(np.mean(means)),
+                "sweep_mean_regret": float(np.mean([x for v in groups.values() for x in v])),
+                "worst_group_regret": max(means),
+                "worst_regret": max(x for v in groups.values() for x in v),
+            }
+        )
+    return rows

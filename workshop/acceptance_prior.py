@@ -1,0 +1,70 @@
+"""``python -m workshop.acceptance_prior``: fit the prior of acceptance, write it, print its scores.
+
+It reads `roofline/data/acceptance/values.csv` and writes `roofline/data/acceptance_prior.yaml`. The
+scale of each kind makes the 80 % range of a drafter that was left out hold four values in five.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from roofline.acceptance.prior import acceptance_prior
+from roofline.base.schema import dump_yaml
+from roofline.calibrate.fit.acceptance import (
+    GROUPS,
+    as_data,
+    fit,
+    load_values,
+    scales,
+    values_text,
+)
+from roofline.validation.acceptance import KNOWN, acceptance_rows, forget, left_out_values
+
+__all__ = ["FILE", "main", "rows_hash"]
+
+FILE = Path(__file__).resolve().parent.parent / "roofline" / "data" / "acceptance_prior.yaml"
+HEADER = """\
+# What a drafter yields before anyone has counted it: docs/explain/acceptance.md, "The prior".
+# Written by `python -m workshop.acceptance_prior` from acceptance/values.csv; do not edit.
+# logit a_i = L + B (ln i - ln 2) of chains; logit h = L, logit a = B of lookups. Texts of numbers:
+# effects: L, its standard deviation, B, its own. correlations: lower triangle of all of them, in
+# hundredths. spread and drafters: standard deviations of L and B and their correlation, of drafters
+# after the means; the sum of all that belongs to a drafter. offsets: mean and deviation of L, or as
+# drafters. scale: how much wider the draws of a kind are.
+"""
+
+
+def rows_hash() -> str:
+    """Return what changes with any row of the table."""
+    return hashlib.sha256(values_text().encode()).hexdigest()[:16]
+
+
+def main() -> None:
+    """Fit, score without scale, then write with it and print all scores."""
+    values = load_values()
+    fitted = {shape: fit(values, shape=shape) for shape in GROUPS}
+    _write({shape: as_data(part.effects(scale={})) for shape, part in fitted.items()})
+    (known, *_) = KNOWN
+    left_out = [(v.kind, v.drafter, v.normal_score) for v in left_out_values(known)]
+    scale = scales(left_out)
+    data = {}
+    for shape, part in fitted.items():
+        effects = part.effects(scale={})
+        own = {kind: scale[kind] for kind in effects.kinds}
+        data[shape] = as_data(part.effects(scale=own))
+    _write(data)
+    for row in acceptance_rows():
+        print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
+
+
+def _write(parts: dict[str, Any]) -> None:
+    text = HEADER + dump_yaml({"schema": 1, "values": rows_hash(), "parts": parts}, width=10_000)
+    FILE.write_text(text, encoding="utf-8")
+    acceptance_prior.cache_clear()
+    forget()
+
+
+if __name__ == "__main__":
+    main()
