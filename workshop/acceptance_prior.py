@@ -7,13 +7,15 @@ scale of each kind makes the 80 % range of a drafter that was left out hold four
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from roofline.acceptance.prior import acceptance_prior
 from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.acceptance import (
     GROUPS,
+    Posterior,
     as_data,
     fit,
     load_values,
@@ -45,21 +47,28 @@ def main() -> None:
     """Fit, score without scale, then write with it and print all scores."""
     values = load_values()
     fitted = {shape: fit(values, shape=shape) for shape in GROUPS}
-    _write({shape: as_data(part.effects(scale={})) for shape, part in fitted.items()})
-    (known, *_) = KNOWN
-    left_out = [(v.kind, v.drafter, v.normal_score) for v in left_out_values(known)]
-    scale = scales(left_out)
-    data = {}
-    for shape, part in fitted.items():
-        effects = part.effects(scale={})
-        own = {kind: scale[kind] for kind in effects.kinds}
-        data[shape] = as_data(part.effects(scale=own))
-    _write(data)
+    _write(fitted, {known: {} for known in KNOWN})
+    scores = {
+        known: [(v.kind, v.source, v.normal_score) for v in left_out_values(known)]
+        for known in KNOWN
+    }
+    _write(fitted, {known: scales(found) for known, found in scores.items()})
     for row in acceptance_rows():
-        print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
+        cells = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
+        sys.stdout.write(f"{cells}\n")
 
 
-def _write(parts: dict[str, Any]) -> None:
+def _write(fitted: Mapping[str, Posterior], scale: Mapping[str, Mapping[str, float]]) -> None:
+    """Write the file; ``scale`` holds that of each kind by what is known of a drafter."""
+    known, unknown = scale.values()
+    parts = {}
+    for shape, posterior in fitted.items():
+        kinds = posterior.effects(scale={}, scale_unknown={}).kinds
+        effects = posterior.effects(
+            scale={kind: known[kind] for kind in kinds if kind in known},
+            scale_unknown={kind: unknown[kind] for kind in kinds if kind in unknown},
+        )
+        parts[shape] = as_data(effects)
     text = HEADER + dump_yaml({"schema": 1, "values": rows_hash(), "parts": parts}, width=10_000)
     FILE.write_text(text, encoding="utf-8")
     acceptance_prior.cache_clear()

@@ -24,10 +24,10 @@ from roofline.base.schema import load_yaml
 __all__ = [
     "BETWEEN_REQUESTS",
     "DRAWN",
+    "SHAPES",
     "Effects",
     "Labels",
     "Prior",
-    "SHAPES",
     "acceptance_prior",
     "beyond_trained_context",
     "chain_rates",
@@ -315,7 +315,8 @@ class Effects:
     offsets: Mapping[tuple[str, str], tuple[Array, Array]]
     tail: int
     noise: float  # of logit((AL - 1) / D) inside one run
-    scale: Mapping[str, float]
+    scale: Mapping[str, float]  # of the draws of a kind
+    scale_unknown: Mapping[str, float]  # where the recipe, of a lookup the data set, is unknown
     recipes: Mapping[str, str]  # of kinds that have one recipe only
 
     @property
@@ -350,7 +351,13 @@ class Effects:
                 design[0, at[group, "", 0]] = amount
         mean = mean + design @ self.mean
         covariance = covariance + design @ self.covariance @ design.T
-        return mean, covariance * self.scale.get(labels.kind, 1.0) ** 2
+        return mean, covariance * self._scale(labels) ** 2
+
+    def _scale(self, labels: Labels) -> float:
+        recipe = labels.recipe or self.recipes.get(labels.kind)
+        known = recipe if "recipe" in self.spread else labels.dataset
+        scales = self.scale if known else self.scale_unknown
+        return scales.get(labels.kind, 1.0)
 
     def _levels(self, labels: Labels, drafter_known: bool) -> list[tuple[str, str | None]]:
         """Return the level of each group, None where unknown."""
@@ -437,6 +444,7 @@ def _effects(shape: str, data: Mapping[str, Any]) -> Effects:
         tail=int(data["tail"]),
         noise=float(data["noise"]),
         scale=data["scale"],
+        scale_unknown=data["scale_unknown"],
         recipes=data["recipes"],
     )
 

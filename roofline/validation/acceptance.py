@@ -6,7 +6,8 @@ tails and the scale of each kind stay those of all values; every mean and covari
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from statistics import NormalDist
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import bare_name
+from roofline.acceptance.curve import fill_gaps
 from roofline.acceptance.prior import (
     BETWEEN_REQUESTS,
     SHAPES,
@@ -70,6 +71,7 @@ class LeftOutValue:
     id: str
     kind: str
     drafter: str
+    source: str  # owner and repository, or the first word of its name
     known: str
     draft_length: int
     measured: float
@@ -134,7 +136,8 @@ def _effects(shape: str, left_out: frozenset[str]) -> Effects:
     posterior = posteriors()[shape]
     gone = np.array([value.made in left_out for value in posterior.design.first])
     part = next(part for part in acceptance_prior().parts if part.shape == shape)
-    return (posterior.without(gone) if gone.any() else posterior).effects(scale=part.scale)
+    left = posterior.without(gone) if gone.any() else posterior
+    return left.effects(scale=part.scale, scale_unknown=part.scale_unknown)
 
 
 def forget() -> None:
@@ -173,6 +176,7 @@ def left_out_values(known: str) -> Iterator[LeftOutValue]:
                     id=value.id,
                     kind=value.labels.kind,
                     drafter=value.made,
+                    source=value.source.split()[0],
                     known=known,
                     draft_length=value.draft_length,
                     measured=value.tokens_per_step,
@@ -226,37 +230,65 @@ _KINDS = {"model": "draft_model"}
 def _labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
     """Return the labels of a sweep, and the makers whose drafters are left out for it.
 
-    The values that agree with its AL say which drafter it is; without one every drafter of this
-    kind on the model is left out, and the recipe is unknown unless all of them share it.
+    The values that agree with its AL say which drafter it is; without one, every drafter of this
+    kind is left out that was counted on a model of this family and size.
     """
     first = rows[0]
-    kind, model = _KINDS.get(first.kind, first.kind), bare_name(first.model).replace("instruct", "")
+    kind = _KINDS.get(first.kind, first.kind)
     posterior = posteriors().get(shape_of(kind))
     if posterior is None or not any(v.labels.kind == kind for v in posterior.design.first):
         return None
-    values = [v for v in posterior.design.values if v.labels.kind == kind]
-    lengths = {row.draft_length: row.tokens_per_step or row.curve.get(row.draft_length, 0.0)
-               for row in rows}  # fmt: skip
-    same = [
-        v for v in values
-        if abs(lengths.get(v.draft_length, -1.0) - v.tokens_per_step) < SAME
-        and family_of(v.model) == family_of(first.model)
-    ]  # fmt: skip
-    of_model = [v for v in values if v.model == model]
-    agreeing = [v for v in same if v.model == model] or same
-    named = agreeing or of_model
-    out = frozenset(v.made for v in [*same, *([] if agreeing else of_model)])
+    lengths = {
+        row.draft_length: row.tokens_per_step or row.curve.get(row.draft_length, -1.0)
+        for row in rows
+    }
+    alike = [
+        v
+        for v in posterior.design.values
+        if v.labels.kind == kind and _size(v.target) == _size(first.model)
+    ]
+    same = [v for v in alike if abs(lengths.get(v.draft_length, -1.0) - v.tokens_per_step) < SAME]
+    recipes = {v.labels.recipe for v in same or alike}
     dataset = "".join(c for c in first.dataset.lower() if c.isalnum())
-    on_set = [v for v in posterior.design.values if v.labels.dataset == dataset]
-    recipes = {v.labels.recipe for v in named}
-    domains = {v.labels.domain for v in (on_set or agreeing)}
-    return Labels(
+    labels = Labels(
         kind=kind,
-        domain=domains.pop() if len(domains) == 1 else None,
+        domain=_domain(first.dataset),
         recipe=recipes.pop() if len(recipes) == 1 else None,
         family=family_of(first.model),
         dataset=dataset,
-    ), out
+    )
+    return labels, frozenset(v.made for v in same or alike)
+
+
+def _size(model: str) -> tuple[str, str]:
+    """Return family and size in a model's name.
+
+    >>> _size("qwen3.6-27b"), _size("Qwen3.8-27B")
+    (('qwen', '27b'), ('qwen', '27b'))
+    """
+    found = re.search(r"-(\d+(?:\.\d+)?b)", model.lower())
+    return family_of(model), found[1] if found else model.lower().rsplit("/", 1)[-1]
+
+
+#: What the name of a sweep's prompts says of their domain, the first that fits.
+_DOMAINS = {
+    r"25 prompts|3 prompts|10 prompts|qualitative": "mixed",
+    r"humaneval|livecodebench|coding|code|bash": "code",
+    r"gsm8k|math": "math",
+    r"mt-?bench|alpaca|sharegpt": "chat",
+    r"gpqa|financeqa": "knowledge",
+    r"prose|narrative": "creative",
+}
+
+
+def _domain(dataset: str) -> str | None:
+    """Return the domain of a sweep's prompts, None where their name does not say.
+
+    >>> _domain("P2 prose 400W"), _domain("")
+    ('creative', None)
+    """
+    name = dataset.lower()
+    return next((word for pattern, word in _DOMAINS.items() if re.search(pattern, name)), None)
 
 
 def prior_sweeps() -> list[PriorChoice]:
@@ -289,13 +321,18 @@ def _choice(
     lengths, speeds, ratio = lengths[start:], speeds[start:], ratio[start:]
     best = int(np.nanargmax(speeds))
     chosen = {
-        rule: int(smallest_within_tie(tokens[start:] / ratio)[0])
-        for rule, tokens in curves.items()
+        rule: int(smallest_within_tie(tokens[start:] / ratio)[0]) for rule, tokens in curves.items()
     }
     regret = {rule: float(1 - speeds[at] / speeds[best]) for rule, at in chosen.items()}
-    counted = _after_counting(labels, out, curves["own"][start:], lengths, ratio, speeds)
-    if counted is not None:
-        regret["counted"] = counted
+    true = _true_rates(lengths, curves["own"][start:])
+    if true is not None:
+        rates = _rates(labels, out, len(true))
+        regret["counted"] = _after_counting(
+            true,
+            rates,
+            lengths,
+            lambda tokens: float(1 - speeds[_pick(tokens, ratio)] / speeds[best]),
+        )
     return PriorChoice(
         group=first.group,
         name=f"{first.model} {first.kind} {first.gpu} b{first.batch} {first.dataset}".strip(),
@@ -306,34 +343,37 @@ def _choice(
     )
 
 
-def _after_counting(
-    labels: Labels, out: frozenset[str], own: Array, lengths: Array, ratio: Array, speeds: Array
-) -> float | None:
-    """Return the mean regret after ROUNDS passes from REQUESTS requests, counted by position.
+def _pick(tokens: Array, ratio: Array) -> int:
+    return int(smallest_within_tie(tokens / ratio)[0])
 
-    The true rates are those of the sweep's own curve, filled between its lengths; each request
-    moves their logit by a normal number of standard deviation 0.45, fixed by the seed.
-    """
-    from roofline.acceptance.curve import fill_gaps
 
+def _true_rates(lengths: Array, own: Array) -> Array | None:
+    """Return conditional rates of a sweep's own curve, filled between its lengths."""
     if not np.isfinite(own).all():
         return None
     full = fill_gaps({0: 1.0} | {int(d): float(al) for d, al in zip(lengths, own, strict=True)})
     survival = np.clip(np.diff([full[d] for d in sorted(full)]), 1e-3, 1.0)
-    true = np.clip(survival / np.concatenate([[1.0], survival[:-1]]), 1e-3, 1 - 1e-3)
-    rates = _rates(labels, out, len(true))
+    return np.clip(survival / np.concatenate([[1.0], survival[:-1]]), 1e-3, 1 - 1e-3)
+
+
+def _after_counting(
+    true: Array, rates: Array, lengths: Array, loss: Callable[[Array], float]
+) -> float:
+    """Return the mean regret after ROUNDS passes from REQUESTS requests, counted by position.
+
+    Each request moves the logit of the true rates by a normal number of standard deviation 0.45,
+    and drafts as deep as the sweep's longest; the seed is fixed.
+    """
     tokens = tokens_of_rates(rates=rates)[:, lengths.astype(int)]
     generator = np.random.default_rng(20261130)
-    best, lost = int(np.nanargmax(speeds)), []
+    lost = []
     for _ in range(TIMES):
         moved = np.log(true / (1 - true)) + BETWEEN_REQUESTS * generator.normal(size=(REQUESTS, 1))
-        accepted = generator.random((REQUESTS, ROUNDS // REQUESTS, len(true))) < (
-            1 / (1 + np.exp(-moved))[:, None, :]
-        )
-        kept = np.cumprod(accepted, axis=2).sum(axis=(0, 1))
+        chance = 1 / (1 + np.exp(-moved))
+        drafted = generator.random((REQUESTS, ROUNDS // REQUESTS, len(true)))
+        kept = np.cumprod(drafted < chance[:, None, :], axis=2).sum(axis=(0, 1))
         weights = count_weights(rates=rates, counts=[ROUNDS, *kept], requests=REQUESTS)
-        at = int(smallest_within_tie((weights @ tokens) / ratio)[0])
-        lost.append(float(1 - speeds[at] / speeds[best]))
+        lost.append(loss(weights @ tokens))
     return float(np.mean(lost))
 
 

@@ -36,7 +36,18 @@ from roofline.acceptance.prior import (
 )
 from roofline.base import resources
 
-__all__ = ["LOOKUPS", "Posterior", "Value", "as_data", "fit", "load_values", "scales", "shape_of", "values_text"]
+__all__ = [
+    "GROUPS",
+    "LOOKUPS",
+    "Posterior",
+    "Value",
+    "as_data",
+    "fit",
+    "load_values",
+    "scales",
+    "shape_of",
+    "values_text",
+]
 
 Array = NDArray[np.float64]
 Covariances = Mapping[str, Array]
@@ -49,8 +60,9 @@ OWN_RECIPE = {"mtp": "production", "draft_model": "draft model"}
 LONG_CONTEXT = 4096
 #: Kinds that are trained on contexts as long as their target's, or not at all.
 AS_LONG_AS_TARGET = ("mtp", "draft_model", *LOOKUPS)
-#: Degrees of freedom of drafters and runs, and of what is drawn.
+#: Degrees of freedom of the groups with heavy tails and of runs, and of what is drawn.
 TAIL, DRAWN_TAIL = 5.0, 6
+HEAVY = ("drafter", "data set")
 #: Residuals beyond this many standard deviations count less (Huber).
 ROBUST = 3.0
 ITERATIONS = 60
@@ -85,8 +97,8 @@ STATED: Mapping[str, Mapping[str, tuple[tuple[float, float], ...]]] = {
 }
 NOISE = 0.041  # of r inside one run [logits], where the iteration starts
 TINY = 1e-6
-#: Share of values that a range should hold, and drafters that pull a kind's scale to all kinds'.
-HELD, PULL = 0.8, 4
+#: Share of values that a range should hold, and sources that pull a kind's scale to all kinds'.
+HELD, PULL = 0.8, 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +107,7 @@ class Value:
 
     id: str
     labels: Labels
-    family: str
+    target: str
     drafter: str  # kind, model and name
     made: str  # kind, model and recipe: variants of one maker are left out together
     model: str
@@ -157,7 +169,7 @@ def _value(row: Mapping[str, str]) -> Value | None:
     return Value(
         id=row["id"],
         labels=labels,
-        family=family_of(row["target"]),
+        target=row["target"],
         drafter=drafter,
         made="|".join((kind, model, recipe or name)),
         model=model,
@@ -285,7 +297,7 @@ class Posterior:
         total = self.pull + np.einsum("rpc,rp->c", self.design.matrix[kept], self.score[kept])
         return replace(self, mean=covariance @ total, covariance=covariance, kept=kept)
 
-    def effects(self, *, scale: Mapping[str, float]) -> Effects:
+    def effects(self, *, scale: Mapping[str, float], scale_unknown: Mapping[str, float]) -> Effects:
         """Return what the product keeps: joint effects, and the sums that belong to drafters.
 
         A recipe of one drafter tells nothing about another, nor does a data set of one: they are
@@ -306,6 +318,7 @@ class Posterior:
             tail=DRAWN_TAIL,
             noise=self.noise,
             scale=scale,
+            scale_unknown=scale_unknown,
             recipes=OWN_RECIPE if self.design.shape == "chain" else {},
         )
 
@@ -420,7 +433,7 @@ class _Iteration:
         self.observed = logit(np.clip((tokens - 1) / self.lengths, 1e-3, 1 - 1e-3))
         self.robust = np.ones(len(design.values))
         self.run_tail = np.ones(len(design.first))
-        self.tails: dict[str, float] = {}  # of drafters
+        self.tails: dict[tuple[str, str], float] = {}  # weights of levels of heavy groups
         self.at = design.at
         _, centre = self._precision()
         self.mean = centre
@@ -476,15 +489,13 @@ class _Iteration:
         columns = self.design.columns
         precision, centre = np.zeros((len(columns), len(columns))), np.zeros(len(columns))
         stated, groups = STATED[self.design.shape], GROUPS[self.design.shape]
-        inverse = {
-            group: np.linalg.inv(self.spread[group] + TINY * np.eye(2)) for group in groups
-        }
+        inverse = {group: np.linalg.inv(self.spread[group] + TINY * np.eye(2)) for group in groups}
         for i, (group, level, parameter) in enumerate(columns):
             if group in stated:
                 centre[i], deviation = stated[group][parameter]
                 precision[i, i] = deviation**-2
                 continue
-            tail = self.tails.get(level, 1.0) if group == "drafter" else 1.0
+            tail = self.tails.get((group, level), 1.0)
             if groups[group][0] == 1:
                 precision[i, i] = tail / (self.spread[group][0, 0] + TINY)
                 continue
@@ -529,23 +540,24 @@ class _Iteration:
             size = len(pick)
             own = np.outer(self.mean[pick], self.mean[pick]) + self.covariance[np.ix_(pick, pick)]
             squares[i, :size, :size] = own
-        tail = np.array([self.tails.get(v, 1.0) if group == "drafter" else 1.0 for v in levels])
+        tail = np.array([self.tails.get((group, level), 1.0) for level in levels])
         if learn:
             self.spread[group] = (tail[:, None, None] * squares).mean(axis=0)
-        if group == "drafter":
-            inverse = np.linalg.inv(self.spread[group] + TINY * np.eye(2))
-            sizes = np.einsum("pq,lqp->l", inverse, squares)
-            self.tails = dict(
-                zip(levels, ((TAIL + 2) / (TAIL + sizes)).tolist(), strict=True)
-            )
+        if group in HEAVY:
+            size = GROUPS[self.design.shape][group][0]
+            inverse = np.linalg.inv(self.spread[group][:size, :size] + TINY * np.eye(size))
+            sizes = np.einsum("pq,lqp->l", inverse, squares[:, :size, :size])
+            weights = (TAIL + size) / (TAIL + sizes)
+            self.tails |= {(group, v): float(w) for v, w in zip(levels, weights, strict=True)}
 
 
 def scales(scores: Sequence[tuple[str, str, float]]) -> dict[str, float]:
     """Return the factor of each kind by which its draws are spread wider or less wide.
 
-    ``scores`` are (kind, drafter, z): z = Phi^-1 of the share of draws below a value whose drafter
+    ``scores`` are (kind, source, z): z = Phi^-1 of the share of draws below a value whose drafter
     was left out. The factor is the size that four values in five stay within, over 1.2816 of a
-    standard normal number, pulled to that of all kinds as by ``PULL`` further drafters.
+    standard normal number, pulled to that of all kinds as by ``PULL`` further sources: one study
+    tells little of the next.
     """
 
     def factor(sizes: Sequence[float]) -> float:
@@ -554,9 +566,9 @@ def scales(scores: Sequence[tuple[str, str, float]]) -> dict[str, float]:
     overall = factor([abs(z) for _, _, z in scores])
     found = {}
     for kind in dict.fromkeys(kind for kind, _, _ in scores):
-        drafters = {drafter for of, drafter, _ in scores if of == kind}
+        sources = {source for of, source, _ in scores if of == kind}
         own = factor([abs(z) for of, _, z in scores if of == kind])
-        share = len(drafters) / (len(drafters) + PULL)
+        share = len(sources) / (len(sources) + PULL)
         found[kind] = _rounded(share * own + (1 - share) * overall)
     return found
 
@@ -584,15 +596,14 @@ def as_data(effects: Effects) -> dict[str, Any]:
         "tail": effects.tail,
         "noise": _rounded(effects.noise),
         "scale": dict(effects.scale),
+        "scale_unknown": dict(effects.scale_unknown),
         "recipes": dict(effects.recipes),
         "spread": {group: _text(_deviations(matrix)) for group, matrix in effects.spread.items()},
         "effects": {
             group: {level: _text(numbers) for level, numbers in levels.items()}
             for group, levels in groups.items()
         },
-        "correlations": [
-            " ".join(map(str, percent[i, :i])) for i in range(1, len(pick))
-        ],
+        "correlations": [" ".join(map(str, percent[i, :i])) for i in range(1, len(pick))],
         "offsets": _nested(effects.offsets),
         "drafters": {
             name: _text([*map(_rounded, mean), *_deviations(covariance)])
