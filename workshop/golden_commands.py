@@ -220,6 +220,7 @@ COMMANDS: Mapping[str, str] = {
     "validate-decode": "validate decode --format markdown",
     "validate-transfer": "validate transfer --gpu h200-sxm --format json",
     "validate-steps": "validate steps --format json",
+    "validate-acceptance": "validate acceptance --format json",
     "validate-held-out": "validate held-out --format json",
     "validate-advice": "validate advice --plot regrets.png",
     # the program itself

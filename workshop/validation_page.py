@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from roofline.base.resources import bundled_names
 from roofline.calibrate.engine.spec_rows import SpecRow
 from roofline.render.writers import markdown_table
 from roofline.specs.gpu import GPU_SHELF, load_hardware
+from roofline.validation.acceptance import acceptance_rows
 from roofline.validation.advice import (
     REGRET_POOLS,
     RULES,
@@ -100,6 +102,7 @@ def pages() -> dict[str, str]:
     moved = list(compare_transfer(gpus=gpus, engines=ENGINES))
     published, scores = published_runs(), pool(compare_steps())
     choices, sign_rows, regression = sweeps(), signs(), _regression()
+    scored = acceptance_rows()
     ratios, times = _worst_ratios(published), _worst_steps(published)
     tables = {
         "kernels": _scores(pool(kernels)),
@@ -134,6 +137,8 @@ def pages() -> dict[str, str]:
         "signs": f"{right} of {len(sign_rows)} rows are on the right side of 1.",
         "signs_wrong": _signs(sign_rows),
         "held_out": _held_out(),
+        "acceptance": _acceptance(scored),
+        "acceptance_regret": _acceptance_regret(scored),
         "losses": f"Of {losses.losses} losses {len(losses.called_wins)} are called wins, and of "
         f"{losses.wins} wins {len(losses.called_losses)} losses.",
         "regression": f"from {min(off):+.1f} % to {max(off):+.1f} %",
@@ -172,6 +177,32 @@ def _scores(rows: Iterable[ScoreRow]) -> Table:
             for row in rows
         ],
     )
+
+
+def _acceptance(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return errors and coverage of the prior of acceptance."""
+    cells = [
+        [
+            *(str(row[name]) for name in ("kind", "known", "n")),
+            *(_percent(row.get(n)) for n in ("median_abs_error", "p90_abs_error", "inside_share")),
+        ]
+        for row in rows
+        if row["kind"] != "regret"
+    ]
+    headers = ["what", "known of the drafter", "n", "median %", "p90 %", "inside %"]
+    return markdown_table(headers, cells)
+
+
+def _acceptance_regret(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the regrets of advice by the prior of acceptance."""
+    names = ("mean_regret", "sweep_mean_regret", "worst_group_regret", "worst_regret")
+    cells = [
+        [str(row["known"]), str(row["n"]), *(_percent(row[name]) for name in names)]
+        for row in rows
+        if row["kind"] == "regret"
+    ]
+    means = ("mean of groups %", "mean of sweeps %", "worst group %", "worst %")
+    return markdown_table(["known of the drafter", "sweeps", *means], cells)
 
 
 def _held_out() -> str:

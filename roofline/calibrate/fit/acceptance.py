@@ -463,7 +463,7 @@ class _Iteration:
         columns = len(self.mean)
         flat = design.matrix.reshape(2 * runs, columns)
         told = (self.information @ design.matrix).reshape(2 * runs, columns)
-        self.covariance = np.linalg.inv(precision + flat.T @ told)
+        self.covariance: Array = np.linalg.inv(precision + flat.T @ told).astype(np.float64)
         self.mean = self.covariance @ (self.pull + flat.T @ self.score.reshape(-1))
         known = (flat @ self.mean).reshape(runs, 2)
         left = self.score - (self.information @ known[..., None])[..., 0]
@@ -513,7 +513,8 @@ class _Iteration:
         turned = gain.transpose(0, 2, 1)
         scatter = self.own - self.own @ self.information @ self.own + by_effects @ turned
         squares = self.effect[:, :, None] * self.effect[:, None, :] + scatter
-        residual = self.observed - _expected(*self.pairs[design.run].T, self.lengths, design.shape)
+        level, slope = self.pairs[design.run].T
+        residual = self.observed - _expected(level, slope, self.lengths, design.shape)
         deviation = np.abs(residual) / math.sqrt(self.variance)
         self.robust = 1 / np.maximum(1, deviation / ROBUST)
         if learn:
