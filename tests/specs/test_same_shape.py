@@ -92,9 +92,7 @@ def test_a_release_stands_under_its_own_name(cli: Cli, typed: str, name: str) ->
 def test_releases_of_one_base_share_its_acceptance(cli: Cli) -> None:
     ask = ("recommend", "deepseek-r1-0528", "--gpu", "h200-sxm", "--tp", "8")
     said = " ".join(cli(*ask, "--notes").out.split())
-    assert (
-        "acceptance of deepseek-r1-mtp, counted on this model or one of the same base" in said
-    )
+    assert "acceptance of deepseek-r1-mtp, counted on this model or one of the same base" in said
 
 
 def test_the_answer_speaks_of_what_was_asked_for(cli: Cli) -> None:
