@@ -54,6 +54,8 @@ __all__ = [
 
 #: A plain step with narrow weights may take this many times as long before a notice says so.
 MUCH_SLOWER = 1.02
+#: A speedup that moves by this share with how attention runs is said, though D stays.
+MUCH_MOVED = 0.15
 #: What scales of blocks take at most beside an element [B].
 SCALES = 0.1
 #: Up to this draft length one rate at all positions is off by less than the model itself.
@@ -89,7 +91,8 @@ def verify_path_notices(question: Question, points: Sequence[Point]) -> list[Not
     """Say where another way to read the cache in verify passes would change the advice.
 
     The other way is to read it once for all rows, or for every row where once is only assumed. The
-    first point that it changes by more than a tie is named.
+    first point is named where another draft length is better by more than a tie, or where the
+    advised one gains much more or less.
     """
     deployment = question.deployment
     path, mode = deployment.path, deployment.target.placement.verify_attention
@@ -112,7 +115,10 @@ def verify_path_notices(question: Question, points: Sequence[Point]) -> list[Not
     for point in points:
         at = batches.index(point.batch), contexts.index(point.context)
         found = int(best[at])
-        if gain[at][found] * (1 - TIE) > gain[at][point.best]:
+        own = float(point.speedup[point.best])
+        other_length_wins = gain[at][found] * (1 - TIE) > gain[at][point.best]
+        if other_length_wins or abs(gain[at][point.best] / own - 1) > MUCH_MOVED:
+            found = found if other_length_wins else point.best
             return [
                 notice(
                     Code.VERIFY_PATH_DECIDES,
@@ -126,6 +132,7 @@ def verify_path_notices(question: Question, points: Sequence[Point]) -> list[Not
                     batch=point.batch,
                     context=point.context,
                     length=point.draft_length,
+                    speedup=own,
                     other_length=question.draft_lengths[found],
                     other_speedup=float(gain[at][found]),
                 )

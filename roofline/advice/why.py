@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from roofline.advice.decide import TIE, Point, smallest_within_tie, speedups
 from roofline.advice.question import allowed_lengths
 from roofline.advice.recommend import Recommendation
-from roofline.kernels.ops import Kind, MoeShape
+from roofline.kernels.ops import AttentionShape, Kind, MoeShape
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
@@ -26,6 +26,7 @@ __all__ = [
     "BestUncaptured",
     "Bound",
     "Growth",
+    "HeadBlocks",
     "HostExperts",
     "Outcome",
     "PlainPass",
@@ -90,7 +91,9 @@ class Sharing(StrEnum):
     """What the rows of a verify pass read once for all of them."""
 
     ALL = "all"  # weights and KV
+    READ_ONCE = "read-once"  # weights and KV, but attention computes whole tiles of rows
     WEIGHTS = "weights"  # each row reads the KV again
+    PER_TILE = "per-tile"  # weights; each tile of rows reads the KV again
     SOME_WEIGHTS = "some-weights"  # more rows activate more experts
 
 
@@ -119,6 +122,14 @@ class PlainPass(NamedTuple):
     host: HostExperts | None
 
 
+class HeadBlocks(NamedTuple):
+    """The thread blocks of a kernel that gives each query head one of its own."""
+
+    rows: int  # that a block computes
+    blocks: int  # in a verify pass
+    units: int  # multiprocessors that they run on; 0 where the profile does not say
+
+
 class Growth(NamedTuple):
     """The kernel that more rows make dearest, all its launches together."""
 
@@ -126,6 +137,7 @@ class Growth(NamedTuple):
     plain: float  # in a plain pass [s]
     verify: float  # in a verify pass [s]
     share: float  # of what the verify pass takes more
+    head_blocks: HeadBlocks | None = None  # None where rows of a KV head share a block
 
 
 class BestUncaptured(NamedTuple):
@@ -451,7 +463,27 @@ def dearest_growth(answer: Recommendation, point: Point, draft_length: int) -> G
     if grown <= 0:
         return None
     name, (plain, verify) = max(seconds.items(), key=lambda item: item[1][1] - item[1][0])
-    return Growth(op=name, plain=plain, verify=verify, share=(verify - plain) / grown)
+    return Growth(
+        op=name,
+        plain=plain,
+        verify=verify,
+        share=(verify - plain) / grown,
+        head_blocks=_head_blocks(answer, name, verify_at),
+    )
+
+
+def _head_blocks(answer: Recommendation, name: str, at: tuple[int, ...]) -> HeadBlocks | None:
+    """Return the blocks of a kernel's launch where every query head has its own."""
+    shape = next(t.op.shape for t in answer.times.verify_ops if t.op.name == name)
+    count = value_at(shape.pairs * shape.blocks, at) if isinstance(shape, AttentionShape) else 0
+    if count <= 0:
+        return None
+    units = answer.deployment.gpu.compute.units
+    return HeadBlocks(
+        rows=answer.deployment.target.placement.tile_rows,
+        blocks=round(count),
+        units=units.value if units else 0,
+    )
 
 
 def _bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ...]) -> float:
@@ -463,8 +495,16 @@ def _bytes_moved(times: list[OpTime], kinds: tuple[Kind, ...], at: tuple[int, ..
 def _sharing(answer: Recommendation) -> Sharing:
     if _experts(answer):
         return Sharing.SOME_WEIGHTS
-    attention = answer.deployment.target.placement.verify_attention
-    return Sharing.WEIGHTS if attention is VerifyAttention.KV_PER_QUERY else Sharing.ALL
+    return _SHARING[answer.deployment.target.placement.verify_attention]
+
+
+_SHARING = {
+    VerifyAttention.KV_ONCE: Sharing.ALL,
+    VerifyAttention.TILE: Sharing.READ_ONCE,
+    VerifyAttention.HEAD_TILE: Sharing.READ_ONCE,
+    VerifyAttention.KV_PER_TILE: Sharing.PER_TILE,
+    VerifyAttention.KV_PER_QUERY: Sharing.WEIGHTS,
+}
 
 
 def _on_host(answer: Recommendation) -> list[OpTime]:

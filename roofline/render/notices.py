@@ -423,20 +423,24 @@ def _verify_path_decides(
     batch: int,
     context: int,
     length: int,
+    speedup: float,
     other_length: int,
     other_speedup: float,
 ) -> str:
     known = "is assumed to verify" if assumed else "verifies"
     name = "" if assumed else f" ({backend})"
-    best = (
-        f"D = {other_length} would be best, {other_speedup:.2f}x,"
-        if other_length
-        else "plain decoding would be best"
-    )
+    where = f"at batch {batch}, context {format_size(context)}"
+    if other_length == length:
+        found = f"D = {length} would give {other_speedup:.2f}x instead of {speedup:.2f}x {where}"
+    elif other_length:
+        found = f"D = {other_length} would be best, {other_speedup:.2f}x, {where}"
+    else:
+        found = f"plain decoding would be best {where}"
+    if other_length != length:
+        found += f", where D = {length} is advised"
     return (
         f"how attention runs decides: {_build(engine, version)} {known} on {gpu} by a kernel"
-        f"{name} that {_READS[mode]}; with one that {_READS[other]}, {best} at batch {batch}, "
-        f"context {format_size(context)}, where D = {length} is advised; "
+        f"{name} that {_READS[mode]}; with one that {_READS[other]}, {found}; "
         f"{Option('verify_attention', other.value)} prices it"
     )
 

@@ -9,6 +9,7 @@ from roofline.advice.decide import LIKELY, Confidence, Point
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import (
     Bound,
+    Growth,
     Outcome,
     PlainPass,
     Sharing,
@@ -284,7 +285,19 @@ def _what_grows(answer: Recommendation, point: Point, draft_length: int) -> str:
         return ""
     return (
         f" The kernel {growth.op} takes {growth.share:.0%} of what a verify pass adds "
-        f"({1e3 * growth.plain:.3g} ms to {1e3 * growth.verify:.3g} ms)."
+        f"({1e3 * growth.plain:.3g} ms to {1e3 * growth.verify:.3g} ms){_blocks(growth)}."
+    )
+
+
+def _blocks(growth: Growth) -> str:
+    """Say why a kernel grows that gives every query head a block of its own."""
+    blocks = growth.head_blocks
+    if blocks is None:
+        return ""
+    on = f" on {blocks.units} SMs" if blocks.units else ""
+    return (
+        f": with several rows, each query head is a block of its own of {blocks.rows} rows, which "
+        f"goes through the whole cache alone ({format_count(blocks.blocks, 'block')}{on})"
     )
 
 
@@ -294,6 +307,10 @@ MUCH_DEARER, MOST = 1.25, 0.5
 
 _SHARED = {
     Sharing.ALL: ", which all rows of a verify pass share",
+    Sharing.READ_ONCE: "; the rows of a verify pass share the weights",
+    Sharing.PER_TILE: (
+        "; the rows of a verify pass share the weights, but each tile of rows reads the KV again"
+    ),
     Sharing.WEIGHTS: "; the rows of a verify pass share the weights, but each reads the KV again",
     Sharing.SOME_WEIGHTS: "",
 }

@@ -22,6 +22,7 @@ from roofline.advice.why import (
     shortest_unknown,
 )
 from roofline.base.notices import Code
+from roofline.render.notices import sentence
 from roofline.render.why import DO_NOT_SPECULATE, HEADLINES, headline, reason
 from roofline.specs.placement import VerifyAttention
 
@@ -122,9 +123,17 @@ def test_the_reason_names_the_kernel_that_makes_a_verify_pass_dear() -> None:
     assert growth.op == "attention"
     assert growth.verify == pytest.approx(64 * 605e-6, rel=0.15)
     assert growth.share > 0.9
-    assert "The kernel attention takes 9" in reason(answer, point)
+    why = reason(answer, point)
+    assert "The kernel attention takes 9" in why
+    # 64 query heads on two cards, one sequence; an L40S has 142 SMs
+    assert growth.head_blocks == (64, 32, 142)
+    assert "a block of its own of 64 rows" in why
+    assert "(32 blocks on 142 SMs)" in why
+    assert "which all rows of a verify pass share" not in why
     shared = recommend(question_of(**ON_L40S, verify_attention=VerifyAttention.KV_ONCE))
-    assert "The kernel" not in reason(shared, shared.points[0])
+    why = reason(shared, shared.points[0])
+    assert "The kernel" not in why
+    assert "which all rows of a verify pass share" in why
 
 
 @pytest.mark.parametrize(
@@ -150,6 +159,24 @@ def test_an_answer_says_where_another_way_to_read_the_cache_would_change_it(
         (point,) = elsewhere.points
         assert values["other_length"] == point.draft_length != values["length"]
         assert values["other_speedup"] == pytest.approx(point.speedup[point.best])
+
+
+@pytest.mark.parametrize(("context", "said"), [(2048, False), (32768, True)])
+def test_an_answer_says_where_another_way_to_read_the_cache_gains_much_more(
+    context: int, said: bool
+) -> None:
+    """D stays 3, the last one asked for; a speedup that moves by over 15 % is said all the same."""
+    asked = ON_L40S | {"acceptance": "0.8", "max_draft_length": 3, "contexts": (context,)}
+    answer = recommend(question_of(**asked))
+    once = recommend(question_of(**asked, verify_attention=VerifyAttention.KV_ONCE))
+    before, after = (each.points[0] for each in (answer, once))
+    assert before.draft_length == after.draft_length == 3
+    assert bool(after.speedup[3] > 1.15 * before.speedup[3]) is said
+    found = [n for n in answer.notices if n.code is Code.VERIFY_PATH_DECIDES]
+    assert bool(found) is said
+    for noted in found:
+        assert noted.values["other_speedup"] == pytest.approx(after.speedup[3])
+        assert f"D = 3 would give {after.speedup[3]:.2f}x instead of" in sentence(noted)
 
 
 def test_a_range_is_wider_where_how_the_cache_is_read_is_assumed() -> None:
