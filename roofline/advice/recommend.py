@@ -26,11 +26,13 @@ from roofline.advice.deployment import Deployment, Notices, PricedGrid, deploy
 from roofline.advice.question import Question, ending_value
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.matrices import used_components
+from roofline.kernels.ops import AttentionShape
 from roofline.specs.formats import LAYER_LINEARS, DType, bytes_per_element
 from roofline.specs.paths import Basis
 from roofline.specs.placement import VerifyAttention
 from roofline.specs.priors import priors
-from roofline.timing.machine import OpTime
+from roofline.timing.laws.attention import WARP_ROWS, WARPS
+from roofline.timing.machine import OpTime, converts_cache
 from roofline.timing.memory import Memory
 from roofline.timing.step import StepTimes, past_graphs
 from roofline.timing.uncertainty import speedup_range
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Recommendation",
     "answer_at",
+    "converted_cache_notices",
     "decide_grid",
     "drawn_tokens",
     "edge_notices",
@@ -56,6 +59,8 @@ __all__ = [
 MUCH_SLOWER = 1.02
 #: A speedup that moves by this share with how attention runs is said, though D stays.
 MUCH_MOVED = 0.15
+#: From this factor between two draft lengths on, a verify pass jumps.
+JUMP = 1.5
 #: What scales of blocks take at most beside an element [B].
 SCALES = 0.1
 #: Up to this draft length one rate at all positions is off by less than the model itself.
@@ -75,7 +80,8 @@ def slow_format_notices(
     """Return the notices of formats that make a plain step longer, or that are not as shipped.
 
     A format that was asked for in place of one that the checkpoint ships with comes first; without
-    such, weights that are slower than the model's own wide format. ``times`` are those of a grid
+    such, weights that are slower than the model's own wide format, and a KV cache that is no faster
+    than one in it. ``times`` are those of a grid
     that begins with the plain step at this batch and context, where it is priced already.
     """
     own = times or _plain_step(deployment, batch, context)
@@ -84,7 +90,10 @@ def slow_format_notices(
         for each in _in_shipped_formats(deployment)
     ]
     found = [each for each in shipped if each is not None]
-    return found or _slow_narrow_weights(deployment, own, batch, context)
+    return found or [
+        *_slow_narrow_weights(deployment, own, batch, context),
+        *_slow_narrow_cache(deployment, own, batch, context),
+    ]
 
 
 def verify_path_notices(question: Question, points: Sequence[Point]) -> list[Notice]:
@@ -284,6 +293,25 @@ def _slow_narrow_weights(
     ]
 
 
+def _slow_narrow_cache(
+    deployment: Deployment, own: StepTimes, batch: int, context: int
+) -> list[Notice]:
+    """Return the notice that a plain step is no shorter with a cache that kernels convert."""
+    target, gpu = deployment.target, deployment.gpu
+    kv, base = target.precision.kv, target.precision.base
+    if not converts_cache(kv, gpu):
+        return []
+    wide = replace(deployment, target=target._replace(precision=replace(target.precision, kv=base)))
+    own_ms, wide_ms = (
+        1e3 * float(step.total.flat[0]) for step in (own, _plain_step(wide, batch, context))
+    )
+    if MUCH_SLOWER * own_ms < wide_ms:
+        return []
+    return [
+        notice(Code.KV_SAVES_NO_TIME, kv=kv, base=base, gpu=gpu.id, own_ms=own_ms, wide_ms=wide_ms)
+    ]
+
+
 def _wider(deployment: Deployment) -> list[DType]:
     """Return the formats to compare narrow weights with: the model's own, and FP8 if it is wider.
 
@@ -328,6 +356,38 @@ def _by_name(times: Sequence[OpTime]) -> dict[str, float]:
         first = float(np.asarray(time.total).flat[0])
         seconds[time.op.name] = seconds.get(time.op.name, 0.0) + first
     return seconds
+
+
+def converted_cache_notices(answer: Recommendation, points: Sequence[Point]) -> list[Notice]:
+    """Say at which draft length more warps convert the cache, where a verify pass jumps there.
+
+    The first point is named at which it takes much more than with one draft token less.
+    """
+    deployment = answer.deployment
+    shapes = (time.op.shape for time in answer.times.verify_ops)
+    own_warps = [s for s in shapes if isinstance(s, AttentionShape) and s.own_warps]
+    if not own_warps or not converts_cache(deployment.target.precision.kv, deployment.gpu):
+        return []
+    lengths = np.array(answer.question.draft_lengths)
+    rows = own_warps[0].group * np.ravel(deployment.grid((1,), (1,), lengths.tolist()).rows)
+    beyond = (np.diff(lengths) == 1) & (rows[:-1] <= WARP_ROWS) & (rows[1:] > WARP_ROWS)
+    for point in points:
+        factors = point.verify[1:] / point.verify[:-1]
+        jumps = np.flatnonzero(beyond & point.feasible[1:] & (factors > JUMP))
+        if jumps.size:
+            return [
+                notice(
+                    Code.KV_CONVERTED_BY_WARPS,
+                    kv=deployment.target.precision.kv,
+                    batch=point.batch,
+                    context=point.context,
+                    length=point.draft_lengths[jumps[0] + 1],
+                    factor=float(factors[jumps[0]]),
+                    rows=WARP_ROWS,
+                    warps=WARPS,
+                )
+            ]
+    return []
 
 
 def edge_notices(question: Question, points: Sequence[Point]) -> list[Notice]:
@@ -529,6 +589,7 @@ def answer_at(
             {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
         ),
         *verify_path_notices(question, points),
+        *converted_cache_notices(answer, points),
         *edge_notices(question, points),
         *extra,
     )

@@ -79,6 +79,8 @@ class Code(StrEnum):
     ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
     SLOWER_THAN_WIDE = "slower-than-wide"
+    KV_SAVES_NO_TIME = "kv-saves-no-time"
+    KV_CONVERTED_BY_WARPS = "kv-converted-by-warps"
     SHIPPED_IS_FASTER = "shipped-is-faster"
     SHIPS_AS = "ships-as"
     FORMAT_NEAREST = "format-nearest"

@@ -124,6 +124,7 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
             group=group,
             work=tiles.work / picks,
             blocks=tiles.blocks / picks,
+            own_warps=state.placement.own_warps,
         ),
         head_dim=attention.head_dim,
     )
@@ -528,6 +529,7 @@ def cross(state: Pass, attention: CrossAttention, linears: list[Linear]) -> list
                 kv_width=2 * attention.head_dim,
                 mac_width=2 * attention.head_dim,
                 kv=bytes_per_element(state.precision.kv),
+                own_warps=state.placement.own_warps,
             ),
             head_dim=attention.head_dim,
         ),

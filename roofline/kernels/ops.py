@@ -53,6 +53,7 @@ class AttentionShape(NamedTuple):
     group: int = 0  # query heads per KV head; 0: one query each, so as many as rows
     work: Array = 0  # rows computed, where those are whole tiles; 0: no more than ``rows``
     blocks: Array = 0  # thread blocks of each cache, where none is cut; 0: as the law says
+    own_warps: bool = False  # each warp converts a narrow cache for its own rows
 
 
 class MoeShape(NamedTuple):

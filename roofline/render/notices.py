@@ -105,7 +105,12 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "the engine's own choice of kernel makes drafting dearer: another setting may not",
-        (Code.OUTSIDE_GRAPH, Code.HOST_WAITS, Code.VERIFY_PATH_DECIDES),
+        (
+            Code.OUTSIDE_GRAPH,
+            Code.HOST_WAITS,
+            Code.VERIFY_PATH_DECIDES,
+            Code.KV_CONVERTED_BY_WARPS,
+        ),
     ),
     (
         "the acceptance is that of something else: the best draft length moves with it",
@@ -145,7 +150,13 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "another format may be faster, or answer worse",
-        (Code.SHIPS_AS, Code.SLOWER_THAN_WIDE, Code.WEIGHTS_STORED_ONLY, Code.FEW_BITS),
+        (
+            Code.SHIPS_AS,
+            Code.SLOWER_THAN_WIDE,
+            Code.KV_SAVES_NO_TIME,
+            Code.WEIGHTS_STORED_ONLY,
+            Code.FEW_BITS,
+        ),
     ),
     (
         "why there is no schedule, or what an engine makes of one",
@@ -532,6 +543,23 @@ def _slower_than_wide(
     )
 
 
+def _kv_saves_no_time(*, kv: str, base: str, gpu: str, own_ms: float, wide_ms: float) -> str:
+    return (
+        f"{kv} KV saves memory, not time, on {gpu}: nothing there multiplies {kv}, so kernels "
+        f"convert it (a plain step takes {own_ms:.3g} ms, {wide_ms:.3g} ms with {base} KV)"
+    )
+
+
+def _kv_converted_by_warps(
+    *, kv: str, batch: int, context: int, length: int, factor: float, rows: int, warps: int
+) -> str:
+    return (
+        f"at D = {length} a verify pass takes {factor:.2g} times as long as at D = {length - 1} "
+        f"(batch {batch}, context {format_size(context)}): beyond {rows} rows of a KV head {warps} "
+        f"warps share the rows, and each converts the whole {kv} cache for itself"
+    )
+
+
 def _shipped_is_faster(
     *,
     model: str,
@@ -822,6 +850,8 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.LENGTHS_END: _lengths_end,
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,
     Code.DRAFTS_DO_NOT_FIT: _drafts_do_not_fit,
+    Code.KV_SAVES_NO_TIME: _kv_saves_no_time,
+    Code.KV_CONVERTED_BY_WARPS: _kv_converted_by_warps,
     Code.SLOWER_THAN_WIDE: _slower_than_wide,
     Code.SHIPPED_IS_FASTER: _shipped_is_faster,
     Code.SHIPS_AS: _ships_as,

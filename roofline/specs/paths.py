@@ -152,6 +152,8 @@ class AttentionPath(_Entry):
     backend: str  # as the engine names it
     reads: VerifyAttention | Literal["prefill"] = VerifyAttention.KV_ONCE
     tile_rows: PositiveInt | None = None
+    #: Whether each warp converts a narrow cache for its own rows of queries (FlashInfer's prefill).
+    own_warps: bool = False
     graph: GraphMode = GraphMode.FULL
     #: What several rows of a recurrent state cost.
     state_rows: StateRowsEntry | None = None
@@ -258,6 +260,7 @@ class ExecutionPaths(Document):
         path = self.of_most(network, serving, several=True)
         if path is None:
             return placement
+        placement = replace(placement, own_warps=path.own_warps)
         if path.tile_rows and not tile_given:
             placement = replace(placement, tile_rows=path.tile_rows)
         if given:

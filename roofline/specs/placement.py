@@ -103,6 +103,8 @@ class Placement:
     plain_attention: VerifyAttention = VerifyAttention.KV_ONCE
     #: Whether nobody has read or measured how a verify pass reads the cache.
     assumed_reads: bool = False
+    #: Whether each warp of a verify kernel converts a narrow cache for its own rows of queries.
+    own_warps: bool = False
     #: How a verify pass keeps the states of linear mixers for its q rows.
     state_handling: StateHandling = StateHandling.SNAPSHOTS
     #: What several rows of a recurrent state cost; None is the kernel's own law, row by row.

@@ -52,6 +52,7 @@ __all__ = [
     "Machine",
     "OpTime",
     "by_part",
+    "converts_cache",
     "device_of",
     "time_op",
     "time_ops",
@@ -203,6 +204,16 @@ def _least(op: Op, machine: Machine) -> Array:
     )
 
 
+def converts_cache(kv: DType, gpu: HardwareProfile) -> bool:
+    """Return whether kernels turn a KV cache into 16 bits first: FP8 that nothing multiplies.
+
+    >>> from roofline.specs.gpu import load_hardware
+    >>> [converts_cache(DType.FP8, load_hardware(gpu)) for gpu in ("a100-sxm-80gb", "h100-sxm")]
+    [True, False]
+    """
+    return kv is DType.FP8 and "fp8" not in gpu.rates
+
+
 def integer_peak(gpu: HardwareProfile) -> float:
     """Return the rate of code that is three parts integer to one part floating point [FLOP/s].
 
@@ -296,8 +307,9 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             short_tiles = starved or chosen.short_tiles
             return _gemm(shape, law, machine, device, short_tiles=short_tiles)
         case AttentionLaw(), AttentionShape() as shape:
-            if op.storage is DType.FP8 and "fp8" not in machine.gpu.rates:
-                shape = shape._replace(kv=converted_bytes(shape.rows))
+            if converts_cache(op.storage, machine.gpu):
+                rows = shape.rows if shape.own_warps else 1.0
+                shape = shape._replace(kv=converted_bytes(rows))
             return _attention(shape, law, machine, device)
         case MoeLaw(), MoeShape() as shape:
             return moe_time(shape, device, law, staircase=machine.staircase, smooth=True)

@@ -13,9 +13,12 @@ import pytest
 
 from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import Deployment, deploy
+from roofline.advice.question import question_of
+from roofline.advice.recommend import recommend
 from roofline.base.notices import Code
 from roofline.kernels.forward import decode
 from roofline.kernels.ops import AttentionShape
+from roofline.render.notices import sentence
 from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType
 from roofline.specs.network import load_model
@@ -291,3 +294,64 @@ def test_sparse_attention_stays_within_the_bandwidth(model: str, gpu: str) -> No
         if time.op.name.endswith("attention") or time.op.name == "indexer":
             used = time.op.bytes / np.asarray(time.each) / deployment.gpu.bandwidth
             assert np.max(used) <= 1.0, time.op.name
+
+
+A100_FP8 = {
+    "model": "llama-3.1-8b",
+    "gpu": "a100-sxm-80gb",
+    "kv": DType.FP8,
+    "acceptance": "0.8",
+    "batches": (32,),
+    "contexts": (4096,),
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "jumps"),
+    [("vllm==0.24", True), ("vllm", True), ("sglang", True), ("trtllm", False)],
+)
+def test_more_warps_convert_an_fp8_cache_in_flashinfer_alone(engine: str, *, jumps: bool) -> None:
+    """4 heads share a KV head: 16 rows with three drafts, and 20 with four, by four warps.
+
+    FlashInfer, attention/prefill.cuh; its decode wrapper runs that kernel too (decode.py). 24 rows
+    took 1.9 times as long as with a cache of 16 bits in vLLM 0.24 (SpecDecoding-Study).
+    """
+    answer = recommend(question_of(**A100_FP8, engine=engine))
+    (point,) = answer.points
+    factors = point.verify[1:] / point.verify[:-1]
+    assert [d + 1 for d in np.flatnonzero(factors > 1.5)] == ([4] if jumps else [])
+    found = [n for n in answer.notices if n.code is Code.KV_CONVERTED_BY_WARPS]
+    assert [n.values["length"] for n in found] == ([4] if jumps else [])
+    for each in found:
+        assert each.values["factor"] == pytest.approx(factors[3])
+        assert "at D = 4 a verify pass takes 2." in sentence(each)
+
+
+def test_a_cache_that_trtllm_converts_widens_the_range() -> None:
+    """Nobody has published how XQA converts it, so that it is converted once is assumed."""
+    assumed, stated = (
+        recommend(question_of(**A100_FP8, engine="trtllm", **more)).points[0]
+        for more in ({}, {"verify_attention": VerifyAttention.KV_ONCE})
+    )
+    assert assumed.low[3] < stated.low[3] < stated.high[3] < assumed.high[3]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kv", "said"),
+    [
+        ("a100-sxm-80gb", DType.FP8, True),
+        ("rtx-3090", DType.FP8, True),
+        ("a100-sxm-80gb", None, False),
+        ("h100-sxm", DType.FP8, False),
+        ("l40s", DType.FP8, False),
+    ],
+)
+def test_an_fp8_cache_that_saves_no_time_is_said(gpu: str, kv: DType | None, *, said: bool) -> None:
+    """Ampere multiplies no FP8: 14.8 ms with it and 14.5 without (SpecDecoding-Study, A100)."""
+    asked = A100_FP8 | {"gpu": gpu, "kv": kv, "batches": (4,)}
+    answer = recommend(question_of(**asked))
+    found = [n for n in answer.notices if n.code is Code.KV_SAVES_NO_TIME]
+    assert len(found) == said
+    for each in found:
+        assert each.values["own_ms"] == pytest.approx(each.values["wide_ms"], rel=0.02)
+        assert "fp8 KV saves memory, not time" in sentence(each)

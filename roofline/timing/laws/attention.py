@@ -9,7 +9,7 @@ from roofline.kernels.ops import AttentionShape
 from roofline.specs.laws import AttentionLaw
 from roofline.timing.laws.simple import Device, KernelTime, combine
 
-__all__ = ["ROW_BANDS", "attention_time", "converted_bytes"]
+__all__ = ["ROW_BANDS", "WARPS", "WARP_ROWS", "attention_time", "converted_bytes"]
 
 MIN_SPAN = 128.0  # tokens: a split never takes fewer than one tile of keys
 L2_SHARE = 0.6  # of the datasheet L2 that a cache can occupy (seen on H100, H200, B200)
@@ -89,13 +89,13 @@ WARP_ROWS, WARPS, BLOCK_ROWS = 16, 4, 128
 def converted_bytes(rows: Array) -> Array:
     """Return the bytes that an FP8 value of the cache costs where nothing multiplies FP8 [B].
 
-    2 n: ordinary instructions turn it into 16 bits, which takes what reading 16 bits would, and
-    each of n warps does so for its own rows of the queries: n = 1 to 16 ``rows`` of a KV head, four
-    in each block of 128 beyond (FlashInfer, include/flashinfer/attention/prefill.cuh,
-    get_num_warps_q, and FA2DetermineCtaTileQ: 64 rows to 64, then 128). Broadcasts over ``rows``.
+    2 n: ordinary instructions turn it into 16 bits, which takes what reading 16 bits would, and in
+    FlashInfer's prefill kernel each of n warps does so for its own rows of the queries: n = 1 to 16
+    ``rows`` of a KV head, four in each block of 128 beyond (include/flashinfer/attention/
+    prefill.cuh, get_num_warps_q, and FA2DetermineCtaTileQ: 64 rows to 64, then 128).
     A100, vLLM 0.24, Llama-3.1-8B (G = 4), 32 and 64 sequences: a plain step took 14.8 and 16.6 ms
     with an fp8 cache, 14.5 and 16.9 with 16 bits, and with 24 rows 38.4 and 57.0 against 29.6 and
-    50.4 (SpecDecoding-Study-vLLM-SGLang). Other engines: assumed.
+    50.4 (SpecDecoding-Study-vLLM-SGLang). Kernels of others are assumed to convert it once.
 
     >>> converted_bytes(np.array([4.0, 16.0, 24.0, 160.0]))
     array([ 2.,  2.,  8., 16.])
