@@ -107,7 +107,7 @@ def schedule(
     from roofline.questions.schedule.written import schedule_notices
     from roofline.render.deployment import set_line
     from roofline.render.notices import notes
-    from roofline.render.schedule import as_answer, rise_line, schedule_losses
+    from roofline.render.schedule import as_answer, plain_line, rise_line, schedule_losses
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=ScheduleFormat)
@@ -150,5 +150,6 @@ def schedule(
     reasons = [*map(rise_line, written.rises)]
     if written.largest_loss > planned.tie:
         reasons.append(schedule_losses(planned, written))
+    reasons += plain_line(planned, written)
     found = notes(schedule_notices(planned, written))
     emit_text(f"{written.text}\n", output, found, about=[*reasons, *changes])

@@ -20,6 +20,7 @@ from roofline.questions.schedule.written import (
     WrittenSchedule,
     best_fixed,
     gain,
+    plain_faster,
     schedule_notices,
 )
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
@@ -37,6 +38,7 @@ __all__ = [
     "data",
     "fixed_length_name",
     "other_headlines",
+    "plain_line",
     "rise_line",
     "rows",
     "schedule_headline",
@@ -83,6 +85,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
     question, other = plan.question, plan.other_reading
     notices = schedule_notices(plan, written)
     fixed, _ = best_fixed(plan)
+    plain = plain_faster(plan, written.bands)
     return {
         "schema": SCHEMA,
         "inputs": {
@@ -113,6 +116,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "worst_batch": written.worst_batch,
         "rises": [asdict(rise) for rise in written.rises],
         "idle_ms": 1e3 * plan.idle,
+        "plain_faster": None if plain is None else asdict(plain),
         "text": written.text,
         "warnings": warnings(notices),
         "notes": notes_data(notices),
@@ -195,6 +199,7 @@ def answer_blocks(
         Paragraph(setting),
         Table(headings=BAND_HEADERS, cells=tuple(map(tuple, band_cells(plan, written)))),
         Paragraph(schedule_losses(plan, written)),
+        *map(Paragraph, plain_line(plan, written)),
         *(Paragraph(rise_line(rise)) for rise in written.rises),
     ]
     idle = deployment.engine.idle_speculation
@@ -274,10 +279,10 @@ def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
         lost += f" ({written.form_loss:.2%} because the engine's form cannot say it)"
     joined = len(plan.contexts) > 1 and all(len(band.draft_lengths) == 1 for band in written.bands)
     over = " on the mean over the contexts" if joined else ""
-    worst = f"at most {written.largest_loss:.1%}, at batch {written.worst_batch}{over}"
+    worst, where = f"{written.largest_loss:.1%}", f"at batch {written.worst_batch}{over}"
     limit = Option("tie", f"{100 * plan.tie:g}")
     if written.largest_loss <= plan.tie:
-        return f"{lost} ({worst}): within {limit}."
+        return f"{lost} (at most {worst}, {where}): within {limit}."
     reasons = []
     if plan.odds > 0:
         reasons.append(
@@ -286,7 +291,25 @@ def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
         )
     if written.form_loss > 0:
         reasons.append("the engine's form cannot say every table")
-    return f"{lost} ({worst}). That is more than {limit}: {', and '.join(reasons)}."
+    return f"{lost}; {where} it loses {worst}, more than {limit}: {', and '.join(reasons)}."
+
+
+def plain_line(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
+    """Say at which batches plain decoding without a drafter is faster; nothing where nowhere."""
+    found = plain_faster(plan, written.bands)
+    if found is None or not any(d for band in written.bands for d in band.draft_lengths):
+        return []
+    first, last = found.ranges[0][0], found.ranges[-1][-1]
+    count = sum(b - a + 1 for a, b in found.ranges)
+    batches = f"batches {first} to {last}" if last > first else f"batch {first}"
+    if len(found.ranges) > 1:
+        batches = f"{count} of the {batches}"
+    most = f"up to {found.gain:.1%} at batch {found.batch}"
+    if len(plan.contexts) > 1:
+        most += f", context {format_size(found.context)}"
+    idle = plan.question.deployment.engine.idle_speculation
+    cost = f" (D = 0 in a schedule costs {1e3 * found.idle:.2g} ms a step there)" if idle else ""
+    return [f"Plain decoding with no drafter configured is faster at {batches}, by {most}{cost}."]
 
 
 #: The part of the step to which a longer draft adds less from a batch on.

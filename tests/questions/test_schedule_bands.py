@@ -498,9 +498,34 @@ def test_the_loss_of_the_simpler_table_by_brute_force(cli: Cli) -> None:
 def test_a_loss_beyond_the_tie_is_said(cli: Cli) -> None:
     asked = ("llama-3.1-8b", "--batches", "1..200", "--contexts", "2k")
     out = " ".join(text(cli, "table", *asked).split())
-    assert "That is more than --tie 1: the batches get another D only where that gains more" in out
+    assert "more than --tie 1: the batches get another D only where that gains more" in out
     apart = text(cli, "table", *asked, "--odds", "0")
     assert "within --tie 1." in " ".join(apart.split())
+
+
+def test_where_plain_decoding_beats_a_schedule_is_said(cli: Cli) -> None:
+    """By the speedups of `recommend`, which compares with no drafter at all.
+
+    D = 0 in a schedule pays for an idle drafter, so D = 3 may win there and still lose to that.
+    """
+    asked = (
+        "llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--acceptance", "survival:0.72,0.45,0.21",
+    )  # fmt: skip
+    data = cli("schedule", *asked, "--contexts", "4k", "--format", "json").data()
+    points = cli(
+        "recommend", *asked, "--context", "4k", "--batch", "1..94", "--format", "json"
+    ).data()["points"]
+    assert [(band["batch_start"], band["draft_length"]) for band in data["bands"]] == [(1, 3)]
+    step = {p["batch"]: {r["draft_length"]: r for r in p["by_draft_length"]} for p in points}
+    loses = {b: 1 / rows[3]["speedup"] - 1 for b, rows in step.items()}
+    found = data["plain_faster"]
+    inside = {b for first, last in found["ranges"] for b in range(first, last + 1)}
+    assert inside == {b for b, loss in loses.items() if loss > 0.01}
+    assert found["batch"] == max(loses, key=lambda b: loses[b])
+    assert found["gain"] == pytest.approx(loses[found["batch"]], rel=1e-6)
+    assert found["idle"] == pytest.approx(1e-3 * data["idle_ms"], rel=0.5)
+    out = " ".join(text(cli, "table", *asked, "--contexts", "4k").split())
+    assert f"by up to {found['gain']:.1%} at batch {found['batch']} (D = 0 in a schedule" in out
 
 
 def test_the_reason_of_a_rise_is_the_part_that_falls() -> None:

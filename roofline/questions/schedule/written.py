@@ -18,6 +18,7 @@ from roofline.questions.schedule.rises import Rise, rises
 Array = NDArray[np.float64]
 
 __all__ = [
+    "PlainFaster",
     "WrittenSchedule",
     "best_fixed",
     "gain",
@@ -25,6 +26,7 @@ __all__ = [
     "loss",
     "losses",
     "pays",
+    "plain_faster",
     "refused_schedule",
     "schedule_notices",
     "written_schedule",
@@ -70,6 +72,39 @@ def schedule_notices(plan: SchedulePlan, written: WrittenSchedule) -> tuple[Noti
 
 def _as_tuples(written: WrittenSchedule) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     return tuple((band.first, band.last, band.draft_lengths) for band in written.bands)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlainFaster:
+    """Where plain decoding, with no drafter configured, beats bands by more than the tie."""
+
+    ranges: tuple[tuple[int, int], ...]  # of batches, both ends in them
+    gain: float  # the largest share of speed that it gains
+    batch: int  # where it gains that
+    context: int
+    idle: float  # what a step of D = 0 in a schedule pays there [s]
+
+
+def plain_faster(plan: SchedulePlan, bands: list[Band]) -> PlainFaster | None:
+    """Return where plain decoding beats the bands; None where it does nowhere.
+
+    D = 0 in a band is slower than it by what a configured drafter costs while idle.
+    """
+    positions = np.broadcast_to(plan.positions(bands), plan.plain.shape)
+    own = np.take_along_axis(plan.priced, positions[..., None], axis=-1)[..., 0]
+    gains = np.nan_to_num(plan.plain / own - 1)
+    wins = (gains > plan.tie).any(axis=1)
+    if not wins.any():
+        return None
+    batch, context = np.unravel_index(gains.argmax(), gains.shape)
+    edges = np.flatnonzero(np.diff(wins.astype(int), prepend=0, append=0)).reshape(-1, 2)
+    return PlainFaster(
+        ranges=tuple((int(start) + 1, int(stop)) for start, stop in edges),
+        gain=float(gains[batch, context]),
+        batch=int(batch) + 1,
+        context=plan.contexts[context],
+        idle=float(1 / plan.priced[batch, context, 0] - 1 / plan.plain[batch, context]),
+    )
 
 
 def loss(plan: SchedulePlan, bands: list[Band]) -> float:

@@ -32,6 +32,7 @@ from roofline.render.refusals import refused_lines
 from roofline.render.schedule import (
     BAND_HEADERS,
     band_cells,
+    plain_line,
     rise_line,
     schedule_headline,
     schedule_losses,
@@ -199,7 +200,13 @@ def _schedule(report: Report) -> dict[str, Any] | None:
     told = schedule_notices(plan, written)
     return {
         "headline": schedule_headline(plan, written),
-        "losses": " ".join([schedule_losses(plan, written), *map(rise_line, written.rises)]),
+        "losses": " ".join(
+            [
+                schedule_losses(plan, written),
+                *plain_line(plan, written),
+                *map(rise_line, written.rises),
+            ]
+        ),
         "columns": [column.replace("\n", " ") for column in BAND_HEADERS],
         "rows": band_cells(plan, written),
         "engine": plan.question.deployment.engine.name,
