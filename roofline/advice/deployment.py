@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -35,7 +36,7 @@ from roofline.importers.references import (
     open_model,
 )
 from roofline.kernels.forward import cpu_expert_layers
-from roofline.kernels.matrices import check_parallel, used_components
+from roofline.kernels.matrices import Side, check_parallel, divided_sides, used_components
 from roofline.specs.engine import (
     ENGINE_SHELF,
     EngineProfile,
@@ -319,6 +320,7 @@ def deploy(
     """
     check_configuration(configuration)
     documents = documents or load_documents(configuration)
+    _check_vendor(documents.engine, documents.gpu)
     configuration, name_notices = _as_named(configuration, documents)
     gpu, gpu_changes = _overridden(documents.gpu, configuration.of_root("gpu"))
     model, model_changes = _overridden(documents.model, configuration.of_root("model"))
@@ -353,6 +355,7 @@ def deploy(
         configuration, documents.engine.model_copy(update={"graphs": graphs})
     )
     target = Target(model=model, precision=precision, placement=placement)
+    _check_blocks(engine, gpu, target)
     drafter, drafter_changes, drafter_notices = _drafter(
         configuration, target, gpu, engine, drop_unused=drop_unused
     )
@@ -608,6 +611,63 @@ def _check_layout(
         raise InputError(
             f"expected at most {Option('tp', tp)}{divisor}", field="draft_tp", value=draft_tp
         )
+
+
+def _check_vendor(engine: EngineProfile, gpu: HardwareProfile) -> None:
+    """Refuse an engine that cannot run on this vendor's accelerators."""
+    if not engine.vendors or gpu.vendor in engine.vendors:
+        return
+    remedy = engine.elsewhere.get(gpu.vendor)
+    helps = f"; {remedy}" if remedy else ""
+    raise InputError(
+        f"{engine.name} runs on accelerators of {listed(engine.vendors)} alone, and {gpu.id} is of "
+        f"{gpu.vendor}{helps}",
+        field="engine",
+        value=engine.id,
+    )
+
+
+def _check_blocks(engine: EngineProfile, gpu: HardwareProfile, target: Target) -> None:
+    """Refuse a layout that cuts blocks of weights which the engine keeps whole."""
+    placement = target.placement
+    cut = _cut_side(engine, gpu, target, placement)
+    if cut is None:
+        return
+    side, block = cut
+    tp, fewer = placement.tp, range(placement.tp // 2, 0, -1)
+    layouts = [("tp", n) for n in fewer if not tp % (n * placement.ep) and not n % placement.dp]
+    if side.component is Component.EXPERTS:
+        layouts.append(("ep", tp))
+    remedies = dict[str, Option]()
+    for field, number in layouts:
+        changed = replace(placement, **{field: number})  # type: ignore[arg-type]
+        if field in remedies or _cut_side(engine, gpu, target, changed) is not None:
+            continue
+        with suppress(InputError):
+            check_parallel(target.model, changed)
+            remedies[field] = Option(field, number)
+    helps = f"; use {listed([str(each) for each in remedies.values()], 'or')}" if remedies else ""
+    dtype = target.precision.weights[side.component]
+    raise InputError(
+        f"the {side.name} of {target.model.id} is {side.width} / {side.ranks} = "
+        f"{side.width / side.ranks:g} on a GPU, and {engine.name} takes {dtype} weights in whole "
+        f"blocks of {block}{helps}",
+        field="tp",
+        value=tp,
+    )
+
+
+def _cut_side(
+    engine: EngineProfile, gpu: HardwareProfile, target: Target, placement: Placement
+) -> tuple[Side, int] | None:
+    """Return a side of matrices whose blocks the ranks would cut, and the block; None without."""
+    for side in divided_sides(target.model, placement):
+        dtype = target.precision.weights[side.component]
+        for rule in engine.whole_blocks:
+            cut = side.ranks > 1 and side.width % (side.ranks * rule.block)
+            if cut and rule.holds(dtype.value, gpu.generation):
+                return side, rule.block
+    return None
 
 
 def _precision(

@@ -25,11 +25,13 @@ from roofline.specs.placement import Placement
 
 __all__ = [
     "Linear",
+    "Side",
     "attention_linears",
     "attention_split",
     "attention_vectors",
     "beside_linears",
     "check_parallel",
+    "divided_sides",
     "expert_linears",
     "fusion_linear",
     "head_linear",
@@ -448,6 +450,36 @@ def check_parallel(network: NetworkSpec, placement: Placement, field: str = "tp"
             raise InputError(f"{network.id} needs {needed}", field=field, value=tp)
         both = f"{Option(field, tp)} with {Option('dp_attention', dp)}"
         raise InputError(f"{both}: {network.id} needs {needed}")
+
+
+class Side(NamedTuple):
+    """A side of a part's matrices that ``ranks`` divide between them."""
+
+    component: Component
+    name: str
+    width: int
+    ranks: int
+
+
+def divided_sides(network: NetworkSpec, placement: Placement) -> Iterator[Side]:
+    """Yield the sides of matrices that ranks divide: heads, and the widths of MLPs and experts.
+
+    Heads are those of grouped attention; KV heads are copied once TP exceeds them.
+    """
+    tp = placement.attention_tp
+    for run in network.layers:
+        attention, mlp = run.attention, run.mlp
+        if isinstance(attention, GroupedQueryAttention):
+            for name, heads in (("query", attention.num_heads), ("KV", attention.num_kv_heads)):
+                width, ranks = heads * attention.head_dim, min(tp, heads)
+                yield Side(Component.ATTENTION, f"width of {name} heads", width, ranks)
+        if isinstance(mlp, DenseMlp):
+            yield Side(Component.MLP, "MLP width", mlp.intermediate_size, tp)
+        if isinstance(mlp, MoeMlp):
+            ranks, shared = placement.tp // placement.ep, Component.SHARED_EXPERTS
+            yield Side(Component.EXPERTS, "expert width", mlp.expert_intermediate_size, ranks)
+            yield Side(shared, "shared experts' width", mlp.shared_intermediate_size, tp)
+            yield Side(Component.MLP, "MLP width", mlp.dense_intermediate_size, tp)
 
 
 def _mlp_split(mlp: Mlp, placement: Placement) -> str | None:

@@ -22,6 +22,7 @@ from roofline.specs.served import (
     ExpertActivations,
     ServedFormats,
     ServedKernels,
+    WholeBlocks,
     version_numbers,
 )
 
@@ -389,6 +390,8 @@ class EngineProfile(Document):
     flags_source: str
     #: Formats of weights and of the KV cache; None where they are not known, so any may be asked.
     formats: ServedFormats | None = None
+    #: Formats whose blocks no rank may hold a part of.
+    whole_blocks: tuple[WholeBlocks, ...] = ()
     #: The narrowest format of about 8 bits that it keeps a KV cache in.
     narrow_kv: DType = DType.FP8
     #: Formats of weights that are proposed where not even one sequence fits, the widest first.
@@ -403,6 +406,8 @@ class EngineProfile(Document):
     module_rule: ModuleRule | None = None
     #: None where drafting changes nothing about how many requests run.
     running_requests: RunningRequests | None = None
+    #: Vendors whose accelerators alone it can run on; none where that is not so.
+    vendors: tuple[str, ...] = ()
     #: By vendor whose accelerators it does not run on by itself: what to do there.
     elsewhere: dict[str, str] = Field(default_factory=dict)
     #: None where the engine has no data-parallel attention.

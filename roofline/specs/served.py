@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from roofline.base.schema import Schema
+from roofline.base.schema import PositiveInt, Schema
 from roofline.specs.formats import DType, bits_per_weight, is_gguf
 from roofline.specs.laws import WeightOnly
 
@@ -18,6 +18,7 @@ __all__ = [
     "Served",
     "ServedFormats",
     "ServedKernels",
+    "WholeBlocks",
     "version_numbers",
 ]
 
@@ -137,6 +138,12 @@ class ServedFormats(Schema):
             names.add("gguf")
         rules: tuple[Served, ...] = self.weights if part == "weights" else self.kv
         return [rule for rule in rules if names & set(rule.formats)]
+
+
+class WholeBlocks(Served):
+    """Formats whose blocks of ``block`` x ``block`` weights an engine keeps whole on a rank."""
+
+    block: PositiveInt
 
 
 class ExpertActivations(Served):

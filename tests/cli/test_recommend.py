@@ -230,7 +230,6 @@ def test_borrowed_acceptance_is_said_beside_the_answer(cli: Cli) -> None:
         ("apple-m4-max", "vllm", True),
         ("apple-m4-max", "llamacpp", False),
         ("tpu-v6e", "sglang", True),
-        ("mi300x", "trtllm", True),
         ("mi300x", "vllm", False),
     ],
 )

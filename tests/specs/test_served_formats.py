@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import deploy
+from roofline.base.errors import InputError
 from roofline.base.names import spec_file
 from roofline.specs.engine import ENGINE_SHELF, EngineProfile, load_engine
 from roofline.specs.formats import DType
@@ -109,3 +112,59 @@ def test_every_name_in_the_rules_is_a_format(engine: str) -> None:
     known = {*map(str, DType), "gguf", "width"}
     for rule in (*formats.weights, *formats.kv):
         assert set(rule.formats) <= known
+
+
+BLOCKS = ("memory", "qwen3-235b-a22b", "--gpu", "h100-sxm", "--weights", "fp8-block", "-q")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_blocks_that_ranks_would_cut_are_refused(cli: Cli, engine: str) -> None:
+    """vLLM issue 17569: 1536 / 8 = 192 is "not divisible by weight quantization block_n = 128".
+
+    Both remedies run: 1536 / 4 = 3 x 128, and whole experts on groups of one GPU.
+    """
+    asked = (*BLOCKS, "--engine", engine)
+    assert_refused(cli(*asked, "--tp", "8"), "1536 / 8 = 192", "use --tp 4 or --ep 8")
+    assert cli(*asked, "--tp", "4").code == 0
+    assert cli(*asked, "--tp", "8", "--ep", "8").code == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gpu h200-sxm --engine trtllm --weights fp8-block",  # nobody has said so
+        "--gpu b200-hgx --weights fp8-block",  # vLLM pull request 55867: complete blocks
+        "--gpu h200-sxm --weights fp8",  # a scale for each channel
+    ],
+)
+def test_what_may_run_is_not_refused_for_its_blocks(cli: Cli, options: str) -> None:
+    assert cli("memory", "qwen3-235b-a22b", "--tp", "8", "-q", *options.split()).code == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "refused"),
+    [
+        ("deepseek-v3", 8, ""),  # served so by everyone: experts and shared ones 2048 / 8 = 256
+        ("qwen3-14b", 8, ""),  # MLP 17408 / 8 = 17 x 128, one KV head of 128 a GPU
+        ("glm-4.5-air", 8, "MLP width .* is 10944 / 8 = 1368"),
+        ("qwen3-next-80b-a3b-instruct", 8, "is 512 / 8 = 64"),
+    ],
+)
+def test_other_parts_of_a_gpu(model: str, tp: int, refused: str) -> None:
+    configuration = Configuration(
+        model=model, gpu="h200-sxm", tp=tp, weights=DType.FP8_BLOCK, drafter="none"
+    )
+    if not refused:
+        deploy(configuration)
+        return
+    with pytest.raises(InputError, match=refused):
+        deploy(configuration)
+
+
+def test_tensorrt_llm_runs_on_nvidia_alone(cli: Cli) -> None:
+    remedies = {"mi300x": "--engine vllm or llamacpp", "apple-m4-max": "--engine llamacpp"}
+    for gpu, remedy in remedies.items():
+        asked = (*ASK, "--gpu", gpu, "--engine")
+        assert_refused(cli(*asked, "trtllm"), "--engine trtllm", "of NVIDIA alone", remedy)
+        assert cli(*asked, "llamacpp").code == 0
+    assert cli(*ASK, "--gpu", "apple-m4-max", "--engine", "vllm").code == 0  # by a plug-in: a note
