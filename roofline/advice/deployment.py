@@ -322,6 +322,7 @@ def deploy(
     documents = documents or load_documents(configuration)
     _check_vendor(documents.engine, documents.gpu)
     configuration, name_notices = _as_named(configuration, documents)
+    configuration = _as_split(configuration, documents.engine)
     gpu, gpu_changes = _overridden(documents.gpu, configuration.of_root("gpu"))
     model, model_changes = _overridden(documents.model, configuration.of_root("model"))
     model, rate_notices = _with_supported_dtype(gpu, model, configuration.activations)
@@ -478,6 +479,21 @@ def _with_overhead(engine: EngineProfile, times_ms: tuple[float, ...] | None) ->
     return engine.model_copy(update={"overhead": engine.overhead.model_copy(update=update)})
 
 
+def _as_split(configuration: Configuration, engine: EngineProfile) -> Configuration:
+    """Return TP as a tensor split where the engine shares a model among cards of one machine."""
+    if engine.local is None or configuration.tp == 1 or configuration.gpus > 1:
+        return configuration
+    if configuration.split not in (None, SplitMode.TENSOR):
+        cards, other = Option("gpus", configuration.tp), configuration.split.value
+        raise InputError(
+            f"is {cards} {Option('split', 'tensor')} with {engine.name}; for "
+            f"{Option('split', other)} give {cards} alone",
+            field="tp",
+            value=configuration.tp,
+        )
+    return replace(configuration, tp=1, gpus=configuration.tp, split=SplitMode.TENSOR)
+
+
 def _in_host(
     configuration: Configuration, gpu: HardwareProfile, engine: EngineProfile
 ) -> tuple[HardwareProfile, HostProfile | None]:
@@ -503,11 +519,18 @@ def _in_host(
         )
     if gpus > 1 and configuration.tp > 1:
         raise InputError(
-            f"give either {Option('tp')} (linked GPUs) or {Option('gpus')} (through the host)",
+            f"give either {Option('gpus')} or {Option('tp')}, which is a tensor split here",
             field="gpus",
         )
     host = load_host(host_id or DEFAULT_HOST)
-    return (linked_through_host(gpu, host, gpus) if gpus > 1 else gpu), host
+    if gpus == 1 or (host_id is None and gpus <= _linked_on_board(gpu)):
+        return gpu, host
+    return linked_through_host(gpu, host, gpus), host
+
+
+def _linked_on_board(gpu: HardwareProfile) -> int:
+    """Return how many GPUs their board or cabinet links; 1 for cards, which may have no bridge."""
+    return 1 if "PCIe" in gpu.form_factor else gpu.interconnect.domain_size
 
 
 def _placement(

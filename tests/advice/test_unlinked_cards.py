@@ -161,7 +161,7 @@ def test_a_draft_model_is_a_file(cli: Cli) -> None:
         ((*DENSE, "--host", "server-ddr5"), "says nothing without --gpus"),
         ((*DENSE, "--gpus", "3"), "slots for 2 cards"),
         ((*DENSE, "--gpus", "0"), "--gpus 0: expected at least 1"),
-        ((*DENSE, "--gpus", "2", "--tp", "2"), "give either --tp"),
+        ((*DENSE, "--gpus", "2", "--tp", "2"), "give either --gpus or --tp"),
         ((*DENSE, "--gpus", "2", "--tensor-split", "1,2,3"), "a share for each of 2"),
         *(
             ((*DENSE, "--gpus", "2", "--tensor-split", shares), "a share for each of 2")
@@ -179,7 +179,8 @@ def test_a_draft_model_is_a_file(cli: Cli) -> None:
         ),
         ((*SPARSE[:2], "--gpu", "apple-m4-max", *LLAMA, *NGRAM, "--gpus", "2"), "nothing to split"),
         ((*DENSE[:4], "--acceptance", "0.7", "--gpus", "2"), "use --engine llamacpp"),
-        ((*DENSE, "--tp", "4"), "--gpus 4 --split tensor"),
+        ((*DENSE, "--tp", "4"), "has slots for 2 cards"),
+        (("recommend", "qwen3-8b", "--gpu", "rtx-3090", "--tp", "4"), "--gpus 4 --split tensor"),
     ],
 )
 def test_refusals(cli: Cli, command: tuple[str, ...], words: str) -> None:
@@ -212,3 +213,25 @@ LLAMACPP = ("recommend", "qwen3-8b", "--gpu", "rtx-4090", "--engine", "llamacpp"
 )
 def test_shares_of_cards(cli: Cli, flags: tuple[str, ...], words: str) -> None:
     assert_refused(cli(*LLAMACPP, "--acceptance", "0.7", *flags), words)
+
+
+@pytest.mark.parametrize(("gpu", "cards"), [("rtx-3090", 2), ("h100-sxm", 4)])
+def test_tp_is_a_tensor_split_in_llama_cpp(cli: Cli, gpu: str, cards: int) -> None:
+    """llama.cpp has no other tensor parallelism than --split-mode tensor: one answer."""
+    asked = ("recommend", "qwen3-8b", "--gpu", gpu, *LLAMA, "--drafter", "none")
+    by_tp = cli(*asked, "--tp", str(cards))
+    by_split = cli(*asked, "--gpus", str(cards), "--split", "tensor")
+    assert by_tp.code == by_split.code == 0, by_tp.err
+    assert by_tp.out == by_split.out
+    assert "--split-mode tensor" in by_tp.out
+    through_host = cli(*asked, "--tp", str(cards), "--host", "server-ddr5", *JSON)
+    own = cli(*asked, "--tp", str(cards), *JSON)
+    steps = [each.by_draft_length()[0]["step_ms"] for each in (own, through_host)]
+    assert (steps[0] < 0.8 * steps[1]) is (gpu == "h100-sxm")  # NVLink of the board
+
+
+def test_tp_beside_another_split_is_refused(cli: Cli) -> None:
+    asked = ("recommend", "qwen3-8b", "--gpu", "rtx-3090", *LLAMA, "--tp", "2", "--split", "layer")
+    assert_refused(
+        cli(*asked), "--tp 2: is --gpus 2 --split tensor with llama.cpp", "--gpus 2 alone"
+    )
