@@ -207,6 +207,20 @@ def longest_context(memory: Memory, *, batch: int, draft_length: int, limit: int
     return low
 
 
+#: A shorter context is offered at no more than this share of the one asked for.
+SHORTER = 0.95
+
+
+def _round_context(context: int) -> int:
+    """Return a context rounded down to a number as people type it.
+
+    >>> _round_context(3891), _round_context(511), _round_context(100)
+    (3072, 384, 100)
+    """
+    step = next((step for step in (1024, 128) if context >= step), 1)
+    return context // step * step
+
+
 #: From changed fields of a configuration to its memory account; None where it cannot be deployed.
 MemoryWith = Callable[[dict[str, Any]], Memory | None]
 
@@ -253,8 +267,8 @@ def _remedies(
     # where nothing fits, weights are narrowed as well, also beside more GPUs
     formats = [] if fitting or draft_length else _narrower_weights(deployment)
     longest = longest_context(memory, batch=batch, draft_length=draft_length, limit=context)
-    if longest:
-        whole = longest // 1024 * 1024 if longest >= 1024 else longest
+    whole = _round_context(min(longest, int(SHORTER * context)))
+    if whole:
         most = memory.largest_batch(context=whole, draft_length=draft_length)
         yield Remedy(field="context", value=format_size(whole), largest_batch=most)
     yield from nearest(remedy("weights", dtype, weights=dtype) for dtype in formats)

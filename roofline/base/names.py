@@ -288,7 +288,7 @@ MOST_OFFERED = 8
 
 
 #: A number of something in front of its name: 4x H100.
-_COUNTED = re.compile(r"(?P<count>[0-9]+) *[x\u00d7*] *[A-Za-z].*", re.IGNORECASE)
+_COUNTED = re.compile(r"(?P<count>[0-9]+) *[x\u00d7*] *(?P<rest>.+)", re.IGNORECASE)
 
 
 def unknown(
@@ -301,7 +301,9 @@ def unknown(
     if "," in reference:
         return InputError(f"{what} '{reference}': one kind only; sweep takes several")
     counted = _COUNTED.fullmatch(reference)
-    if counted is not None:
+    if counted is not None and (
+        counted["rest"][0].isalpha() or _plain_meaning(counted["rest"], kind, known)
+    ):
         rest = f"{what} '{reference}': name the {what} alone"
         return InputError(f"{rest}, and their number as {Option('tp', counted['count'])}")
     found = _plain_meaning(reference, kind, known)

@@ -51,6 +51,7 @@ __all__ = [
     "opening",
     "other_headlines",
     "reason",
+    "reason_template",
     "without_acceptance",
 ]
 
@@ -228,10 +229,15 @@ def without_acceptance(answer: Recommendation, point: Point) -> str:
     )
 
 
+def reason_template(hit_rate: float) -> str:
+    """Return the template of the reason; rows are a mean where some sequences have no drafts."""
+    return REASON if hit_rate == 1 else REASON.replace("Verifying ", "Verifying a mean of ")
+
+
 def _costs(answer: Recommendation, point: Point, at: int) -> str:
     """Say what the draft length at a position costs, and what it yields."""
     length = point.draft_lengths[at]
-    return REASON.format(
+    return reason_template(answer.deployment.hit_rate).format(
         opening=opening(answer, point, length),
         rows=answer.deployment.grid((1,), (1,), (length,)).rows.item(),
         growth=point.verify[at] / point.verify[0],

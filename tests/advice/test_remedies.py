@@ -340,3 +340,18 @@ def test_a_share_of_memory_that_leaves_nothing_is_refused(cli: Cli, command: str
     """1 % of 80 GB is 0.8 GB, less than the 1.5 GB that vLLM keeps for itself."""
     outcome = cli(command, "llama-3.1-8b", "--memory-fraction", "0.01")
     assert_refused(outcome, "--memory-fraction 0.01", "80.0 GB", "larger share")
+
+
+@pytest.mark.parametrize(
+    ("batch", "context", "offered"),
+    [
+        (60, "512", "--context 384 (batch 60)"),
+        (45, "528", "--context 384"),  # 512 would fit too, 3 % fewer
+    ],
+)
+def test_a_shorter_context_is_a_round_number_and_much_shorter(
+    cli: Cli, batch: int, context: str, offered: str
+) -> None:
+    """Blocks of 16 slots are padded: one token less may free one of them, which helps nobody."""
+    asked = ("recommend", "llama-3.1-8b", "--gpu", "rtx-4090", "--batch", str(batch))
+    assert_refused(cli(*asked, "--context", context), offered, code=3)

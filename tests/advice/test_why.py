@@ -187,3 +187,13 @@ def test_a_range_is_wider_where_how_the_cache_is_read_is_assumed() -> None:
     )
     assert assumed.speedup == pytest.approx(stated.speedup)
     assert assumed.low[-1] < stated.low[-1] < stated.high[-1] < assumed.high[-1]
+
+
+@pytest.mark.parametrize(("hit_rate", "said"), [(0.625, "a mean of 3.5 rows"), (1.0, "5 rows")])
+def test_rows_are_a_mean_where_some_sequences_have_no_drafts(hit_rate: float, said: str) -> None:
+    """1 + 0.625 x 4 = 3.5 rows of a verify pass with four drafts."""
+    asked = LLAMA | {"drafter": "ngram", "acceptance": "0.6", "max_draft_length": 4}
+    answer = recommend(question_of(**asked, hit_rate=hit_rate))
+    (point,) = answer.points
+    assert point.draft_length == 4
+    assert f"Verifying {said} per sequence" in reason(answer, point)

@@ -218,3 +218,13 @@ def test_no_command_takes_acceptance_where_nothing_is_drafted(
     outcome = cli(*asked, "--drafter", "none", *option)
     taken = option[0] == "--acceptance" or command[0] == "recommend"
     assert_refused(outcome, f"{option[0]}: {'says nothing' if taken else 'roofline'}")
+
+
+@pytest.mark.parametrize("name", ["2xh100", "2x3090", "2 x rtx-3090", "2x 4090"])
+def test_a_number_of_gpus_is_told_apart_from_their_name(cli: Cli, name: str) -> None:
+    assert_refused(cli(*LLAMA, "--gpu", name), "name the GPU alone, and their number as --tp 2")
+
+
+def test_a_number_in_front_of_no_name_is_none(cli: Cli) -> None:
+    line = assert_refused(cli("recommend", "8x7b"), "unknown model '8x7b'")
+    assert "--tp" not in line

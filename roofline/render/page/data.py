@@ -29,8 +29,8 @@ from roofline.render.why import (
     NO_GAIN,
     NOTHING_DRAFTED,
     PAST,
-    REASON,
     opening,
+    reason_template,
     without_acceptance,
 )
 
@@ -50,10 +50,8 @@ PAGE_WORDS = {
     "not_copied": "Select and copy by hand",
     "undrafted": "plain decoding",
 }
-#: Why, by what an answer says; where no draft length can run each cell has its own words.
+#: Why, by what an answer says, beside that of drafts; where none can run a cell has its own words.
 REASONS = {
-    Outcome.DRAFTS: REASON,
-    Outcome.PLAIN: REASON,
     Outcome.PAST_GRAPHS: PAST,
     Outcome.ALONE: NOTHING_DRAFTED,
 }
@@ -123,7 +121,10 @@ def page_data(report: Report, command: list[str]) -> dict[str, Any]:
         "flag_name": engine.name_of_length(question.deployment.drafter.kind),
         "words": {
             "headlines": decisions.headlines,
-            "reasons": {outcome.value: text for outcome, text in REASONS.items()},
+            "reasons": {
+                **dict.fromkeys(("drafts", "plain"), reason_template(question.deployment.hit_rate)),
+                **{outcome.value: text for outcome, text in REASONS.items()},
+            },
             "cells": {outcome.value: words for outcome, (words, _, _) in CAUSES.items()},
             "no_gain": {outcome.value: text for outcome, text in NO_GAIN.items()},
             "beyond": BEYOND,
