@@ -61,16 +61,20 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     drafter = draw(st.sampled_from(["eagle3", "ngram"]))
     engines = ["vllm", "sglang", "trtllm"] + (["llamacpp"] if drafter == "ngram" else [])
     acceptance = draw(rates.map(conditional) | curves().map(typed))
+    engine = draw(st.sampled_from(engines))
+    gpus = ["h200-sxm", "b200-hgx"] + (["mi300x"] if engine != "trtllm" else [])
+    of_files = engine == "llamacpp"
+    weights = [DType.Q8_0, DType.Q4_K] if of_files else [DType.FP8, DType.INT4_G128]
     return {
         "model": model,
-        "gpu": draw(st.sampled_from(["h200-sxm", "b200-hgx", "mi300x"])),
+        "gpu": draw(st.sampled_from(gpus)),
         "tp": tp * draw(st.sampled_from([1, 2])),
         "batches": (draw(st.integers(min_value=1, max_value=64)),),
         "contexts": (draw(st.integers(min_value=1, max_value=4096)),),
         "drafter": drafter,
         "acceptance": acceptance,
-        "weights": draw(st.sampled_from([None, DType.FP8, DType.INT4_G128])),
-        "kv": draw(st.sampled_from([None, DType.FP8])),
+        "weights": draw(st.sampled_from([None, *weights])),
+        "kv": draw(st.sampled_from([None, DType.Q8_0 if of_files else DType.FP8])),
         "verify_attention": draw(st.sampled_from(list(VerifyAttention))),
-        "engine": draw(st.sampled_from(engines)),
+        "engine": engine,
     }

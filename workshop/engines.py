@@ -152,7 +152,7 @@ def _us(seconds: float) -> str:
 def _with_current_numbers(text: str, numbers: EraNumbers, *, file: str) -> str:
     """Replace the lines of today's numbers in an engine's overhead."""
     named, lines = numbers.named(), spec_lines(numbers)
-    if re.search(r"^  vector: ", text, re.MULTILINE):  # no served runs: per_step is fitted here
+    if re.search(r"^  vector: ", text, re.MULTILINE):  # no served runs
         lines["per_step"] = _us(named["per_step"])
         costs = ", ".join(f"{name}: {rounded(named[name])}" for name in WIDTHS)
         lines["vector"] = f"{{{costs}}}"

@@ -110,14 +110,17 @@ def test_a_pass_goes_through_the_cards_in_turn(cli: Cli) -> None:
     ("mode", "measured"), [("layer", 23.1), ("tensor", 38.3)], ids=["layer", "tensor"]
 )
 def test_two_5060_ti(cli: Cli, tmp_path: Path, mode: str, measured: float) -> None:
-    """sudoingX/qwen38-mtp sweeps/multi-gpu.md, PR 32: Q4_K_M, PCIe 3.0 x8, no peer to peer."""
+    """sudoingX/qwen38-mtp sweeps/multi-gpu.md, PR 32: Q4_K_M, PCIe 3.0 x8, no peer to peer.
+
+    6 % is the median error of plain steps of GeForce cards left out (docs/validation.md).
+    """
     host = host_file(tmp_path, link="PCIe 5.0 x8->PCIe 3.0 x8", rate="31.5 GB->7.88 GB")
     gpu = resources.data_file("validation").joinpath("gpus", "rtx-5060-ti.yaml")
     rows = cli(
         "recommend", "qwen3.6-27b", "--gpu", str(gpu), *LLAMA, "--gpus", "2", "--split", mode,
         "--host", host, "--weights", "4.7bpw", "--drafter", "none", "--context", "300", *JSON,
     ).by_draft_length()  # fmt: skip
-    assert rows[0]["step_ms"] == pytest.approx(1e3 / measured, rel=0.05)
+    assert rows[0]["step_ms"] == pytest.approx(1e3 / measured, rel=0.06)
 
 
 def test_rows_of_matrices_cost_a_way_there_and_back_each(cli: Cli) -> None:

@@ -150,17 +150,19 @@ def _with_tree(numbers: EraNumbers, tree_cost: float | None) -> EraNumbers:
 def _pull(era: str) -> dict[str, Pull]:
     """Return the pull.
 
-    What served decode runs state of layers is kept; by today's builds, the plain step too.
+    What served decode runs state of layers is kept; by today's builds, the plain step too. Without
+    such runs it is kept as well: constants of parts were fitted to plain steps that hold it.
     """
     overhead = load_engine(engine_of(era)).overhead
+    plain_step = Pull(centre=overhead.per_step, stray=1e-6, high=8e-3)
     if not overhead.fitted_rows:
-        return PULL
+        return PULL | {"per_step": plain_step}
     pinned = {
         name: Pull(centre=getattr(overhead, name), stray=1e-8, high=200e-6)
         for name in ("per_expert_layer", "per_state_layer")
     }
     if "@" not in era:
-        pinned["per_step"] = Pull(centre=overhead.per_step, stray=1e-6, high=8e-3)
+        pinned["per_step"] = plain_step
     return PULL | pinned
 
 

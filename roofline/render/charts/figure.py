@@ -99,7 +99,7 @@ def line_colours(count: int) -> list[str]:
     """Return a colour for each of some lines in order, from one that is seen on white to dark.
 
     >>> line_colours(2)
-    ['#44BB70', '#440154']
+    ['#47BD6F', '#440154']
     """
     return _in_sequence(0.3, 1.0, count) if count > 1 else [PALETTE[0]]
 
