@@ -81,7 +81,7 @@ def test_published_sizes(name: str, billions: float, context: int) -> None:
     ],
 )  # fmt: skip
 def test_a_release_stands_under_its_own_name(cli: Cli, typed: str, name: str) -> None:
-    ask = ("recommend", typed, "--gpu", "h200-sxm", "--tp", "8", "--drafter", "none")
+    ask = ("recommend", typed, "--gpu", "h200-sxm", "--tp", "8", "--ep", "8", "--drafter", "none")
     own = name.lower()
     assert f"{name}, same shape as " in " ".join(cli(*ask).out.split())
     data = cli(*ask, "--format", "json").data()

@@ -190,8 +190,11 @@ def test_consumer_cards_regret() -> None:
 
 
 def test_consumer_cards_signs() -> None:
-    """Every RTX 3090 and 5090 row wins or loses as measured, predicted by the other half."""
-    told = [sign for sign in signs() if sign.group.startswith(CONSUMER)]
+    """Every RTX 3090 and 5090 row wins or loses as measured, predicted by the other half.
+
+    A measured speedup within 1 % of 1, the tie of an answer, has no sign.
+    """
+    told = [s for s in signs() if s.group.startswith(CONSUMER) and abs(s.measured - 1) > 0.01]
     assert len(told) >= 90
     assert [sign.id for sign in told if not sign.right] == []
 
