@@ -18,6 +18,7 @@ __all__ = [
     "DEEPEST_POSITION",
     "Acceptance",
     "Definition",
+    "HitRate",
     "Origin",
     "SurvivalRise",
     "all_accepted",
@@ -28,6 +29,7 @@ __all__ = [
     "from_survival",
     "gap_rate",
     "lookup_hit_rate",
+    "over_all_passes",
     "survival_rise",
     "tokens_per_step",
     "tokens_per_step_from_rate",
@@ -75,6 +77,14 @@ class Definition(StrEnum):
     NONE = "none"  # nothing is drafted
 
 
+class HitRate(StrEnum):
+    """Where the share of passes in which a lookup drafts is from."""
+
+    GIVEN = "given"  # by whoever asks
+    COUNTED = "counted"  # with the acceptance
+    EXPECTED = "expected"  # the mean of public runs
+
+
 class Origin(StrEnum):
     """Whose passes an acceptance was counted on: how far one's own may be from it."""
 
@@ -92,7 +102,8 @@ class Acceptance:
     last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
     first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
     counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
-    and is read as survival here. ``origin`` says whose passes it was counted on.
+    and is read as survival here. ``origin`` says whose passes it was counted on. ``drafting_only``
+    says that passes in which nothing was drafted are missing from it (`over_all_passes`).
     """
 
     table: dict[int, float]
@@ -110,6 +121,8 @@ class Acceptance:
     other_reading: Acceptance | None = None
     origin: Origin = Origin.GIVEN
     hit_rate: float | None = None  # share of passes that drafted, where they were counted
+    drafting_only: bool = False  # of the passes that drafted; the others yield one token
+    requests: float | None = None  # that the counted passes are of
 
     def tokens_per_step(
         self, draft_lengths: Sequence[int], *, extrapolate: bool = False
@@ -324,6 +337,32 @@ def all_accepted(deepest: int) -> Acceptance:
     return from_curve({d: 1.0 + d for d in range(1, deepest + 1)}, label="every draft")
 
 
+def over_all_passes(acceptance: Acceptance, *, hit_rate: float) -> Acceptance:
+    """Return an acceptance of drafting passes over all passes: AL'(D) = 1 + h (AL(D) - 1).
+
+    A pass that drafts nothing yields one token; h = ``hit_rate`` is the share of those that draft.
+
+    Two passes of 146 drafted, and yielded 28.5 tokens each: 1 + 2 / 146 x 27.5 = 1.3767.
+
+    >>> counted = replace(from_curve({48: 28.5}), drafting_only=True)
+    >>> round(over_all_passes(counted, hit_rate=2 / 146).table[48], 4)
+    1.3767
+    """
+    other = acceptance.other_reading
+    return replace(
+        acceptance,
+        table={d: 1 + hit_rate * (al - 1) for d, al in acceptance.table.items()},
+        contexts=tuple(
+            (context, over_all_passes(part, hit_rate=hit_rate))
+            for context, part in acceptance.contexts
+        ),
+        other_reading=None if other is None else over_all_passes(other, hit_rate=hit_rate),
+        drafts=None if acceptance.drafts is None else acceptance.drafts / hit_rate,
+        hit_rate=hit_rate,
+        drafting_only=False,
+    )
+
+
 def by_context(curves: Sequence[tuple[int, Acceptance]], *, label: str, source: str) -> Acceptance:
     """Make an acceptance of curves measured at several contexts [tokens]."""
     ordered = tuple(sorted(curves, key=lambda pair: pair[0]))
@@ -367,6 +406,7 @@ def weighted_mean(
         definition=definitions.pop() if len(definitions) == 1 else Definition.MIX,
         filled=filled,
         tail=_last_conditional(measured) if len(table) > 1 else None,
+        drafting_only=all(part.drafting_only for _, part in parts),
     )
 
 

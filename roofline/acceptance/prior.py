@@ -408,6 +408,15 @@ class Prior:
         level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
         return SHAPES[part.shape](level=level, slope=slope, depth=depth)
 
+    def hit_rate(self, labels: Labels) -> float | None:
+        """Return the mean share of passes in which a lookup drafts, None for other drafters."""
+        part = self.part(labels.kind)
+        if part is None or part.shape != "lookup":
+            return None
+        mean, covariance = part.bivariate(labels)
+        level, _ = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
+        return float(_inverse_logit(level).mean())
+
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Prior:
         """Read the prior as `acceptance_prior.yaml` writes it."""

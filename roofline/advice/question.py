@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.curve import Definition, lookup_hit_rate
+from roofline.acceptance.curve import Definition, HitRate, lookup_hit_rate, over_all_passes
 from roofline.acceptance.defaults import (
     choose_curve,
     closest_curves,
@@ -261,6 +261,7 @@ OF_DRAFTS = frozenset(
         Code.HEAD_DERIVED,
         Code.HIT_RATE_ASSUMED,
         Code.LENGTHS_NOT_TAKEN,
+        Code.OVER_ALL_PASSES,
         Code.OUTSIDE_MEASURED_CONTEXTS,
         Code.READ_AS_SURVIVAL,
     )
@@ -455,8 +456,10 @@ def hit_rate(
         return 1.0, []
     first = float(acceptance.tokens_per_step([1])[0]) - 1
     if given is not None and given < first:
+        typed = workload.acceptance if isinstance(workload.acceptance, str) else "..."
         raise InputError(
-            f"a first draft is accepted in {first:.2g} of the passes, so at least as many have one",
+            f"a first draft is accepted in {first:.2g} of the passes, so at least as many have "
+            f"one; write {Option('acceptance', f'drafting:{typed}')} for shares of those alone",
             field="hit_rate",
             value=f"{given:g}",
         )
@@ -521,13 +524,42 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         curve = acceptance_from(acceptance, kv=kv)
     if acceptance is not None:
         notices += curve_notices(curve, model=_names(deployment), longest=workload.max_draft_length)
+    curve, scaling = _over_all_passes(deployment, workload, curve)
     return curve, [
         *notices,
+        *scaling,
         *curve.notices,
         *reading_notices(curve),
         *filled_notices(curve, longest=workload.max_draft_length),
         *curve.outside_measured_contexts(workload.contexts),
     ]
+
+
+def _over_all_passes(
+    deployment: Deployment, workload: Workload, curve: Acceptance
+) -> tuple[Acceptance, list[Notice]]:
+    """Return an acceptance of a lookup's drafting passes over all passes, and what to know.
+
+    The share of passes that draft is as given, else as counted with the acceptance, else the mean
+    of public runs. Other drafters draft in every pass.
+    """
+    drafter = deployment.drafter
+    if drafter.kind not in LOOKUPS or not curve.drafting_only:
+        return curve, []
+    if workload.hit_rate is not None:
+        origin, hits = HitRate.GIVEN, workload.hit_rate
+    elif curve.hit_rate is not None:
+        origin, hits = HitRate.COUNTED, curve.hit_rate
+    else:
+        from roofline.acceptance.prior import Labels, acceptance_prior
+
+        expected = acceptance_prior().hit_rate(Labels(kind=drafter.kind))
+        assert expected is not None  # the prior knows every lookup
+        origin, hits = HitRate.EXPECTED, expected
+    said = notice(
+        Code.OVER_ALL_PASSES, label=curve.label, drafter=drafter.name, hit_rate=hits, origin=origin
+    )
+    return over_all_passes(curve, hit_rate=hits), [said]
 
 
 def reading_notices(curve: Acceptance) -> list[Notice]:

@@ -26,6 +26,7 @@ class Code(StrEnum):
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
     GAPS_FILLED = "gaps-filled"
     HIT_RATE_ASSUMED = "hit-rate-assumed"
+    OVER_ALL_PASSES = "over-all-passes"
     # what may be wrong with an acceptance
     ACCEPTANCE_STANDS_IN = "acceptance-stands-in"
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
@@ -147,6 +148,7 @@ ASSUMED = frozenset(
         Code.ACCEPTANCE_ASSUMED,
         Code.GAPS_FILLED,
         Code.HIT_RATE_ASSUMED,
+        Code.OVER_ALL_PASSES,
     }
 )
 

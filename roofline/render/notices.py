@@ -188,6 +188,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
             Code.HIT_RATE_ASSUMED,
+            Code.OVER_ALL_PASSES,
             Code.HOST_ASSUMED,
             Code.NAME_TAKEN,
             Code.WEIGHTS_NAMED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from roofline.acceptance.curve import HitRate
 from roofline.acceptance.defaults import Closeness
 from roofline.base.errors import Option
 from roofline.base.notices import Code
@@ -46,6 +47,19 @@ def _hit_rate_assumed(drafter: str, hit_rate: float) -> str:
     return (
         f"{drafter} finds a draft in {100 * hit_rate:.0f} % of the passes; give the true share "
         f"with {Option('hit_rate')}"
+    )
+
+
+def _over_all_passes(label: str, drafter: str, hit_rate: float, *, origin: HitRate) -> str:
+    known = {
+        HitRate.GIVEN: "as given",
+        HitRate.COUNTED: "as counted with it",
+        HitRate.EXPECTED: "the mean of public runs",
+    }[origin]
+    remedy = "" if origin is HitRate.GIVEN else f"; {Option('hit_rate')} gives another share"
+    return (
+        f"the acceptance ({label}) is of passes that drafted; {drafter} drafts in "
+        f"{100 * hit_rate:.3g} % of the passes ({known}), and the others yield one token{remedy}"
     )
 
 
@@ -321,6 +335,7 @@ READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
     Code.GAPS_FILLED: _gaps_filled,
     Code.HIT_RATE_ASSUMED: _hit_rate_assumed,
+    Code.OVER_ALL_PASSES: _over_all_passes,
     Code.ACCEPTANCE_STANDS_IN: _acceptance_stands_in,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,
     Code.TOKENS_PER_STEP_FALL: _tokens_per_step_fall,
