@@ -24,6 +24,7 @@ from roofline.base.schema import load_yaml
 __all__ = [
     "BETWEEN_REQUESTS",
     "DRAWN",
+    "KNOWN",
     "SHAPES",
     "Effects",
     "Labels",
@@ -44,6 +45,14 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+#: What may be known beside a drafter's family, by whether its recipe (of a lookup, its data set)
+#: and its domain are. The draws of each have a scale of their own.
+KNOWN: Mapping[tuple[bool, bool], str] = {
+    (True, True): "kind, domain, recipe",
+    (False, True): "kind, domain",
+    (True, False): "kind, recipe",
+    (False, False): "kind",
+}
 #: Pairs that stand for the prior.
 DRAWN = 2048
 #: No rate of a draw is nearer to 0 or 1, in logits.
@@ -315,8 +324,7 @@ class Effects:
     offsets: Mapping[tuple[str, str], tuple[Array, Array]]
     tail: int
     noise: float  # of logit((AL - 1) / D) inside one run
-    scale: Mapping[str, float]  # of the draws of a kind
-    scale_unknown: Mapping[str, float]  # where the recipe, of a lookup the data set, is unknown
+    scales: Mapping[str, Mapping[str, float]]  # of the draws, by what is `KNOWN` and by kind
     recipes: Mapping[str, str]  # of kinds that have one recipe only
 
     @property
@@ -355,9 +363,9 @@ class Effects:
 
     def _scale(self, labels: Labels) -> float:
         recipe = labels.recipe or self.recipes.get(labels.kind)
-        known = recipe if "recipe" in self.spread else labels.dataset
-        scales = self.scale if known else self.scale_unknown
-        return scales.get(labels.kind, 1.0)
+        first = recipe if "recipe" in self.spread else labels.dataset
+        known = KNOWN[bool(first), bool(labels.domain)]
+        return self.scales.get(known, {}).get(labels.kind, 1.0)
 
     def _levels(self, labels: Labels, drafter_known: bool) -> list[tuple[str, str | None]]:
         """Return the level of each group, None where unknown."""
@@ -452,8 +460,7 @@ def _effects(shape: str, data: Mapping[str, Any]) -> Effects:
         },
         tail=int(data["tail"]),
         noise=float(data["noise"]),
-        scale=data["scale"],
-        scale_unknown=data["scale_unknown"],
+        scales=data["scales"],
         recipes=data["recipes"],
     )
 
