@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.numbers import DRAWS
 
 __all__ = [
     "DEEPEST_POSITION",
     "Acceptance",
     "Definition",
-    "Origin",
     "SurvivalRise",
     "all_accepted",
     "by_context",
@@ -72,15 +72,8 @@ class Definition(StrEnum):
     RATE = "rate"  # accepted over drafted, at some D
     TOKENS_PER_STEP = "tokens_per_step"  # AL, at some D
     MIX = "mix"  # of parts with several definitions
+    EXPECTED = "expected"  # AL at every D, by the prior alone
     NONE = "none"  # nothing is drafted
-
-
-class Origin(StrEnum):
-    """Whose passes an acceptance was counted on: how far one's own may be from it."""
-
-    GIVEN = "given"  # by whoever asks
-    SAME_MODEL = "same-model"  # a published run of this model
-    OTHER_MODEL = "other-model"  # of another
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +85,13 @@ class Acceptance:
     last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
     first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
     counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
-    and is read as survival here. ``origin`` says whose passes it was counted on.
+    and is read as survival here.
+
+    ``unknown`` says that nobody counted this drafter for the asker: only the prior speaks.
+    ``continued_from`` is the last D that was given, where the prior continues the curve.
+    ``early_stops`` says that drafts ended before the last position: nothing is known of longer
+    ones. ``requests`` is the number of requests that the passes belong to. ``draws`` are AL in
+    joint draws, (DRAWS, D = 0 ...), None where AL is exact.
     """
 
     table: dict[int, float]
@@ -108,8 +107,12 @@ class Acceptance:
     notices: tuple[Notice, ...] = ()
     without_prefix: str = ""
     other_reading: Acceptance | None = None
-    origin: Origin = Origin.GIVEN
     hit_rate: float | None = None  # share of passes that drafted, where they were counted
+    unknown: bool = False
+    continued_from: int | None = None
+    early_stops: bool = False
+    requests: float | None = None
+    draws: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     def tokens_per_step(
         self, draft_lengths: Sequence[int], *, extrapolate: bool = False
@@ -121,13 +124,59 @@ class Acceptance:
         self, contexts: Sequence[int], draft_lengths: Sequence[int], *, extrapolate: bool = False
     ) -> NDArray[np.float64]:
         """Return AL by context and draft length; one row where AL does not depend on context."""
+        parts = self._parts
+        rows = np.array(
+            [part.tokens_per_step(draft_lengths, extrapolate=extrapolate) for part in parts]
+        )
+        return self._between(rows, contexts, axis=0)
+
+    def spread_over_contexts(
+        self, contexts: Sequence[int], draft_lengths: Sequence[int]
+    ) -> NDArray[np.float64] | None:
+        """Return (AL - 1) over its mean in each draw: (DRAWS, contexts or 1, draft lengths).
+
+        None where AL is exact; one row where AL does not depend on context.
+        """
+        if not self.uncertain:
+            return None
+        parts, lengths = self._parts, np.asarray(draft_lengths, dtype=int)
+        drawn = np.stack([part.drawn(int(lengths.max(initial=0)))[:, lengths] for part in parts], 1)
+        mean = np.array([part.tokens_per_step(lengths.tolist()) for part in parts])
+        drawn, mean = self._between(drawn, contexts, axis=1), self._between(mean, contexts, axis=0)
+        return np.divide(drawn - 1, mean - 1, out=np.ones_like(drawn), where=mean - 1 > 1e-9)
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether AL has draws."""
+        return any(part.draws is not None for part in self._parts)
+
+    def drawn(self, deepest: int) -> NDArray[np.float64]:
+        """Return AL in each draw up to ``deepest``, (DRAWS, D = 0 ...); the mean where exact."""
+        mean = self.tokens_per_step(range(deepest + 1))
+        if self.draws is None:
+            return np.broadcast_to(mean, (DRAWS, deepest + 1))
+        known = self.draws[:, : deepest + 1]
+        rest = np.broadcast_to(mean[known.shape[1] :], (DRAWS, deepest + 1 - known.shape[1]))
+        return np.concatenate([known, rest], axis=1)
+
+    @property
+    def _parts(self) -> list[Acceptance]:
+        return [part for _, part in self.contexts] or [self]
+
+    def _between(
+        self, rows: NDArray[np.float64], contexts: Sequence[int], *, axis: int
+    ) -> NDArray[np.float64]:
+        """Return what holds at ``contexts``, linear in log context; ``axis`` runs over parts."""
         if not self.contexts:
-            return self.tokens_per_step(draft_lengths, extrapolate=extrapolate)[None, :]
-        rows = [
-            self.at_context(context).tokens_per_step(draft_lengths, extrapolate=extrapolate)
-            for context in contexts
-        ]
-        return np.array(rows)
+            return rows
+        known = np.log([context for context, _ in self.contexts])
+        wanted = np.clip(np.log(contexts), known[0], known[-1])
+        above = np.searchsorted(known, wanted)
+        below = np.where(known[above] == wanted, above, above - 1)
+        width = np.where(above > below, known[above] - known[below], 1.0)
+        share = np.expand_dims((wanted - known[below]) / width, tuple(range(1, rows.ndim - axis)))
+        low, high = np.take(rows, below, axis=axis), np.take(rows, above, axis=axis)
+        return np.asarray(np.where(share > 0, (1 - share) * low + share * high, low))
 
     def at_context(self, context: int) -> Acceptance:
         """Return the acceptance at ``context`` tokens, linear in log context between two measured.
@@ -154,7 +203,7 @@ class Acceptance:
 
     def outside_measured_contexts(self, contexts: Sequence[int]) -> list[Notice]:
         """Return the notice of a context outside the measured ones, if there is one."""
-        if not self.contexts:
+        if not self.contexts or self.unknown:
             return []
         low, high = self.contexts[0][0], self.contexts[-1][0]
         if low <= min(contexts) and max(contexts) <= high:
@@ -367,7 +416,18 @@ def weighted_mean(
         definition=definitions.pop() if len(definitions) == 1 else Definition.MIX,
         filled=filled,
         tail=_last_conditional(measured) if len(table) > 1 else None,
+        unknown=any(part.unknown for _, part in parts),
+        draws=_mixed_draws(parts, max(table)),
     )
+
+
+def _mixed_draws(
+    parts: Sequence[tuple[float, Acceptance]], deepest: int
+) -> NDArray[np.float64] | None:
+    """Return AL of a mix in each draw, None where every part is exact."""
+    if not any(part.uncertain for _, part in parts):
+        return None
+    return np.asarray(sum(weight * part.drawn(deepest) for weight, part in parts))
 
 
 def _last_conditional(table: Mapping[int, float]) -> float | None:

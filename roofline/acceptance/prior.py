@@ -24,6 +24,7 @@ from roofline.base.schema import load_yaml
 __all__ = [
     "BETWEEN_REQUESTS",
     "DRAWN",
+    "OTHER_RUN",
     "SHAPES",
     "Effects",
     "Labels",
@@ -38,6 +39,7 @@ __all__ = [
     "family_of",
     "logit",
     "lookup_rates",
+    "lookup_shares",
     "mean_weights",
     "tokens_of_rates",
     "weighted_quantiles",
@@ -116,6 +118,16 @@ def lookup_rates(*, level: ArrayLike, slope: ArrayLike, depth: int) -> Array:
     rates = np.repeat(_inverse_logit(slope)[..., None], depth, axis=-1)
     rates[..., 0] *= _inverse_logit(level)
     return rates
+
+
+def lookup_shares(rates: Array) -> tuple[Array, Array]:
+    """Return hit rate h and rate a of each draw of a lookup: a = a_2, h = a_1 / a.
+
+    >>> drawn = lookup_rates(level=np.zeros(1), slope=np.zeros(1), depth=3)
+    >>> [share.tolist() for share in lookup_shares(drawn)]
+    [[0.5], [0.5]]
+    """
+    return np.asarray(rates[..., 0] / rates[..., 1]), rates[..., 1]
 
 
 #: How a pair becomes rates, by the name that the file gives it.

@@ -27,7 +27,6 @@ class Code(StrEnum):
     GAPS_FILLED = "gaps-filled"
     HIT_RATE_ASSUMED = "hit-rate-assumed"
     # what may be wrong with an acceptance
-    ACCEPTANCE_STANDS_IN = "acceptance-stands-in"
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
     TOKENS_PER_STEP_FALL = "tokens-per-step-fall"
     SURVIVAL_RISES = "survival-rises"

@@ -115,7 +115,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     (
         "the acceptance is that of something else: the best draft length moves with it",
         (
-            Code.ACCEPTANCE_STANDS_IN,
             Code.COUNTED_ON_ANOTHER_MODEL,
             Code.COUNTED_WITH_ANOTHER_KV,
             Code.ACCEPTANCE_UNKNOWN,
@@ -209,8 +208,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
 )
 _RANK = {code: n for n, code in enumerate(code for _, codes in ORDER for code in codes)}
-#: What another notice says better: the first is left out beside the second.
-SAID_BETTER = {Code.ACCEPTANCE_ASSUMED: Code.ACCEPTANCE_STANDS_IN}
 
 
 def ranked(notices: Iterable[Notice]) -> list[Notice]:
@@ -219,13 +216,10 @@ def ranked(notices: Iterable[Notice]) -> list[Notice]:
 
 
 def notes(notices: Iterable[Notice]) -> tuple[Note, ...]:
-    """Return the notes of an answer, each once, without those that another one says better."""
-    found = ranked(notices)
-    codes = {each.code for each in found}
+    """Return the notes of an answer, each once."""
     return tuple(
         Note(code=each.code.value, text=sentence(each), assumption=each.assumption)
-        for each in found
-        if SAID_BETTER.get(each.code) not in codes
+        for each in ranked(notices)
     )
 
 

@@ -8,15 +8,17 @@ from statistics import median
 import pytest
 
 from roofline.acceptance.curve import tokens_per_step
-from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.files import load_acceptance
 from roofline.render.why import likely_line
+from roofline.specs.priors import priors
 from tests.acceptance.test_models import GOLDEN
 from tests.advice.test_sampling import odds_of
 from tests.support import Cli
 
 HEAD = "llama-3.1-8b-eagle3"  # its config: max_position_embeddings 2048
 CAVEAT = "The drafter's config ends at 2048 positions: acceptance at 4k may be lower."
+EXPECTED = "The drafter's config ends at 2048 positions: less is expected at 4k, by few runs."
+OWN = ("--acceptance", "al:1=1.8,2=2.4,3=2.8")
 
 
 def first_paragraph(text: str) -> str:
@@ -25,10 +27,11 @@ def first_paragraph(text: str) -> str:
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_a_context_beyond_the_drafters_own_is_said_at_once(cli: Cli, form: str) -> None:
-    far = cli("recommend", "llama-3.1-8b", "--context", "4k", "--format", form)
-    near = cli("recommend", "llama-3.1-8b", "--context", "2k", "--format", form)
-    assert first_paragraph(far.out).endswith(CAVEAT)
-    assert "positions" not in first_paragraph(near.out)
+    ask = ("recommend", "llama-3.1-8b", "--format", form, "--context")
+    assert first_paragraph(cli(*ask, "4k", *OWN).out).endswith(CAVEAT)
+    assert first_paragraph(cli(*ask, "4k").out).endswith(EXPECTED)
+    for options in (OWN, ()):
+        assert "positions" not in first_paragraph(cli(*ask, "2k", *options).out)
 
 
 def test_acceptance_measured_there_needs_no_caveat(cli: Cli, tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ ASK = ("recommend", "deepseek-v3", "--gpu", "h200-sxm", "--tp", "8", "--drafter"
 def test_one_rate_is_doubted_in_long_drafts(cli: Cli) -> None:
     """The range must hold what the same rate yields where it falls as on measured curves."""
     rate = cli(*ASK, "--acceptance", "0.85", "--format", "json")
-    fall = single_rate_ratio()
+    fall = priors().acceptance_effects.one_rate_fall
     falling = "conditional:" + ",".join(f"{0.85 * fall**i:.4f}" for i in range(8))
     real = cli(*ASK, "--acceptance", falling, "--format", "json")
     assert "one rate at every position" in rate.said
@@ -134,7 +137,7 @@ def test_the_fall_is_that_of_the_golden_curves() -> None:
             short = tokens_per_step(rates)[8] < table[8]
             low, high = (middle, high) if short else (low, middle)
         ratios.append(low)
-    assert median(ratios) == pytest.approx(single_rate_ratio(), abs=0.001)
+    assert median(ratios) == pytest.approx(priors().acceptance_effects.one_rate_fall, abs=0.001)
 
 
 def test_a_read_file_is_called_by_its_name(cli: Cli, tmp_path: Path) -> None:
