@@ -114,20 +114,16 @@ class Acceptance:
     requests: float | None = None
     draws: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
-    def tokens_per_step(
-        self, draft_lengths: Sequence[int], *, extrapolate: bool = False
-    ) -> NDArray[np.float64]:
+    def tokens_per_step(self, draft_lengths: Sequence[int]) -> NDArray[np.float64]:
         """Return AL for each draft length, NaN where nothing is known."""
-        return np.array([self._at(d, extrapolate) for d in draft_lengths])
+        return np.array([self._at(d) for d in draft_lengths])
 
     def over_contexts(
-        self, contexts: Sequence[int], draft_lengths: Sequence[int], *, extrapolate: bool = False
+        self, contexts: Sequence[int], draft_lengths: Sequence[int]
     ) -> NDArray[np.float64]:
         """Return AL by context and draft length; one row where AL does not depend on context."""
-        parts = self._parts
-        rows = np.array(
-            [part.tokens_per_step(draft_lengths, extrapolate=extrapolate) for part in parts]
-        )
+        parts = self.parts
+        rows = np.array([part.tokens_per_step(draft_lengths) for part in parts])
         return self._between(rows, contexts, axis=0)
 
     def spread_over_contexts(
@@ -139,7 +135,7 @@ class Acceptance:
         """
         if not self.uncertain:
             return None
-        parts, lengths = self._parts, np.asarray(draft_lengths, dtype=int)
+        parts, lengths = self.parts, np.asarray(draft_lengths, dtype=int)
         drawn = np.stack([part.drawn(int(lengths.max(initial=0)))[:, lengths] for part in parts], 1)
         mean = np.array([part.tokens_per_step(lengths.tolist()) for part in parts])
         drawn, mean = self._between(drawn, contexts, axis=1), self._between(mean, contexts, axis=0)
@@ -148,7 +144,7 @@ class Acceptance:
     @property
     def uncertain(self) -> bool:
         """Whether AL has draws."""
-        return any(part.draws is not None for part in self._parts)
+        return any(part.draws is not None for part in self.parts)
 
     def drawn(self, deepest: int) -> NDArray[np.float64]:
         """Return AL in each draw up to ``deepest``, (DRAWS, D = 0 ...); the mean where exact."""
@@ -160,7 +156,8 @@ class Acceptance:
         return np.concatenate([known, rest], axis=1)
 
     @property
-    def _parts(self) -> list[Acceptance]:
+    def parts(self) -> list[Acceptance]:
+        """The curves at each context; itself where AL does not depend on it."""
         return [part for _, part in self.contexts] or [self]
 
     def _between(
@@ -219,14 +216,14 @@ class Acceptance:
             )
         ]
 
-    def _at(self, draft_length: int, extrapolate: bool) -> float:
+    def _at(self, draft_length: int) -> float:
         if draft_length == 0:
             return 1.0
         known = self.table.get(draft_length)
         if known is not None:
             return known
         last = max(self.table)
-        if draft_length < last or self.tail is None or not (self.unlimited or extrapolate):
+        if draft_length < last or self.tail is None or not self.unlimited:
             return math.nan
         # continue survival geometrically: S_{n+k} = S_n tail^k
         survival = min(self.table[last] - self.table.get(last - 1, math.nan), 1.0)
@@ -242,7 +239,8 @@ class Acceptance:
     @property
     def measured(self) -> dict[int, float]:
         """AL by D as it was given, D = 0 included."""
-        return {d: al for d, al in self.table.items() if d not in self.filled}
+        last = max(self.table) if self.continued_from is None else self.continued_from
+        return {d: al for d, al in self.table.items() if d not in self.filled and d <= last}
 
     def filled_up_to(self, longest: int) -> list[int]:
         """Return the draft lengths up to ``longest`` that were filled in, at any context."""

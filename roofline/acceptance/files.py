@@ -124,8 +124,9 @@ class Curve(Schema):
         else:
             rates = [self.rate or 0.0]
             acceptance = from_rates(rates, label=label, source=source, unlimited=True)
-        tail = None if self.early_stops else acceptance.tail
-        return replace(acceptance, drafts=self.drafts, hit_rate=self.hit_rate, tail=tail)
+        return replace(
+            acceptance, drafts=self.drafts, hit_rate=self.hit_rate, early_stops=self.early_stops
+        )
 
     def _from_accepted_over_drafted(self) -> dict[str, float]:
         """Return AL = 1 + rate * D by draft length; a key that is no length keeps its value."""

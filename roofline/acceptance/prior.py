@@ -24,6 +24,7 @@ from roofline.base.schema import load_yaml
 __all__ = [
     "BETWEEN_REQUESTS",
     "DRAWN",
+    "MISFIT",
     "OTHER_RUN",
     "SHAPES",
     "Effects",

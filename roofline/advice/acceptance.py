@@ -10,11 +10,18 @@ from roofline.acceptance import Acceptance
 from roofline.acceptance.checks import curve_notices, filled_notices
 from roofline.acceptance.curve import Definition
 from roofline.acceptance.domains import prompts
-from roofline.acceptance.expected import Belief, belief, expected_acceptance, found_share
+from roofline.acceptance.expected import (
+    Belief,
+    belief,
+    expected_acceptance,
+    found_share,
+    learned,
+)
 from roofline.acceptance.labels import DrafterLabels, drafter_labels
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.specs.network import LOOKUPS, DrafterSpec
+from roofline.specs.priors import priors
 
 if TYPE_CHECKING:
     from roofline.advice.deployment import Deployment
@@ -24,6 +31,7 @@ __all__ = [
     "acceptance_for",
     "acceptance_is_known",
     "belief_for",
+    "continued_notices",
     "hit_rate",
     "labels_for",
     "reading_notices",
@@ -80,6 +88,9 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         from roofline.engines.acceptance_source import acceptance_from
 
         curve = acceptance_from(given, kv=kv)
+    known = belief_for(deployment, workload)
+    if known is not None:
+        curve = _learned(curve, known, workload)
     longest = workload.max_draft_length
     return curve, [
         *curve_notices(curve, model=_names(deployment), longest=longest),
@@ -88,6 +99,22 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         *filled_notices(curve, longest=longest),
         *curve.outside_measured_contexts(workload.contexts),
     ]
+
+
+def _learned(curve: Acceptance, known: Belief, workload: Workload) -> Acceptance:
+    """Return a given curve with what the prior adds to it."""
+    rounds = workload.acceptance_rounds or curve.drafts
+    each = priors().acceptance_effects.passes_per_request
+    requests = max(curve.requests or (rounds or 1) / each, 1.0)
+    return learned(curve, known, rounds=rounds, requests=requests)
+
+
+def continued_notices(curve: Acceptance, *, longest: int) -> list[Notice]:
+    """Return the notice of draft lengths up to ``longest`` beyond the end of a given curve."""
+    last = max((part.continued_from or 0 for part in curve.parts), default=0)
+    if not last or longest <= last:
+        return []
+    return [notice(Code.CURVE_CONTINUED, label=curve.label, last=last, longest=longest)]
 
 
 def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from roofline.acceptance import Acceptance
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
+from roofline.base.errors import InputError
 from roofline.base.values import MILLISECONDS, choice, numbers
 from roofline.specs.formats import DType, parse_dtype
 from roofline.specs.placement import Routing, SplitMode, StateHandling, VerifyAttention
@@ -64,6 +65,12 @@ def question_from(
     set: Sequence[str] | None = None,
 ) -> tuple[Configuration, Workload]:
     """Return configuration and workload of these options, at the default batch and context."""
+    if extrapolate:
+        raise InputError(
+            "is gone: a curve that ends early is continued as public runs of such drafters go on, "
+            "and marked; leave it out",
+            field="extrapolate",
+        )
     configuration = Configuration(
         model=model,
         gpu=gpu,
@@ -105,7 +112,6 @@ def question_from(
         dataset=dataset,
         temperature=temperature,
         max_draft_length=MAX_DRAFT_LENGTH if max_draft_length is None else max_draft_length,
-        extrapolate=extrapolate,
         prefill_tokens_per_step=prefill_tokens_per_step,
         gpu_hour=gpu_hour,
     )

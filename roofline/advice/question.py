@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
-from roofline.advice.acceptance import acceptance_for, acceptance_is_known, hit_rate
+from roofline.advice.acceptance import (
+    acceptance_for,
+    acceptance_is_known,
+    continued_notices,
+    hit_rate,
+)
 from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import Deployment, Documents, Notices, PricedGrid, deploy
 from roofline.advice.drafter_choice import no_drafter_known
@@ -90,11 +95,10 @@ def known_lengths(
     *,
     contexts: Sequence[int],
     most: int,
-    extrapolate: bool,
 ) -> tuple[int, ...]:
     """Return the allowed draft lengths whose acceptance is known at every context."""
     allowed = allowed_lengths(deployment, most)
-    known = acceptance.over_contexts(contexts, allowed, extrapolate=extrapolate)
+    known = acceptance.over_contexts(contexts, allowed)
     return tuple(d for d, al in zip(allowed, known.T, strict=True) if np.isfinite(al).all())
 
 
@@ -169,12 +173,11 @@ def next_lengths(
     *,
     contexts: Sequence[int],
     longest: int,
-    extrapolate: bool,
 ) -> tuple[int, ...]:
     """Return the next two draft lengths that could be drafted if their acceptance were known."""
     hard = min((LONGEST_DRAFT, *(limit.length for limit in _limits(deployment, LONGEST_DRAFT))))
     further = tuple(islice((d for d in range(longest + 1, hard + 1) if _takes(deployment, d)), 2))
-    known = acceptance.over_contexts(contexts, further, extrapolate=extrapolate)
+    known = acceptance.over_contexts(contexts, further)
     return () if np.isfinite(known[:, :1]).all() else further
 
 
@@ -194,6 +197,7 @@ OF_DRAFTS = frozenset(
         Code.ANOTHER_VOCABULARY,
         Code.COUNTED_ON_ANOTHER_MODEL,
         Code.COUNTED_WITH_ANOTHER_KV,
+        Code.CURVE_CONTINUED,
         Code.DRAFTER_NOT_BUNDLED,
         Code.GAPS_FILLED,
         Code.HEAD_ASSUMED,
@@ -250,7 +254,6 @@ class Question:
             self.acceptance,
             contexts=self.workload.contexts,
             longest=self.draft_lengths[-1],
-            extrapolate=self.workload.extrapolate,
         )
 
     @property
@@ -273,9 +276,7 @@ class Question:
     ) -> Array:
         """Return AL by context (one row where it does not depend on context) and draft length."""
         lengths = self.draft_lengths if draft_lengths is None else draft_lengths
-        return self.acceptance.over_contexts(
-            contexts, lengths, extrapolate=self.workload.extrapolate
-        )
+        return self.acceptance.over_contexts(contexts, lengths)
 
     def tokens_on(self, grid: Grid) -> Array:
         """Return tokens per step on a grid, shape (contexts or 1, draft lengths)."""
@@ -288,7 +289,6 @@ class Question:
             self.acceptance,
             contexts=(context,),
             most=self.workload.max_draft_length,
-            extrapolate=self.workload.extrapolate,
         )
 
     def price(
@@ -345,10 +345,8 @@ def question_about(
         acceptance,
         contexts=workload.contexts,
         most=workload.max_draft_length,
-        extrapolate=workload.extrapolate,
     )
-    if workload.extrapolate and not drop_unused:
-        length_notices += _extrapolation_notices(deployment, workload, acceptance, lengths)
+    acceptance_notices += continued_notices(acceptance, longest=lengths[-1])
     return Question(
         deployment=deployment if hits == 1 else replace(deployment, hit_rate=hits),
         workload=workload,
@@ -357,22 +355,6 @@ def question_about(
         deployment_notices=notices,
         own_notices=(*length_notices, *acceptance_notices, *hit_notices),
     )
-
-
-def _extrapolation_notices(
-    deployment: Deployment, workload: Workload, acceptance: Acceptance, lengths: tuple[int, ...]
-) -> list[Notice]:
-    """Say that going beyond the acceptance that was measured changes nothing, where it does not."""
-    as_measured = known_lengths(
-        deployment,
-        acceptance,
-        contexts=workload.contexts,
-        most=workload.max_draft_length,
-        extrapolate=False,
-    )
-    if as_measured != lengths or len(lengths) == 1:
-        return []
-    return [notice(Code.NOTHING_TO_EXTRAPOLATE, longest=lengths[-1])]
 
 
 def draft_lengths_to_draw(
@@ -391,7 +373,6 @@ def draft_lengths_to_draw(
         acceptance,
         contexts=workload.contexts,
         most=workload.max_draft_length,
-        extrapolate=workload.extrapolate,
     )
     return (known if len(known) > 1 else allowed), notices
 

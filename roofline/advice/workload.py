@@ -27,7 +27,6 @@ class Workload:
     dataset: str | None = None  # that the prompts are of, or like
     temperature: float | None = None  # of sampling
     max_draft_length: int = MAX_DRAFT_LENGTH
-    extrapolate: bool = False
     prefill_tokens_per_step: float = 0.0
     gpu_hour: float | None = None  # what one GPU costs for an hour [$]
 

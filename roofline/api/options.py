@@ -51,7 +51,6 @@ class DeploymentOptions(TypedDict, total=False):
         "'server-ddr5' or the path of a file (YAML). None means 'desktop-ddr5'.",
     ]
     max_draft_length: Annotated[Whole, "Longest draft to consider [tokens]."]
-    extrapolate: Annotated[bool, "Whether to go beyond the acceptance that was measured."]
     weights: Annotated[
         str | None,
         "Format of the layers' weights: 'fp32', 'bf16', 'fp16', 'fp8', 'fp8-block', 'int8', "

@@ -25,6 +25,7 @@ class Code(StrEnum):
     NO_OWN_RATE = "no-own-rate"
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
     GAPS_FILLED = "gaps-filled"
+    CURVE_CONTINUED = "curve-continued"
     HIT_RATE_ASSUMED = "hit-rate-assumed"
     # what may be wrong with an acceptance
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
@@ -57,7 +58,6 @@ class Code(StrEnum):
     ANOTHER_SERVER_SETTING = "another-server-setting"
     # what was asked for and cannot act on the question
     CHANGES_NOTHING = "changes-nothing"
-    NOTHING_TO_EXTRAPOLATE = "nothing-to-extrapolate"
     # what may be wrong with an answer
     WEIGHTS_STORED_ONLY = "weights-stored-only"
     ANOTHER_VOCABULARY = "another-vocabulary"

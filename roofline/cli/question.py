@@ -197,7 +197,8 @@ def question(
         int | None, option(DRAFTER, "Longest draft to consider.", metavar="D")
     ] = 8,
     extrapolate: Annotated[
-        bool, option(DRAFTER, "Go beyond the acceptance that was measured.", "--extrapolate")
+        bool,
+        option(DRAFTER, "Gone: curves are continued without it.", "--extrapolate", hidden=True),
     ] = False,
     weights: Annotated[str | None, _dtype_option(QUESTION, f"Layer weights: {_DTYPES}.")] = None,
     activations: Annotated[

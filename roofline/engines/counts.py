@@ -201,7 +201,7 @@ class Reading:
             drafts=self.rounds,
             notices=(*self.notices, self.counted.notice(self.where)),
             hit_rate=self.hit_rate,
-            tail=None if self.counted.early_stops else acceptance.tail,
+            early_stops=self.counted.early_stops,
         )
 
     def _without_length(self) -> InputError:

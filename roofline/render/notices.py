@@ -65,7 +65,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "an option that was given and cannot act on the question",
-        (Code.CHANGES_NOTHING, Code.NOTHING_TO_EXTRAPOLATE),
+        (Code.CHANGES_NOTHING,),
     ),
     (
         "the numbers of the acceptance contradict themselves or may be read in two ways",
@@ -186,6 +186,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.DRAFTER_STORED_AS_TARGET,
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
+            Code.CURVE_CONTINUED,
             Code.HIT_RATE_ASSUMED,
             Code.HOST_ASSUMED,
             Code.NAME_TAKEN,
@@ -486,13 +487,6 @@ def _changes_nothing(field: str, needs: Needs, network: str) -> str:
     if needs is Needs.DRAFTS:
         return f"{Option(field)} acts on verify passes only; here nothing is drafted"
     return f"{Option(field)} acts on {needs} only; {network} has none"
-
-
-def _nothing_to_extrapolate(longest: int) -> str:
-    return (
-        f"{Option('extrapolate')} changes nothing: the acceptance is known for every draft length "
-        f"that is tried, up to {longest}"
-    )
 
 
 def _lengths_end(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
@@ -839,7 +833,6 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
     Code.DRAFTER_STORED_AS_TARGET: _drafter_stored_as_target,
     Code.CHANGES_NOTHING: _changes_nothing,
-    Code.NOTHING_TO_EXTRAPOLATE: _nothing_to_extrapolate,
     Code.LONGEST_IS_BEST: _longest_is_best,
     Code.LENGTHS_END: _lengths_end,
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,

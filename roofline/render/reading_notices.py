@@ -45,8 +45,16 @@ def _acceptance_assumed(
 
 def _gaps_filled(label: str, lengths: tuple[int, ...]) -> str:
     return (
-        f"acceptance of {label} was not measured at D = {listed(list(map(str, lengths)))}; a "
-        "constant conditional rate fills each gap"
+        f"acceptance of {label} was not measured at D = {listed(list(map(str, lengths)))}; filled "
+        "in from the lengths beside"
+    )
+
+
+def _curve_continued(label: str, last: int, longest: int) -> str:
+    to = f" to {longest}" if longest > last + 1 else ""
+    return (
+        f"acceptance of {label} ends at D = {last}; D = {last + 1}{to} "
+        f"{'are' if to else 'is'} what public runs of such drafters make of it"
     )
 
 
@@ -320,6 +328,7 @@ def _mean_only(draft_length: int) -> str:
 READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
     Code.GAPS_FILLED: _gaps_filled,
+    Code.CURVE_CONTINUED: _curve_continued,
     Code.HIT_RATE_ASSUMED: _hit_rate_assumed,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,
     Code.TOKENS_PER_STEP_FALL: _tokens_per_step_fall,

@@ -114,6 +114,8 @@ class AcceptanceEffects(Schema):
 
     #: How conditional rates fall at the low end of the range where one is given for all positions.
     one_rate_fall: float = Field(gt=0, le=1)
+    #: Passes of one request, which are alike, where nobody says of how many requests a count is.
+    passes_per_request: float = Field(ge=1)
 
 
 class RoutingPrior(Schema):

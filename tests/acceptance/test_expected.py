@@ -7,7 +7,7 @@ import pytest
 
 from roofline.acceptance.curve import from_curve
 from roofline.acceptance.domains import Prompts, known_datasets, known_domains, prompts
-from roofline.acceptance.expected import belief, expected_acceptance, found_share
+from roofline.acceptance.expected import belief, expected_acceptance, found_share, learned
 from roofline.acceptance.labels import DrafterLabels, drafter_labels
 from roofline.acceptance.prior import Labels, acceptance_prior
 from roofline.advice.question import question_of
@@ -188,3 +188,57 @@ def test_the_domain_moves_what_is_expected() -> None:
             for domain in ("chat", "code")
         ]
         assert means[0] < means[1]
+
+
+HEAD = belief((Labels(kind="eagle3", family="llama"),))
+
+
+def test_numbers_that_are_given_stand_as_they_are() -> None:
+    made = learned(from_curve({1: 1.8, 2: 2.4, 3: 2.8}), HEAD, rounds=None, requests=1)
+    drawn = made.drawn(8)
+    assert drawn[:, :4] == pytest.approx(np.tile([1.0, 1.8, 2.4, 2.8], (DRAWS, 1)))
+    assert (drawn[:, 4:].std(axis=0) > 0).all()
+    assert made.continued_from == 3
+    assert made.measured == {0: 1.0, 1: 1.8, 2: 2.4, 3: 2.8}
+
+
+def test_a_gap_keeps_its_ends_and_is_not_certain() -> None:
+    """Kimi-K2.5's golden curve (InferenceX): AL(3) 2.66 leaves AL(1) at 1.70 to 1.80."""
+    made = learned(from_curve({3: 2.66}), HEAD, rounds=None, requests=1)
+    assert made.table[3] == pytest.approx(2.66)
+    assert 1.7 < made.table[1] < 1.8
+    assert made.drawn(3)[:, 1].std() > 0.005
+
+
+@pytest.mark.parametrize("curve", [{1: 1.7, 2: 2.1}, {2: 2.1}])
+def test_a_few_passes_move_the_prior_and_many_decide(curve: dict[int, float]) -> None:
+    """Two drafts: few passes lie between prior and count, a million are the count."""
+    means, widths = [], []
+    for rounds in (10.0, 200.0, 1e8):
+        made = learned(from_curve(curve), HEAD, rounds=rounds, requests=rounds)
+        means.append(made.table[2])
+        widths.append(made.drawn(2)[:, 2].std())
+    assert abs(means[0] - 2.1) > abs(means[1] - 2.1) > abs(means[2] - 2.1)
+    assert means[2] == pytest.approx(2.1, abs=0.002)
+    assert min(HEAD.mean[2], 2.1) < means[0] < max(HEAD.mean[2], 2.1)
+    assert widths[0] > widths[1] > widths[2]
+
+
+def test_the_error_of_a_count_is_that_of_its_passes() -> None:
+    """400 independent passes at S = 0.7: sqrt(0.7 x 0.3 / 400) = 0.0229; the prior adds as much as
+    1 / (0.21 x 0.08^2) = 744 passes that meet the family, so the error is between that and less."""
+    made = learned(from_curve({1: 1.7}), HEAD, rounds=400, requests=400)
+    assert 0.01 < made.drawn(1)[:, 1].std() < 0.0229
+    few = learned(from_curve({1: 1.7}), HEAD, rounds=400, requests=4)  # 100 passes of each
+    assert few.drawn(1)[:, 1].std() > 1.3 * made.drawn(1)[:, 1].std()
+
+
+def test_early_stops_and_one_rate_are_left_alone() -> None:
+    from dataclasses import replace
+
+    from roofline.acceptance.curve import from_rates
+
+    short = replace(from_curve({2: 2.1}), early_stops=True)
+    assert learned(short, HEAD, rounds=100, requests=5) is short
+    rate = from_rates([0.7], unlimited=True)
+    assert learned(rate, HEAD, rounds=None, requests=1) is rate

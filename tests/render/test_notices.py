@@ -45,8 +45,8 @@ RATES = Option("acceptance", "0.8,0.6")
             Code.GAPS_FILLED,
             {"label": "eagle3 of m", "lengths": (1, 4)},
             (
-                "acceptance of eagle3 of m was not measured at D = 1 and 4; a constant conditional "
-                "rate fills each gap"
+                "acceptance of eagle3 of m was not measured at D = 1 and 4; filled in from the "
+                "lengths beside"
             ),
         ),
         (

@@ -62,9 +62,7 @@ class Stops:
 def stops_of(report: Report) -> Stops:
     """Return the stops of a report; as given alone where nothing is drafted."""
     question, lengths = report.answer.question, report.grid.question.draft_lengths
-    given = question.acceptance.over_contexts(
-        report.contexts, lengths, extrapolate=question.workload.extrapolate
-    )
+    given = question.acceptance.over_contexts(report.contexts, lengths)
     if len(lengths) == 1:
         return Stops(scales=(AS_GIVEN,), rates=(), tokens=given[None], shares=np.ones((1, 1)))
     scales = np.array(SCALES)[:, None, None] / 100

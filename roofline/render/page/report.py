@@ -140,7 +140,6 @@ def _with_acceptance_error(answer: Recommendation, grid: Recommendation) -> Reco
         question.acceptance,
         contexts=workload.contexts,
         most=workload.max_draft_length,
-        extrapolate=workload.extrapolate,
     )
     return recommend(replace(question, workload=workload, draft_lengths=lengths))
 
