@@ -128,14 +128,13 @@ class Curve(Schema):
         else:
             rates = [self.rate or 0.0]
             acceptance = from_rates(rates, label=label, source=source, unlimited=True)
-        tail = None if self.early_stops else acceptance.tail
         return replace(
             acceptance,
             drafts=self.drafts,
             requests=self.requests,
             hit_rate=self.hit_rate,
             drafting_only=self.passes == "drafting",
-            tail=tail,
+            early_stops=self.early_stops,
         )
 
     def _from_accepted_over_drafted(self) -> dict[str, float]:

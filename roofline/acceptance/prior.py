@@ -25,6 +25,8 @@ __all__ = [
     "BETWEEN_REQUESTS",
     "DRAWN",
     "KNOWN",
+    "MISFIT",
+    "OTHER_RUN",
     "SHAPES",
     "Effects",
     "Labels",
@@ -39,6 +41,7 @@ __all__ = [
     "family_of",
     "logit",
     "lookup_rates",
+    "lookup_shares",
     "mean_weights",
     "tokens_of_rates",
     "weighted_quantiles",
@@ -125,6 +128,16 @@ def lookup_rates(*, level: ArrayLike, slope: ArrayLike, depth: int) -> Array:
     rates = np.repeat(_inverse_logit(slope)[..., None], depth, axis=-1)
     rates[..., 0] *= _inverse_logit(level)
     return rates
+
+
+def lookup_shares(rates: Array) -> tuple[Array, Array]:
+    """Return hit rate h and rate a of each draw of a lookup: a = a_2, h = a_1 / a.
+
+    >>> drawn = lookup_rates(level=np.zeros(1), slope=np.zeros(1), depth=3)
+    >>> [share.tolist() for share in lookup_shares(drawn)]
+    [[0.5], [0.5]]
+    """
+    return np.asarray(rates[..., 0] / rates[..., 1]), rates[..., 1]
 
 
 #: How a pair becomes rates, by the name that the file gives it.
@@ -415,15 +428,6 @@ class Prior:
         mean, covariance = part.bivariate(labels)
         level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
         return SHAPES[part.shape](level=level, slope=slope, depth=depth)
-
-    def hit_rate(self, labels: Labels) -> float | None:
-        """Return the mean share of passes in which a lookup drafts, None for other drafters."""
-        part = self.part(labels.kind)
-        if part is None or part.shape != "lookup":
-            return None
-        mean, covariance = part.bivariate(labels)
-        level, _ = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
-        return float(_inverse_logit(level).mean())
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Prior:

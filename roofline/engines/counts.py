@@ -208,7 +208,7 @@ class Reading:
             notices=(*self.notices, self.counted.notice(self.where)),
             hit_rate=self.hit_rate,
             drafting_only=self.counted.passes is Passes.DRAFTING,
-            tail=None if self.counted.early_stops else acceptance.tail,
+            early_stops=self.counted.early_stops,
         )
 
     def _without_length(self) -> InputError:

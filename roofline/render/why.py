@@ -119,6 +119,10 @@ BEYOND = (
     "{engine} captures CUDA graphs for up to {largest:d}{flag}."
 )
 CAVEAT = " The drafter's config ends at {trained} positions: acceptance at {context} may be lower."
+#: The same where the acceptance is an expected one, which counts with it.
+CAVEAT_EXPECTED = (
+    " The drafter's config ends at {trained} positions: less is expected at {context}, by few runs."
+)
 MEANS = " ({name} means {taken}.)"
 NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
@@ -194,7 +198,8 @@ def caveat(answer: Recommendation, point: Point) -> str:
     trained = trained_context_passed(answer, point)
     if trained is None:
         return ""
-    return CAVEAT.format(trained=trained, context=format_size(point.context))
+    caveat = CAVEAT_EXPECTED if answer.question.acceptance.unknown else CAVEAT
+    return caveat.format(trained=trained, context=format_size(point.context))
 
 
 def reason(answer: Recommendation, point: Point) -> str:

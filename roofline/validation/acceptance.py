@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import fill_gaps
-from roofline.acceptance.defaults import bare_name
+from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     BETWEEN_REQUESTS,
     KNOWN,

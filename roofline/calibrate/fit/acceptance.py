@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import bare_name
+from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     SHAPES,
     Effects,
