@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from statistics import median
 
@@ -176,3 +177,26 @@ def test_a_width_that_ends_the_draft_lengths_is_said(cli: Cli, acceptance: str, 
     )  # fmt: skip
     said += ": --verify-width 4 has no row for another draft"
     assert said in " ".join(note["text"] for note in outcome.data()["notes"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            ("recommend", "qwen3-8b", "--drafter", "eagle3"),
+            r"\d\.\d\dx to \d\.\d\dx plain",
+        ),
+        (("compare", "qwen3-8b"), r"is fastest, \d\.\d\dx to \d\.\d\dx at D = \d"),
+        (("schedule", "qwen3-8b", "--batches", "1..16"), r"tokens against"),
+        (("recommend", "qwen3-8b", "--objective", "throughput"), r"Goal \(best throughput\)"),
+    ],
+)
+def test_the_first_sentence_says_that_nobody_measured(
+    cli: Cli, asked: tuple[str, ...], said: str
+) -> None:
+    first = first_paragraph(cli(*asked).out)
+    assert re.search(said, first)
+    assert "acceptance not measured" in first
+    if asked[0] == "recommend":
+        own = first_paragraph(cli(*asked, "--acceptance", "al:1=1.7,3=2.5").out)
+        assert "not measured" not in own

@@ -163,6 +163,7 @@ _COLUMNS = (
     "beyond",
     "at_the_end",
     "on_curve",
+    "measured",
 )
 
 
@@ -189,7 +190,10 @@ def _as_data(row: Sequence[int], headlines: list[str]) -> dict[str, Any]:
     named = dict(zip(_COLUMNS, row, strict=False))
     outcome = OUTCOMES[named["outcome"]]
     template = headline_template(
-        outcome, CONFIDENCES[named["confidence"]], plain=0.0 if named["slow"] else np.inf
+        outcome,
+        CONFIDENCES[named["confidence"]],
+        plain=0.0 if named["slow"] else np.inf,
+        measured=bool(named["measured"]),
     )
     if template not in headlines:
         headlines.append(template)
@@ -245,6 +249,10 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
         ),
         "at_the_end": (best > 0) & (best == last_known),
         "on_curve": _on_curves(priced.report, _at(tokens / priced.step, best)),
+        "measured": np.full(
+            best.shape,
+            stop != stops.as_given or not priced.report.answer.question.acceptance.unknown,
+        ),
     }
     ordered = np.stack([columns[name] for name in _COLUMNS], axis=-1)
     return np.concatenate([ordered, decision.tie], axis=-1).astype(np.intp)
