@@ -28,7 +28,7 @@ from roofline.render.data import acceptance_data, other_reading_data
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
-from roofline.render.why import as_conditional
+from roofline.render.why import NOT_MEASURED, as_conditional
 
 __all__ = [
     "BAND_HEADERS",
@@ -253,21 +253,25 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     if lengths == {0}:
         return "Do not configure speculation: no draft length wins at any batch of the range."
     if gained <= 0 and (fixed == 0 or len(lengths) > 1):
-        return (
-            f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({_mix(plan)})."
-        )
+        return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({_over(plan)})."
     if len(lengths) == 1:
         gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
         return (
             f"One draft length for batches 1 to {plan.batches}: no schedule needed. D = "
             f"{lengths.pop()} gives "
-            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({_mix(plan)})."
+            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({_over(plan)})."
         )
     verdict = f"{gained:+.1%} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
-        f"({_mix(plan)})."
+        f"({_over(plan)})."
     )
+
+
+def _over(plan: SchedulePlan) -> str:
+    """Say over which batches a sentence holds, and that nobody measured the acceptance."""
+    unknown = plan.question.acceptance.unknown
+    return f"{_mix(plan)}; {NOT_MEASURED}" if unknown else _mix(plan)
 
 
 def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:

@@ -14,7 +14,7 @@ from roofline.base.schema import Document, Duration, Schema
 from roofline.specs.laws import SimpleLaw, WeightOnly
 
 __all__ = [
-    "AcceptanceSpread",
+    "AcceptanceEffects",
     "GenerationPrior",
     "Priors",
     "Reads",
@@ -109,12 +109,13 @@ class Spread(Schema):
     each: float = 0.0
 
 
-class AcceptanceSpread(Schema):
-    """Standard deviations of logit a_i of one's own run around an acceptance that is stated."""
+class AcceptanceEffects(Schema):
+    """What moves acceptance, or widens it, beside the labels of the prior."""
 
-    level: float = Field(ge=0, le=4)  # of every position together
-    slope: float = Field(ge=0, le=4)  # of the fourth further position against the first
-    each: float = Field(ge=0, le=4)  # of each position by itself
+    #: How conditional rates fall at the low end of the range where one is given for all positions.
+    one_rate_fall: float = Field(gt=0, le=1)
+    #: Passes of one request, which are alike, where nobody says of how many requests a count is.
+    passes_per_request: float = Field(ge=1)
 
 
 class RoutingPrior(Schema):
@@ -125,22 +126,13 @@ class RoutingPrior(Schema):
     source: str
 
 
-class LookupPrior(Schema):
-    """How good the drafts of a lookup are where it finds any."""
-
-    first_accepted: float = Field(gt=0, le=1)
-    source: str
-
-
 class Priors(Document):
     """Constants for what nobody has measured."""
 
     routing: RoutingPrior
-    lookup: LookupPrior
     weight_only: WeightOnly
     spread: Spread
-    #: By whose passes a bundled curve was counted on, where it does not say over how many.
-    acceptance_spread: dict[Literal["same-model", "other-model"], AcceptanceSpread]
+    acceptance_effects: AcceptanceEffects
     generic: dict[
         Literal[
             "gemm",
