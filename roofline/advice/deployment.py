@@ -829,6 +829,7 @@ def _drafter(
     network = shares_formats(network, target.precision.weights)
     placement = _draft_placement(configuration.draft_tp, target, network)
     check_parallel(network, placement, "draft_tp")
+    engine.check_draft_tp(placement.attention_tp, tp=target.placement.attention_tp)
     base, stored = target.precision.base, _draft_weights(configuration, kind, network, target)
     if stored is not None and configuration.draft_weights is None and kind == "model":
         notices.append(notice(Code.DRAFTER_STORED_AS_TARGET, drafter=network.id, dtype=stored))

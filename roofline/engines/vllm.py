@@ -44,7 +44,13 @@ from roofline.engines.counts import (
     pooled_histogram,
 )
 from roofline.engines.prometheus import Page
-from roofline.engines.writing import Band, EngineText, Launch, insert_before_brace
+from roofline.engines.writing import (
+    Band,
+    EngineText,
+    Launch,
+    NoScheduleError,
+    insert_before_brace,
+)
 
 __all__ = [
     "BENCH_KEY",
@@ -56,6 +62,7 @@ __all__ = [
     "PREEMPTIONS",
     "RESPONSE_KEY",
     "SERIES",
+    "check_scheduled",
     "completion_tokens",
     "read_bench",
     "read_bench_json",
@@ -556,6 +563,20 @@ GRAPH_MODE = {
     "crash_issue": 48494,
     "crash_with": "MTP",
 }
+
+
+#: Kinds whose schedule it switches off: they run on Model Runner V1, which takes schedules for
+#: ngram, eagle, eagle3, mtp, draft_model and dflash only (VllmConfig, 0.33.0:
+#: _maybe_disable_dynamic_sd_for_v1 and _get_v2_model_runner_unsupported_features).
+NOT_SCHEDULED = ("suffix",)
+
+
+def check_scheduled(drafter_kind: str) -> None:
+    """Refuse a kind of drafter whose schedule vLLM switches off."""
+    if drafter_kind in NOT_SCHEDULED:
+        raise NoScheduleError(
+            f"vLLM runs {drafter_kind} on Model Runner V1, which switches its schedule off"
+        )
 
 
 def schedule_rows(bands: Sequence[Band]) -> list[list[int]]:

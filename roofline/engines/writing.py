@@ -93,6 +93,11 @@ class Launch:
             groups=self.placement.dp,
             draft_file="" if self.weights is None else self.weights.gguf,
         )
+        rule = self.engine.draft_parallel
+        if rule is not None and self.weights is not None:
+            key = rule.stated(self.draft_tp, tp=self.placement.attention_tp)
+            if key and key not in drafting:
+                drafting = insert_before_brace(drafting, f", {key}")
         parallel = self.engine.attention_dp
         join = "" if parallel is None else parallel.join
         return join.join(filter(None, [self._layout(), drafting])) + self.sharing()

@@ -28,6 +28,7 @@ from roofline.specs.served import (
 
 __all__ = [
     "ENGINE_SHELF",
+    "DraftParallel",
     "EngineProfile",
     "Era",
     "Graphs",
@@ -183,6 +184,7 @@ Flag = Annotated[
 SharesFlag = Annotated[str, placeholders("shares")]
 LayersFlag = Annotated[str, placeholders("layers")]
 LayoutFlag = Annotated[str, placeholders("tp", "dp", "ep", "attention_tp")]
+DraftTpKey = Annotated[str, placeholders("draft_tp")]
 RequestsFlag = Annotated[str, placeholders("requests")]
 RowsFlag = Annotated[str, placeholders("rows")]
 HeldFlag = Annotated[str, placeholders("tokens_per_step", "accepted_drafts")]
@@ -323,6 +325,33 @@ class ModuleRule(Schema):
         return kind not in self.kinds or draft_length <= modules or draft_length % modules == 0
 
 
+class DraftParallel(Schema):
+    """Over how many GPUs an engine divides a drafter: those of its target, or one where it can."""
+
+    one: bool  # whether one GPU may hold all of it
+    #: What asks for one GPU inside the JSON of the flag, with $draft_tp.
+    key: DraftTpKey = ""
+    source: str
+
+    def takes(self, draft_tp: int, *, tp: int) -> bool:
+        """Return whether a drafter may lie on ``draft_tp`` GPUs beside a target on ``tp``.
+
+        >>> rule = DraftParallel(one=True, source="here")
+        >>> [n for n in (1, 2, 4) if rule.takes(n, tp=4)]
+        [1, 4]
+        """
+        return draft_tp == tp or (self.one and draft_tp == 1)
+
+    def stated(self, draft_tp: int, *, tp: int) -> str:
+        """Return what asks for ``draft_tp`` GPUs; empty where these are the target's.
+
+        >>> rule = DraftParallel(one=True, key='"tp": $draft_tp', source="here")
+        >>> rule.stated(1, tp=4), rule.stated(4, tp=4)
+        ('"tp": 1', '')
+        """
+        return "" if draft_tp == tp else Template(self.key).substitute(draft_tp=draft_tp)
+
+
 class RunningRequests(Schema):
     """The most requests that an engine runs at once while it drafts."""
 
@@ -404,6 +433,8 @@ class EngineProfile(Document):
     lookup_drafts: LookupDrafts | None = None
     #: None where every draft length may be asked for.
     module_rule: ModuleRule | None = None
+    #: None where it is not known how a drafter may be divided.
+    draft_parallel: DraftParallel | None = None
     #: None where drafting changes nothing about how many requests run.
     running_requests: RunningRequests | None = None
     #: Vendors whose accelerators alone it can run on; none where that is not so.
@@ -432,6 +463,18 @@ class EngineProfile(Document):
         """Return whether the engine takes this draft length for a drafter with ``modules``."""
         rule = self.module_rule
         return rule is None or rule.takes(draft_length, kind=kind, modules=modules)
+
+    def check_draft_tp(self, draft_tp: int, *, tp: int) -> None:
+        """Refuse GPUs for the drafter that the engine does not divide it over."""
+        rule = self.draft_parallel
+        if rule is None or rule.takes(draft_tp, tp=tp):
+            return
+        ways = f"1 or {tp}, as the target" if rule.one else f"{tp}, as the target"
+        raise InputError(
+            f"{self.name} divides a drafter over {ways}; give that or leave it out",
+            field="draft_tp",
+            value=draft_tp,
+        )
 
     def runs(self, kind: str, target: str) -> bool:
         """Return whether the engine is known to run this kind of drafter for the target's id."""

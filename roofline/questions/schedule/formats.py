@@ -103,6 +103,7 @@ def write_schedule(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSched
 def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
     """Write any bands; in the proposed form they have a draft length for each context."""
     deployment, ranges = plan.question.deployment, None
+    vllm.check_scheduled(deployment.drafter.kind)
     if options.proposed:
         ranges = coverage(plan.contexts)
         ranges[-1] = (ranges[-1][0], deployment.target.model.max_context)

@@ -1,0 +1,70 @@
+"""The page of what was executed, what was stubbed and what is restated only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+from workshop.proof.environment import VERSIONS
+from workshop.proof.judge import Judged
+
+__all__ = ["PAGE", "page"]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explain" / "engines-proof.md"
+NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
+#: By engine: what of its code runs, beside what stands in for the rest.
+EXECUTED = {
+    "vllm": (
+        "argument parser; `SpeculativeConfig` with its checks and its overrides of checkpoints' "
+        "configs; reader of schedules; choice of the model runner; what switches a schedule off; "
+        "CUDA-graph mode; metrics page and log lines"
+    ),
+    "sglang": (
+        "argument parser; `speculative_hook`; loader of adaptive schedules and its steps by batch; "
+        "the variables that hold acceptance"
+    ),
+}
+#: By engine: what is only read in its sources.
+RESTATED = {
+    "vllm": "that kernels and graphs run; what a GPU does with a text",
+    "sglang": "the names and counting rules of its metrics page; what a GPU does with a text",
+}
+TEMPLATE = Path(__file__).with_name("page.md")
+
+
+def page(verdicts: Sequence[Judged], stubbed: Mapping[str, Sequence[str]]) -> str:
+    """Return the page."""
+    parts = {
+        "counts": _counts(verdicts),
+        "columns": _columns(stubbed),
+        "stubbed": _stubbed(stubbed),
+    }
+    texts = {name: "\n".join(lines) for name, lines in parts.items()}
+    return Template(TEMPLATE.read_text("utf-8")).substitute(texts)
+
+
+def _counts(verdicts: Sequence[Judged]) -> Iterator[str]:
+    yield "| engine | what | texts | taken as meant | refused as said |"
+    yield "|---|---|---|---|---|"
+    groups = Counter((each.engine, each.group) for each in verdicts)
+    for (engine, group), count in groups.items():
+        own = [each for each in verdicts if (each.engine, each.group) == (engine, group)]
+        refused = sum(not each.wrong and each.said.startswith("refused") for each in own)
+        taken = sum(not each.wrong for each in own) - refused
+        yield f"| {NAMES[engine]} {VERSIONS[engine]} | {group} | {count} | {taken} | {refused} |"
+
+
+def _columns(stubbed: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    yield "| engine | executed | stubbed | restated |"
+    yield "|---|---|---|---|"
+    for engine, parts in stubbed.items():
+        name = f"{NAMES[engine]} {VERSIONS[engine]}"
+        listed = "; ".join(part.split(":")[0] for part in parts)
+        yield f"| {name} | {EXECUTED[engine]} | {listed} | {RESTATED[engine]} |"
+
+
+def _stubbed(stubbed: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for engine, parts in stubbed.items():
+        yield from (f"- {NAMES[engine]}: {part}." for part in parts)
