@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +24,7 @@ from roofline.acceptance.prior import (
     SHAPES,
     Labels,
     acceptance_prior,
+    beyond_trained_context,
     clustered_share,
     count_weights,
     drawn_pairs,
@@ -36,12 +38,14 @@ from roofline.base.numbers import DRAWS, LONGEST_DRAFT, normal_draws
 
 __all__ = [
     "Belief",
+    "Moved",
     "belief",
     "expected_acceptance",
     "found_draws",
     "found_share",
     "joined",
     "learned",
+    "of_another_run",
 ]
 
 Array = NDArray[np.float64]
@@ -51,6 +55,8 @@ STREAM = 1290
 FOUND = 1291
 #: The first stream of sampling errors, one for each position.
 SAMPLING = 1200
+#: The first of two streams of the scatter between runs.
+SCATTER = 1280
 #: The draft length whose AL orders them: most public curves and answers lie around it.
 ORDERED_AT = 4
 #: Steps of contexts beyond the trained one between which AL is interpolated: four to a doubling.
@@ -126,12 +132,22 @@ class Belief:
         return np.asarray(order[np.minimum(at, len(order) - 1)])
 
 
+class Moved(NamedTuple):
+    """What moves the level L of a drafter beside its labels, and by how much that may be off."""
+
+    shift: float = 0.0  # [logits]
+    width: float = 0.0  # standard deviation [logits]
+
+
+UNMOVED = Moved()
+
+
 @cache
-def belief(candidates: tuple[Labels, ...]) -> Belief:
+def belief(candidates: tuple[Labels, ...], moved: Moved = UNMOVED) -> Belief:
     """Return what the prior says of a drafter that is one of these.
 
     Of several, (L, B) is normal with the mean of theirs and the mean of their covariances, the
-    covariance between them added.
+    covariance between them added. ``moved`` adds to the mean of L, and its square to the variance.
     """
     part = acceptance_prior().part(candidates[0].kind)
     if part is None:
@@ -141,6 +157,8 @@ def belief(candidates: tuple[Labels, ...]) -> Belief:
     mean = means.mean(axis=0)
     covariance = np.mean([cov for _, cov in each], axis=0)
     covariance = covariance + (means - mean).T @ (means - mean) / len(means)
+    mean = mean + np.array([moved.shift, 0.0])
+    covariance = covariance + np.diag([moved.width**2, 0.0])
     level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
     rates = SHAPES[part.shape](level=level, slope=slope, depth=LONGEST_DRAFT)
     count = len(rates)
@@ -158,17 +176,32 @@ def joined(belief: Belief, positions: NDArray[np.intp], mean: Array) -> Array:
 
 
 def expected_acceptance(
-    labels: DrafterLabels, *, contexts: Sequence[int], label: str, source: str
+    labels: DrafterLabels,
+    *,
+    contexts: Sequence[int],
+    label: str,
+    source: str,
+    moved: Moved = UNMOVED,
+    beyond: float = 0.0,
 ) -> Acceptance:
-    """Return what the prior expects of a drafter at these contexts."""
-    base = belief(labels.candidates)
+    """Return what the prior expects of a drafter at these contexts.
+
+    ``beyond`` is how far the fall may be off at e times the trained context [logits].
+    """
+    base = belief(labels.candidates, moved)
     trained = labels.trained_context
     if trained is None or max(contexts) <= trained:
         return _acceptance(base, base.joint, label=label, source=source)
     parts = [
         (context, _acceptance(at, base.joint, label=label, source=source))
         for context in _nodes(trained, contexts)
-        for at in [belief(labels.at_context(context))]
+        for apart in [beyond * beyond_trained_context(context=context, trained=trained)]
+        for at in [
+            belief(
+                labels.at_context(context),
+                Moved(shift=moved.shift, width=float(np.hypot(moved.width, apart))),
+            )
+        ]
     ]
     return by_context(parts, label=label, source=source)
 
@@ -238,6 +271,36 @@ def learned(
         draws=drawn,
         other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
     )
+
+
+def of_another_run(curve: Acceptance, kind: str, *, another_model: bool) -> Acceptance:
+    """Return a published curve with the spread that one's own run has around it.
+
+    In each draw logit a_i moves by e_L + e_B (ln i - ln 2); (e_L, e_B) is normal with the scatter
+    of runs that the prior was fitted with, and of drafters where the curve is ``another_model``'s.
+    """
+    part = acceptance_prior().part(kind)
+    if part is None or not curve.uncertain:
+        return curve
+    if curve.contexts:
+        parts = [
+            (context, of_another_run(each, kind, another_model=another_model))
+            for context, each in curve.contexts
+        ]
+        return replace(curve, contexts=tuple(parts), draws=parts[0][1].draws)
+    groups = ("run", "drafter") if another_model else ("run",)
+    covariance = np.sum([part.spread[group] for group in groups], axis=0)
+    moves = np.linalg.cholesky(covariance + 1e-9 * np.eye(2)) @ np.stack(
+        [normal_draws(SCATTER), normal_draws(SCATTER + 1)]
+    )
+    mean = curve.tokens_per_step(range(max(curve.table) + 1))
+    gains = np.clip(np.diff(curve.drawn(len(mean) - 1), axis=1), 1e-9, 1.0)
+    survival = np.minimum.accumulate(gains, axis=1)
+    before = np.concatenate([np.ones((DRAWS, 1)), survival[:, :-1]], axis=1)
+    position = np.log(np.arange(1, len(mean)) / 2)
+    moved = logit(survival / before) + moves[0][:, None] + moves[1][:, None] * position
+    rates = 1 / (1 + np.exp(-moved))
+    return replace(curve, draws=_moved(tokens_of_rates(rates=rates), mean))
 
 
 def _counted(

@@ -31,6 +31,7 @@ class Label(StrEnum):
     DATASET = "dataset"
     TEMPERATURE = "temperature"
     CONTEXT = "context"
+    SETUP = "setup"  # formats of the target and the like
     COUNTED = "counted"  # by whoever asks
 
 

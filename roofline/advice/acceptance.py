@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,15 +13,21 @@ from roofline.acceptance.curve import Definition, HitRate, over_all_passes
 from roofline.acceptance.domains import prompts
 from roofline.acceptance.expected import (
     Belief,
+    Moved,
     belief,
     expected_acceptance,
     found_draws,
     found_share,
     learned,
+    of_another_run,
 )
-from roofline.acceptance.labels import DrafterLabels, drafter_labels
+from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
+from roofline.acceptance.labels import DrafterLabels, drafter_labels, prior_kind
+from roofline.acceptance.names import same_model
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.resources import bundled_names
+from roofline.specs.formats import DType
 from roofline.specs.network import LOOKUPS, DrafterSpec
 from roofline.specs.priors import priors
 
@@ -93,6 +100,8 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
     if known is not None:
         curve = _learned(curve, known.drafting if of_some else known, workload)
+        if isinstance(given, str) and workload.acceptance_rounds is None:
+            curve = _published(curve, given, deployment)
     scaling = list[Notice]()
     if of_some:
         curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, workload.hit_rate)
@@ -105,6 +114,33 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         *filled_notices(curve, longest=longest),
         *curve.outside_measured_contexts(workload.contexts),
     ]
+
+
+#: Heads that are trained on their target's hidden states, in the format of that training.
+_HEADS = ("eagle1", "eagle3", "dflash", "dspark", "domino")
+
+
+def _moved(deployment: Deployment) -> Moved:
+    """Return how the target's formats move the level of its drafter."""
+    effects, precision = priors().acceptance_effects, deployment.target.precision
+    acting = []
+    if precision.kv is DType.FP8 and deployment.target.model.kv_dtype is not DType.FP8:
+        acting.append(effects.fp8_kv)
+    grouped = {DType.INT4_G128, DType.INT4_G64, DType.INT4_G32}
+    if deployment.drafter.kind in _HEADS and grouped & {*precision.weights.values()}:
+        acting.append(effects.int4_target)
+    shift = sum(effect.shift for effect in acting)
+    return Moved(shift=shift, width=math.sqrt(sum(effect.width**2 for effect in acting)))
+
+
+def _published(curve: Acceptance, given: str, deployment: Deployment) -> Acceptance:
+    """Return a bundled curve with the spread of one's own run around it; others as they are."""
+    if split_part(given)[0].lower() not in bundled_names(ACCEPTANCE_SHELF):
+        return curve
+    names = _names(deployment)
+    own = any(same_model(target, name) for target in curve.targets for name in names)
+    kind = prior_kind(deployment.drafter.kind)
+    return of_another_run(curve, kind, another_model=not own)
 
 
 def _learned(curve: Acceptance, known: Belief, workload: Workload) -> Acceptance:
@@ -166,6 +202,8 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
         )
     acceptance = expected_acceptance(
         labels,
+        moved=_moved(deployment),
+        beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",
         source="published runs (acceptance_prior.yaml)",

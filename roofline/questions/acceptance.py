@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.acceptance.expected import belief
 from roofline.acceptance.explain import BAND, Label, Step, label_steps, moves, narrowed
 from roofline.acceptance.values import PublishedValue, nearest_values
-from roofline.advice.acceptance import belief_for, labels_for
+from roofline.advice.acceptance import labels_for
 from roofline.advice.question import Question
 from roofline.base.errors import InputError, Option
 
@@ -18,6 +19,8 @@ __all__ = ["AcceptanceBand", "ExplainedAcceptance", "acceptance_band", "explain_
 Array = NDArray[np.float64]
 #: The draft length that is explained where none is given: most published runs have it.
 EXPLAINED_AT = 3
+#: A change of tokens per step by the set-up from which on it is shown.
+SETUP = 0.005
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +72,17 @@ def acceptance_band(question: Question, *, context: int) -> AcceptanceBand:
     )
 
 
+def _own(band: AcceptanceBand, position: int, label: Label, value: str) -> Step:
+    """Return the step of what the answer itself takes."""
+    return Step(
+        label=label,
+        value=value,
+        tokens=float(band.mean[position]),
+        low=float(band.low[position]),
+        high=float(band.high[position]),
+    )
+
+
 def explain_acceptance(question: Question, *, draft_length: int | None) -> ExplainedAcceptance:
     """Explain a question's acceptance at its first context."""
     deployment, workload, lengths = question.deployment, question.workload, question.draft_lengths
@@ -84,26 +98,21 @@ def explain_acceptance(question: Question, *, draft_length: int | None) -> Expla
         raise InputError(f"expected one of {known}", field="draft_length", value=at)
     context = workload.contexts[0]
     band = acceptance_band(question, context=context)
-    labels, known_of = labels_for(deployment, workload), belief_for(deployment, workload)
+    labels = labels_for(deployment, workload)
     steps, changes, after = list[Step](), list[Step](), None
     near = list[PublishedValue]()
-    if labels is not None and known_of is not None:
+    if labels is not None:
         steps = label_steps(labels, draft_length=at, context=context)
         near = nearest_values(labels, deployment.model_names, draft_length=at)
         if question.acceptance.unknown:
-            changes = moves(labels, draft_length=at)
-            after = narrowed(known_of, draft_length=at)
+            here = replace(labels, candidates=labels.at_context(context))
+            changes = moves(here, draft_length=at)
+            after = narrowed(belief(here.candidates), draft_length=at)
+    position = lengths.index(at)
     if not question.acceptance.unknown:
-        position = lengths.index(at)
-        steps.append(
-            Step(
-                label=Label.COUNTED,
-                value=question.acceptance.label,
-                tokens=float(band.mean[position]),
-                low=float(band.low[position]),
-                high=float(band.high[position]),
-            )
-        )
+        steps.append(_own(band, position, Label.COUNTED, question.acceptance.label))
+    elif steps and abs(band.mean[position] / steps[-1].tokens - 1) > SETUP:
+        steps.append(_own(band, position, Label.SETUP, "formats of the target and its cache"))
     return ExplainedAcceptance(
         question=question,
         context=context,

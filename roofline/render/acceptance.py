@@ -27,6 +27,7 @@ _WORDS = {
     Label.DATASET: "data set",
     Label.TEMPERATURE: "temperature",
     Label.CONTEXT: "context",
+    Label.SETUP: "set-up",
     Label.COUNTED: "your numbers",
 }
 #: Characters of a label's value, of a source.
@@ -92,7 +93,7 @@ def _curve(explained: ExplainedAcceptance) -> Table:
         headings=("D", *(str(band.draft_lengths[i]) for i in picked)),
         cells=tuple(rows),
         align="l",
-        title=f"At a context of {format_size(explained.context)}:",
+        title=f"At a context of {format_size(explained.context)}",
     )
 
 
@@ -117,7 +118,7 @@ def _label_table(explained: ExplainedAcceptance) -> Table:
         headings=("label", "value", f"AL({explained.draft_length})", "change", "range"),
         cells=tuple(cells),
         align="llrrr",
-        title="Where it comes from, each label taken in after those above it:",
+        title="Where it comes from, each label taken in after those above it",
     )
 
 

@@ -249,22 +249,22 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     )
     shape = "; D rises again with batch" if rises else ""
     gained = gain(plan, written.bands)
-    against = fixed_length_name(fixed)
+    against, over = fixed_length_name(fixed), _over(plan)
     if lengths == {0}:
         return "Do not configure speculation: no draft length wins at any batch of the range."
     if gained <= 0 and (fixed == 0 or len(lengths) > 1):
-        return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({_over(plan)})."
+        return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({over})."
     if len(lengths) == 1:
         gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
         return (
             f"One draft length for batches 1 to {plan.batches}: no schedule needed. D = "
             f"{lengths.pop()} gives "
-            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({_over(plan)})."
+            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({over})."
         )
     verdict = f"{gained:+.1%} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
-        f"({_over(plan)})."
+        f"({over})."
     )
 
 

@@ -109,6 +109,14 @@ class Spread(Schema):
     each: float = 0.0
 
 
+class LevelEffect(Schema):
+    """What moves logit a_i of every position, and by how much that may be off [logits]."""
+
+    shift: float = Field(ge=-4, le=4)
+    width: float = Field(ge=0, le=4)
+    source: str
+
+
 class AcceptanceEffects(Schema):
     """What moves acceptance, or widens it, beside the labels of the prior."""
 
@@ -116,6 +124,12 @@ class AcceptanceEffects(Schema):
     one_rate_fall: float = Field(gt=0, le=1)
     #: Passes of one request, which are alike, where nobody says of how many requests a count is.
     passes_per_request: float = Field(ge=1)
+    #: A KV cache in fp8 where the model's own is wider.
+    fp8_kv: LevelEffect
+    #: Weights of 4 bits in groups (AWQ, GPTQ) under a head that was trained on wider ones.
+    int4_target: LevelEffect
+    #: Contexts beyond the trained one: the width is that at e times it; the prior has the shift.
+    beyond_training: LevelEffect
 
 
 class RoutingPrior(Schema):
