@@ -45,9 +45,12 @@ __all__ = [
     "acceptance_rows",
     "continuations",
     "forget",
+    "left_out_rates",
     "left_out_values",
     "posteriors",
     "prior_sweeps",
+    "sweep_labels",
+    "without_labels",
 ]
 
 Array = NDArray[np.float64]
@@ -146,7 +149,7 @@ def forget() -> None:
     _effects.cache_clear()
 
 
-def _rates(labels: Labels, left_out: frozenset[str], depth: int) -> Array:
+def left_out_rates(labels: Labels, left_out: frozenset[str], depth: int) -> Array:
     """Return conditional acceptance by draw (draws, depth), for labels without a drafter."""
     effects = _effects(shape_of(labels.kind), left_out)
     mean, covariance = effects.bivariate(replace(labels, drafter=None))
@@ -154,7 +157,8 @@ def _rates(labels: Labels, left_out: frozenset[str], depth: int) -> Array:
     return SHAPES[effects.shape](level=level, slope=slope, depth=depth)
 
 
-def _without(labels: Labels, unknown: Sequence[str]) -> Labels:
+def without_labels(labels: Labels, unknown: Sequence[str]) -> Labels:
+    """Return labels of which some are unknown."""
     hidden: dict[str, Any] = dict.fromkeys(unknown)
     return replace(labels, **hidden)
 
@@ -167,9 +171,9 @@ def left_out_values(known: str) -> Iterator[LeftOutValue]:
             by_run.setdefault(value.run, []).append(value)
         for values in by_run.values():
             first = values[0]
-            labels = _without(first.labels, KNOWN[known])
+            labels = without_labels(first.labels, KNOWN[known])
             depth = max(value.draft_length for value in values)
-            tokens = tokens_of_rates(rates=_rates(labels, frozenset([first.made]), depth))
+            tokens = tokens_of_rates(rates=left_out_rates(labels, frozenset([first.made]), depth))
             for value in values:
                 drawn = tokens[:, value.draft_length]
                 low, high = np.quantile(drawn, (0.1, 0.9))
@@ -200,7 +204,7 @@ def continuations() -> list[Continuation]:
         if not deeper or not all(d in curve for d in range(1, ENDS + 1)):
             continue
         known = [1.0, *(curve[d].tokens_per_step for d in range(1, ENDS + 1))]
-        rates = _rates(curve[1].labels, frozenset([curve[1].made]), max(deeper))
+        rates = left_out_rates(curve[1].labels, frozenset([curve[1].made]), max(deeper))
         weights = mean_weights(
             tokens=tokens_of_rates(rates=rates),
             draft_length=list(range(1, ENDS + 1)),
@@ -228,7 +232,7 @@ def continuations() -> list[Continuation]:
 _KINDS = {"model": "draft_model"}
 
 
-def _labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
+def sweep_labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
     """Return the labels of a sweep, and the makers whose drafters are left out for it.
 
     The values that agree with its AL say which drafter it is; without one, every drafter of this
@@ -297,7 +301,7 @@ def prior_sweeps() -> list[PriorChoice]:
     published, found = published_runs(), []
     for pick, own in grouped_sweeps():
         rows = [published.rows[i] for i in pick]
-        told = _labels(rows)
+        told = sweep_labels(rows)
         if told is None:
             continue
         labels, out = told
@@ -316,7 +320,7 @@ def _choice(
     curves: dict[str, Array] = {"own": np.array([1.0, *(al or np.nan for al in measured)])}
     depth = int(lengths.max())
     for known, unknown in KNOWN.items():
-        rates = _rates(_without(labels, unknown), out, depth)
+        rates = left_out_rates(without_labels(labels, unknown), out, depth)
         curves[known] = tokens_of_rates(rates=rates).mean(axis=0)[lengths]
     start = 0 if first.base_speed else 1
     lengths, speeds, ratio = lengths[start:], speeds[start:], ratio[start:]
@@ -327,7 +331,7 @@ def _choice(
     regret = {rule: float(1 - speeds[at] / speeds[best]) for rule, at in chosen.items()}
     true = _true_rates(lengths, curves["own"][start:])
     if true is not None:
-        rates = _rates(labels, out, len(true))
+        rates = left_out_rates(labels, out, len(true))
         regret["counted"] = _after_counting(
             true,
             rates,
