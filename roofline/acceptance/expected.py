@@ -257,7 +257,6 @@ def learned(
     return replace(
         curve,
         table={d: float(al) for d, al in enumerate(mean)},
-        tail=None,
         continued_from=max(measured),
         draws=drawn,
         other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
