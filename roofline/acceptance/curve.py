@@ -92,10 +92,10 @@ class Acceptance:
 
     ``table`` maps every D up to the last that was given to AL; those in ``filled`` lie in gaps
     (`fill_gaps`) and were not measured. ``tail`` is the conditional rate of the positions after the
-    last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
-    first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
-    counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
-    and is read as survival here.
+    last where one rate holds at any depth. ``contexts`` holds one acceptance per measured context,
+    shortest first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that
+    were counted. ``other_reading`` is the conditional one of a list that was typed
+    ``without_prefix`` and is read as survival here.
 
     ``unknown`` says that nobody counted this drafter for the asker: only the prior speaks.
     ``continued_from`` is the last D that was given, where the prior continues the curve.
@@ -316,7 +316,6 @@ def from_curve(
         source=source,
         definition=definition,
         filled=frozenset(full) - frozenset(table),
-        tail=_last_conditional(table),
     )
 
 
@@ -451,7 +450,6 @@ def weighted_mean(
     mean = rows.sum(axis=0)
     table = {d: float(al) for d, al in enumerate(mean) if math.isfinite(al)}
     filled = frozenset(table).intersection(frozenset().union(*(part.filled for _, part in parts)))
-    measured = {d: al for d, al in table.items() if d not in filled}
     definitions = {part.definition for _, part in parts}
     return Acceptance(
         table=table,
@@ -459,7 +457,6 @@ def weighted_mean(
         source=source,
         definition=definitions.pop() if len(definitions) == 1 else Definition.MIX,
         filled=filled,
-        tail=_last_conditional(measured) if len(table) > 1 else None,
         drafting_only=all(part.drafting_only for _, part in parts),
         unknown=any(part.unknown for _, part in parts),
         draws=_mixed_draws(parts, max(table)),
@@ -473,17 +470,6 @@ def _mixed_draws(
     if not any(part.uncertain for _, part in parts):
         return None
     return np.asarray(sum(weight * part.drawn(deepest) for weight, part in parts))
-
-
-def _last_conditional(table: Mapping[int, float]) -> float | None:
-    """Return S_n / S_{n-1} at the end of a curve, where three neighbours are known."""
-    last = max(table)
-    if last == 1:
-        return min(table[1] - 1, 1.0)
-    if last - 1 not in table or last - 2 not in table:
-        return None
-    survival, before = table[last] - table[last - 1], table[last - 1] - table[last - 2]
-    return min(survival / before, 1.0) if survival > 0 and before > 0 else 0.0
 
 
 def tokens_per_step_from_rate(*, rate: float, draft_length: float) -> float:

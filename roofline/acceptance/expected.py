@@ -40,6 +40,7 @@ __all__ = [
     "Belief",
     "Moved",
     "belief",
+    "belief_of_draws",
     "expected_acceptance",
     "found_draws",
     "found_share",
@@ -161,13 +162,13 @@ def belief(candidates: tuple[Labels, ...], moved: Moved = UNMOVED) -> Belief:
     covariance = covariance + np.diag([moved.width**2, 0.0])
     level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
     rates = SHAPES[part.shape](level=level, slope=slope, depth=LONGEST_DRAFT)
+    return belief_of_draws(rates, shape=part.shape, noise=part.noise)
+
+
+def belief_of_draws(rates: Array, *, shape: str = "chain", noise: float = OTHER_RUN) -> Belief:
+    """Return the belief of draws that weigh alike."""
     count = len(rates)
-    return Belief(
-        rates=rates,
-        weights=np.full(count, 1 / count),
-        shape=part.shape,
-        noise=part.noise,
-    )
+    return Belief(rates=rates, weights=np.full(count, 1 / count), shape=shape, noise=noise)
 
 
 def joined(belief: Belief, positions: NDArray[np.intp], mean: Array) -> Array:
@@ -266,7 +267,6 @@ def learned(
     return replace(
         curve,
         table={d: float(al) for d, al in enumerate(mean)},
-        tail=None,
         continued_from=max(measured),
         draws=drawn,
         other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
