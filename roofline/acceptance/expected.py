@@ -196,15 +196,19 @@ def expected_acceptance(
     parts = [
         (context, _acceptance(at, base.joint, label=label, source=source))
         for context in _nodes(trained, contexts)
-        for apart in [beyond * beyond_trained_context(context=context, trained=trained)]
-        for at in [
-            belief(
-                labels.at_context(context),
-                Moved(shift=moved.shift, width=float(np.hypot(moved.width, apart))),
-            )
-        ]
+        for at in [belief_at(labels, context, moved=moved, beyond=beyond)]
     ]
     return by_context(parts, label=label, source=source)
+
+
+def belief_at(
+    labels: DrafterLabels, context: float, *, moved: Moved = UNMOVED, beyond: float = 0.0
+) -> Belief:
+    """Return what the prior says of a drafter at a context [tokens] (`expected_acceptance`)."""
+    trained = labels.trained_context
+    apart = beyond * beyond_trained_context(context=context, trained=trained)
+    width = float(np.hypot(moved.width, apart))
+    return belief(labels.at_context(context), Moved(shift=moved.shift, width=width))
 
 
 def _nodes(trained: float, contexts: Sequence[int]) -> list[int]:

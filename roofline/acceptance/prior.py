@@ -246,15 +246,16 @@ def clustered_share(*, rounds: ArrayLike, per_request: ArrayLike, rate: ArrayLik
 
 
 def _normalised(logs: Array) -> Array:
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-def count_weights(*, rates: Array, counts: Sequence[float], requests: float) -> Array:
+def count_weights(*, rates: Array, counts: ArrayLike, requests: float) -> Array:
     """Return the weight of each draw after counting accepted drafts by position.
 
     w = prod of Binomial(k_i | k_(i-1), a_i): k_0 = ``counts[0]`` passes drafted, k_i accepted draft
     i, of ``requests`` requests (`clustered_share`). ``rates`` is (draws, depth); weights sum to 1.
+    Several counts, (counts, 1 + depth), give weights (counts, draws).
 
     Two draws, a = 0.5 and 0.9; 9 of 10 passes accept (ten requests): likelihoods 0.010 and 0.387.
 
@@ -263,14 +264,14 @@ def count_weights(*, rates: Array, counts: Sequence[float], requests: float) -> 
     [0.025, 0.975]
     """
     k = np.asarray(counts, dtype=float)
-    tried, kept = k[:-1], k[1:]
-    a = np.clip(rates[:, : len(kept)], 1e-6, 1 - 1e-6)
+    tried, kept = k[..., :-1], k[..., 1:]
+    a = np.clip(rates[:, : kept.shape[-1]], 1e-6, 1 - 1e-6)
     observed = (kept + 0.5) / (tried + 1)
     share = clustered_share(
         rounds=tried, per_request=np.maximum(tried / requests, 1), rate=observed
     )
-    logs = (kept * np.log(a) + (tried - kept) * np.log(1 - a)) @ share
-    return _normalised(logs)
+    accepted, refused = share * kept, share * (tried - kept)
+    return _normalised(accepted @ np.log(a).T + refused @ np.log(1 - a).T)
 
 
 def mean_weights(

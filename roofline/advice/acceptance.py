@@ -15,6 +15,7 @@ from roofline.acceptance.expected import (
     Belief,
     Moved,
     belief,
+    belief_at,
     expected_acceptance,
     found_draws,
     found_share,
@@ -39,6 +40,7 @@ __all__ = [
     "acceptance_for",
     "acceptance_is_known",
     "belief_for",
+    "belief_here",
     "continued_notices",
     "hit_rate",
     "labels_for",
@@ -73,6 +75,15 @@ def belief_for(deployment: Deployment, workload: Workload) -> Belief | None:
     """Return what the prior says of the drafter before anyone counts, inside its training."""
     labels = labels_for(deployment, workload)
     return None if labels is None else belief(labels.candidates)
+
+
+def belief_here(deployment: Deployment, workload: Workload, context: int) -> Belief | None:
+    """Return what an answer expects of the drafter at a context before anyone counts."""
+    labels = labels_for(deployment, workload)
+    if labels is None:
+        return None
+    beyond = priors().acceptance_effects.beyond_training.width
+    return belief_at(labels, context, moved=_moved(deployment), beyond=beyond)
 
 
 def acceptance_is_known(deployment: Deployment, workload: Workload) -> bool:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.expected import belief
 from roofline.acceptance.explain import BAND, Label, Step, label_steps, moves, narrowed
 from roofline.acceptance.values import PublishedValue, nearest_values
-from roofline.advice.acceptance import labels_for
+from roofline.advice.acceptance import belief_here, labels_for
 from roofline.advice.question import Question
 from roofline.base.errors import InputError, Option
 
@@ -105,9 +104,10 @@ def explain_acceptance(question: Question, *, draft_length: int | None) -> Expla
         steps = label_steps(labels, draft_length=at, context=context)
         near = nearest_values(labels, deployment.model_names, draft_length=at)
         if question.acceptance.unknown:
-            here = replace(labels, candidates=labels.at_context(context))
-            changes = moves(here, draft_length=at)
-            after = narrowed(belief(here.candidates), draft_length=at)
+            here = belief_here(deployment, workload, context)
+            beyond = replace(labels, candidates=labels.at_context(context))
+            changes = moves(beyond, draft_length=at)
+            after = None if here is None else narrowed(here, draft_length=at)
     position = lengths.index(at)
     if not question.acceptance.unknown:
         steps.append(_own(band, position, Label.COUNTED, question.acceptance.label))
