@@ -98,7 +98,8 @@ class Acceptance:
     ``without_prefix`` and is read as survival here.
 
     ``unknown`` says that nobody counted this drafter for the asker: only the prior speaks.
-    ``continued_from`` is the last D that was given, where the prior continues the curve.
+    ``continued_from`` is the last D that was given, where the prior continues the curve, and
+    ``given`` is AL by D as it was given, where the prior has drawn a count to itself.
     ``early_stops`` says that drafts ended before the last position: nothing is known of longer
     ones. ``requests`` is the number of requests that the passes belong to. ``drafting_only`` says
     that passes in which nothing was drafted are missing from it (`over_all_passes`). ``draws`` are
@@ -122,6 +123,7 @@ class Acceptance:
     drafting_only: bool = False  # of the passes that drafted; the others yield one token
     unknown: bool = False
     continued_from: int | None = None
+    given: dict[int, float] = field(default_factory=dict)
     early_stops: bool = False
     requests: float | None = None
     draws: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
@@ -404,6 +406,7 @@ def over_all_passes(
     return replace(
         acceptance,
         table={d: 1 + hit_rate * (al - 1) for d, al in acceptance.table.items()},
+        given={d: 1 + hit_rate * (al - 1) for d, al in acceptance.given.items()},
         draws=draws,
         contexts=tuple(
             (context, over_all_passes(part, hit_rate=hit_rate, drawn=drawn))

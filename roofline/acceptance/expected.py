@@ -272,6 +272,7 @@ def learned(
         curve,
         table={d: float(al) for d, al in enumerate(mean)},
         continued_from=max(measured),
+        given=measured,
         draws=drawn,
         other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
     )

@@ -57,17 +57,13 @@ def acceptance_band(question: Question, *, context: int) -> AcceptanceBand:
     curve = question.acceptance.at_context(context)
     drawn = curve.drawn(lengths[-1])[:, lengths]
     low, high = np.quantile(drawn, BAND, axis=0)
-    given = {} if curve.unknown else curve.measured
+    given = {} if curve.unknown else curve.given or curve.measured
     return AcceptanceBand(
         draft_lengths=lengths,
         mean=curve.tokens_per_step(lengths),
         low=low,
         high=high,
-        measured={
-            d: al
-            for d, al in given.items()
-            if 0 < d <= min(lengths[-1], curve.continued_from or lengths[-1])
-        },
+        measured={d: al for d, al in given.items() if 0 < d <= lengths[-1]},
     )
 
 

@@ -166,9 +166,9 @@ def _rows(explained: ExplainedAcceptance) -> list[dict[str, Any]]:
         {
             "draft_length": length,
             "tokens_per_step": float(band.mean[i]),
-            "low": float(band.low[i]),
-            "high": float(band.high[i]),
-            "given": band.measured.get(length),
+            "tokens_per_step_low": float(band.low[i]),
+            "tokens_per_step_high": float(band.high[i]),
+            "tokens_per_step_measured": band.measured.get(length),
         }
         for i, length in enumerate(band.draft_lengths)
         if length > 0

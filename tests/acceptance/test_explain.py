@@ -77,7 +77,8 @@ def test_an_answer_and_its_explanation_agree(cli: Cli) -> None:
     for row in told["curve"]:
         expected = rows[row["draft_length"]]["tokens_per_step"]
         assert row["tokens_per_step"] == pytest.approx(expected, abs=1e-5)
-        assert row["low"] <= row["tokens_per_step"] <= row["high"]
+        low, high = row["tokens_per_step_low"], row["tokens_per_step_high"]
+        assert low <= row["tokens_per_step"] <= high
     # what moves it by 0.5 % and more beside the labels has a step of its own
     shown = told["curve"][2]["tokens_per_step"]
     assert told["labels"][-1]["tokens"] == pytest.approx(shown, rel=0.005)
@@ -91,8 +92,10 @@ def test_what_was_counted_is_the_last_label(cli: Cli) -> None:
     last = told["labels"][-1]
     assert last["label"] == "counted"
     assert last["tokens"] == pytest.approx(2.2, abs=0.01)  # 1 + 0.7 + 0.5
-    assert [row["given"] for row in told["curve"][:2]] == pytest.approx([1.7, 2.2], abs=1e-3)
-    assert told["curve"][2]["given"] is None
+    assert [row["tokens_per_step_measured"] for row in told["curve"][:2]] == pytest.approx(
+        [1.7, 2.2]
+    )
+    assert told["curve"][2]["tokens_per_step_measured"] is None
     assert told["moves"] == []
 
 
