@@ -84,7 +84,7 @@ class Acceptance:
     (`fill_gaps`) and were not measured. ``tail`` is the conditional rate of the positions after the
     last where one rate holds at any depth. ``contexts`` holds one acceptance per measured context,
     shortest first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that
-    were counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
+    were counted. ``other_reading`` is the conditional one of a list typed ``without_prefix``
     and is read as survival here.
 
     ``unknown`` says that nobody counted this drafter for the asker: only the prior speaks.
