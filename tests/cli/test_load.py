@@ -15,9 +15,8 @@ from roofline.advice.question import question_of
 from tests.physics import refusal, run
 from tests.serving import Engine, replicated
 
-LLAMA = (
-    "llama-3.1-8b --acceptance llama-3.1-8b-eagle3 --rps 8 --input-tokens 1k --output-tokens 400"
-)
+MODEL = "llama-3.1-8b --acceptance llama-3.1-8b-eagle3"
+LLAMA = f"{MODEL} --rps 8 --input-tokens 1k --output-tokens 400"
 
 
 def answer(command: str) -> Any:
