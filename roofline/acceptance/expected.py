@@ -106,6 +106,12 @@ class Belief:
                 return after
             noise *= 1.5
 
+    def with_hit_rate(self, share: float) -> Belief:
+        """Return the belief of a lookup that finds a draft in this share of the passes."""
+        rates = self.rates.copy()
+        rates[:, 0] = share * lookup_shares(rates)[1]
+        return replace(self, rates=rates)
+
     def _weighed(self, weights: Array) -> Belief:
         product = self.weights * weights
         return replace(self, weights=product / product.sum())
@@ -174,12 +180,16 @@ def expected_acceptance(
     source: str,
     moved: Moved = UNMOVED,
     beyond: float = 0.0,
+    hit_rate: float | None = None,
 ) -> Acceptance:
     """Return what the prior expects of a drafter at these contexts.
 
-    ``beyond`` is how far the fall beyond the trained context may be off, per e-fold [logits].
+    ``beyond`` is how far the fall beyond the trained context may be off, per e-fold [logits];
+    ``hit_rate`` the share of passes in which a lookup finds a draft, where it is known.
     """
     base = belief(labels.candidates, moved)
+    if hit_rate is not None and base.shape == "lookup":
+        base = base.with_hit_rate(hit_rate)
     trained = labels.trained_context
     if trained is None or max(contexts) <= trained:
         return _acceptance(base, base.joint, label=label, source=source)

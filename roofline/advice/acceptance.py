@@ -173,6 +173,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
     acceptance = expected_acceptance(
         labels,
         moved=_moved(deployment),
+        hit_rate=workload.hit_rate,
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",
