@@ -94,8 +94,8 @@ class Acceptance:
     (`fill_gaps`) and were not measured. ``tail`` is the conditional rate of the positions after the
     last where one rate holds at any depth. ``contexts`` holds one acceptance per measured context,
     shortest first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that
-    were counted. ``other_reading`` is the conditional one of a list that was typed
-    ``without_prefix`` and is read as survival here.
+    were counted. ``other_reading`` is the conditional one of a list typed ``without_prefix``
+    and is read as survival here.
 
     ``unknown`` says that nobody counted this drafter for the asker: only the prior speaks.
     ``continued_from`` is the last D that was given, where the prior continues the curve, and

@@ -89,13 +89,6 @@ class Belief:
         """Return quantiles of AL(0 ...), (shares, D = 0 ...)."""
         return weighted_quantiles(values=self.tokens, weights=self.weights, shares=shares)
 
-    @cached_property
-    def drafting(self) -> Belief:
-        """The belief about the passes that draft, of a lookup: its hit rate is 1."""
-        rates = self.rates.copy()
-        rates[:, 0] = lookup_shares(self.rates)[1]
-        return replace(self, rates=rates)
-
     def after_counts(self, counts: Sequence[float], *, requests: float) -> Belief:
         """Return the belief after accepted drafts were counted by position (`count_weights`)."""
         return self._weighed(count_weights(rates=self.rates, counts=counts, requests=requests))
@@ -115,6 +108,12 @@ class Belief:
             if noise > 4 or 1 / float((after.weights**2).sum()) >= FEWEST:
                 return after
             noise *= 1.5
+
+    def with_hit_rate(self, share: float) -> Belief:
+        """Return the belief of a lookup that finds a draft in this share of the passes."""
+        rates = self.rates.copy()
+        rates[:, 0] = share * lookup_shares(rates)[1]
+        return replace(self, rates=rates)
 
     def _weighed(self, weights: Array) -> Belief:
         product = self.weights * weights
@@ -184,12 +183,16 @@ def expected_acceptance(
     source: str,
     moved: Moved = UNMOVED,
     beyond: float = 0.0,
+    hit_rate: float | None = None,
 ) -> Acceptance:
     """Return what the prior expects of a drafter at these contexts.
 
-    ``beyond`` is how far the fall may be off at e times the trained context [logits].
+    ``beyond`` is how far the fall may be off at e times the trained context [logits]; ``hit_rate``
+    the share of passes in which a lookup finds a draft, where it is known.
     """
     base = belief(labels.candidates, moved)
+    if hit_rate is not None and base.shape == "lookup":
+        base = base.with_hit_rate(hit_rate)
     trained = labels.trained_context
     if trained is None or max(contexts) <= trained:
         return _acceptance(base, base.joint, label=label, source=source)

@@ -83,7 +83,10 @@ def belief_here(deployment: Deployment, workload: Workload, context: int) -> Bel
     if labels is None:
         return None
     beyond = priors().acceptance_effects.beyond_training.width
-    return belief_at(labels, context, moved=_moved(deployment), beyond=beyond)
+    known = belief_at(labels, context, moved=_moved(deployment), beyond=beyond)
+    if workload.hit_rate is not None and deployment.drafter.kind in LOOKUPS:
+        return known.with_hit_rate(workload.hit_rate)
+    return known
 
 
 def acceptance_is_known(deployment: Deployment, workload: Workload) -> bool:
@@ -110,7 +113,7 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     known = belief_for(deployment, workload)
     of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
     if known is not None:
-        curve = _learned(curve, known.drafting if of_some else known, workload)
+        curve = _learned(curve, known.with_hit_rate(1.0) if of_some else known, workload)
         if isinstance(given, str) and workload.acceptance_rounds is None:
             curve = _published(curve, given, deployment)
     scaling = list[Notice]()
@@ -214,6 +217,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
     acceptance = expected_acceptance(
         labels,
         moved=_moved(deployment),
+        hit_rate=workload.hit_rate,
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",
